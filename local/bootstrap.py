@@ -1,0 +1,94 @@
+"""Makes the project's virtual environment with the Python that the Lambda functions run on.
+
+    python3 local/bootstrap.py requirements/local.txt [requirements/dev.txt ...]
+    python3 local/bootstrap.py --venv build/checkov requirements/checkov.txt
+
+Runs on any Python 3.8 or newer and imports nothing but the standard library, because it comes first on a fresh
+machine. A file that is installed already, byte for byte, is not installed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, Optional
+
+RUNTIME = "3.13"  # template.yaml's Globals.Function.Runtime says the same; a test holds the two together
+
+NO_PYTHON = f"""slotkeeper: no Python {RUNTIME} found.
+  The Lambda functions run on Python {RUNTIME}, and so do the build and the embedded AWS.
+  Looked at: $SLOTKEEPER_PYTHON, python{RUNTIME} and python3 on PATH, pyenv's versions, uv's.
+  Install one (apt, brew, pyenv install {RUNTIME}, uv python install {RUNTIME}) or set SLOTKEEPER_PYTHON to it."""
+
+
+def _candidates() -> Iterator[str]:
+    chosen = os.environ.get("SLOTKEEPER_PYTHON")
+    if chosen:
+        yield chosen
+    yield sys.executable
+    for name in (f"python{RUNTIME}", "python3"):
+        found = shutil.which(name)
+        if found:
+            yield found
+    pyenv_root = os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv")
+    # The highest patch release first; "3.13.10" sorts after "3.13.9" only as numbers.
+    versions = glob.glob(os.path.join(pyenv_root, "versions", RUNTIME + ".*", "bin", "python3"))
+    yield from sorted(versions, key=lambda path: [int(n) for n in Path(path).parts[-3].split(".") if n.isdigit()])[::-1]
+    uv = shutil.which("uv")
+    if uv:
+        answer = subprocess.run([uv, "python", "find", RUNTIME], capture_output=True, text=True, check=False)
+        if answer.returncode == 0:
+            yield answer.stdout.strip()
+
+
+def find_python() -> Optional[str]:
+    """The path of a Python of the runtime's minor version that can make virtual environments, or None."""
+    # A pyenv shim stands on PATH even when its version is not chosen, and then fails: so each one is asked.
+    probe = "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"
+    for candidate in _candidates():
+        try:
+            answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if answer.returncode == 0 and answer.stdout.strip() == RUNTIME:
+            return candidate
+    return None
+
+
+def ensure(venv: Path, requirement_files: list[Path]) -> None:
+    """Creates the virtual environment if need be, and installs each file that has changed since it was installed."""
+    python = venv / "bin" / "python"
+    if not python.exists():
+        base = find_python()
+        if base is None:
+            sys.exit(NO_PYTHON)
+        print(f"slotkeeper: making {venv} with {base}", flush=True)
+        subprocess.run([base, "-m", "venv", "--clear", str(venv)], check=True)
+    for requirements in requirement_files:
+        stamp = venv / f".installed-{requirements.stem}"
+        digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
+        if stamp.exists() and stamp.read_text() == digest:
+            continue
+        print(f"slotkeeper: installing {requirements} into {venv} (once; a minute or two)", flush=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
+        if subprocess.run(install, check=False).returncode != 0:
+            sys.exit(f"slotkeeper: pip could not install {requirements}; its message is above. Nothing was left half-made.")
+        stamp.write_text(digest)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--venv", type=Path, default=Path("build/venv"), help="where (default: %(default)s)")
+    parser.add_argument("requirements", type=Path, nargs="+", help="compiled requirement files, in order")
+    arguments = parser.parse_args()
+    ensure(arguments.venv, arguments.requirements)
+
+
+if __name__ == "__main__":
+    main()
