@@ -64,8 +64,14 @@ def _day(row: dict[str | None, Any], where: str) -> Day:
     weather = named["weather"].strip()
     if not weather:
         raise BadInput(f"{where}, column weather: expected a kind of weather such as rain or sun, found nothing")
-    numbers = [_number(named, column, where) for column in ("precipitation", "temp_max", "temp_min", "wind")]
-    return Day(day, *numbers, weather=weather)
+    return Day(
+        day,
+        precipitation=_number(named, "precipitation", where),
+        temp_max=_number(named, "temp_max", where),
+        temp_min=_number(named, "temp_min", where),
+        wind=_number(named, "wind", where),
+        weather=weather,
+    )
 
 
 def read_days(body: bytes, key: str) -> list[Day]:

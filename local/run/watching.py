@@ -56,8 +56,9 @@ class Stall:
         if still != self._last:
             self._last, self._since = still, snapshot.elapsed
         elif snapshot.elapsed - self._since >= self._after:
+            idle = snapshot.elapsed - self._since
             raise Stuck(
-                f"nothing has moved for {snapshot.elapsed - self._since:.0f} s: {snapshot.ended} of {snapshot.requests} "
+                f"nothing has moved for {idle:.0f} s: {snapshot.ended} of {snapshot.requests} "
                 f"ended, {snapshot.waiting} on RequestQueue, {snapshot.running} workflows running, "
                 f"{snapshot.dead_lettered} dead-lettered, {snapshot.slots_in_use} of {snapshot.limit} slots in use, "
                 f"held by: {', '.join(snapshot.holders) or 'nobody'}"
