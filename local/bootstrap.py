@@ -16,8 +16,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, Optional
 
 RUNTIME = "3.13"  # template.yaml's Globals.Function.Runtime says the same; a test holds the two together
 
@@ -47,7 +47,7 @@ def _candidates() -> Iterator[str]:
             yield answer.stdout.strip()
 
 
-def find_python() -> Optional[str]:
+def find_python() -> str | None:
     """The path of a Python of the runtime's minor version that can make virtual environments, or None."""
     # A pyenv shim stands on PATH even when its version is not chosen, and then fails: so each one is asked.
     probe = "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"
@@ -76,9 +76,9 @@ def ensure(venv: Path, requirement_files: list[Path]) -> None:
         if stamp.exists() and stamp.read_text() == digest:
             continue
         print(f"slotkeeper: installing {requirements} into {venv} (once; a minute or two)", flush=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
-        if subprocess.run(install, check=False).returncode != 0:
-            sys.exit(f"slotkeeper: pip could not install {requirements}; its message is above. Nothing was left half-made.")
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]
+        if subprocess.run([*install, str(requirements)], check=False).returncode != 0:
+            sys.exit(f"slotkeeper: pip could not install {requirements}; what it says is above")
         stamp.write_text(digest)
 
 

@@ -1,0 +1,51 @@
+"""The janitor: frees slots whose holder is provably dead. Runs on a schedule, which is the guarantee, and on the status
+events of workflows that closed without success, which are best effort."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.observability import CLIENT_CONFIG, logger, metrics, tracer
+from slotkeeper.processes import Processes
+from slotkeeper.reclaim import Janitor
+from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
+from slotkeeper.settings import JanitorSettings
+from slotkeeper.settled import Settled
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import Workflow
+
+_settings = JanitorSettings.from_environment()
+_dynamodb = boto3.client("dynamodb", config=CLIENT_CONFIG)
+_sqs = boto3.client("sqs", config=CLIENT_CONFIG)
+_janitor = Janitor(
+    Slots(_dynamodb, _settings.slot_table_name),
+    Processes(_dynamodb, _settings.slot_table_name),
+    RequestQueue(_sqs, _settings.request_queue_url),
+    Workflow(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn),
+    GlueRuns(boto3.client("glue", config=CLIENT_CONFIG)),
+    FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
+    Settled(_dynamodb, _settings.settled_table_name),
+    _settings.grace,
+    _settings.look_gap,
+)
+
+
+@metrics.log_metrics
+@tracer.capture_lambda_handler
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Answers what it did, as metric name -> count. Anything but a status event means a round."""
+    if event.get("detail-type") == "Step Functions Execution Status Change":
+        findings = _janitor.visit(event["detail"]["name"], time.time())
+    else:
+        findings = _janitor.round(time.time())
+        metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)
+    for name, count in findings.counts.items():
+        metrics.add_metric(name, MetricUnit.Count, count)
+    return dict(findings.counts)

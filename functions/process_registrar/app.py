@@ -1,0 +1,64 @@
+"""Makes the process that the stack's parameters name, as a CloudFormation custom resource.
+
+It only ever creates. A process that is there keeps its limit, whatever the parameter says now, because operators set it
+since; and when the stack goes, the process stays in the table, which is retained.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper.observability import CLIENT_CONFIG, logger
+from slotkeeper.processes import Processes, check_settings
+
+_processes = Processes(boto3.client("dynamodb", config=CLIENT_CONFIG), os.environ["SLOT_TABLE_NAME"])
+_glue = boto3.client("glue", config=CLIENT_CONFIG)
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> None:
+    """Answers CloudFormation in every case: without an answer it waits for an hour (CloudFormation guide, "Custom
+    resources")."""
+    properties = event["ResourceProperties"]
+    answer: dict[str, Any] = {"Status": "SUCCESS", "Data": {}}
+    try:
+        if event["RequestType"] != "Delete":
+            answer["Data"]["Created"] = str(_register(properties)).lower()
+    except Exception as error:
+        logger.exception("Could not make the process")
+        answer = {"Status": "FAILED", "Reason": f"{type(error).__name__}: {error}"[:1000]}
+    _respond(event, answer)
+
+
+def _register(properties: dict[str, Any]) -> bool:
+    name, job_name = properties["ProcessName"], properties["JobName"]
+    slot_limit = int(properties["SlotLimit"])
+    check_settings(name, slot_limit, job_name)
+    job = _glue.get_job(JobName=job_name)["Job"]
+    if job.get("MaxRetries", 0):
+        # A retry by Glue is a run that no slot stands for.
+        raise ValueError(f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0: a retry takes no slot")
+    created = _processes.create(name, slot_limit, job_name)
+    logger.info("Made the process" if created else "The process was there; left as it is", process=name)
+    return created
+
+
+def _respond(event: dict[str, Any], answer: dict[str, Any]) -> None:
+    body = {
+        # A new name is a new resource for CloudFormation, which then asks to delete the old one: and that is refused.
+        "PhysicalResourceId": event["ResourceProperties"].get("ProcessName", "process"),
+        "StackId": event["StackId"],
+        "RequestId": event["RequestId"],
+        "LogicalResourceId": event["LogicalResourceId"],
+        **answer,
+    }
+    request = urllib.request.Request(event["ResponseURL"], data=json.dumps(body).encode(), method="PUT")
+    # CloudFormation signs the URL without a content type; urllib's own would break the signature.
+    request.add_header("Content-Type", "")
+    urllib.request.urlopen(request, timeout=10)  # noqa: S310 - the URL is CloudFormation's own

@@ -1,0 +1,93 @@
+"""The starter: takes a slot for each request on RequestQueue and starts its workflow."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.data_classes import SQSEvent, event_source
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
+from slotkeeper.observability import CLIENT_CONFIG, logger, metrics, tracer
+from slotkeeper.request_queue import RequestQueue
+from slotkeeper.requests import Delivery
+from slotkeeper.settings import StarterSettings
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import Workflow
+
+_settings = StarterSettings.from_environment()
+_starter = Starter(
+    Slots(boto3.client("dynamodb", config=CLIENT_CONFIG), _settings.slot_table_name),
+    RequestQueue(
+        boto3.client("sqs", config=CLIENT_CONFIG), _settings.request_queue_url, _settings.dead_letter_queue_url
+    ),
+    Workflow(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn),
+    _settings.queue_visibility,
+    _settings.queue_retention,
+)
+
+
+@metrics.log_metrics(capture_cold_start_metric=True)
+@tracer.capture_lambda_handler
+@logger.inject_lambda_context(clear_state=True)
+@event_source(data_class=SQSEvent)
+def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
+    """Reports each message that must come back as a failed item; raising would hide why from the queue's metrics."""
+    unconsumed: list[dict[str, str]] = []
+    for record in event.records:
+        # In a FIFO batch whatever follows a message that stays must stay too (Lambda guide, "Handling errors for an SQS
+        # event source"). The template asks for batches of one; an event made by hand may hold more.
+        if unconsumed or not _consume(_delivery(record)):
+            unconsumed.append({"itemIdentifier": record.message_id})
+    return {"batchItemFailures": unconsumed}
+
+
+def _consume(delivery: Delivery) -> bool:
+    """True if the message is done with."""
+    logger.append_keys(message_id=delivery.message_id, message_group=delivery.group_id)
+    try:
+        admission = _starter.admit(delivery, time.time())
+    except Exception:
+        # Whatever it was, the message comes back after the queue's visibility timeout and finds what was done so far.
+        logger.exception("Left the message on the queue")
+        metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
+        return False
+    _report(admission)
+    return not isinstance(admission, Waiting | HeldBack)
+
+
+def _report(admission: Admission) -> None:
+    match admission:
+        case Admitted(execution):
+            logger.info("Started the workflow", execution=execution)
+            metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
+        case Repeated(execution):
+            logger.warning("Dropped a request that has run before", execution=execution)
+            metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
+        case DeadLettered(code, reason):
+            logger.warning("Moved the message to the dead-letter queue", code=code, reason=reason)
+            metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
+        case Waiting(_, because, waited):
+            logger.info("No slot; the message waits", because=because, waited_seconds=int(waited))
+            metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
+            metrics.add_metric("RequestWait", MetricUnit.Seconds, waited)
+        case HeldBack(_, reason):
+            logger.error("Left the message on the queue", reason=reason)
+            metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
+
+
+def _delivery(record: SQSRecord) -> Delivery:
+    attributes = record.attributes
+    return Delivery(
+        message_id=record.message_id,
+        body=record.body,
+        group_id=attributes.message_group_id or "",
+        receipt_handle=record.receipt_handle,
+        sequence=attributes.sequence_number or "0",
+        receives=int(attributes.approximate_receive_count),
+        sent_at=int(attributes.sent_timestamp) / 1000,
+    )

@@ -1,0 +1,151 @@
+"""What the starter does with one message: set it aside, make it wait, or start its workflow.
+
+The order of the steps is the protocol's. In particular:
+
+- register as waiting, *then* hide. The other way round, a slot that frees between the two finds nobody to wake, and the
+  message sleeps on beside a free slot.
+- look once more after hiding. A wake that came between the registration and the hide made the message visible, and a
+  hide that SQS still accepts would undo it.
+- a crash anywhere leaves the message to the queue's default visibility, and a reservation to "already mine".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slotkeeper.request_queue import LONGEST_HIDE, RequestQueue, hide_seconds, wake_next
+from slotkeeper.requests import Delivery, InvalidRequest, Request, parse_request
+from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, Slots, UnknownProcess
+from slotkeeper.workflow import AlreadyRan, RefusedRequest, RefusedUs, Started, Workflow
+
+# Each further round needs somebody else to take the room that the round before has seen: one waiter a group, so rare.
+_RESERVE_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The workflow runs; the message is done with."""
+
+    execution: str
+    process: str
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The request has run before: a very late redelivery, or a request id used again within 90 days."""
+
+    execution: str
+    process: str
+
+
+@dataclass(frozen=True)
+class DeadLettered:
+    """The message is in the dead-letter queue with `code` and `reason`."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """No slot; the message is hidden and will be woken."""
+
+    process: str
+    because: str
+    waited: float
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """Something that is not the message's fault; it comes back by itself and somebody should look."""
+
+    process: str
+    reason: str
+
+
+Admission = Admitted | Repeated | DeadLettered | Waiting | HeldBack
+
+
+class Starter:
+    """Admits messages, one at a time.
+
+    Args:
+        queue_visibility: the queue's default visibility timeout, seconds.
+        queue_retention: for how long the queue keeps a message, seconds.
+    """
+
+    def __init__(
+        self, slots: Slots, queue: RequestQueue, workflow: Workflow, queue_visibility: int, queue_retention: int
+    ) -> None:
+        self._slots = slots
+        self._queue = queue
+        self._workflow = workflow
+        self._queue_visibility = queue_visibility
+        self._queue_retention = queue_retention
+
+    def admit(self, delivery: Delivery, now: float) -> Admission:
+        """Does what the protocol says with one delivery. `now` is in seconds since the epoch.
+
+        Raises:
+            ClientError, BotoCoreError: a call failed or its answer was lost. The message must be reported as not
+                consumed; whatever was reserved stays reserved and is found by the next delivery.
+        """
+        try:
+            request = parse_request(delivery)
+        except InvalidRequest as error:
+            return self._set_aside(delivery, delivery.message_id, "InvalidRequest", str(error))
+
+        for _ in range(_RESERVE_ROUNDS):
+            reservation = self._slots.reserve(request.process, request.execution_name, now)
+            match reservation:
+                case Granted() | AlreadyMine():
+                    return self._start(delivery, request, isinstance(reservation, Granted))
+                case UnknownProcess():
+                    reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
+                    return self._set_aside(delivery, request.execution_name, "UnknownProcess", reason)
+                case Misconfigured(reason):
+                    return HeldBack(request.process, f"the item of process {request.process!r} is malformed: {reason}")
+                case Full() | Paused():
+                    because = type(reservation).__name__.lower()
+                    # The next time this message is seen may be half an hour from now, and its last hour is near.
+                    waited = now - delivery.sent_at
+                    if waited > self._queue_retention - 2 * LONGEST_HIDE:
+                        reason = f"waited {int(waited)} s, to the end of the queue's retention: {because}"
+                        return self._set_aside(delivery, request.execution_name, "Expired", reason)
+                    if not self._wait(request.process, delivery, now):
+                        return Waiting(request.process, because, waited)
+
+        self._queue.make_visible(delivery.receipt_handle)
+        return Waiting(request.process, "contended", now - delivery.sent_at)
+
+    def _wait(self, process: str, delivery: Delivery, now: float) -> bool:
+        """Registers and hides the message; True if there is room again, so that the caller reserves once more."""
+        if self._slots.wait(process, delivery, now) == "room":
+            return True
+        self._queue.hide(delivery, hide_seconds(now - delivery.sent_at, self._queue_visibility))
+        return self._slots.has_room(process)
+
+    def _start(self, delivery: Delivery, request: Request, made_reservation: bool) -> Admission:
+        match self._workflow.start(request):
+            case Started():
+                return Admitted(request.execution_name, request.process)
+            case AlreadyRan():
+                # Only if this call made it: a reservation found in place is for whoever made it, another delivery of
+                # this message or the janitor, to take back.
+                if made_reservation:
+                    self._give_up(delivery, request)
+                return Repeated(request.execution_name, request.process)
+            case RefusedRequest(reason):
+                self._give_up(delivery, request)
+                return self._set_aside(delivery, request.execution_name, "InvalidExecution", reason)
+            case RefusedUs(reason):
+                self._give_up(delivery, request)
+                return HeldBack(request.process, f"the workflow cannot be started: {reason}")
+
+    def _give_up(self, delivery: Delivery, request: Request) -> None:
+        self._slots.cancel(request.process, request.execution_name)
+        wake_next(self._slots, self._queue, request.process, but_not=delivery)
+
+    def _set_aside(self, delivery: Delivery, deduplication_id: str, code: str, reason: str) -> DeadLettered:
+        self._queue.dead_letter(delivery, deduplication_id, code, reason)
+        return DeadLettered(code, reason)

@@ -1,0 +1,195 @@
+"""A process: the item of SlotTable as a type, and the steps by which operators and deployments change it.
+
+A process is data. Making one, or changing its limit, is a conditional write here and never a deployment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+MAX_SLOT_LIMIT = 500
+PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
+
+
+class MalformedProcess(ValueError):
+    """An attribute is missing or not of its type: the text names it."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a slot. `raw` is the map as DynamoDB keeps it, for conditions on "unchanged since"."""
+
+    state: Literal["RESERVED", "RUNNING"]
+    since: int
+    job: str | None
+    quiet_since: int | None
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Process:
+    """One item of SlotTable. Times are seconds since the epoch."""
+
+    name: str
+    slot_limit: int
+    slots_in_use: int
+    holders: Mapping[str, Holder]
+    paused: bool
+    job_name: str
+    waiting_since: int | None
+
+    @property
+    def has_room(self) -> bool:
+        """The condition of reserve, on an item that was read."""
+        return not self.paused and max(self.slots_in_use, len(self.holders)) < self.slot_limit
+
+    @property
+    def has_drifted(self) -> bool:
+        return self.slots_in_use != len(self.holders)
+
+
+def read_process(item: Mapping[str, Any]) -> Process:
+    """An item in DynamoDB's own form as a Process.
+
+    Raises:
+        MalformedProcess: an attribute is missing or of another type. A limit stored as a string is the classic: no
+            comparison across types is ever true, so the process would look full for ever.
+    """
+    waiting = item.get("waiting", {}).get("M", {})
+    return Process(
+        name=_typed(item, "process_name", "S"),
+        slot_limit=int(_typed(item, "slot_limit", "N")),
+        slots_in_use=int(_typed(item, "slots_in_use", "N")),
+        holders={name: _read_holder(name, value) for name, value in _typed(item, "holders", "M").items()},
+        paused=bool(_typed(item, "paused", "BOOL", default=False)),
+        job_name=_typed(item, "job_name", "S"),
+        waiting_since=int(waiting["since"]["N"]) if "since" in waiting else None,
+    )
+
+
+def _read_holder(name: str, value: Mapping[str, Any]) -> Holder:
+    raw = value.get("M", {})
+    state = raw.get("state", {}).get("S")
+    if state not in ("RESERVED", "RUNNING"):
+        raise MalformedProcess(f"holders.{name}.state must be RESERVED or RUNNING, got {state!r}")
+    quiet_since = raw.get("quiet_since", {}).get("N")
+    return Holder(
+        state=state,
+        since=int(raw.get("since", {}).get("N", 0)),
+        job=raw.get("job", {}).get("S"),
+        quiet_since=int(quiet_since) if quiet_since else None,
+        raw=raw,
+    )
+
+
+def _typed(item: Mapping[str, Any], attribute: str, kind: str, default: Any = None) -> Any:
+    value = item.get(attribute)
+    if value is None and default is not None:
+        return default
+    if value is None or kind not in value:
+        raise MalformedProcess(f"{attribute} must be of DynamoDB type {kind}, got {value!r}")
+    return value[kind]
+
+
+def check_settings(name: str, slot_limit: int, job_name: str) -> None:
+    """Raises ValueError if a process of these settings could not work; the text says which and why."""
+    if not PROCESS_NAME.fullmatch(name):
+        raise ValueError(f"process name must be 1 to 47 of A-Z a-z 0-9 _ -, got {name!r}")
+    if isinstance(slot_limit, bool) or not isinstance(slot_limit, int) or not 0 <= slot_limit <= MAX_SLOT_LIMIT:
+        raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
+    if not 1 <= len(job_name) <= 255:
+        raise ValueError(f"job name must be 1 to 255 characters, got {job_name!r}")
+
+
+class Processes:
+    """Makes and changes processes. Whoever raises a limit or lifts a pause wakes the waiting request afterwards."""
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+        self._dynamodb = dynamodb
+        self._table_name = table_name
+
+    def create(self, name: str, slot_limit: int, job_name: str) -> bool:
+        """Makes a process, or leaves the one there is untouched and returns False.
+
+        Conditional, because a put over a live item would forget its holders and admit as many again.
+
+        Raises:
+            ValueError: a setting is not valid.
+        """
+        check_settings(name, slot_limit, job_name)
+        item: Mapping[str, Any] = {
+            "process_name": {"S": name},
+            "slot_limit": {"N": str(slot_limit)},
+            "slots_in_use": {"N": "0"},
+            "holders": {"M": {}},
+            "job_name": {"S": job_name},
+        }
+        try:
+            self._dynamodb.put_item(
+                TableName=self._table_name, Item=item, ConditionExpression="attribute_not_exists(process_name)"
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+    def set_limit(self, name: str, slot_limit: int) -> None:
+        """Changes the limit. Lowered below the holders, it admits nobody until enough of them are done."""
+        check_settings(name, slot_limit, "unchanged")
+        self._change(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
+
+    def pause(self, name: str) -> None:
+        """Admits nobody from now on; those who run go on."""
+        self._change(name, "SET paused = :true", {":true": {"BOOL": True}})
+
+    def resume(self, name: str) -> None:
+        """Lifts the pause."""
+        self._change(name, "REMOVE paused", {})
+
+    def repair_counter(self, seen: Process) -> bool:
+        """Sets slots_in_use to the number of holders, unless either has changed since `seen` was read."""
+        try:
+            self._change(
+                seen.name,
+                "SET slots_in_use = :held",
+                {":held": {"N": str(len(seen.holders))}, ":counted": {"N": str(seen.slots_in_use)}},
+                " AND slots_in_use = :counted AND size(holders) = :held",
+            )
+        except LookupError:
+            return False
+        return True
+
+    def all(self) -> Iterator[Process | MalformedProcess]:
+        """Every process, read consistently; one that cannot be read comes as the error that says why."""
+        pages = self._dynamodb.get_paginator("scan").paginate(TableName=self._table_name, ConsistentRead=True)
+        for page in pages:
+            for item in page["Items"]:
+                try:
+                    yield read_process(item)
+                except MalformedProcess as error:
+                    yield MalformedProcess(f"process {item['process_name'].get('S')}: {error}")
+
+    def _change(self, name: str, update: str, values: Mapping[str, Any], and_only_if: str = "") -> None:
+        request: dict[str, Any] = {
+            "TableName": self._table_name,
+            "Key": {"process_name": {"S": name}},
+            "UpdateExpression": update,
+            "ConditionExpression": f"attribute_exists(process_name){and_only_if}",
+        }
+        if values:
+            request["ExpressionAttributeValues"] = values
+        try:
+            self._dynamodb.update_item(**request)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            raise LookupError(f"there is no process {name!r} in table {self._table_name}") from error

@@ -1,0 +1,114 @@
+"""The queues around the starter: hide and wake a waiting message, set a bad one aside, keep a failed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from slotkeeper.requests import Delivery
+from slotkeeper.slots import Slots
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
+
+LONGEST_HIDE = 1800
+LONGEST_REASON = 2000
+LONGEST_CAUSE = 8000
+
+# A handle that a later receive, a wake or a deletion has spent. On a FIFO queue an expired handle is an invalid
+# parameter (SQS API Reference, ChangeMessageVisibility and DeleteMessage).
+_SPENT_HANDLE = ("MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue")
+
+
+def hide_seconds(waited: float, default_visibility: int) -> int:
+    """How long a refused message stays out of sight, in seconds, unless somebody wakes it.
+
+    A quarter of the time it has waited, so that 14 days cost it some 700 receives of the 1,000 that the queue allows;
+    at least a quarter more than the queue's default, at most half an hour.
+    """
+    return int(max(default_visibility * 1.25, min(waited / 4, LONGEST_HIDE)))
+
+
+def _text(value: str, longest: int) -> MessageAttributeValueTypeDef:
+    # An attribute must not be empty, and takes no control characters (SQS API Reference, SendMessage).
+    printable = "".join(c if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff") else "?" for c in value)
+    return {"DataType": "String", "StringValue": printable[:longest] or "-"}
+
+
+class RequestQueue:
+    """RequestQueue and its dead-letter queue, as the starter and whoever makes room use them."""
+
+    def __init__(self, sqs: SQSClient, queue_url: str, dead_letter_queue_url: str = "") -> None:
+        self._sqs = sqs
+        self._queue_url = queue_url
+        self._dead_letter_queue_url = dead_letter_queue_url
+
+    def hide(self, delivery: Delivery, seconds: int) -> None:
+        """Keeps a message out of sight for this long. A handle that is spent by now is no error: a wake was faster."""
+        self._set_visibility(delivery.receipt_handle, seconds)
+
+    def make_visible(self, receipt_handle: str) -> bool:
+        """Makes a hidden message visible at once; False if the handle is spent."""
+        return self._set_visibility(receipt_handle, 0)
+
+    def _set_visibility(self, receipt_handle: str, seconds: int) -> bool:
+        try:
+            self._sqs.change_message_visibility(
+                QueueUrl=self._queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
+            )
+        except ClientError as error:
+            if not error.response["Error"]["Code"].endswith(_SPENT_HANDLE):
+                raise
+            return False
+        return True
+
+    def dead_letter(self, delivery: Delivery, deduplication_id: str, code: str, reason: str) -> None:
+        """Sets a message aside with the reason, in its own group; the caller consumes the original afterwards."""
+        attributes: Mapping[str, MessageAttributeValueTypeDef] = {
+            "code": _text(code, 100),
+            "reason": _text(reason, LONGEST_REASON),
+            "source_message_id": _text(delivery.message_id, 100),
+            "receives": {"DataType": "Number", "StringValue": str(delivery.receives)},
+            "sent_at": {"DataType": "Number", "StringValue": str(int(delivery.sent_at))},
+        }
+        self._sqs.send_message(
+            QueueUrl=self._dead_letter_queue_url,
+            MessageBody=delivery.body,
+            MessageAttributes=attributes,
+            MessageGroupId=delivery.group_id,
+            MessageDeduplicationId=deduplication_id,
+        )
+
+
+class FailedRequestQueue:
+    """Where requests stand that were started and did not succeed: the body is the request, as it can be sent again."""
+
+    def __init__(self, sqs: SQSClient, queue_url: str) -> None:
+        self._sqs = sqs
+        self._queue_url = queue_url
+
+    def keep(self, body: str, execution: str, error: str, cause: str) -> None:
+        """Keeps a request with the attributes that the workflow's KeepRequest state gives it too."""
+        attributes: Mapping[str, MessageAttributeValueTypeDef] = {
+            "execution_name": _text(execution, 80),
+            "error": _text(error, 256),
+            "cause": _text(cause, LONGEST_CAUSE),
+            "kept_by": _text("janitor", 20),
+        }
+        self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body or "{}", MessageAttributes=attributes)
+
+
+def wake_next(slots: Slots, queue: RequestQueue, process: str, but_not: Delivery | None = None) -> bool:
+    """The wake: whoever has made room calls it. True if a message was made visible.
+
+    Args:
+        but_not: the caller's own delivery. It may still be the one registered, by an earlier receive; waking it would
+            only bring the caller back at once to the trouble that made it give up its slot.
+    """
+    waiter = slots.waiter_with_room(process)
+    if waiter is None or (but_not is not None and waiter.sequence == but_not.sequence.zfill(40)):
+        return False
+    return queue.make_visible(waiter.receipt_handle)

@@ -1,0 +1,72 @@
+"""What the template tells a function through its environment, read once and typed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+class MissingSetting(RuntimeError):
+    """An environment variable that the template sets is not there, or not a number: the text names it."""
+
+
+def _text(name: str) -> str:
+    value = os.environ.get(name, "")
+    if not value:
+        raise MissingSetting(f"environment variable {name} is not set; template.yaml sets it")
+    return value
+
+
+def _seconds(name: str) -> int:
+    value = _text(name)
+    if not value.isdecimal():
+        raise MissingSetting(f"environment variable {name} must be a whole number of seconds, got {value!r}")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class StarterSettings:
+    """Times are in seconds."""
+
+    slot_table_name: str
+    workflow_arn: str
+    request_queue_url: str
+    dead_letter_queue_url: str
+    queue_visibility: int
+    queue_retention: int
+
+    @classmethod
+    def from_environment(cls) -> StarterSettings:
+        return cls(
+            slot_table_name=_text("SLOT_TABLE_NAME"),
+            workflow_arn=_text("WORKFLOW_ARN"),
+            request_queue_url=_text("REQUEST_QUEUE_URL"),
+            dead_letter_queue_url=_text("REQUEST_DEAD_LETTER_QUEUE_URL"),
+            queue_visibility=_seconds("QUEUE_VISIBILITY_SECONDS"),
+            queue_retention=_seconds("QUEUE_RETENTION_SECONDS"),
+        )
+
+
+@dataclass(frozen=True)
+class JanitorSettings:
+    """Times are in seconds."""
+
+    slot_table_name: str
+    settled_table_name: str
+    workflow_arn: str
+    request_queue_url: str
+    failed_request_queue_url: str
+    grace: int
+    look_gap: int
+
+    @classmethod
+    def from_environment(cls) -> JanitorSettings:
+        return cls(
+            slot_table_name=_text("SLOT_TABLE_NAME"),
+            settled_table_name=_text("SETTLED_TABLE_NAME"),
+            workflow_arn=_text("WORKFLOW_ARN"),
+            request_queue_url=_text("REQUEST_QUEUE_URL"),
+            failed_request_queue_url=_text("FAILED_REQUEST_QUEUE_URL"),
+            grace=_seconds("GRACE_SECONDS"),
+            look_gap=_seconds("LOOK_GAP_SECONDS"),
+        )

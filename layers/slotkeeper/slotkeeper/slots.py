@@ -1,0 +1,264 @@
+"""The slot protocol: one DynamoDB item a process, one conditional UpdateItem a step.
+
+    process_name   S, key
+    slot_limit     N, 0..500: how many are admitted at once
+    slots_in_use   N: always size(holders)
+    holders        M: execution name -> {state: RESERVED or RUNNING, since, job, quiet_since}
+    waiting        M: the last refused head of the queue, {receipt_handle, sequence, receives, since}
+    paused         BOOL: admit nobody
+    job_name       S: the process's Glue job
+
+    reserve   starter            takes a slot, if there is one
+    wait      starter            leaves the receipt handle by which whoever makes room wakes this message
+    confirm   workflow           RESERVED -> RUNNING; nothing runs before it
+    release   workflow, janitor  gives the slot back
+    cancel    starter, janitor   gives it back while it is still RESERVED
+    wake      whoever made room  reads `waiting` and the counters, and makes that message visible again
+
+The workflow performs confirm and release itself (statemachines/glue_workflow.asl.json); their expressions stand here
+too, and a test holds the two together. Only a condition decides; no clock is part of the argument that there are
+never more holders than slots. Times are whole seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from botocore.exceptions import ClientError
+
+from slotkeeper.processes import MalformedProcess, Process, read_process
+from slotkeeper.requests import Delivery
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# Both, because a counter that has drifted must err on the side of refusing: slots_in_use may be wrong, a map cannot.
+# `<`, not `<>`: after the limit is lowered below the holders, `<>` would admit everybody.
+RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :one, holders.#me = :entry"
+RESERVE_CONDITION = (
+    "slots_in_use < slot_limit AND size(holders) < slot_limit AND attribute_not_exists(holders.#me) "
+    "AND (attribute_not_exists(paused) OR paused = :false)"
+)
+
+# Newer only: a duplicate delivery that was slow must not replace the handle of the delivery that came after it.
+WAIT_UPDATE = "SET waiting = :waiting"
+WAIT_CONDITION = (
+    "(slots_in_use >= slot_limit OR size(holders) >= slot_limit OR paused = :true) "
+    "AND (attribute_not_exists(waiting) OR waiting.#sequence < :sequence "
+    "OR (waiting.#sequence = :sequence AND waiting.receives < :receives))"
+)
+
+CONFIRM_UPDATE = "SET holders.#me.#state = :running, holders.#me.job = job_name"
+CONFIRM_CONDITION = "attribute_exists(holders.#me)"
+
+RELEASE_UPDATE = "SET slots_in_use = slots_in_use - :one REMOVE holders.#me"
+RELEASE_CONDITION = "attribute_exists(holders.#me)"
+CANCEL_CONDITION = "holders.#me.#state = :reserved"
+UNCHANGED_CONDITION = "holders.#me = :seen"
+
+WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused"
+
+
+@dataclass(frozen=True)
+class Granted:
+    """This call made the reservation."""
+
+
+@dataclass(frozen=True)
+class AlreadyMine:
+    """The request holds its slot already: a redelivery, or an earlier call whose answer was lost."""
+
+
+@dataclass(frozen=True)
+class Full:
+    """Nobody is admitted until a slot is given back."""
+
+
+@dataclass(frozen=True)
+class Paused:
+    """Nobody is admitted until an operator lifts the pause."""
+
+
+@dataclass(frozen=True)
+class UnknownProcess:
+    """There is no item for the process. Not the same as full: waiting would never end."""
+
+
+@dataclass(frozen=True)
+class Misconfigured:
+    """The item is not what this page says, so conditions on it mean nothing (a limit that is a string, say)."""
+
+    reason: str
+
+
+Reservation = Granted | AlreadyMine | Full | Paused | UnknownProcess | Misconfigured
+
+Registered = Literal["registered", "room", "superseded"]
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """The message that a wake would make visible."""
+
+    receipt_handle: str
+    sequence: str
+
+
+class Slots:
+    """The steps of the protocol against one table. Errors of DynamoDB itself pass through as ClientError."""
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+        self._dynamodb = dynamodb
+        self._table_name = table_name
+
+    def reserve(self, process: str, execution: str, now: float) -> Reservation:
+        """Takes a slot for an execution that is about to start."""
+        entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
+        refused = self._update(
+            process,
+            RESERVE_UPDATE,
+            RESERVE_CONDITION,
+            names={"#me": execution},
+            values={":one": {"N": "1"}, ":entry": entry, ":false": {"BOOL": False}},
+        )
+        return Granted() if refused is None else self._why_refused(process, execution, refused)
+
+    def wait(self, process: str, delivery: Delivery, now: float) -> Registered:
+        """Registers a refused delivery to be woken.
+
+        Returns "room" if there is room by now, so that the caller reserves again, and "superseded" if a newer
+        delivery stands there already.
+        """
+        sequence = {"S": _sortable(delivery.sequence)}
+        receives = {"N": str(delivery.receives)}
+        waiting = {
+            "receipt_handle": {"S": delivery.receipt_handle},
+            "sequence": sequence,
+            "receives": receives,
+            "since": {"N": str(int(now))},
+        }
+        refused = self._update(
+            process,
+            WAIT_UPDATE,
+            WAIT_CONDITION,
+            names={"#sequence": "sequence"},
+            values={
+                ":waiting": {"M": waiting},
+                ":sequence": sequence,
+                ":receives": receives,
+                ":true": {"BOOL": True},
+            },
+        )
+        if refused is None:
+            return "registered"
+        seen = self._parse(process, refused)
+        return "room" if seen is not None and seen.has_room else "superseded"
+
+    def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
+        """Gives back a slot whose holder has not changed since the caller looked; False if it has.
+
+        Args:
+            seen: the holder's map as it was read, in DynamoDB's own form.
+        """
+        return self._give_back(
+            process, execution, f"{RELEASE_CONDITION} AND {UNCHANGED_CONDITION}", {":seen": {"M": seen}}
+        )
+
+    def cancel(self, process: str, execution: str) -> bool:
+        """Gives back a slot that is still RESERVED; False if it is not: confirmed since, or gone."""
+        return self._give_back(process, execution, CANCEL_CONDITION, {":reserved": {"S": "RESERVED"}})
+
+    def mark_quiet(self, process: str, execution: str, seen: Mapping[str, Any], now: float | None) -> bool:
+        """Notes on a holder since when no Glue run of it was seen alive, or with None that one was.
+
+        The janitor's second look needs to know of the first, and the release must fail if anything has changed between
+        them: both follow from keeping the note in the holder itself.
+        """
+        names = {"#me": execution}
+        values: dict[str, Any] = {":seen": {"M": seen}}
+        if now is None:
+            update = "REMOVE holders.#me.quiet_since"
+        else:
+            update = "SET holders.#me.quiet_since = :now"
+            values[":now"] = {"N": str(int(now))}
+        return self._update(process, update, UNCHANGED_CONDITION, names, values) is None
+
+    def waiter_with_room(self, process: str) -> Waiter | None:
+        """Who waits, if there is room; the read half of a wake. Nothing removes the registration: see the module."""
+        answer = self._dynamodb.get_item(
+            TableName=self._table_name,
+            Key={"process_name": {"S": process}},
+            ConsistentRead=True,
+            ProjectionExpression=WAKE_PROJECTION,
+        )
+        item = answer.get("Item", {})
+        waiting = item.get("waiting", {}).get("M")
+        in_use, limit = (int(item.get(name, {}).get("N", 0)) for name in ("slots_in_use", "slot_limit"))
+        if not waiting or item.get("paused", {}).get("BOOL", False) or in_use >= limit:
+            return None
+        return Waiter(waiting["receipt_handle"]["S"], waiting["sequence"]["S"])
+
+    def has_room(self, process: str) -> bool:
+        """A consistent look at whether a reserve could succeed now."""
+        seen = self.read(process)
+        return seen is not None and seen.has_room
+
+    def read(self, process: str) -> Process | None:
+        """The process's item, read consistently.
+
+        Raises:
+            MalformedProcess: the item's attributes are not of the documented types.
+        """
+        return self._parse(process, {})
+
+    def _give_back(self, process: str, execution: str, condition: str, values: Mapping[str, Any]) -> bool:
+        names = {"#me": execution} | ({"#state": "state"} if "#state" in condition else {})
+        return self._update(process, RELEASE_UPDATE, condition, names, {":one": {"N": "1"}, **values}) is None
+
+    def _update(
+        self, process: str, update: str, condition: str, names: Mapping[str, str], values: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """None if the update was made; the item as it stood (empty if not told) if the condition refused it."""
+        try:
+            self._dynamodb.update_item(
+                TableName=self._table_name,
+                Key={"process_name": {"S": process}},
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            told: dict[str, Any] = cast(dict[str, Any], error.response).get("Item", {})
+            return told
+        return None
+
+    def _parse(self, process: str, item: dict[str, Any]) -> Process | None:
+        # A refusal tells the item only if there is one, and some engines never tell it: so look before judging.
+        if not item:
+            answer = self._dynamodb.get_item(
+                TableName=self._table_name, Key={"process_name": {"S": process}}, ConsistentRead=True
+            )
+            item = cast(dict[str, Any], answer.get("Item", {}))
+        return read_process(item) if item else None
+
+    def _why_refused(self, process: str, execution: str, item: dict[str, Any]) -> Reservation:
+        try:
+            seen = self._parse(process, item)
+        except MalformedProcess as error:
+            return Misconfigured(str(error))
+        if seen is None:
+            return UnknownProcess()
+        if execution in seen.holders:
+            return AlreadyMine()
+        return Paused() if seen.paused else Full()
+
+
+def _sortable(sequence: str) -> str:
+    # As text, zeros first: SQS numbers grow to 128 bits, 39 digits (SQS API Reference, SendMessage); DynamoDB numbers hold 38.
+    return sequence.zfill(40)

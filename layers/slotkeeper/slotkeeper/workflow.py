@@ -1,0 +1,156 @@
+"""Executions of the workflow: started without ever starting one twice, and looked up when they are over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from slotkeeper.requests import Request
+
+if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+    from mypy_boto3_stepfunctions.literals import ExecutionStatusType
+
+# Refusals by which Step Functions says that nothing was started (API Reference, StartExecution, Errors).
+_CAUSED_BY_THE_MESSAGE = {"InvalidExecutionInput", "InvalidName"}
+_CAUSED_BY_US = {
+    "AccessDeniedException",
+    "ExecutionLimitExceeded",
+    "InvalidArn",
+    "KmsAccessDeniedException",
+    "KmsInvalidStateException",
+    "StateMachineDeleting",
+    "StateMachineDoesNotExist",
+}
+
+# The errors with which the workflow's own Fail states end it after the request was kept or given back.
+ACCOUNTED_FOR = {"RequestFailed", "RequestReturned"}
+
+
+@dataclass(frozen=True)
+class Started:
+    """The execution runs: started now, or by an earlier call with the same name and input."""
+
+
+@dataclass(frozen=True)
+class AlreadyRan:
+    """An execution of this name has closed, within the 90 days that Step Functions remembers names."""
+
+
+@dataclass(frozen=True)
+class RefusedRequest:
+    """Nothing was started, because of what the request holds: it never can be."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RefusedUs:
+    """Nothing was started, because of a permission, a limit or a missing state machine: it can be, later."""
+
+    reason: str
+
+
+StartOutcome = Started | AlreadyRan | RefusedRequest | RefusedUs
+
+
+@dataclass(frozen=True)
+class Execution:
+    """An execution as Step Functions tells it. `stopped_at` is in seconds since the epoch, None while it runs."""
+
+    name: str
+    status: ExecutionStatusType
+    stopped_at: float | None
+    input: str = ""
+    error: str = ""
+    cause: str = ""
+
+    @property
+    def is_closed(self) -> bool:
+        # A redrive is about to run it again: closed only when it says so.
+        return self.status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+
+
+class Workflow:
+    """The state machine that runs a request's Glue job."""
+
+    def __init__(self, stepfunctions: SFNClient, state_machine_arn: str) -> None:
+        self._stepfunctions = stepfunctions
+        self._state_machine_arn = state_machine_arn
+
+    def start(self, request: Request) -> StartOutcome:
+        """Starts the request's execution, if it does not run already.
+
+        Raises:
+            ClientError, BotoCoreError: the answer was lost or says nothing certain (a time-out, a throttle, a 5xx). The
+                execution may have started: who calls must keep the slot and the message.
+        """
+        try:
+            self._stepfunctions.start_execution(
+                stateMachineArn=self._state_machine_arn, name=request.execution_name, input=request.to_json()
+            )
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            reason = f"{code}: {error.response['Error'].get('Message', '')}"
+            if code == "ExecutionAlreadyExists":
+                return AlreadyRan()
+            # A refusal that came after a lost answer of the same call does not say what became of the first attempt.
+            if error.response["ResponseMetadata"].get("RetryAttempts", 0):
+                raise
+            if code in _CAUSED_BY_THE_MESSAGE:
+                return RefusedRequest(reason)
+            if code in _CAUSED_BY_US:
+                return RefusedUs(reason)
+            raise
+        return Started()
+
+    def describe(self, name: str) -> Execution | None:
+        """The execution of this name; None if Step Functions knows none (a name is forgotten 90 days after its end)."""
+        try:
+            found = self._stepfunctions.describe_execution(executionArn=self._execution_arn(name))
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
+                raise
+            return None
+        stopped = found.get("stopDate")
+        return Execution(
+            name=name,
+            status=found["status"],
+            stopped_at=stopped.timestamp() if stopped else None,
+            input=found.get("input", ""),
+            error=found.get("error", ""),
+            cause=found.get("cause", ""),
+        )
+
+    def running(self) -> set[str]:
+        """The names of the executions that run, as far as an eventually consistent list knows them."""
+        return {listed.name for listed in self._list("RUNNING", started_after=0)}
+
+    def unsuccessful(self, stopped_after: float, longest_run: float) -> Iterator[Execution]:
+        """The executions that closed without success after a moment (seconds since the epoch), without their inputs.
+
+        Args:
+            longest_run: for how many seconds an execution can run; the list is in order of starts, not of ends.
+        """
+        statuses: tuple[ExecutionStatusType, ...] = ("FAILED", "TIMED_OUT", "ABORTED")
+        for status in statuses:
+            for listed in self._list(status, started_after=stopped_after - longest_run):
+                if (listed.stopped_at or 0) >= stopped_after:
+                    yield listed
+
+    def _list(self, status: ExecutionStatusType, started_after: float) -> Iterator[Execution]:
+        pages = self._stepfunctions.get_paginator("list_executions").paginate(
+            stateMachineArn=self._state_machine_arn, statusFilter=status
+        )
+        for page in pages:
+            for listed in page["executions"]:
+                if listed["startDate"].timestamp() < started_after:
+                    return
+                stopped = listed.get("stopDate")
+                yield Execution(listed["name"], listed["status"], stopped.timestamp() if stopped else None)
+
+    def _execution_arn(self, name: str) -> str:
+        return f"{self._state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
