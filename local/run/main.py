@@ -5,7 +5,9 @@ Exit codes: 0 all checks hold; 1 a check fails, or the run cannot go on; 2 wrong
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import signal
 import sys
 import time
@@ -20,12 +22,36 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from local.aws import EmbeddedAws
+from local.aws import EmbeddedAws, EngineError
+from local.deployment import DeploymentError
 
 from . import picture, records, sending, summary, view, watching, work
 from .report import Parameters, build
 
 RUN_DIR = Path("build/run")
+
+
+class AlreadyRunning(Exception):
+    """Another run uses the same folder."""
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two runs at once would share the engine's files, the report and the picture. The lock ends with the process."""
+    RUN_DIR.mkdir(parents=True, exist_ok=True)
+    with (RUN_DIR / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(f"another run uses {RUN_DIR}: wait for its end, or interrupt it") from None
+        yield
+
+
+def _share(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    """FloatRange lets "nan" through, since it is neither below nor above anything."""
+    if math.isnan(value):
+        raise click.BadParameter("nan is not in the range 0.0<=x<=1.0.")
+    return value
 
 
 class Phases:
@@ -122,6 +148,7 @@ def _engine(console: Console, phases: Phases) -> Iterator[EmbeddedAws]:
     "--fail",
     type=click.FloatRange(0.0, 1.0),
     default=0.0,
+    callback=_share,
     show_default=True,
     help="Share of the requests whose input is damaged, so that their job fails (above 0: at least one).",
 )
@@ -133,17 +160,16 @@ def main(requests: int, limit: int, fail: float) -> None:
     """
     console = Console()
     phases = Phases(console)
-    RUN_DIR.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background commands with SIGINT ignored
         signal.signal(number, _interrupt)
     try:
-        with _engine(console, phases) as aws:
+        with _alone(), _engine(console, phases) as aws:
             report = perform(aws, Parameters(requests, limit, fail), console, phases)
             write(report, console)
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] The embedded AWS and all it started are ended; nothing is left running.")
         sys.exit(130)
-    except (watching.Stuck, sending.SendFailed, LookupError) as error:
+    except (AlreadyRunning, EngineError, DeploymentError, sending.SendFailed, watching.Stuck, LookupError) as error:
         console.print(f"[bold red]The run cannot go on:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
     failed = [check for check in report["checks"] if not check["ok"]]

@@ -29,7 +29,7 @@ WIDTH = 11.0  # inches
 
 def height(workflows: int) -> float:
     """Inches: enough for a bar to be seen, and never a poster."""
-    return 5.2 + min(12.0, max(1.6, 0.13 * workflows))
+    return 5.2 + min(9.0, max(1.6, 0.13 * workflows))
 
 
 def _spans(workflows: Sequence[Mapping[str, Any]], begin: str, end: str) -> tuple[list[int], list[float], list[float]]:
@@ -41,6 +41,11 @@ def _spans(workflows: Sequence[Mapping[str, Any]], begin: str, end: str) -> tupl
             lefts.append(workflow[begin])
             widths.append(workflow[end] - workflow[begin])
     return rows, lefts, widths
+
+
+def _beside(axes: Axes, text: str, height: float, color: str) -> None:
+    """A label right of the axes, at the height of the line it names."""
+    axes.text(1.005, height, text, transform=axes.get_yaxis_transform(), va="center", color=color, fontsize=9)
 
 
 def _draw_workflows(axes: Axes, report: Mapping[str, Any]) -> None:
@@ -83,8 +88,7 @@ def _draw_slots(axes: Axes, report: Mapping[str, Any]) -> None:
     axes.step([x for x, _ in changes], [y for _, y in changes], where="post", color=BLUE, linewidth=1.2)
     axes.fill_between([x for x, _ in changes], [y for _, y in changes], step="post", color=SKY, alpha=0.7, linewidth=0)
     axes.axhline(limit, color=VERMILLION, linestyle="--", linewidth=1.4)
-    axes.annotate(f"limit {limit}", (1.0, limit), xycoords=("axes fraction", "data"), xytext=(4, 0),
-                  textcoords="offset points", va="center", color=VERMILLION, fontsize=9)  # fmt: skip
+    _beside(axes, f"limit {limit}", limit, VERMILLION)
     most = report["max_slots_held"]
     axes.set_ylim(0, max(limit, most) * 1.18)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
@@ -110,8 +114,7 @@ def _draw_handoffs(axes: Axes, side: Axes, report: Mapping[str, Any]) -> None:
     side.hist(
         gaps, bins=20, range=(0, max(gaps) or 1.0), orientation="horizontal", color=SKY, edgecolor=BLUE, linewidth=0.6
     )
-    side.annotate(f"median {median:.2f} s", (1.0, median), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-                  textcoords="offset points", ha="right", fontsize=9, color=INK)  # fmt: skip
+    _beside(axes, "median", median, INK)
     axes.set_title(
         f"A freed slot is taken again after {median:.2f} s (median of {figures['count']}; "
         f"99% within {figures['p99']:.2f} s)",
@@ -123,7 +126,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     """Writes the PNG. Needs the report's `workflows` and `handoffs`; without workflows it says so in the picture."""
     tall = height(len(report["workflows"]))
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, layout="constrained")
-    grid = figure.add_gridspec(3, 2, height_ratios=[tall - 4.2, 1.7, 1.9], width_ratios=[6, 1])
+    grid = figure.add_gridspec(3, 2, height_ratios=[tall - 4.2, 1.7, 1.9], width_ratios=[8, 1])
     top = figure.add_subplot(grid[0, 0])
     middle = figure.add_subplot(grid[1, 0], sharex=top)
     bottom = figure.add_subplot(grid[2, 0], sharex=top)

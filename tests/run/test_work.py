@@ -1,0 +1,73 @@
+"""The work list: the data set cut into months, and the requests that read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from local.run import work
+
+TEXT = work.read_dataset()
+
+
+def plan(requests: int, fail: float = 0.0) -> work.WorkList:
+    return work.plan(TEXT, bucket="data", requests=requests, fail=fail, run_id="run")
+
+
+def test_the_data_set_has_four_years_of_days_and_each_lands_in_one_month() -> None:
+    months = work.split_by_month(TEXT)
+    assert len(months) == 48
+    assert list(months) == sorted(months)
+    assert sum(body.count(b"\n") - 1 for body in months.values()) == 4 * 365 + 1  # 2012 is a leap year
+    assert months["2012-02"].count(b"2012/02/") == 29
+
+
+def test_each_part_starts_with_the_header() -> None:
+    header = TEXT.splitlines()[0].encode()
+    assert all(body.splitlines()[0] == header for body in work.split_by_month(TEXT).values())
+
+
+def test_more_requests_than_months_go_round_again_each_with_its_own_id_and_output() -> None:
+    todo = plan(100)
+    assert [request.month for request in todo.requests[:2]] == ["2012-01", "2012-02"]
+    assert todo.requests[48].month == "2012-01"
+    assert len({request.request_id for request in todo.requests}) == 100
+    assert len({request.output_key for request in todo.requests}) == 100
+    assert len(todo.parts) == 48
+
+
+def test_every_request_reads_a_part_that_is_uploaded() -> None:
+    todo = plan(60, fail=0.3)
+    assert {request.arguments["--input_key"] for request in todo.requests} == {part.key for part in todo.parts}
+
+
+def test_the_message_has_the_contract_s_fields() -> None:
+    body = plan(1).requests[0].body()
+    assert set(body) == {"process", "request_id", "arguments"}
+    assert all(isinstance(value, str) and key.startswith("--") for key, value in body["arguments"].items())
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "marked"),
+    [(0.0, 40, 0), (0.2, 40, 8), (1.0, 40, 40), (0.5, 5, 2), (0.001, 40, 1), (0.1, 1, 1), (0.3, 10, 3)],
+)
+def test_the_share_of_damaged_requests_is_exact(share: float, count: int, marked: int) -> None:
+    assert sum(work.spread(share, count)) == marked
+
+
+def test_damaged_requests_are_spread_evenly_and_the_same_each_time() -> None:
+    places = [i for i, damaged in enumerate(work.spread(0.2, 40)) if damaged]
+    assert places == [4, 9, 14, 19, 24, 29, 34, 39]
+
+
+def test_a_damaged_part_differs_from_the_whole_one_in_one_temperature_only() -> None:
+    whole = work.split_by_month(TEXT)["2012-05"]
+    pairs = zip(whole.splitlines(), work.damage(whole).splitlines(), strict=True)
+    changed = [(before, after) for before, after in pairs if before != after]
+    assert changed == [(b"2012/05/16,0.0,19.4,9.4,3.5,sun", b"2012/05/16,0.0,n/a,9.4,3.5,sun")]
+
+
+def test_a_month_can_be_read_damaged_and_whole_in_one_run() -> None:
+    todo = plan(96, fail=0.01)  # one damaged request, whose month comes again undamaged
+    damaged = next(request for request in todo.requests if request.damaged)
+    keys = {request.arguments["--input_key"] for request in todo.requests if request.month == damaged.month}
+    assert len(keys) == 2
