@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import urllib.request
 from typing import Any
 
 import boto3
+import urllib3
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.observability import CLIENT_CONFIG, logger
@@ -58,7 +58,7 @@ def _respond(event: dict[str, Any], answer: dict[str, Any]) -> None:
         "LogicalResourceId": event["LogicalResourceId"],
         **answer,
     }
-    request = urllib.request.Request(event["ResponseURL"], data=json.dumps(body).encode(), method="PUT")
-    # CloudFormation signs the URL without a content type; urllib's own would break the signature.
-    request.add_header("Content-Type", "")
-    urllib.request.urlopen(request, timeout=10)  # noqa: S310 - the URL is CloudFormation's own
+    # CloudFormation signs the URL without a content type; any other header value would break the signature.
+    urllib3.PoolManager().request(
+        "PUT", event["ResponseURL"], body=json.dumps(body), headers={"Content-Type": ""}, timeout=10.0
+    )

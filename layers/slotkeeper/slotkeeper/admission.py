@@ -66,6 +66,7 @@ class HeldBack:
 Admission = Admitted | Repeated | DeadLettered | Waiting | HeldBack
 
 
+@dataclass(frozen=True)
 class Starter:
     """Admits messages, one at a time.
 
@@ -74,14 +75,11 @@ class Starter:
         queue_retention: for how long the queue keeps a message, seconds.
     """
 
-    def __init__(
-        self, slots: Slots, queue: RequestQueue, workflow: Workflow, queue_visibility: int, queue_retention: int
-    ) -> None:
-        self._slots = slots
-        self._queue = queue
-        self._workflow = workflow
-        self._queue_visibility = queue_visibility
-        self._queue_retention = queue_retention
+    slots: Slots
+    queue: RequestQueue
+    workflow: Workflow
+    queue_visibility: int
+    queue_retention: int
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
         """Does what the protocol says with one delivery. `now` is in seconds since the epoch.
@@ -96,7 +94,7 @@ class Starter:
             return self._set_aside(delivery, delivery.message_id, "InvalidRequest", str(error))
 
         for _ in range(_RESERVE_ROUNDS):
-            reservation = self._slots.reserve(request.process, request.execution_name, now)
+            reservation = self.slots.reserve(request.process, request.execution_name, now)
             match reservation:
                 case Granted() | AlreadyMine():
                     return self._start(delivery, request, isinstance(reservation, Granted))
@@ -109,24 +107,24 @@ class Starter:
                     because = type(reservation).__name__.lower()
                     # The next time this message is seen may be half an hour from now, and its last hour is near.
                     waited = now - delivery.sent_at
-                    if waited > self._queue_retention - 2 * LONGEST_HIDE:
+                    if waited > self.queue_retention - 2 * LONGEST_HIDE:
                         reason = f"waited {int(waited)} s, to the end of the queue's retention: {because}"
                         return self._set_aside(delivery, request.execution_name, "Expired", reason)
                     if not self._wait(request.process, delivery, now):
                         return Waiting(request.process, because, waited)
 
-        self._queue.make_visible(delivery.receipt_handle)
+        self.queue.make_visible(delivery.receipt_handle)
         return Waiting(request.process, "contended", now - delivery.sent_at)
 
     def _wait(self, process: str, delivery: Delivery, now: float) -> bool:
         """Registers and hides the message; True if there is room again, so that the caller reserves once more."""
-        if self._slots.wait(process, delivery, now) == "room":
+        if self.slots.wait(process, delivery, now) == "room":
             return True
-        self._queue.hide(delivery, hide_seconds(now - delivery.sent_at, self._queue_visibility))
-        return self._slots.has_room(process)
+        self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
+        return self.slots.has_room(process)
 
     def _start(self, delivery: Delivery, request: Request, made_reservation: bool) -> Admission:
-        match self._workflow.start(request):
+        match self.workflow.start(request):
             case Started():
                 return Admitted(request.execution_name, request.process)
             case AlreadyRan():
@@ -143,9 +141,9 @@ class Starter:
                 return HeldBack(request.process, f"the workflow cannot be started: {reason}")
 
     def _give_up(self, delivery: Delivery, request: Request) -> None:
-        self._slots.cancel(request.process, request.execution_name)
-        wake_next(self._slots, self._queue, request.process, but_not=delivery)
+        self.slots.cancel(request.process, request.execution_name)
+        wake_next(self.slots, self.queue, request.process, but_not=delivery)
 
     def _set_aside(self, delivery: Delivery, deduplication_id: str, code: str, reason: str) -> DeadLettered:
-        self._queue.dead_letter(delivery, deduplication_id, code, reason)
+        self.queue.dead_letter(delivery, deduplication_id, code, reason)
         return DeadLettered(code, reason)

@@ -60,6 +60,7 @@ class Findings:
         logger.warning(message, extra=details)
 
 
+@dataclass(frozen=True)
 class Janitor:
     """Rounds over all processes, and visits to one execution that has just closed.
 
@@ -68,27 +69,15 @@ class Janitor:
         look_gap: seconds that must lie between the two looks at Glue.
     """
 
-    def __init__(
-        self,
-        slots: Slots,
-        processes: Processes,
-        queue: RequestQueue,
-        workflow: Workflow,
-        glue: GlueRuns,
-        failed_requests: FailedRequestQueue,
-        settled: Settled,
-        grace: int,
-        look_gap: int,
-    ) -> None:
-        self._slots = slots
-        self._processes = processes
-        self._queue = queue
-        self._workflow = workflow
-        self._glue = glue
-        self._failed_requests = failed_requests
-        self._settled = settled
-        self._grace = grace
-        self._look_gap = look_gap
+    slots: Slots
+    processes: Processes
+    queue: RequestQueue
+    workflow: Workflow
+    glue: GlueRuns
+    failed_requests: FailedRequestQueue
+    settled: Settled
+    grace: int
+    look_gap: int
 
     def visit(self, execution_name: str, now: float) -> Findings:
         """Attends to an execution whose status event says that it closed without success.
@@ -96,11 +85,11 @@ class Janitor:
         Keeps its request at once and stops a Glue run that outlives it. The slot is left to the rounds.
         """
         findings = Findings(Counter())
-        execution = self._workflow.describe(execution_name)
+        execution = self.workflow.describe(execution_name)
         if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
             return findings
         self._settle(execution, now, findings)
-        process = self._slots.read(execution_name.rsplit("-", 1)[0])
+        process = self.slots.read(execution_name.rsplit("-", 1)[0])
         holder = process.holders.get(execution_name) if process else None
         if process is not None and holder is not None and holder.state == "RUNNING":
             self._alive_in_glue(process, execution_name, holder, findings)
@@ -113,8 +102,8 @@ class Janitor:
         """
         findings = Findings(Counter())
         self._settle_all(now, findings)
-        running = self._workflow.running()
-        for process in self._processes.all():
+        running = self.workflow.running()
+        for process in self.processes.all():
             if isinstance(process, MalformedProcess):
                 findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
                 continue
@@ -125,7 +114,7 @@ class Janitor:
         return findings
 
     def _attend(self, process: Process, running: set[str], now: float, findings: Findings) -> None:
-        if process.has_drifted and self._processes.repair_counter(process):
+        if process.has_drifted and self.processes.repair_counter(process):
             findings.note(
                 "CounterDrift",
                 "Set slots_in_use to the number of holders",
@@ -134,49 +123,49 @@ class Janitor:
                 holders=len(process.holders),
             )
         for name, holder in process.holders.items():
-            if name in running or now - holder.since < self._grace:
+            if name in running or now - holder.since < self.grace:
                 continue
-            match judge(holder, self._workflow.describe(name), now, self._grace):
+            match judge(holder, self.workflow.describe(name), now, self.grace):
                 case "cancel":
-                    if self._slots.cancel(process.name, name):
+                    if self.slots.cancel(process.name, name):
                         findings.note("SlotsReclaimed", "Took back a reservation without a workflow", execution=name)
                 case "look at Glue":
                     self._look(process, name, holder, now, findings)
         # Every round, and not only after freeing something: a wake may have been lost since.
-        if wake_next(self._slots, self._queue, process.name):
+        if wake_next(self.slots, self.queue, process.name):
             findings.counts["WaitingWoken"] += 1
 
     def _look(self, process: Process, name: str, holder: Holder, now: float, findings: Findings) -> None:
         if self._alive_in_glue(process, name, holder, findings):
             if holder.quiet_since is not None:
-                self._slots.mark_quiet(process.name, name, holder.raw, None)
+                self.slots.mark_quiet(process.name, name, holder.raw, None)
         elif holder.quiet_since is None:
-            self._slots.mark_quiet(process.name, name, holder.raw, now)
-        elif now - holder.quiet_since >= self._look_gap and self._slots.release(process.name, name, holder.raw):
+            self.slots.mark_quiet(process.name, name, holder.raw, now)
+        elif now - holder.quiet_since >= self.look_gap and self.slots.release(process.name, name, holder.raw):
             findings.note("SlotsReclaimed", "Took back the slot of a workflow that is over", execution=name)
 
     def _alive_in_glue(self, process: Process, name: str, holder: Holder, findings: Findings) -> bool:
         job_name = holder.job or process.job_name
         try:
-            alive = self._glue.alive(job_name, name, holder.since)
+            alive = self.glue.alive(job_name, name, holder.since)
         except NoSuchJob:
             findings.note("GlueJobsMissing", "The Glue job of a holder does not exist", job=job_name, execution=name)
             return False
         if alive:
-            self._glue.stop(job_name, alive)
+            self.glue.stop(job_name, alive)
             findings.note("GlueRunsStopped", "Stopped a Glue run whose workflow is over", runs=alive, execution=name)
         return bool(alive)
 
     def _settle_all(self, now: float, findings: Findings) -> None:
         closed = {
             execution.name
-            for execution in self._workflow.unsuccessful(now - HORIZON, LONGEST_EXECUTION)
+            for execution in self.workflow.unsuccessful(now - HORIZON, LONGEST_EXECUTION)
             # The status event of what has just closed is on its way, and would keep the request a second time.
-            if now - (execution.stopped_at or now) >= self._grace
+            if now - (execution.stopped_at or now) >= self.grace
         }
-        for name in sorted(self._settled.missing(closed)):
+        for name in sorted(self.settled.missing(closed)):
             try:
-                execution = self._workflow.describe(name)
+                execution = self.workflow.describe(name)
                 if execution is not None and execution.is_closed and execution.status != "SUCCEEDED":
                     self._settle(execution, now, findings)
             except (ClientError, BotoCoreError) as error:
@@ -184,16 +173,16 @@ class Janitor:
 
     def _settle(self, execution: Execution, now: float, findings: Findings) -> None:
         """Keeps the request of an execution that did not keep it itself. Twice at worst, never not at all."""
-        if self._settled.has(execution.name):
+        if self.settled.has(execution.name):
             return
         by = "workflow"
         if execution.error not in ACCOUNTED_FOR:
             by = "janitor"
             error = execution.error or f"States.{execution.status}"
             cause = execution.cause or f"The workflow ended as {execution.status}"
-            self._failed_requests.keep(_request_of(execution), execution.name, error, cause)
+            self.failed_requests.keep(_request_of(execution), execution.name, error, cause)
             findings.note("RequestsKept", "Kept the request of a workflow that is over", execution=execution.name)
-        self._settled.add(execution.name, by, now)
+        self.settled.add(execution.name, by, now)
 
 
 def _request_of(execution: Execution) -> str:

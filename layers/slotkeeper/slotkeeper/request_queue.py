@@ -109,6 +109,6 @@ def wake_next(slots: Slots, queue: RequestQueue, process: str, but_not: Delivery
             only bring the caller back at once to the trouble that made it give up its slot.
     """
     waiter = slots.waiter_with_room(process)
-    if waiter is None or (but_not is not None and waiter.sequence == but_not.sequence.zfill(40)):
+    if waiter is None or (but_not is not None and waiter.sequence == but_not.sortable_sequence):
         return False
     return queue.make_visible(waiter.receipt_handle)

@@ -37,6 +37,14 @@ class Delivery:
     receives: int
     sent_at: float
 
+    @property
+    def sortable_sequence(self) -> str:
+        """The sequence number as text that sorts as the number does.
+
+        Not as a number: it has up to 128 bits, 39 digits (SQS API Reference, SendMessage), and DynamoDB's hold 38.
+        """
+        return self.sequence.zfill(40)
+
 
 @dataclass(frozen=True)
 class Request:

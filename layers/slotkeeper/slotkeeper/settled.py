@@ -51,7 +51,7 @@ class Settled:
         return not self.missing([execution])
 
     def add(self, execution: str, by: str, now: float) -> bool:
-        """Notes an execution as settled; False if it was already. `by` says who has the request: workflow or janitor."""
+        """Notes an execution as settled; False if it was already. `by`: who kept the request, workflow or janitor."""
         self._known.add(execution)
         try:
             self._dynamodb.put_item(

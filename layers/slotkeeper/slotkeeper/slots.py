@@ -131,7 +131,7 @@ class Slots:
         Returns "room" if there is room by now, so that the caller reserves again, and "superseded" if a newer
         delivery stands there already.
         """
-        sequence = {"S": _sortable(delivery.sequence)}
+        sequence = {"S": delivery.sortable_sequence}
         receives = {"N": str(delivery.receives)}
         waiting = {
             "receipt_handle": {"S": delivery.receipt_handle},
@@ -257,8 +257,3 @@ class Slots:
         if execution in seen.holders:
             return AlreadyMine()
         return Paused() if seen.paused else Full()
-
-
-def _sortable(sequence: str) -> str:
-    # As text, zeros first: SQS numbers grow to 128 bits, 39 digits (SQS API Reference, SendMessage); DynamoDB numbers hold 38.
-    return sequence.zfill(40)
