@@ -22,6 +22,9 @@ from collections import Counter
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+import boto3
+from botocore.exceptions import ClientError
+
 COLUMNS = ("date", "precipitation", "temp_max", "temp_min", "wind", "weather")
 
 
@@ -120,8 +123,10 @@ def run(s3: Any, bucket: str, input_key: str, output_key: str, execution: str | 
     """Reads the part, writes the result, returns it. Raises BadInput; nothing is written then."""
     try:
         body = s3.get_object(Bucket=bucket, Key=input_key)["Body"].read()
-    except s3.exceptions.NoSuchKey:
-        raise BadInput(f"{input_key}: expected an object of this key in bucket {bucket}, found none") from None
+    except ClientError as error:
+        # A missing key is answered with AccessDenied where the role may not list the bucket, as here ("GetObject").
+        said = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}"
+        raise BadInput(f"{input_key}: expected an object in bucket {bucket} that the job may read; {said}") from None
     result = {**summarise(read_days(body, input_key)), "input_key": input_key, "execution": execution}
     text = json.dumps(result, indent=2) + "\n"
     s3.put_object(Bucket=bucket, Key=output_key, Body=text.encode(), ContentType="application/json")
@@ -140,8 +145,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments(sys.argv[1:])
-    import boto3  # here, so that wrong arguments are refused at once
-
     try:
         result = run(
             boto3.client("s3"), arguments.bucket, arguments.input_key, arguments.output_key, arguments.execution

@@ -47,7 +47,7 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _share(context: click.Context, parameter: click.Parameter, value: float) -> float:
+def _share(_context: click.Context, _parameter: click.Parameter, value: float) -> float:
     """FloatRange lets "nan" through, since it is neither below nor above anything."""
     if math.isnan(value):
         raise click.BadParameter("nan is not in the range 0.0<=x<=1.0.")
@@ -92,9 +92,7 @@ def perform(aws: EmbeddedAws, parameters: Parameters, console: Console, phases: 
         outputs = aws.deploy({"ProcessName": work.PROCESS, "SlotLimit": str(parameters.limit)})
     run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     bucket = outputs["DataBucketName"]
-    todo = work.plan(
-        work.read_dataset(), bucket=bucket, requests=parameters.requests, fail=parameters.fail, run_id=run_id
-    )
+    todo = work.plan(work.read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
     with phases.phase(f"upload {len(todo.parts)} months of weather"):
         sending.upload(aws.client("s3"), bucket, todo.parts)
     with phases.phase(f"send {len(todo.requests)} requests"):
@@ -118,12 +116,12 @@ def write(report: dict[str, Any], console: Console) -> None:
     console.print(f"{RUN_DIR}/report.json, {RUN_DIR}/timeline.png", highlight=False)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 @contextmanager
-def _engine(console: Console, phases: Phases) -> Iterator[EmbeddedAws]:
+def _engine(phases: Phases) -> Iterator[EmbeddedAws]:
     """The run's own engine, on a port of its own, ended whatever happens.
 
     A second Ctrl-C during the end is ignored: it would leave behind what the first one asked to be ended.
@@ -163,7 +161,7 @@ def main(requests: int, limit: int, fail: float) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background commands with SIGINT ignored
         signal.signal(number, _interrupt)
     try:
-        with _alone(), _engine(console, phases) as aws:
+        with _alone(), _engine(phases) as aws:
             report = perform(aws, Parameters(requests, limit, fail), console, phases)
             write(report, console)
     except KeyboardInterrupt:

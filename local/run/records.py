@@ -149,9 +149,9 @@ def parse_end_message(message: Mapping[str, Any]) -> EndMessage:
     request = body["request"] if isinstance(body.get("request"), dict) else body
     return EndMessage(
         request_id=_first(request.get("request_id"), attributes.get("request_id")),
-        execution=_first(body.get("execution"), attributes.get("execution")),
-        error=_first(body.get("error"), attributes.get("error"), attributes.get("reason")),
-        cause=_first(body.get("cause"), attributes.get("cause"), attributes.get("detail")),
+        execution=_first(attributes.get("execution_name"), attributes.get("execution")),
+        error=_first(body.get("error"), attributes.get("error"), attributes.get("code")),
+        cause=_first(body.get("cause"), attributes.get("cause"), attributes.get("reason")),
         body=message["Body"],
     )
 

@@ -79,10 +79,11 @@ def spread(share: float, count: int) -> list[bool]:
     return [(i + 1) * marked // count > i * marked // count for i in range(count)]
 
 
-def plan(text: str, *, bucket: str, requests: int, fail: float, run_id: str) -> WorkList:
+def plan(text: str, *, requests: int, fail: float, run_id: str) -> WorkList:
     """One request a month, in the order of the months, going round again when there are more requests than months.
 
     A damaged request reads a copy of its month that really is damaged. Only parts that some request reads are listed.
+    The bucket is the job's own default argument.
     """
     months = split_by_month(text)
     names = list(months)
@@ -94,7 +95,6 @@ def plan(text: str, *, bucket: str, requests: int, fail: float, run_id: str) -> 
         parts.setdefault(key, Part(month, key, damage(months[month]) if damaged else months[month]))
         request_id = f"{run_id}-{i + 1:04d}-{month}"
         arguments = {
-            "--bucket": bucket,
             "--input_key": key,
             "--output_key": f"output/{run_id}/{request_id}.json",
         }

@@ -8,10 +8,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from jobs import monthly_weather as job
 
@@ -27,13 +28,13 @@ GOOD = f"{HEADER}\n{DAYS}"
 class Bucket:
     """As much of an S3 client as the job uses, with one bucket."""
 
-    exceptions = SimpleNamespace(NoSuchKey=KeyError)
-
     def __init__(self, **objects: str) -> None:
         self.objects = {key.replace("__", "/"): body.encode() for key, body in objects.items()}
         self.written: list[dict[str, Any]] = []
 
     def get_object(self, **request: Any) -> dict[str, Any]:
+        if request["Key"] not in self.objects:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}, "GetObject")
         return {"Body": io.BytesIO(self.objects[request["Key"]])}
 
     def put_object(self, **request: Any) -> None:
@@ -102,7 +103,9 @@ def test_bytes_that_are_no_text_are_bad_input() -> None:
 
 
 def test_a_part_that_does_not_exist_is_bad_input() -> None:
-    with pytest.raises(job.BadInput, match="input/none: expected an object of this key in bucket data"):
+    with pytest.raises(
+        job.BadInput, match="input/none: expected an object in bucket data that the job may read; AccessDenied"
+    ):
         job.run(Bucket(), "data", "input/none", "output")
 
 
@@ -119,9 +122,8 @@ def test_a_missing_argument_ends_the_script_with_its_name() -> None:
 
 
 def test_bad_input_ends_the_script_with_the_message_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    import boto3
-
-    monkeypatch.setattr(boto3, "client", lambda name: Bucket(part=GOOD.replace("12.0", "n/a")))
+    damaged = Bucket(part=GOOD.replace("12.0", "n/a"))
+    monkeypatch.setattr(boto3, "client", {"s3": damaged}.__getitem__)
     monkeypatch.setattr(sys, "argv", ["job", "--bucket", "b", "--input_key", "part", "--output_key", "o"])
     with pytest.raises(SystemExit, match="part, line 2, column temp_max: expected a number"):
         job.main()
@@ -131,4 +133,4 @@ def test_the_script_keeps_to_the_syntax_and_the_modules_that_glue_s_python_3_9_h
     tree = ast.parse(SCRIPT.read_text(), feature_version=(3, 9))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in imported} <= set(sys.stdlib_module_names) | {"boto3"}
+    assert {name.split(".")[0] for name in imported} <= set(sys.stdlib_module_names) | {"boto3", "botocore"}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import records, report, workflow
 
 from local.run import picture
+from tests.run.handmade import records, report, workflow
 
 FAILED = replace(workflow(2, 1.3, 2.3), status="FAILED")
 CUT_OFF = workflow(3, 2.4, 3.0, status="ABORTED", glue_exited=None, release_entered=None, release_exited=None)

@@ -80,8 +80,8 @@ def test_error_and_cause_are_found_in_the_body_or_in_the_attributes(message: dic
 
 @pytest.mark.parametrize("body", ["not json", "[1]", '"text"', "null"])
 def test_a_dead_letter_may_be_any_text(body: str) -> None:
-    found = records.parse_end_message({"Body": body, "MessageAttributes": {"reason": {"StringValue": "not an object"}}})
-    assert (found.request_id, found.error, found.body) == (None, "not an object", body)
+    found = records.parse_end_message({"Body": body, "MessageAttributes": {"code": {"StringValue": "NotAnObject"}}})
+    assert (found.request_id, found.error, found.body) == (None, "NotAnObject", body)
 
 
 class Pages:

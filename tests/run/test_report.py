@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from handmade import ORIGIN, failing, glue_run, kept, records, report, workflow
 
 from local.run import report as report_module
 from local.run.records import EndMessage
+from tests.run.handmade import failing, glue_run, kept, records, report, workflow
 
 # Three requests through one slot: each start lies 0.15 s after the release before it (exit at stop - 0.05).
 THREE = [workflow(1, 0.2, 1.2), workflow(2, 1.3, 2.3), workflow(3, 2.4, 3.4)]
@@ -174,4 +174,4 @@ def test_nothing_started_at_all_still_makes_a_report() -> None:
 def test_instants_count_from_the_first_request_sent() -> None:
     made = report(3, records(THREE))
     assert made["workflows"][0]["started"] == 0.2
-    assert made["started_at"].startswith("1970-01-01T00:16:40") and ORIGIN == 1000
+    assert made["started_at"].startswith("1970-01-01T00:16:40")

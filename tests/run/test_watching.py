@@ -73,7 +73,8 @@ def test_the_panel_draws_the_slots_or_numbers_too_many_of_them(limit: int, boxes
     console.print(view.panel(replace(BUSY, limit=limit, slots_in_use=2)))
     text = console.export_text()
     assert boxes in text
-    assert "waiting 20" in text and "17 of 40" in text
+    assert "waiting 20" in text
+    assert "17 of 40" in text
 
 
 class Queue:
@@ -133,4 +134,5 @@ def test_a_wrong_option_is_refused_with_what_is_allowed(
     monkeypatch.setattr(main_module, "EmbeddedAws", None)  # an option that slips through starts nothing here
     answer = CliRunner().invoke(main_module.main, [option, value])
     assert answer.exit_code == 2
-    assert option in answer.output and allowed in answer.output
+    assert option in answer.output
+    assert allowed in answer.output

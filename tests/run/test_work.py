@@ -10,7 +10,7 @@ TEXT = work.read_dataset()
 
 
 def plan(requests: int, fail: float = 0.0) -> work.WorkList:
-    return work.plan(TEXT, bucket="data", requests=requests, fail=fail, run_id="run")
+    return work.plan(TEXT, requests=requests, fail=fail, run_id="run")
 
 
 def test_the_data_set_has_four_years_of_days_and_each_lands_in_one_month() -> None:
