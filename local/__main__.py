@@ -1,0 +1,5 @@
+"""Entry point of `python -m local`."""
+
+from local.cli import main
+
+main()

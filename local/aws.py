@@ -1,0 +1,223 @@
+"""The embedded AWS as the rest of the project sees it: start, deploy, clients, stop."""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+from botocore.config import Config
+
+from local import deployment, processes
+from local.environment import ACCESS_KEY, REGION, ROOT, child_environment
+
+READY_SECONDS = 30.0
+Say = Callable[[str], None]
+
+
+def silent(_message: str) -> None:
+    """Progress that nobody asked to see."""
+
+
+class EngineError(RuntimeError):
+    """The engine could not be started or found; the message says what to do."""
+
+
+class EmbeddedAws:
+    """One engine process on 127.0.0.1. As a context manager it stops what it started."""
+
+    def __init__(
+        self, state_dir: Path, endpoint: str, pid: int, token: str, process: subprocess.Popen[bytes] | None
+    ) -> None:
+        self.state_dir = state_dir
+        self.endpoint = endpoint
+        self.outputs: dict[str, str] = {}
+        self.pid = pid
+        self._token = token
+        self._process = process
+
+    @classmethod
+    def start(
+        cls,
+        state_dir: Path,
+        *,
+        port: int = 0,
+        faults: bool = False,
+        detached: bool = False,
+        environment: Mapping[str, str] | None = None,
+        say: Say = silent,
+    ) -> Self:
+        """Start an engine and wait until it answers; `port` 0 takes a free one.
+
+        Unless `detached`, the engine ends when this process does, however that ends. `environment` reaches the engine
+        (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
+        """
+        say("starting the embedded AWS")
+        state_dir = state_dir.resolve()
+        state_dir.mkdir(parents=True, exist_ok=True)
+        for attempt in range(3):
+            chosen = port or _free_port()
+            aws = cls._launch(state_dir, chosen, faults, detached, environment or {})
+            try:
+                aws._wait_until_ready()
+            except EngineError:
+                aws.stop()
+                # Another process may have taken the free port in between; a port that was asked for is reported.
+                if port or attempt == 2 or "already in use" not in aws.log_tail():
+                    raise
+                continue
+            except BaseException:
+                aws.stop()
+                raise
+            aws._write_state()
+            return aws
+        raise AssertionError("unreachable")
+
+    @classmethod
+    def _launch(cls, state_dir: Path, port: int, faults: bool, detached: bool, environment: Mapping[str, str]) -> Self:
+        endpoint = f"http://127.0.0.1:{port}"
+        token = secrets.token_hex(8)
+        scratch = state_dir / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        (state_dir / "outputs.json").unlink(missing_ok=True)
+        settings = {
+            "GATEWAY_PORT": str(port),
+            "BIND_HOST": "127.0.0.1",
+            "MINISTACK_HOST": "127.0.0.1",
+            "LAMBDA_EXECUTOR": "local",
+            "IOT_MTLS_ENABLED": "0",
+            "TMPDIR": str(scratch),
+            "S3_DATA_DIR": str(scratch / "s3"),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "SLOTKEEPER_ENGINE_TIED": "0" if detached else "1",
+        }
+        if faults:
+            settings["SLOTKEEPER_ENGINE_FAULTS"] = str(state_dir / "faults.json")
+            (state_dir / "faults.json").unlink(missing_ok=True)
+        with (state_dir / "engine.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "local.engine", "--token", token],
+                # The engine reads this pipe; it closes with us, even if we are killed.
+                stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=child_environment(endpoint, settings | dict(environment)),
+                cwd=scratch,
+                start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end the engine in order
+            )
+        return cls(state_dir, endpoint, process.pid, token, process)
+
+    @classmethod
+    def attach(cls, state_dir: Path) -> Self:
+        """The engine that `local up` left running in `state_dir`. Raises EngineError if there is none."""
+        state_dir = state_dir.resolve()
+        try:
+            state = json.loads((state_dir / "engine.pid").read_text())
+        except (FileNotFoundError, ValueError):
+            raise EngineError(f"no embedded AWS was started in {state_dir}: run `python -m local up`") from None
+        if not processes.is_ours(state["pid"], state["token"]):
+            raise EngineError(f"the embedded AWS of {state_dir} is not running any more: run `python -m local up`")
+        aws = cls(state_dir, state["endpoint"], state["pid"], state["token"], None)
+        outputs = state_dir / "outputs.json"
+        if outputs.exists():
+            aws.outputs = json.loads(outputs.read_text())["outputs"]
+        return aws
+
+    def deploy(
+        self,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        template: Path = ROOT / "template.yaml",
+        say: Say = silent,
+    ) -> dict[str, str]:
+        """Build and deploy `template` as the stack `slotkeeper`; return its outputs. Raises DeploymentError."""
+        self.outputs = deployment.deploy(self, parameters or {}, template, say)
+        document = {"endpoint": self.endpoint, "outputs": self.outputs}
+        (self.state_dir / "outputs.json").write_text(json.dumps(document, indent=2) + "\n")
+        return self.outputs
+
+    def client(self, service: str) -> Any:
+        """A boto3 client for this engine. It never reads the user's AWS files."""
+        # A session of its own: boto3's default one is shared, and remembers profiles.
+        session = boto3.session.Session(
+            aws_access_key_id=ACCESS_KEY, aws_secret_access_key=ACCESS_KEY, region_name=REGION
+        )
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": 1},
+            read_timeout=60,
+            max_pool_connections=50,
+            proxies={},
+        )
+        make: Any = session.client  # its stubs want the service's name as a literal
+        return make(service, endpoint_url=self.endpoint, config=config)
+
+    def stop(self) -> None:
+        """End the engine and every process it started. Does nothing to a process that is not ours any more."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._process is not None or processes.is_ours(self.pid, self._token):
+            processes.end_session(self.pid)
+        if self._process is not None:
+            self._process.wait()
+        pid_file = self.state_dir / "engine.pid"
+        if pid_file.exists() and self._token in pid_file.read_text():
+            pid_file.unlink()
+        shutil.rmtree(self.state_dir / "scratch", ignore_errors=True)
+
+    def detach(self) -> None:
+        """Forget the process, so that leaving this program does not wait for it."""
+        self._process = None
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines the engine wrote."""
+        log = self.state_dir / "engine.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        while True:
+            if self._process is not None and self._process.poll() is not None:
+                raise EngineError(f"the embedded AWS ended at once:\n{self.log_tail()}")
+            try:
+                with opener.open(f"{self.endpoint}/_ministack/health", timeout=2):
+                    return
+            except (urllib.error.URLError, OSError):
+                if time.monotonic() > deadline:
+                    raise EngineError(
+                        f"the embedded AWS did not answer within {READY_SECONDS:.0f} s:\n{self.log_tail()}"
+                    ) from None
+                time.sleep(0.05)
+
+    def _write_state(self) -> None:
+        state = {"pid": self.pid, "token": self._token, "endpoint": self.endpoint}
+        temporary = self.state_dir / "engine.pid.new"
+        temporary.write_text(json.dumps(state) + "\n")
+        os.replace(temporary, self.state_dir / "engine.pid")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,26 @@
+"""MiniStack's modules, typed as Any: they carry no types, and the patches assign to their private names."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+stepfunctions: Any = import_module("ministack.services.stepfunctions")
+glue: Any = import_module("ministack.services.glue")
+dynamodb: Any = import_module("ministack.services.dynamodb")
+sqs: Any = import_module("ministack.services.sqs")
+lambda_svc: Any = import_module("ministack.services.lambda_svc")
+scheduler: Any = import_module("ministack.services.scheduler")
+eventbridge: Any = import_module("ministack.services.eventbridge")
+provisioners: Any = import_module("ministack.services.cloudformation.provisioners")
+responses: Any = import_module("ministack.core.responses")
+
+
+class PatchError(RuntimeError):
+    """A name that a patch replaces is not there: MiniStack has changed."""
+
+
+def replace(module: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Put `make(original)` in the place of `module.name`. Raises PatchError if there is no such name."""
+    if not hasattr(module, name):
+        raise PatchError(f"{module.__name__} has no {name} any more")
+    setattr(module, name, make(getattr(module, name)))

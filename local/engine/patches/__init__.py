@@ -1,0 +1,36 @@
+"""The patches in the order they are applied. Each module says which AWS behaviour it restores, and by which page."""
+
+import logging
+import os
+from importlib import import_module
+
+log = logging.getLogger("slotkeeper.engine")
+
+ORDER = (
+    "dynamodb_writes",
+    "glue_jobs",
+    "glue_runs",
+    "stepfunctions_start",
+    "stepfunctions_drives",
+    "stepfunctions_redrive",
+    "stepfunctions_tasks",
+    "stepfunctions_glue",
+    "stepfunctions_sdk_errors",
+    "cloudformation_properties",
+    "sqs_locks",
+    "sqs_handles",
+    "event_source_groups",
+    "schedules",
+    "faults",
+)
+
+
+def apply_all(without: set[str]) -> None:
+    """Apply every patch but those in `without`, and `faults` only if a fault file is named."""
+    unknown = without - set(ORDER)
+    if unknown:
+        raise SystemExit(f"SLOTKEEPER_ENGINE_WITHOUT names no such patch: {', '.join(sorted(unknown))}")
+    for name in ORDER:
+        if name in without or (name == "faults" and "SLOTKEEPER_ENGINE_FAULTS" not in os.environ):
+            continue
+        import_module(f"{__name__}.{name}").apply()

@@ -1,0 +1,174 @@
+"""An execution's end is final, its TimeoutSeconds counts, and its context object tells about redrives.
+
+AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language" (TimeoutSeconds:
+the execution ends with States.Timeout); "Accessing execution data from the Context object" (Execution.RedriveCount,
+Execution.RedriveTime, Execution.RoleArn).
+MiniStack lets a state in flight go on after an abort (its retries, its next call, its late events), overwrites ABORTED
+with FAILED, ignores the machine's TimeoutSeconds, and has no redrive fields.
+"""
+
+import contextvars
+import copy
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from local.engine import drives
+from local.engine.drives import Drive, ExecutionClosed
+from local.engine.emulator import replace
+from local.engine.emulator import stepfunctions as sfn
+
+
+def apply() -> None:
+    """Replace the loop over the states, and what closes an execution."""
+    replace(sfn, "_run_execution", lambda _original: run_execution)
+    replace(sfn, "_stop_execution", _stop_execution)
+    replace(sfn, "_execute_task", _execute_task)
+    replace(sfn, "_add_event", _add_event)
+    replace(sfn, "_scaled_sleep", _scaled_sleep)
+
+
+def run_execution(execution_arn: str) -> None:
+    """The first drive of an execution, in its own thread."""
+    execution = sfn._executions.get(execution_arn)
+    if execution is None:
+        return
+    machine = sfn._state_machines[execution["stateMachineArn"]]
+    definition = json.loads(machine["definition"])
+    given = json.loads(execution["input"])
+    context = {
+        "QueryLanguage": definition.get("QueryLanguage", "JSONPath"),
+        "Execution": {
+            "Id": execution_arn,
+            "Input": given,
+            "Name": execution["name"],
+            "RoleArn": machine["roleArn"],
+            "StartTime": execution["startDate"],
+            "RedriveCount": 0,
+        },
+        "StateMachine": {"Id": execution["stateMachineArn"], "Name": machine["name"]},
+        "variables": {},
+    }
+    run_drive(Drive(execution, definition, context, (definition["StartAt"], given, {})))
+
+
+def run_drive(drive: Drive) -> None:
+    """Go through the states until the execution is closed."""
+    drives.begin(drive)
+    drives.current.set(drive)
+    limit = drive.definition.get("TimeoutSeconds")
+    timer = threading.Timer(float(limit), contextvars.copy_context().run, (_time_out, drive)) if limit else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        output = json.dumps(_walk(drive))
+        drives.close(drive, "SUCCEEDED", {"output": output}, output=output)
+    except ExecutionClosed:
+        pass
+    except sfn._ExecutionError as error:
+        _fail(drive, error.error, error.cause)
+    except Exception as error:
+        sfn.logger.exception("Unexpected error in execution %s", drive.execution["executionArn"])
+        _fail(drive, "States.Runtime", str(error))
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _walk(drive: Drive) -> Any:
+    context = drive.context
+    name: str | None
+    name, data, variables = drive.position
+    context["variables"] = copy.deepcopy(variables)
+    resumed = drive.number > 0  # a redriven state was entered before
+    while name is not None:
+        state = drive.definition["States"].get(name)
+        if state is None:
+            raise sfn._ExecutionError("States.Runtime", f"State '{name}' not found in definition")
+        with drives.lock:
+            drive.check()
+            drive.position = (name, data, copy.deepcopy(context["variables"]))
+        context["State"] = {"Name": name, "EnteredTime": sfn.now_iso(), "RetryCount": 0}
+        kind = state["Type"]
+        if not resumed:
+            entered = {"name": name, "input": json.dumps(data)}
+            sfn._add_event(drive.execution, f"{kind}StateEntered", {"stateEnteredEventDetails": entered})
+        resumed = False
+        data, following = _step(kind, state, data, drive)
+        drive.check()
+        exited = {"name": name, "output": json.dumps(data)}
+        sfn._add_event(drive.execution, f"{kind}StateExited", {"stateExitedEventDetails": exited})
+        name = following
+    return data
+
+
+def _step(kind: str, state: dict[str, Any], data: Any, drive: Drive) -> tuple[Any, str | None]:
+    context = drive.context
+    if kind == "Fail":
+        raise sfn._ExecutionError(*sfn._fail_state_error(state, data, context))
+    if kind == "Succeed":
+        if sfn._state_query_language(state, context) == "JSONata":
+            return sfn._apply_jsonata_output(state, data, context, default=data), None
+        return sfn._apply_output_path(state, sfn._apply_input_path(state, data, context), context), None
+    following: tuple[Any, str | None]
+    if kind in ("Task", "Parallel", "Map"):
+        following = getattr(sfn, f"_execute_{kind.lower()}")(state, data, drive.execution, context)
+    elif kind in ("Pass", "Choice", "Wait"):
+        following = getattr(sfn, f"_execute_{kind.lower()}")(state, data, context)
+    else:
+        raise sfn._ExecutionError("States.Runtime", f"Unknown state type: {kind}")
+    return following
+
+
+def _fail(drive: Drive, error: str, cause: str) -> None:
+    drives.close(drive, "FAILED", {"error": error, "cause": cause}, error=error, cause=cause)
+
+
+def _time_out(drive: Drive) -> None:
+    drives.close(drive, "TIMED_OUT", {"error": "States.Timeout", "cause": ""}, error="States.Timeout")
+
+
+def _stop_execution(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def stop(data: dict[str, Any]) -> Any:
+        drive = drives.latest(data.get("executionArn", ""))
+        with drives.lock:  # the status check inside and the closing are one step
+            answer = original(data)
+            if drive is not None and drive.execution["status"] == "ABORTED":
+                drive.closed.set()
+        return answer
+
+    return stop
+
+
+def _execute_task(original: Callable[..., Any]) -> Callable[..., Any]:
+    def execute(state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
+        token = drives.state_name.set(context["State"]["Name"])
+        try:
+            return original(state, raw_input, execution, context)
+        finally:
+            drives.state_name.reset(token)
+
+    return execute
+
+
+def _add_event(original: Callable[..., Any]) -> Callable[..., Any]:
+    def add(execution: dict[str, Any], kind: str, details: Any = None) -> Any:
+        with drives.lock:  # a branch's late event after the end would not be in AWS's history either
+            if kind.startswith("Execution") or execution["status"] == "RUNNING":
+                return original(execution, kind, details)
+        return None
+
+    return add
+
+
+def _scaled_sleep(original: Callable[[float], None]) -> Callable[[float], None]:
+    def sleep(seconds: float) -> None:
+        drive = drives.current.get()
+        if drive is None:
+            original(seconds)
+        else:
+            drive.wait(seconds * sfn._SFN_WAIT_SCALE)
+
+    return sleep

@@ -1,0 +1,66 @@
+"""Faults for tests of the deployed workflow: lose an answer, refuse a call, stop an execution in between, hold a call.
+
+They act inside an engine that was started with `faults=True`, at a task's service call or, with the state
+`StartExecution`, at that API call.
+"""
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any, Literal
+
+Action = Literal["lose_answer", "refuse", "abort_before", "abort_after", "delay", "hold", "leave_running"]
+
+
+class Faults:
+    """The rules of one engine.
+
+    lose_answer: the call is made and its effect stands, the task gets `error` (of a `.sync` job: once it has started).
+    refuse: the task gets `error`, the call is not made.
+    abort_before, abort_after: the execution is stopped, as StopExecution does, before or after the call.
+    delay: the call is made after `seconds`. hold: it is made when the rule is removed.
+    leave_running: a later stop of the execution does not reach its Glue run (AWS: the attempt is best effort).
+    At StartExecution, lose_answer is an InternalFailure (500), and abort_before and leave_running do nothing.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._file = state_dir / "faults.json"
+        self._fired = state_dir / "faults.json.fired"
+
+    def add(
+        self,
+        state: str,
+        action: Action,
+        *,
+        execution: str = "*",
+        error: str = "States.TaskFailed",
+        seconds: float = 0.0,
+        times: int = 1,
+    ) -> str:
+        """Add a rule and return its id. `execution` is a name or `*`; `times` 0 means every time."""
+        rule_id = uuid.uuid4().hex[:12]
+        rule = {"id": rule_id, "execution": execution, "state": state, "action": action}
+        self._write([*self._read(), rule | {"error": error, "seconds": seconds, "times": times}])
+        return rule_id
+
+    def remove(self, rule_id: str) -> None:
+        """Take one rule out; a call that it holds goes on."""
+        self._write([rule for rule in self._read() if rule["id"] != rule_id])
+
+    def clear(self) -> None:
+        """Take every rule out; calls that are held go on."""
+        self._write([])
+
+    def fired(self, rule_id: str) -> int:
+        """How often the rule has acted; a hold counts when it begins."""
+        return self._fired.read_text().split().count(rule_id) if self._fired.exists() else 0
+
+    def _read(self) -> list[dict[str, Any]]:
+        rules: list[dict[str, Any]] = json.loads(self._file.read_text()) if self._file.exists() else []
+        return rules
+
+    def _write(self, rules: list[dict[str, Any]]) -> None:
+        temporary = self._file.with_suffix(".new")
+        temporary.write_text(json.dumps(rules, indent=2))
+        os.replace(temporary, self._file)  # the engine never reads half a file

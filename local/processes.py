@@ -1,0 +1,71 @@
+"""Ending a process and everything it started, and nothing else.
+
+The engine leads a session of its own. Lambda workers and Glue scripts stay in it, whatever process group they are in,
+so the session is the list of what must be gone when the engine is.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+
+def command_line(pid: int) -> str:
+    """The command line of `pid`, empty if there is no such process."""
+    result = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip()
+
+
+def is_ours(pid: int, token: str) -> bool:
+    """Whether `pid` is still the process started with `token`: a process id is used again after a while."""
+    return token in command_line(pid)
+
+
+def session_members(leader: int) -> list[int]:
+    """Process ids in the session that `leader` started, this process never among them."""
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    members = []
+    for line in listing.splitlines():
+        pid_text, state = line.split(None, 1)
+        pid = int(pid_text)
+        if pid == os.getpid() or state.startswith("Z"):
+            continue
+        try:
+            if os.getsid(pid) == leader:
+                members.append(pid)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return members
+
+
+def end_session(leader: int, patience: float = 3.0) -> None:
+    """Ask the leader to end, wait up to `patience` seconds, then kill what is left of its session."""
+    send_signal(leader, signal.SIGTERM)
+    deadline = time.monotonic() + patience
+    while leader in session_members(leader) and time.monotonic() < deadline:
+        reap(leader)
+        time.sleep(0.05)
+    for _ in range(10):  # a dying process may have started another one a moment ago
+        members = session_members(leader)
+        if not members:
+            break
+        for pid in members:
+            send_signal(pid, signal.SIGKILL)
+        reap(leader)
+        time.sleep(0.05)
+    reap(leader)
+
+
+def send_signal(pid: int, number: signal.Signals) -> None:
+    """Send a signal; a process that is gone already is what the caller wanted."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def reap(pid: int) -> None:
+    """Collect `pid` if it is a child of this process that has ended."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
