@@ -1,0 +1,156 @@
+"""One small account in moto, single-threaded: what the functions talk to. It never judges a race."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from slotkeeper.admission import Starter
+from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.processes import Processes
+from slotkeeper.reclaim import Janitor
+from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
+from slotkeeper.requests import Delivery
+from slotkeeper.settled import Settled
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import Workflow
+
+NOW = 1_800_000_000.0
+VISIBILITY = 180
+RETENTION = 1_209_600
+GRACE = 120
+LOOK_GAP = 30
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+@dataclass
+class Account:
+    """The account's clients and names, and the two actors over them."""
+
+    dynamodb: Any
+    sqs: Any
+    stepfunctions: Any
+    glue: Any
+    slot_table: str
+    settled_table: str
+    queue_url: str
+    dead_letter_url: str
+    failed_url: str
+    workflow_arn: str
+
+    def __post_init__(self) -> None:
+        self.slots = Slots(self.dynamodb, self.slot_table)
+        self.processes = Processes(self.dynamodb, self.slot_table)
+        self.queue = RequestQueue(self.sqs, self.queue_url, self.dead_letter_url)
+        self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
+        self.starter = Starter(self.slots, self.queue, self.workflow, VISIBILITY, RETENTION)
+        self.janitor = Janitor(
+            slots=self.slots,
+            processes=self.processes,
+            queue=self.queue,
+            workflow=self.workflow,
+            glue=GlueRuns(self.glue),
+            failed_requests=FailedRequestQueue(self.sqs, self.failed_url),
+            settled=Settled(self.dynamodb, self.settled_table),
+            grace=GRACE,
+            look_gap=LOOK_GAP,
+        )
+
+    def item(self, process: str = "p") -> Any:
+        return self.slots.read(process)
+
+    def raw_item(self, process: str = "p") -> dict[str, Any]:
+        key = {"process_name": {"S": process}}
+        return self.dynamodb.get_item(TableName=self.slot_table, Key=key, ConsistentRead=True).get("Item", {})
+
+    def executions(self) -> list[str]:
+        listed = self.stepfunctions.list_executions(stateMachineArn=self.workflow_arn)["executions"]
+        return sorted(execution["name"] for execution in listed)
+
+    def messages(self, url: str) -> list[dict[str, Any]]:
+        answer = self.sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0, MessageAttributeNames=["All"]
+        )
+        return list(answer.get("Messages", []))
+
+    def send(self, body: Any = None, group: str = "p", message_id: str = "") -> Delivery:
+        """Sends a message and receives it once, as the event source mapping would."""
+        text = body if isinstance(body, str) else json.dumps(body if body is not None else {"process": group})
+        self.sqs.send_message(
+            QueueUrl=self.queue_url,
+            MessageBody=text,
+            MessageGroupId=group,
+            MessageDeduplicationId=message_id or str(hash((text, group))),
+        )
+        received = self.sqs.receive_message(
+            QueueUrl=self.queue_url, VisibilityTimeout=VISIBILITY, AttributeNames=["All"]
+        )["Messages"][-1]
+        return Delivery(
+            message_id=received["MessageId"],
+            body=received["Body"],
+            group_id=received["Attributes"]["MessageGroupId"],
+            receipt_handle=received["ReceiptHandle"],
+            sequence=received["Attributes"]["SequenceNumber"],
+            receives=int(received["Attributes"]["ApproximateReceiveCount"]),
+            sent_at=NOW,
+        )
+
+
+def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
+    """A delivery made up, for what needs no queue."""
+    text = body if isinstance(body, str) else json.dumps(body)
+    return replace(Delivery("message-1", text, group, "handle-1", "1", 1, NOW), **changes)
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    with mock_aws():
+        dynamodb = boto3.client("dynamodb")
+        tables = {"slots": "process_name", "settled": "execution_name"}
+        for table, key in tables.items():
+            dynamodb.create_table(
+                TableName=table,
+                BillingMode="PAY_PER_REQUEST",
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
+                KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+            )
+        sqs = boto3.client("sqs")
+        fifo = {"FifoQueue": "true", "VisibilityTimeout": str(VISIBILITY)}
+        stepfunctions = boto3.client("stepfunctions")
+        machine = stepfunctions.create_state_machine(
+            name="workflow",
+            definition=json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}),
+            roleArn="arn:aws:iam::123456789012:role/workflow",
+        )
+        made = Account(
+            dynamodb=dynamodb,
+            sqs=sqs,
+            stepfunctions=stepfunctions,
+            glue=boto3.client("glue"),
+            slot_table="slots",
+            settled_table="settled",
+            queue_url=sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],
+            dead_letter_url=sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
+            failed_url=sqs.create_queue(QueueName="failed")["QueueUrl"],
+            workflow_arn=machine["stateMachineArn"],
+        )
+        made.processes.create("p", 1, "job")
+        yield made

@@ -1,0 +1,233 @@
+"""The starter, message by message, with faults at the botocore boundary."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+from slotkeeper.admission import Admitted, DeadLettered, HeldBack, Repeated, Waiting
+from slotkeeper.names import execution_name
+
+from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
+from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
+
+REQUEST = {"process": "p", "request_id": "order-1"}
+EXECUTION = execution_name("p", "order-1", 1)
+
+
+def _finish(account: Account, execution: str) -> None:
+    arn = account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + execution
+    account.stepfunctions.stop_execution(executionArn=arn)
+
+
+def _fill(account: Account) -> None:
+    account.slots.reserve("p", "p-somebody", NOW)
+
+
+def test_an_admitted_message_costs_two_calls(account: Account) -> None:
+    calls = Calls(account.dynamodb, account.sqs, account.stepfunctions)
+    assert account.starter.admit(delivery(REQUEST), NOW) == Admitted(EXECUTION, "p")
+    assert calls.made == ["UpdateItem", "StartExecution"]
+
+
+def test_the_workflow_gets_the_request_as_its_input(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    arn = account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + EXECUTION
+    started = json.loads(account.stepfunctions.describe_execution(executionArn=arn)["input"])
+    assert started == {"process": "p", "request_id": "order-1", "arguments": {}, "attempt": 1}
+
+
+def test_f24_a_message_delivered_a_hundred_times_starts_one_workflow(account: Account) -> None:
+    for receive in range(1, 101):
+        account.starter.admit(delivery(REQUEST, receives=receive), NOW)
+    assert account.executions() == [EXECUTION]
+    assert account.item().slots_in_use == 1
+
+
+def test_f1_a_start_whose_answer_is_lost_keeps_slot_and_message(account: Account) -> None:
+    lose_answer(account.stepfunctions, "StartExecution")
+    with pytest.raises(ReadTimeoutError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.executions() == [EXECUTION]
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError", "ServiceUnavailable", "SomethingNew"])
+def test_f1_an_answer_that_says_nothing_certain_keeps_slot_and_message(account: Account, code: str) -> None:
+    refuse(account.stepfunctions, "StartExecution", code)
+    with pytest.raises(ClientError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+
+
+def test_f1_a_refusal_after_a_lost_answer_of_the_same_call_is_not_believed(account: Account) -> None:
+    refuse(account.stepfunctions, "StartExecution", "AccessDeniedException", retry_attempts=1)
+    with pytest.raises(ClientError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+
+
+def test_f17_a_reserve_whose_answer_is_lost_is_found_by_the_next_delivery(account: Account) -> None:
+    lose_answer(account.dynamodb, "UpdateItem")
+    with pytest.raises(ReadTimeoutError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.item().slots_in_use == 1
+
+
+@pytest.mark.parametrize("died", [(kill_after, "dynamodb", "UpdateItem"), (kill_before, "stepfunctions", "StartExecution")])
+def test_f15_a_starter_that_dies_before_the_start_is_continued_by_the_next(account: Account, died: Any) -> None:
+    kill, client, operation = died
+    kill(getattr(account, client), operation)
+    with pytest.raises(Killed):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.executions() == []
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.item().slots_in_use == 1
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "StateMachineDoesNotExist", "ExecutionLimitExceeded"])
+def test_a_definite_refusal_that_is_our_fault_gives_the_slot_back_and_keeps_the_message(
+    account: Account, code: str
+) -> None:
+    refuse(account.stepfunctions, "StartExecution", code)
+    outcome = account.starter.admit(delivery(REQUEST), NOW)
+    assert isinstance(outcome, HeldBack)
+    assert code in outcome.reason
+    assert account.item().slots_in_use == 0
+    assert account.messages(account.dead_letter_url) == []
+
+
+def test_a_definite_refusal_that_is_the_messages_fault_sets_it_aside(account: Account) -> None:
+    refuse(account.stepfunctions, "StartExecution", "InvalidExecutionInput")
+    assert isinstance(account.starter.admit(delivery(REQUEST), NOW), DeadLettered)
+    assert account.item().slots_in_use == 0
+    assert len(account.messages(account.dead_letter_url)) == 1
+
+
+def test_a_request_that_has_run_gives_its_slot_back_and_is_done_with(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    _finish(account, EXECUTION)
+    account.slots.cancel("p", EXECUTION)
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 0
+
+
+def test_a_request_that_has_run_does_not_take_back_a_slot_it_did_not_take(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    _finish(account, EXECUTION)
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 1
+
+
+def test_room_made_by_giving_up_wakes_who_waits(account: Account) -> None:
+    waiting = account.send({"process": "p", "request_id": "waits"}, message_id="waits")
+    _fill(account)
+    account.slots.wait("p", waiting, NOW)
+    account.slots.cancel("p", "p-somebody")
+    refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
+    account.starter.admit(delivery(REQUEST), NOW)
+    assert len(account.messages(account.queue_url)) == 1
+
+
+def test_a_refused_message_registers_before_it_hides_and_looks_again(account: Account) -> None:
+    _fill(account)
+    refused = account.send(REQUEST)
+    calls = Calls(account.dynamodb, account.sqs)
+    assert account.starter.admit(refused, NOW) == Waiting("p", "full", 0.0)
+    # reserve, register, hide, look
+    assert calls.made == ["UpdateItem", "UpdateItem", "ChangeMessageVisibility", "GetItem"]
+    assert account.messages(account.queue_url) == []
+
+
+def test_a_slot_that_frees_before_the_registration_is_taken_at_once(account: Account) -> None:
+    _fill(account)
+    freed = []
+
+    def free_it_between(model: Any, **_: Any) -> None:
+        if model.name == "UpdateItem" and not freed:
+            freed.append(True)
+        elif model.name == "UpdateItem" and len(freed) == 1:
+            freed.append(True)
+            account.slots.cancel("p", "p-somebody")
+
+    account.dynamodb.meta.events.register("before-call", free_it_between)
+    assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Admitted)
+
+
+def test_a_slot_that_frees_between_registration_and_hide_is_taken_at_once(account: Account) -> None:
+    """A wakes the message, the starter hides it after all: only the look after the hide finds the room."""
+    _fill(account)
+    refused = account.send(REQUEST)
+    account.sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: account.slots.cancel("p", "p-somebody") and None
+    )
+    assert isinstance(account.starter.admit(refused, NOW), Admitted)
+
+
+def test_a_hide_that_is_refused_because_a_wake_was_faster_is_no_error(account: Account) -> None:
+    _fill(account)
+    refused = account.send(REQUEST)
+    refuse(account.sqs, "ChangeMessageVisibility", "MessageNotInflight")
+    assert isinstance(account.starter.admit(refused, NOW), Waiting)
+
+
+def test_a_message_at_the_end_of_the_queues_retention_is_set_aside_and_not_lost(account: Account) -> None:
+    _fill(account)
+    outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "Expired"
+    assert "full" in outcome.reason
+
+
+def test_a_message_at_the_end_of_its_retention_still_takes_a_free_slot(account: Account) -> None:
+    outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
+    assert isinstance(outcome, Admitted)
+
+
+def test_a_paused_process_lets_its_messages_wait(account: Account) -> None:
+    account.processes.pause("p")
+    assert account.starter.admit(account.send(REQUEST), NOW) == Waiting("p", "paused", 0.0)
+
+
+def test_f22_a_bad_message_is_set_aside_at_once_and_changes_nothing_else(account: Account) -> None:
+    before = account.raw_item()
+    outcome = account.starter.admit(delivery('{"process": "p", "priority": 1}'), NOW)
+    assert isinstance(outcome, DeadLettered)
+    (letter,) = account.messages(account.dead_letter_url)
+    assert "priority" in letter["MessageAttributes"]["reason"]["StringValue"]
+    assert account.raw_item() == before
+
+
+def test_f19_an_unknown_process_is_set_aside_and_not_kept_waiting(account: Account) -> None:
+    outcome = account.starter.admit(delivery({"process": "nobody"}, group="nobody"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "UnknownProcess"
+
+
+def test_f7_a_malformed_process_keeps_its_messages(account: Account) -> None:
+    item = account.raw_item() | {"slot_limit": {"S": "10"}}
+    refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
+    outcome = account.starter.admit(delivery(REQUEST), NOW)
+    assert isinstance(outcome, HeldBack)
+    assert "slot_limit" in outcome.reason
+
+
+def test_a_dead_letter_that_cannot_be_sent_leaves_the_message_on_the_queue(account: Account) -> None:
+    refuse(account.sqs, "SendMessage", "ServiceUnavailable")
+    with pytest.raises(ClientError):
+        account.starter.admit(delivery("{"), NOW)
+
+
+def test_the_hide_is_longer_than_the_queues_default(account: Account) -> None:
+    _fill(account)
+    refused = account.send(REQUEST)
+    hidden: list[int] = []
+    account.sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility", lambda params, **_: hidden.append(params["VisibilityTimeout"])
+    )
+    account.starter.admit(refused, NOW)
+    assert hidden[0] > VISIBILITY

@@ -1,0 +1,202 @@
+"""The slot protocol, step by step, in one thread. Races are judged on an atomic engine (tests/races)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, UnknownProcess
+
+from tests.support.boundary import Calls, refuse
+from tests.unit.conftest import NOW, Account, delivery
+
+
+def _write(account: Account, attribute: str, value: dict[str, Any]) -> None:
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression="SET #a = :v",
+        ExpressionAttributeNames={"#a": attribute},
+        ExpressionAttributeValues={":v": value},
+    )
+
+
+def _confirm(account: Account, execution: str) -> None:
+    """As the workflow does it."""
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
+        ExpressionAttributeNames={"#me": execution, "#state": "state"},
+        ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+    )
+
+
+def test_a_granted_slot_is_counted_and_its_holder_named(account: Account) -> None:
+    assert account.slots.reserve("p", "p-1", NOW) == Granted()
+    assert account.item().slots_in_use == 1
+    assert account.item().holders["p-1"].state == "RESERVED"
+
+
+def test_a_grant_is_one_call(account: Account) -> None:
+    calls = Calls(account.dynamodb)
+    account.slots.reserve("p", "p-1", NOW)
+    assert calls.made == ["UpdateItem"]
+
+
+def test_nobody_is_admitted_beyond_the_limit(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    assert account.slots.reserve("p", "p-2", NOW) == Full()
+    assert account.item().slots_in_use == 1
+
+
+def test_f17_a_reserve_whose_first_answer_was_lost_is_mine_already(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    assert account.slots.reserve("p", "p-1", NOW) == AlreadyMine()
+    assert account.item().slots_in_use == 1
+
+
+def test_f6_a_lowered_limit_admits_nobody_until_below_it(account: Account) -> None:
+    account.processes.set_limit("p", 3)
+    for n in range(3):
+        account.slots.reserve("p", f"p-{n}", NOW)
+    account.processes.set_limit("p", 1)
+    refusals = []
+    for n in range(2):
+        refusals.append(account.slots.reserve("p", "p-new", NOW))
+        account.slots.cancel("p", f"p-{n}")
+    refusals.append(account.slots.reserve("p", "p-new", NOW))
+    account.slots.cancel("p", "p-2")
+    assert refusals == [Full(), Full(), Full()]
+    assert account.slots.reserve("p", "p-new", NOW) == Granted()
+
+
+def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account: Account) -> None:
+    # DynamoDB answers a comparison across types with false; moto cannot compare them at all.
+    item = account.raw_item() | {"slot_limit": {"S": "10"}}
+    refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
+    outcome = account.slots.reserve("p", "p-1", NOW)
+    assert isinstance(outcome, Misconfigured)
+    assert "slot_limit must be of DynamoDB type N" in outcome.reason
+
+
+@pytest.mark.parametrize("limit", ["10", 10.0, True, -1, 501, None])
+def test_f7_a_limit_of_another_type_is_refused_on_write(account: Account, limit: Any) -> None:
+    with pytest.raises(ValueError, match="slot limit must be a whole number from 0 to 500"):
+        account.processes.set_limit("p", limit)
+
+
+def test_f19_a_missing_process_is_not_taken_for_full(account: Account) -> None:
+    assert account.slots.reserve("nobody", "nobody-1", NOW) == UnknownProcess()
+
+
+def test_f8_creating_a_process_again_forgets_nobody(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    assert account.processes.create("p", 9, "job") is False
+    assert account.slots.reserve("p", "p-2", NOW) == Full()
+
+
+def test_a_paused_process_admits_nobody_until_resumed(account: Account) -> None:
+    account.processes.pause("p")
+    assert account.slots.reserve("p", "p-1", NOW) == Paused()
+    account.processes.resume("p")
+    assert account.slots.reserve("p", "p-1", NOW) == Granted()
+
+
+def test_a_pause_that_somebody_set_to_false_is_none(account: Account) -> None:
+    _write(account, "paused", {"BOOL": False})
+    assert account.slots.reserve("p", "p-1", NOW) == Granted()
+
+
+def test_a_counter_below_the_holders_admits_nobody_beyond_the_limit(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    _write(account, "slots_in_use", {"N": "0"})
+    assert account.slots.reserve("p", "p-2", NOW) == Full()
+
+
+def test_f5_a_slot_given_back_twice_is_given_back_once(account: Account) -> None:
+    account.processes.set_limit("p", 2)
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve("p", "p-2", NOW)
+    assert [account.slots.cancel("p", "p-1"), account.slots.cancel("p", "p-1")] == [True, False]
+    assert account.item().slots_in_use == 1
+
+
+def test_f13_a_confirmed_slot_cannot_be_cancelled(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    _confirm(account, "p-1")
+    assert account.slots.cancel("p", "p-1") is False
+    assert account.item().holders["p-1"].job == "job"
+
+
+def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    seen = account.item().holders["p-1"].raw
+    _confirm(account, "p-1")
+    assert account.slots.release("p", "p-1", seen) is False
+    assert account.slots.release("p", "p-1", account.item().holders["p-1"].raw) is True
+
+
+def test_registering_says_when_there_is_room_by_now(account: Account) -> None:
+    assert account.slots.wait("p", delivery({}), NOW) == "room"
+    assert "waiting" not in account.raw_item()
+
+
+def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    newer = delivery({}, sequence="100", receives=2, receipt_handle="newer")
+    older = [
+        delivery({}, sequence="100", receives=1, receipt_handle="older receive"),
+        delivery({}, sequence="99", receives=7, receipt_handle="older message, and 99 sorts after 100 as text"),
+    ]
+    assert account.slots.wait("p", newer, NOW) == "registered"
+    assert [account.slots.wait("p", late, NOW) for late in older] == ["superseded", "superseded"]
+    assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
+
+
+def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", delivery({}), NOW)
+    assert account.slots.waiter_with_room("p") is None
+    account.slots.cancel("p", "p-1")
+    account.processes.pause("p")
+    assert account.slots.waiter_with_room("p") is None
+    account.processes.resume("p")
+    woken = account.slots.waiter_with_room("p")
+    assert woken is not None
+    assert woken.receipt_handle == "handle-1"
+
+
+def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", delivery({}), NOW)
+    account.slots.cancel("p", "p-1")
+    account.slots.waiter_with_room("p")
+    assert account.slots.waiter_with_room("p") is not None
+
+
+def test_a_holder_stays_small(account: Account) -> None:
+    """500 holders fit an item's 400 KB, and each costs every write of the item its share."""
+    name = "p" * 47 + "-" + "a" * 32
+    account.slots.reserve("p", name, NOW)
+    _confirm(account, name)
+    holder = account.item().holders[name]
+    account.slots.mark_quiet("p", name, holder.raw, NOW)
+    fields = account.raw_item()["holders"]["M"][name]["M"]
+    size = len(name) + 3 + sum(len(key) + 1 + len(next(iter(value.values()))) for key, value in fields.items())
+    assert size < 150
+
+
+def test_changing_a_process_that_is_not_there_says_so(account: Account) -> None:
+    with pytest.raises(LookupError, match="there is no process 'nobody'"):
+        account.processes.set_limit("nobody", 1)
+
+
+def test_a_drifted_counter_is_repaired_only_as_it_was_seen(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    _write(account, "slots_in_use", {"N": "7"})
+    seen = account.item()
+    _write(account, "slots_in_use", {"N": "8"})
+    assert account.processes.repair_counter(seen) is False
+    assert account.processes.repair_counter(account.item()) is True
+    assert account.item().slots_in_use == 1
