@@ -29,6 +29,7 @@ from . import picture, records, sending, summary, view, watching, work
 from .report import Parameters, build
 
 RUN_DIR = Path("build/run")
+NO_TERMINAL_WIDTH = 130  # characters
 
 
 class AlreadyRunning(Exception):
@@ -156,7 +157,8 @@ def main(requests: int, limit: int, fail: float) -> None:
     Each request sums up one month of Seattle's daily weather in a Glue job. Writes build/run/report.json and
     build/run/timeline.png. Nothing outside this machine is touched, and nothing is left running.
     """
-    console = Console()
+    # A pipe has no width of its own, and 80 columns break the tables' lines.
+    console = Console() if sys.stdout.isatty() else Console(width=NO_TERMINAL_WIDTH)
     phases = Phases(console)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background commands with SIGINT ignored
         signal.signal(number, _interrupt)

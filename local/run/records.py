@@ -54,6 +54,15 @@ class EndMessage:
     cause: str | None
     body: str
 
+    @property
+    def reason(self) -> str | None:
+        """The cause in one sentence: of a failed Glue job, Step Functions gives the whole JobRun as JSON."""
+        try:
+            run = json.loads(self.cause or "")
+        except ValueError:
+            return self.cause
+        return (run.get("ErrorMessage") or self.cause) if isinstance(run, dict) else self.cause
+
 
 @dataclass(frozen=True)
 class Records:

@@ -9,7 +9,7 @@ Keys of report.json (times in seconds; instants count from the first request sen
 | `requests` | requests sent |
 | `succeeded`, `failed` | requests whose last workflow ended SUCCEEDED, or FAILED / ABORTED / TIMED_OUT |
 | `given_back` | workflows that returned their request to the queue (attempt + 1) |
-| `kept` | messages in FailedRequestQueue: request_id, execution, error, cause |
+| `kept` | messages in FailedRequestQueue: request_id, execution, error, cause, reason (the cause in a sentence) |
 | `dead_lettered` | messages in the dead-letter queue, same form |
 | `results` | result objects in the data bucket |
 | `max_glue_runs_alive` | most Glue runs alive at any instant, by StartedOn and CompletedOn of GetJobRuns |
@@ -138,7 +138,9 @@ def build(parameters: Parameters, sent: Sequence[Sent], records: Records, phases
 
 
 def _letter(message: EndMessage) -> dict[str, str | None]:
-    return {key: value for key, value in asdict(message).items() if key != "body" or not message.request_id}
+    """The body only where it says something new: of a message that carries no request of ours."""
+    fields = asdict(message) | {"reason": message.reason}
+    return {key: value for key, value in fields.items() if key != "body" or not message.request_id}
 
 
 def _workflow(execution: Execution, origin: float) -> dict[str, Any]:

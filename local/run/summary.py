@@ -58,14 +58,14 @@ def failed(report: Mapping[str, Any]) -> Table:
     table = Table(title="Kept in FailedRequestQueue", title_justify="left", caption=caption, caption_justify="left")
     table.add_column("request")
     table.add_column("error")
-    table.add_column("cause")
+    table.add_column("reason")
     for message in report["kept"][:FAILED_SHOWN]:
-        table.add_row(*(escape(str(message[key] or "none")) for key in ("request_id", "error", "cause")))
+        table.add_row(*(escape(str(message[key] or "none")) for key in ("request_id", "error", "reason")))
     return table
 
 
 def show(console: Console, report: Mapping[str, Any]) -> None:
-    console.print(figures(report))
+    console.print("", figures(report), "", sep="\n")
     if report["kept"]:
-        console.print(failed(report))
-    console.print(checks(report))
+        console.print(failed(report), "", sep="\n")
+    console.print(checks(report), "", sep="\n")

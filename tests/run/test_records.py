@@ -84,6 +84,20 @@ def test_a_dead_letter_may_be_any_text(body: str) -> None:
     assert (found.request_id, found.error, found.body) == (None, "NotAnObject", body)
 
 
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (json.dumps({"Id": "jr", "ErrorMessage": "line 17: not a number"}), "line 17: not a number"),
+        (json.dumps({"Id": "jr", "ErrorMessage": ""}), '{"Id": "jr", "ErrorMessage": ""}'),
+        ("timed out", "timed out"),
+        ("[1]", "[1]"),
+        (None, None),
+    ],
+)
+def test_the_reason_is_the_job_s_own_message_where_the_cause_carries_one(cause: str | None, reason: str | None) -> None:
+    assert records.EndMessage("r1", None, "E", cause, "{}").reason == reason
+
+
 class Pages:
     """A client that answers any paginated operation with the pages it was given."""
 

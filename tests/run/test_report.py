@@ -122,6 +122,7 @@ def test_failed_requests_that_are_kept_with_error_and_cause_pass() -> None:
         "execution": "sample-2",
         "error": "States.TaskFailed",
         "cause": "not a number",
+        "reason": "not a number",
     }
 
 
