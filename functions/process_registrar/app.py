@@ -45,7 +45,7 @@ def _register(properties: dict[str, Any]) -> bool:
         # A retry by Glue is a run that no slot stands for.
         raise ValueError(f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0: a retry takes no slot")
     created = _processes.create(name, slot_limit, job_name)
-    logger.info("Made the process" if created else "The process was there; left as it is", process=name)
+    logger.info("Made the process" if created else "The process was there; left as it is", process_name=name)
     return created
 
 

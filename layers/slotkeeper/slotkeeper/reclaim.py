@@ -110,7 +110,7 @@ class Janitor:
             try:
                 self._attend(process, running, now, findings)
             except (ClientError, BotoCoreError) as error:
-                findings.note("JanitorErrors", "Could not attend to a process", process=process.name, error=str(error))
+                findings.note("JanitorErrors", "Could not attend to a process", process_name=process.name, error=str(error))
         return findings
 
     def _attend(self, process: Process, running: set[str], now: float, findings: Findings) -> None:
@@ -118,7 +118,7 @@ class Janitor:
             findings.note(
                 "CounterDrift",
                 "Set slots_in_use to the number of holders",
-                process=process.name,
+                process_name=process.name,
                 was=process.slots_in_use,
                 holders=len(process.holders),
             )
