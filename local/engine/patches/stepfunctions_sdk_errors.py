@@ -2,10 +2,13 @@
 
 AWS: "Learning to use AWS service SDK integrations in Step Functions": the error is the service's prefix and the name
 of the Java SDK's exception, `Sqs.MessageNotInflightException`; what the SDK has no class for is `Sqs.SqsException`.
-MiniStack passes the wire code on, without `Exception`.
+MiniStack does not find the code in SQS's XML and calls every one of its errors `Sqs.ServiceException`.
 """
 
+import re
 from collections.abc import Callable
+from html import unescape
+from typing import Any
 
 from local.engine.emulator import replace
 from local.engine.emulator import stepfunctions as sfn
@@ -27,15 +30,22 @@ MODELLED = {
 
 
 def apply() -> None:
-    """Rename SQS's codes."""
-    replace(sfn, "_prefix_sdk_error", _prefix_sdk_error)
+    """Name SQS's errors."""
+    replace(sfn, "_dispatch_aws_sdk_query", _dispatch)
 
 
-def _prefix_sdk_error(original: Callable[[str, str], str]) -> Callable[[str, str], str]:
-    def prefix(service: str, code: str) -> str:
-        if service != "sqs" or code.startswith("States."):
-            return original(service, code)
-        name = code.rsplit(".", 1)[-1]
-        return f"Sqs.{name}Exception" if name in MODELLED else "Sqs.SqsException"
+def _dispatch(original: Callable[..., Any]) -> Callable[..., Any]:
+    def dispatch(info: Any, service: str, action: str, given: Any) -> Any:
+        try:
+            return original(info, service, action, given)
+        except sfn._ExecutionError as error:
+            if service != "sqs":
+                raise
+            found = re.search(r"<Code>(.*?)</Code><Message>(.*?)</Message>", error.cause, re.DOTALL)
+            if found is None:
+                raise
+            name = found.group(1).rsplit(".", 1)[-1]  # the wire has AWS.SimpleQueueService.MessageNotInflight
+            kind = f"{name}Exception" if name in MODELLED else "SqsException"
+            raise sfn._ExecutionError(f"Sqs.{kind}", f"{unescape(found.group(2))} (Service: Sqs)") from None
 
-    return prefix
+    return dispatch

@@ -1,0 +1,75 @@
+"""event_source_groups: message groups side by side; how soon a woken message reaches its function."""
+
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from local.aws import EmbeddedAws
+from tests.engine.conftest import lines, queue_arn
+from tests.support.waiting import wait_until
+
+# Notes when it begins a message, and fails it while the file `hold` is there.
+HANDLER = """
+import os, time, pathlib
+folder = pathlib.Path(os.environ["FOLDER"])
+def handler(event, context):
+    record = event["Records"][0]
+    with open(folder / "begun", "a") as notes:
+        notes.write(" ".join([record["body"], str(time.time()), record["receiptHandle"]]) + "\\n")
+    while (folder / ("hold-" + record["body"])).exists():
+        time.sleep(0.02)
+    refused = (folder / ("refuse-" + record["body"])).exists()
+    return {"batchItemFailures": [{"itemIdentifier": record["messageId"]}] if refused else []}
+"""
+
+
+def has_more_than(file: Path, count: int) -> bool:
+    return len(lines(file)) > count
+
+
+def connected(aws: EmbeddedAws, function: Callable[..., str], url: str, folder: Path) -> None:
+    name = function(HANDLER, Environment={"Variables": {"FOLDER": str(folder)}})
+    aws.client("lambda").create_event_source_mapping(
+        EventSourceArn=queue_arn(aws, url),
+        FunctionName=name,
+        BatchSize=1,
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+    )
+
+
+def test_groups_are_handled_side_by_side_and_each_in_order(
+    aws: EmbeddedAws, fifo: Callable[..., str], function: Callable[..., str], tmp_path: Path
+) -> None:
+    sqs, url = aws.client("sqs"), fifo()
+    (tmp_path / "hold-a1").touch()
+    connected(aws, function, url, tmp_path)
+    for body in ("a1", "a2", "b1", "b2"):
+        sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId=body[0])
+    begun = tmp_path / "begun"
+    wait_until(lambda: len(lines(begun)) == 3, "all that can begin while a1 is held")
+    assert sorted(line.split()[0] for line in lines(begun)) == ["a1", "b1", "b2"]
+    (tmp_path / "hold-a1").unlink()
+    wait_until(lambda: len(lines(begun)) == 4, "a2")
+    assert lines(begun)[3].split()[0] == "a2"
+
+
+def test_a_woken_message_reaches_its_function_within_a_fifth_of_a_second(
+    aws: EmbeddedAws, fifo: Callable[..., str], function: Callable[..., str], tmp_path: Path
+) -> None:
+    sqs, url = aws.client("sqs"), fifo()
+    (tmp_path / "refuse-a1").touch()
+    connected(aws, function, url, tmp_path)
+    sqs.send_message(QueueUrl=url, MessageBody="a1", MessageGroupId="a")
+    begun, delays = tmp_path / "begun", []
+    wait_until(lambda: lines(begun), "the function")
+    for _ in range(5):
+        times = len(lines(begun))
+        handle = lines(begun)[-1].split()[2]
+        woken = time.time()
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+        wait_until(partial(has_more_than, begun, times), "the function, woken", interval=0.01)
+        delays.append(float(lines(begun)[-1].split()[1]) - woken)
+    print(json.dumps(delays))
+    assert sorted(delays)[len(delays) // 2] < 0.2

@@ -1,0 +1,94 @@
+"""The launcher: the pinned version, every patch documented and switchable, and an engine that ends with its parent."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local import processes
+from local.aws import EmbeddedAws, EngineError
+from local.engine import launcher, patches
+from local.environment import ROOT
+from tests.support.waiting import wait_until
+
+PARENT = """
+import os, sys
+from pathlib import Path
+from local.aws import EmbeddedAws
+engine = EmbeddedAws.start(Path(sys.argv[1]))
+print(engine.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_pinned_version_is_the_one_of_the_requirements() -> None:
+    pinned = re.search(r"^ministack==(\S+)", (ROOT / "requirements" / "local.in").read_text(), re.MULTILINE)
+    assert pinned is not None
+    assert pinned.group(1) == launcher.MINISTACK_VERSION
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(SystemExit, match=re.escape(f"needs ministack {launcher.MINISTACK_VERSION}, but 0.1")):
+        launcher.check_version("0.1")
+
+
+@pytest.mark.parametrize("name", patches.ORDER)
+def test_every_patch_says_which_behaviour_of_aws_it_restores(name: str) -> None:
+    source = Path(patches.__file__).with_name(f"{name}.py").read_text()
+    assert "AWS" in source.split('"""')[1]
+    assert "def apply() -> None:" in source
+
+
+def test_no_module_of_a_patch_is_left_out() -> None:
+    files = {path.stem for path in Path(patches.__file__).parent.glob("*.py")} - {"__init__"}
+    assert files == set(patches.ORDER)
+
+
+def test_an_unknown_patch_is_not_switched_off_silently() -> None:
+    with pytest.raises(SystemExit, match="no_such"):
+        patches.apply_all({"no_such"})
+
+
+def test_the_engine_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as parent:
+        assert parent.stdout is not None
+        engine = int(parent.stdout.readline())
+        parent.kill()
+    wait_until(lambda: not processes.session_members(engine), "the engine's end")
+
+
+def test_a_stop_ends_everything_the_engine_started(tmp_path: Path) -> None:
+    engine = EmbeddedAws.start(tmp_path)
+    engine.client("s3").create_bucket(Bucket="bucket")
+    engine.client("s3").put_object(Bucket="bucket", Key="sleep.py", Body=b"import time\ntime.sleep(60)\n")
+    command = {"Name": "pythonshell", "ScriptLocation": "s3://bucket/sleep.py"}
+    engine.client("glue").create_job(Name="sleep", Role="any", Command=command)
+    engine.client("glue").start_job_run(JobName="sleep")
+    wait_until(lambda: len(processes.session_members(engine.pid)) == 2, "the script's process")
+    engine.stop()
+    assert processes.session_members(engine.pid) == []
+    with pytest.raises(EngineError, match="local up"):
+        EmbeddedAws.attach(tmp_path)
+
+
+def test_attach_does_not_take_another_process_for_the_engine(tmp_path: Path) -> None:
+    state = f'{{"pid": {os.getpid()}, "token": "0123456789abcdef", "endpoint": "http://127.0.0.1:1"}}'
+    (tmp_path / "engine.pid").write_text(state)
+    with pytest.raises(EngineError, match="not running any more"):
+        EmbeddedAws.attach(tmp_path)
+
+
+def test_patches_are_importable_without_being_applied() -> None:
+    for name in patches.ORDER:
+        assert callable(importlib.import_module(f"local.engine.patches.{name}").apply)

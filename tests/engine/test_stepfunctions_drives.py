@@ -1,0 +1,68 @@
+"""stepfunctions_drives: a final status, nothing done after the end, the machine's timeout, the context object."""
+
+import json
+from collections.abc import Callable
+
+from local.aws import EmbeddedAws
+from local.faults import Faults
+from tests.engine.conftest import MachineMaker
+from tests.support.waiting import wait_until
+
+
+def test_an_aborted_execution_makes_no_further_call(
+    aws: EmbeddedAws, machine: MachineMaker, faults: Faults, unique: Callable[[str], str]
+) -> None:
+    sqs = aws.client("sqs")
+    url = sqs.create_queue(QueueName=unique("after"))["QueueUrl"]
+    send = {"Resource": "arn:aws:states:::sqs:sendMessage", "Arguments": {"QueueUrl": url, "MessageBody": "x"}}
+    arn = machine(
+        {"First": {"Type": "Task", **send, "Next": "Second"}, "Second": {"Type": "Task", **send, "End": True}}
+    )
+    name = unique("aborted")
+    hold = faults.add("First", "hold", execution=name)
+    execution = machine.start(arn, name=name)
+    wait_until(lambda: faults.fired(hold), "the first call")
+    machine.client.stop_execution(executionArn=execution)
+    faults.remove(hold)
+    # A second execution goes the whole way meanwhile, so the first has had the time to do harm.
+    other = machine.start(arn)
+    wait_until(lambda: machine.closed(other), "the other execution's end")
+    assert machine.describe(execution)["status"] == "ABORTED"
+    assert machine.history(execution)[-1] == "ExecutionAborted"
+    count = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+    assert count["Attributes"]["ApproximateNumberOfMessages"] == "2"
+
+
+def test_a_retry_ends_with_the_execution(machine: MachineMaker) -> None:
+    retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 50, "BackoffRate": 1}]
+    task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:deleteQueue", "Retry": retry, "End": True}
+    execution = machine.start(machine({"Try": task | {"Arguments": {"QueueUrl": "http://127.0.0.1/none"}}}))
+    wait_until(lambda: "TaskFailed" in machine.history(execution), "a failed attempt")
+    machine.client.stop_execution(executionArn=execution, error="Stopped", cause="by hand")
+    description = machine.describe(execution)
+    assert (description["status"], description["error"], description["cause"]) == ("ABORTED", "Stopped", "by hand")
+
+
+def test_the_machines_timeout_ends_the_execution(machine: MachineMaker) -> None:
+    execution = machine.start(machine({"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}, TimeoutSeconds=1))
+    description = wait_until(lambda: machine.closed(execution), "the execution's end")
+    assert description is not None
+    assert (description["status"], description["error"]) == ("TIMED_OUT", "States.Timeout")
+    assert machine.history(execution)[-1] == "ExecutionTimedOut"
+
+
+def test_a_first_drive_has_redrive_count_nought(machine: MachineMaker) -> None:
+    output = "{% $states.context.Execution.RedriveCount %}"
+    execution = machine.start(machine({"Look": {"Type": "Pass", "Output": output, "End": True}}))
+    description = wait_until(lambda: machine.closed(execution), "the execution's end")
+    assert description is not None
+    assert description["output"] == "0"
+
+
+def test_a_jsonata_succeed_state_has_an_output(machine: MachineMaker) -> None:
+    execution = machine.start(
+        machine({"Done": {"Type": "Succeed", "Output": {"n": "{% $states.input.a + 1 %}"}}}), {"a": 1}
+    )
+    description = wait_until(lambda: machine.closed(execution), "the execution's end")
+    assert description is not None
+    assert json.loads(description["output"]) == {"n": 2}

@@ -1,0 +1,96 @@
+"""stepfunctions_glue: starting a Glue run from a state, waiting for it, and what a stop and a timeout do to it."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from local.aws import EmbeddedAws
+from local.faults import Faults
+from tests.engine.conftest import MachineMaker
+from tests.support.waiting import wait_until
+
+SYNC = "arn:aws:states:::glue:startJobRun.sync"
+SLEEP = "import time\ntime.sleep(60)\n"
+
+
+def run_job(name: str, **fields: Any) -> dict[str, Any]:
+    return {"Run": {"Type": "Task", "Resource": SYNC, "Arguments": {"JobName": name}, "End": True, **fields}}
+
+
+def end_of(machine: MachineMaker, execution: str) -> dict[str, Any]:
+    description = wait_until(lambda: machine.closed(execution), "the execution's end")
+    assert description is not None
+    return description
+
+
+def only_run(aws: EmbeddedAws, name: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        runs = aws.client("glue").get_job_runs(JobName=name)["JobRuns"]
+        return runs[0] if runs and runs[0]["JobRunState"] != "STARTING" else None
+
+    run = wait_until(look, f"a run of {name}")
+    assert run is not None
+    return run
+
+
+def test_the_state_waits_for_the_run_and_gets_it(
+    aws: EmbeddedAws, machine: MachineMaker, glue_job: Callable[..., str]
+) -> None:
+    name = glue_job("import time\ntime.sleep(0.3)\n")
+    run = json.loads(end_of(machine, machine.start(machine(run_job(name))))["output"])
+    assert (run["JobName"], run["JobRunState"]) == (name, "SUCCEEDED")
+    assert abs(run["CompletedOn"] / 1000 - time.time()) < 60
+
+
+def test_a_failed_run_is_a_failed_task_with_the_run_as_its_cause(
+    machine: MachineMaker, glue_job: Callable[..., str]
+) -> None:
+    name = glue_job("raise ValueError('bad part')\n")
+    description = end_of(machine, machine.start(machine(run_job(name))))
+    cause = json.loads(description["cause"])
+    assert description["error"] == "States.TaskFailed"
+    assert (cause["JobRunState"], cause["ErrorMessage"]) == ("FAILED", "ValueError: bad part")
+
+
+def test_a_refused_start_has_glues_own_error(machine: MachineMaker) -> None:
+    assert end_of(machine, machine.start(machine(run_job("nobody"))))["error"] == "Glue.EntityNotFoundException"
+
+
+def test_without_sync_only_the_run_id_is_answered(machine: MachineMaker, glue_job: Callable[..., str]) -> None:
+    states = run_job(glue_job("pass\n"), Resource=SYNC.removesuffix(".sync"))
+    assert list(json.loads(end_of(machine, machine.start(machine(states)))["output"])) == ["JobRunId"]
+
+
+def test_a_stopped_execution_stops_its_run(
+    aws: EmbeddedAws, machine: MachineMaker, glue_job: Callable[..., str]
+) -> None:
+    name = glue_job(SLEEP)
+    execution = machine.start(machine(run_job(name)))
+    only_run(aws, name)
+    machine.client.stop_execution(executionArn=execution)
+    wait_until(lambda: only_run(aws, name)["JobRunState"] == "STOPPED", "the run to be stopped")
+
+
+def test_a_stop_may_fail_to_reach_the_run(
+    aws: EmbeddedAws, machine: MachineMaker, glue_job: Callable[..., str], faults: Faults, unique: Callable[[str], str]
+) -> None:
+    job, name = glue_job("import time\ntime.sleep(1)\n"), unique("unreached")
+    faults.add("Run", "leave_running", execution=name)
+    execution = machine.start(machine(run_job(job)), name=name)
+    only_run(aws, job)
+    machine.client.stop_execution(executionArn=execution)
+    wait_until(lambda: only_run(aws, job)["JobRunState"] == "SUCCEEDED", "the run's own end")
+
+
+def test_a_timed_out_task_leaves_its_run_alive_even_if_the_execution_is_stopped_later(
+    aws: EmbeddedAws, machine: MachineMaker, glue_job: Callable[..., str]
+) -> None:
+    name = glue_job("import time\ntime.sleep(3)\n", Timeout=10)
+    catch = [{"ErrorEquals": ["States.Timeout"], "Next": "After"}]
+    states = run_job(name, TimeoutSeconds=1, Catch=catch) | {"After": {"Type": "Wait", "Seconds": 60, "End": True}}
+    execution = machine.start(machine(states))
+    wait_until(lambda: "WaitStateEntered" in machine.history(execution), "the timeout")
+    assert only_run(aws, name)["JobRunState"] == "RUNNING"
+    machine.client.stop_execution(executionArn=execution)
+    wait_until(lambda: only_run(aws, name)["JobRunState"] == "SUCCEEDED", "the run's own end")

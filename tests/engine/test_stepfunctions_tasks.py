@@ -1,0 +1,68 @@
+"""stepfunctions_tasks: retries, timeouts and limits of a task."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from local.aws import EmbeddedAws
+from local.faults import Faults
+from tests.engine.conftest import MachineMaker
+from tests.support.waiting import wait_until
+
+LIST = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues", "Arguments": {}}
+CAUGHT = {"Type": "Pass", "Output": "caught", "End": True}
+CATCH_ALL = [{"ErrorEquals": ["States.ALL"], "Next": "Caught"}]
+
+
+def end_of(machine: MachineMaker, execution: str) -> dict[str, Any]:
+    description = wait_until(lambda: machine.closed(execution), "the execution's end")
+    assert description is not None
+    return description
+
+
+def test_a_timeout_may_be_an_expression(machine: MachineMaker, faults: Faults, unique: Callable[[str], str]) -> None:
+    name = unique("timeout")
+    states = {"List": LIST | {"TimeoutSeconds": "{% $states.input.limit %}", "End": True}}
+    hold = faults.add("List", "hold", execution=name)
+    execution = machine.start(machine(states), {"limit": 1}, name)
+    assert end_of(machine, execution)["error"] == "States.Timeout"
+    faults.remove(hold)
+
+
+def test_a_delay_has_jitter_and_a_maximum(machine: MachineMaker, faults: Faults, unique: Callable[[str], str]) -> None:
+    name, attempts = unique("jitter"), 6
+    retry = {"ErrorEquals": ["Flaky"], "IntervalSeconds": 60, "MaxAttempts": attempts, "BackoffRate": 10}
+    states = {"List": LIST | {"Retry": [retry | {"MaxDelaySeconds": 1, "JitterStrategy": "FULL"}], "End": True}}
+    faults.add("List", "refuse", execution=name, error="Flaky", times=attempts)
+    description = end_of(machine, machine.start(machine(states), name=name))
+    assert description["status"] == "SUCCEEDED"
+    # Without the maximum it would take 60 s and more, without jitter 6 s; six random ones above 5.7 s: 1 in 10^6.
+    assert (description["stopDate"] - description["startDate"]).total_seconds() < 5.7
+
+
+@pytest.mark.parametrize(("error", "status"), [("States.DataLimitExceeded", "FAILED"), ("Some.Error", "SUCCEEDED")])
+def test_states_all_does_not_match_the_data_limit(
+    machine: MachineMaker, faults: Faults, unique: Callable[[str], str], error: str, status: str
+) -> None:
+    name = unique("limit")
+    faults.add("List", "refuse", execution=name, error=error)
+    arn = machine({"List": LIST | {"Catch": CATCH_ALL, "End": True}, "Caught": CAUGHT})
+    assert end_of(machine, machine.start(arn, name=name))["status"] == status
+
+
+def test_a_result_over_256_kib_fails_the_execution(
+    aws: EmbeddedAws, machine: MachineMaker, unique: Callable[[str], str]
+) -> None:
+    dynamodb, table = aws.client("dynamodb"), unique("large")
+    dynamodb.create_table(
+        TableName=table,
+        KeySchema=[{"AttributeName": "name", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "name", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    dynamodb.put_item(TableName=table, Item={"name": {"S": "a"}, "text": {"S": "x" * 270_000}})
+    task = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "Catch": CATCH_ALL, "End": True}
+    task["Arguments"] = {"TableName": table, "Key": {"name": {"S": "a"}}}
+    description = end_of(machine, machine.start(machine({"Get": task, "Caught": CAUGHT})))
+    assert (description["status"], description["error"]) == ("FAILED", "States.DataLimitExceeded")
