@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.markup import escape
 
@@ -117,10 +117,6 @@ def write(report: dict[str, Any], console: Console) -> None:
     console.print(f"{RUN_DIR}/report.json, {RUN_DIR}/timeline.png", highlight=False)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 @contextmanager
 def _engine(phases: Phases) -> Iterator[EmbeddedAws]:
     """The run's own engine, on a port of its own, ended whatever happens.
@@ -160,8 +156,6 @@ def main(requests: int, limit: int, fail: float) -> None:
     # A pipe has no width of its own, and 80 columns break the tables' lines.
     console = Console() if sys.stdout.isatty() else Console(width=NO_TERMINAL_WIDTH)
     phases = Phases(console)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background commands with SIGINT ignored
-        signal.signal(number, _interrupt)
     try:
         with _alone(), _engine(phases) as aws:
             report = perform(aws, Parameters(requests, limit, fail), console, phases)
@@ -171,6 +165,10 @@ def main(requests: int, limit: int, fail: float) -> None:
         sys.exit(130)
     except (AlreadyRunning, EngineError, DeploymentError, sending.SendFailed, watching.Stuck, LookupError) as error:
         console.print(f"[bold red]The run cannot go on:[/] {escape(str(error))}", highlight=False)
+        sys.exit(1)
+    except (BotoCoreError, ClientError) as error:
+        console.print(f"[bold red]The embedded AWS refused or is gone:[/] {escape(str(error))}", highlight=False)
+        console.print(f"Its log: {RUN_DIR}/engine.log")
         sys.exit(1)
     failed = [check for check in report["checks"] if not check["ok"]]
     for check in failed:

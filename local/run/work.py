@@ -91,7 +91,7 @@ def plan(text: str, *, requests: int, fail: float, run_id: str) -> WorkList:
     listed: list[Request] = []
     for i, damaged in enumerate(spread(fail, requests)):
         month = names[i % len(names)]
-        key = f"input/{run_id}/{'damaged/' if damaged else ''}{month}.csv"
+        key = f"input/{'damaged/' if damaged else ''}{month}.csv"
         parts.setdefault(key, Part(month, key, damage(months[month]) if damaged else months[month]))
         request_id = f"{run_id}-{i + 1:04d}-{month}"
         arguments = {
