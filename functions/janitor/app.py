@@ -43,6 +43,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Answers what it did, as metric name -> count. Anything but a status event means a round."""
     if event.get("detail-type") == "Step Functions Execution Status Change":
         findings = _janitor.visit(event["detail"]["name"], time.time())
+        metrics.add_metric("JanitorVisits", MetricUnit.Count, 1)
     else:
         findings = _janitor.round(time.time())
         metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)

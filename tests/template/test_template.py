@@ -1,0 +1,162 @@
+"""The template: numbers that came from reasoning still stand in the relation that the reasoning needs."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.decode import cfn_yaml
+
+from local import bootstrap
+from tests.workflow.definition import FILE, definition
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))
+RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+FUNCTIONS = {n: r["Properties"] for n, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"}
+
+
+def _properties(name: str) -> Any:
+    return RESOURCES[name]["Properties"]
+
+
+def test_the_outputs_that_others_build_on_are_there() -> None:
+    promised = {
+        "RequestQueueUrl",
+        "RequestDeadLetterQueueUrl",
+        "FailedRequestQueueUrl",
+        "SlotTableName",
+        "WorkflowArn",
+        "DataBucketName",
+    }
+    assert promised <= TEMPLATE["Outputs"].keys()
+
+
+def test_a_message_is_hidden_by_default_for_six_times_the_starters_timeout() -> None:
+    visibility = _properties("RequestQueue")["VisibilityTimeout"]
+    assert visibility == 6 * FUNCTIONS["StarterFunction"]["Timeout"]
+    environment = FUNCTIONS["StarterFunction"]["Environment"]["Variables"]
+    assert environment["QUEUE_VISIBILITY_SECONDS"] == str(visibility)
+    assert environment["QUEUE_RETENTION_SECONDS"] == str(_properties("RequestQueue")["MessageRetentionPeriod"])
+
+
+def test_two_calls_with_all_their_attempts_fit_the_starters_timeout() -> None:
+    from slotkeeper.observability import CLIENT_CONFIG
+
+    attempt = CLIENT_CONFIG.connect_timeout + CLIENT_CONFIG.read_timeout  # type: ignore[attr-defined]  # set by name
+    assert FUNCTIONS["StarterFunction"]["Timeout"] > attempt * CLIENT_CONFIG.retries["total_max_attempts"]  # type: ignore[attr-defined]
+
+
+def test_the_queue_is_fifo_by_group() -> None:
+    for name in ("RequestQueue", "RequestDeadLetterQueue"):
+        queue = _properties(name)
+        assert (queue["FifoQueue"], queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == (
+            True,
+            "messageGroup",
+            "perMessageGroupId",
+        )
+
+
+def test_f21_the_receive_count_is_a_backstop_only() -> None:
+    assert _properties("RequestQueue")["RedrivePolicy"]["maxReceiveCount"] == 1000
+
+
+def test_the_starter_takes_one_message_at_a_time_and_reports_failed_items() -> None:
+    source = FUNCTIONS["StarterFunction"]["Events"]["Requests"]["Properties"]
+    assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
+
+
+def test_f10_no_function_knows_a_limit() -> None:
+    """The limit is data, in one place: two deployments cannot disagree on it."""
+    mentions = re.findall(r"Ref SlotLimit", (ROOT / "template.yaml").read_text())
+    assert len(mentions) == 1
+    assert "SlotLimit" in str(_properties("Process"))
+
+
+def test_f12_glue_does_not_retry_by_itself() -> None:
+    assert _properties("SampleJob")["MaxRetries"] == 0
+
+
+def test_f3_glue_has_headroom_above_every_possible_limit() -> None:
+    from slotkeeper.processes import MAX_SLOT_LIMIT
+
+    assert _properties("SampleJob")["ExecutionProperty"]["MaxConcurrentRuns"] >= MAX_SLOT_LIMIT
+    assert TEMPLATE["Parameters"]["SlotLimit"]["MaxValue"] == MAX_SLOT_LIMIT
+
+
+def test_f18_the_janitor_has_a_schedule_and_not_only_events() -> None:
+    events = FUNCTIONS["JanitorFunction"]["Events"]
+    assert {event["Type"] for event in events.values()} == {"Schedule", "EventBridgeRule"}
+
+
+def test_recursive_loops_are_stopped_in_every_function() -> None:
+    assert TEMPLATE["Globals"]["Function"]["RecursiveLoop"] == "Terminate"
+    assert not any("RecursiveLoop" in function for function in FUNCTIONS.values())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_has_its_own_role_and_its_own_log_group_with_retention(name: str) -> None:
+    function = FUNCTIONS[name]
+    role = name.removesuffix("Function") + "Role"
+    group = name.removesuffix("Function") + "LogGroup"
+    assert str(function["Role"]) == str({"Fn::GetAtt": [role, "Arn"]})
+    assert str(function["LoggingConfig"]["LogGroup"]) == str({"Ref": group})
+    assert "RetentionInDays" in _properties(group)
+
+
+@pytest.mark.parametrize("name", [n for n, r in RESOURCES.items() if r["Type"] == "AWS::IAM::Role"])
+def test_no_role_allows_every_action_and_every_star_is_explained(name: str) -> None:
+    without_arns = ("xray:", "logs:")
+    for statement in _statements(_properties(name)):
+        actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+        assert not any("*" in action for action in actions)
+        if statement["Resource"] == "*":
+            assert all(action.startswith(without_arns) for action in actions)
+
+
+def _statements(role: Any) -> list[Any]:
+    found = []
+    for policy in role["Policies"]:
+        found += [s for s in policy["PolicyDocument"]["Statement"] if "Action" in s]
+    return found
+
+
+@pytest.mark.parametrize("name", [n for n, r in RESOURCES.items() if r["Type"] == "AWS::IAM::Role"])
+def test_every_role_takes_the_permissions_boundary(name: str) -> None:
+    assert "PermissionsBoundaryArn" in str(_properties(name)["PermissionsBoundary"])
+
+
+@pytest.mark.parametrize("name", ["SlotTable", "DataBucket"])
+def test_what_cannot_be_made_again_outlives_the_stack(name: str) -> None:
+    assert (RESOURCES[name]["DeletionPolicy"], RESOURCES[name]["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+def test_every_parameter_and_every_function_is_described() -> None:
+    assert all("Description" in parameter for parameter in TEMPLATE["Parameters"].values())
+    assert all("Description" in function for function in FUNCTIONS.values())
+
+
+def test_the_substitutions_are_those_that_the_workflow_uses() -> None:
+    used = set(re.findall(r"\$\{(\w+)\}", FILE.read_text()))
+    assert used == _properties("Workflow")["DefinitionSubstitutions"].keys()
+    assert definition()["QueryLanguage"] == "JSONata"
+
+
+def test_everything_is_built_with_the_runtimes_python() -> None:
+    runtime = f"python{bootstrap.RUNTIME}"
+    assert TEMPLATE["Globals"]["Function"]["Runtime"] == runtime
+    assert RESOURCES["SlotkeeperLayer"]["Metadata"]["BuildMethod"] == runtime
+    assert (
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"] == f">={bootstrap.RUNTIME}"
+    )
+
+
+def test_the_layers_pins_are_those_that_the_tests_run_with() -> None:
+    def pins(path: str) -> set[str]:
+        lines = (ROOT / path).read_text().splitlines()
+        return {line.split("#")[0].strip() for line in lines if re.match(r"(aws-lambda-powertools|backoff)", line)}
+
+    assert pins("layers/slotkeeper/requirements.txt") == pins("requirements/local.in")

@@ -1,0 +1,212 @@
+"""The workflow's definition keeps the protocol's promises on every path, before anything runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonata
+import pytest
+
+from slotkeeper import slots
+from slotkeeper.glue_runs import _OVER, MARKER
+from slotkeeper.names import execution_name
+from slotkeeper.processes import MAX_SLOT_LIMIT
+from slotkeeper.reclaim import LONGEST_EXECUTION
+from slotkeeper.requests import SCHEMA_FILE
+from slotkeeper.workflow import ACCOUNTED_FOR
+from tests.workflow.definition import ENDS, definition, expressions, states, targets
+from tests.workflow.interpreter import evaluate
+
+TASKS = [name for name, state in states().items() if state["Type"] == "Task"]
+KNOWN_FIELDS = {
+    "Task": {"Resource", "Arguments", "TimeoutSeconds", "Retry", "Catch", "Next"},
+    "Choice": {"Choices", "Default"},
+    "Wait": {"Seconds", "Next"},
+    "Pass": {"Next"},
+    "Succeed": set[str](),
+    "Fail": {"Error", "Cause"},
+}
+COMMON_FIELDS = {"Type", "Comment", "Output"}
+
+
+def test_every_state_that_is_named_exists() -> None:
+    named = {definition()["StartAt"]} | {name for state in states().values() for name in targets(state)}
+    assert named <= states().keys()
+
+
+def test_every_state_can_be_reached() -> None:
+    reached: set[str] = set()
+    todo = [definition()["StartAt"]]
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += targets(states()[name])
+    assert reached == states().keys()
+
+
+@pytest.mark.parametrize("name", states())
+def test_every_state_has_the_fields_of_its_type_and_a_way_on(name: str) -> None:
+    state = states()[name]
+    assert set(state) <= KNOWN_FIELDS[state["Type"]] | COMMON_FIELDS
+    assert (state["Type"] in ENDS) == (not targets(state))
+    if state["Type"] == "Choice":
+        assert "Default" in state
+
+
+@pytest.mark.parametrize("expression", sorted(set(expressions(definition()))))
+def test_every_expression_is_jsonata(expression: str) -> None:
+    jsonata.Jsonata.jsonata(re.sub(r"\$\{\w+\}", "60", expression))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_ends_and_every_error_has_a_way_on(name: str) -> None:
+    """An error that nobody catches would end the execution with its slot taken and its request nowhere."""
+    state = states()[name]
+    assert "TimeoutSeconds" in state
+    assert state["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_retry_backs_off_with_jitter_to_a_cap(name: str) -> None:
+    for retrier in states()[name].get("Retry", []):
+        if retrier["MaxAttempts"]:
+            assert retrier["JitterStrategy"] == "FULL"
+            assert retrier["MaxDelaySeconds"] >= retrier["IntervalSeconds"]
+
+
+@pytest.mark.parametrize("name", ["ConfirmSlot", "ReleaseSlot"])
+def test_a_condition_that_failed_is_not_retried(name: str) -> None:
+    first = states()[name]["Retry"][0]
+    assert first == {"ErrorEquals": ["DynamoDB.ConditionalCheckFailedException"], "MaxAttempts": 0}
+
+
+def test_only_refusals_of_start_job_run_are_retried() -> None:
+    """It takes no client token: a retry after a lost answer is a second run in one slot."""
+    (retrier,) = states()["RunGlueJob"]["Retry"]
+    assert set(retrier["ErrorEquals"]) == {
+        "Glue.ConcurrentRunsExceededException",
+        "Glue.ResourceNumberLimitExceededException",
+        "Glue.ThrottlingException",
+    }
+
+
+def test_nothing_runs_before_the_slot_is_confirmed() -> None:
+    assert definition()["StartAt"] == "ConfirmSlot"
+    before = {name for name, state in states().items() if "RunGlueJob" in targets(state)}
+    assert before == {"ConfirmSlot"}
+    (taken_back, _) = states()["ConfirmSlot"]["Catch"]
+    assert taken_back["Next"] == "GiveBack"
+
+
+def test_the_janitor_knows_which_failures_have_accounted_for_the_request() -> None:
+    errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
+    assert errors == ACCOUNTED_FOR | {"RequestNotKept"}
+
+
+@pytest.mark.parametrize(
+    ("name", "update", "condition"),
+    [
+        ("ConfirmSlot", slots.CONFIRM_UPDATE, slots.CONFIRM_CONDITION),
+        ("ReleaseSlot", slots.RELEASE_UPDATE, slots.RELEASE_CONDITION),
+    ],
+)
+def test_the_workflow_says_what_the_layer_says(name: str, update: str, condition: str) -> None:
+    arguments = states()[name]["Arguments"]
+    assert (arguments["UpdateExpression"], arguments["ConditionExpression"]) == (update, condition)
+
+
+def test_the_wake_reads_what_the_layer_reads() -> None:
+    arguments = states()["ReadWaiting"]["Arguments"]
+    assert arguments["ProjectionExpression"] == slots.WAKE_PROJECTION
+    assert arguments["ConsistentRead"] is True
+
+
+def test_the_marker_is_the_one_that_the_janitor_looks_for_and_requests_cannot_set() -> None:
+    assert f"'{MARKER}': $states.context.Execution.Name" in states()["RunGlueJob"]["Arguments"]["Arguments"]
+    assert f"`{MARKER}`" in states()["FindGlueRun"]["Output"]
+    assert "slotkeeper-.*" in SCHEMA_FILE.read_text()
+
+
+def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
+    for text in (states()["FindGlueRun"]["Output"], states()["IsGlueRunKnownToBeOver"]["Choices"][1]["Condition"]):
+        assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
+
+
+def test_the_janitor_looks_back_as_far_as_an_execution_can_run() -> None:
+    assert definition()["TimeoutSeconds"] == LONGEST_EXECUTION
+
+
+def test_glue_ends_a_run_before_the_task_gives_up_on_it() -> None:
+    task = states()["RunGlueJob"]
+    assert task["Arguments"]["Timeout"] == "{% ${GlueTimeoutMinutes} %}"
+    assert task["TimeoutSeconds"] == "{% ${GlueTimeoutMinutes} * 60 + 900 %}"
+    longest_glue_minutes = 10080
+    assert longest_glue_minutes * 60 + 900 < definition()["TimeoutSeconds"]
+
+
+@pytest.mark.parametrize("request_id", ["order-1", "Größe 7 \U0001f600", 'quote " and \\ slash'])
+def test_a_request_given_back_is_deduplicated_by_its_next_execution_name(request_id: str) -> None:
+    request = {"process": "p", "request_id": request_id, "attempt": 1}
+    expression = states()["GiveBack"]["Arguments"]["MessageDeduplicationId"]
+    computed = evaluate(expression, {"context": {"Execution": {"Input": request}}})
+    assert computed == execution_name("p", request_id, 2)
+
+
+@pytest.mark.parametrize(
+    ("item", "wakes"),
+    [
+        ({"slots_in_use": {"N": "2"}, "slot_limit": {"N": "3"}}, True),
+        ({"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}}, True),
+        ({"slots_in_use": {"N": "3"}, "slot_limit": {"N": "3"}}, False),
+        ({"slots_in_use": {"N": "9"}, "slot_limit": {"N": str(MAX_SLOT_LIMIT)}, "paused": {"BOOL": True}}, False),
+        ({"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}, "paused": {"BOOL": False}}, True),
+    ],
+)
+def test_a_wake_needs_room(item: dict[str, Any], wakes: bool) -> None:
+    waiting = {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}
+    output = evaluate(states()["ReadWaiting"]["Output"], {"input": {}, "result": {"Item": item | waiting}})
+    assert output["wake"] == ("handle" if wakes else "")
+
+
+def test_a_wake_needs_somebody_who_waits() -> None:
+    item = {"slots_in_use": {"N": "0"}, "slot_limit": {"N": "3"}}
+    assert evaluate(states()["ReadWaiting"]["Output"], {"input": {}, "result": {"Item": item}})["wake"] == ""
+
+
+@pytest.mark.parametrize(
+    ("failure", "redrives", "next_state"),
+    [
+        ({"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState":"FAILED"}'}, 0, "KeepRequest"),
+        ({"error": "States.TaskFailed", "cause": '{"JobRunState" : "STOPPED"}'}, 0, "KeepRequest"),
+        ({"error": "States.TaskFailed", "cause": '{"JobRunState":"RUNNING"}'}, 0, "WaitForGlueRun"),
+        ({"error": "States.TaskFailed", "cause": r'{"--a":"\"JobRunState\":\"FAILED\""}'}, 0, "WaitForGlueRun"),
+        ({"error": "States.TaskFailed", "cause": "no cause given"}, 0, "WaitForGlueRun"),
+        ({"error": "States.Timeout", "cause": ""}, 0, "WaitForGlueRun"),
+        ({"error": "Glue.InternalServiceException", "cause": ""}, 0, "WaitForGlueRun"),
+        ({"error": "Glue.OperationTimeoutException", "cause": ""}, 0, "WaitForGlueRun"),
+        ({"error": "Glue.SomethingNew", "cause": ""}, 0, "WaitForGlueRun"),
+        ({"error": "Glue.ConcurrentRunsExceededException", "cause": ""}, 0, "KeepRequest"),
+        ({"error": "Glue.EntityNotFoundException", "cause": ""}, 0, "KeepRequest"),
+        ({"error": "States.QueryEvaluationError", "cause": "redriven"}, 1, "WaitForGlueRun"),
+    ],
+)
+def test_the_slot_goes_back_only_if_the_error_shows_that_no_run_lives(
+    failure: dict[str, str], redrives: int, next_state: str
+) -> None:
+    state = states()["IsGlueRunKnownToBeOver"]
+    context = {"input": {"failure": failure}, "context": {"Execution": {"RedriveCount": redrives}}}
+    chosen = next((rule["Next"] for rule in state["Choices"] if evaluate(rule["Condition"], context)), state["Default"])
+    assert chosen == next_state
+
+
+@pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])
+def test_f4_a_redriven_execution_cannot_even_name_its_glue_job(redrives: int, fails: bool) -> None:
+    context = {"input": {"job_name": "job"}, "context": {"Execution": {"RedriveCount": redrives}}}
+    expression = states()["RunGlueJob"]["Arguments"]["JobName"]
+    if fails:
+        with pytest.raises(Exception, match="a redriven execution holds no slot"):
+            evaluate(expression, context)
+    else:
+        assert evaluate(expression, context) == "job"

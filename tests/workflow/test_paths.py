@@ -1,0 +1,93 @@
+"""What the workflow promises on every path that its data allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.workflow.interpreter import Path, walks
+
+WALKS = list(walks())
+REDRIVEN = list(walks(redrives=1))
+
+
+def _through(name: str) -> list[Path]:
+    return [walk for walk in WALKS if name in walk.names]
+
+
+def test_there_are_walks_to_every_end() -> None:
+    assert {walk.names[-1] for walk in WALKS} == {
+        "RequestSucceeded",
+        "RequestFailed",
+        "RequestReturned",
+        "RequestNotKept",
+    }
+
+
+def test_every_path_from_the_glue_job_gives_the_slot_back_or_leaves_it_to_the_janitor() -> None:
+    for walk in _through("RunGlueJob"):
+        assert ("ReleaseSlot" in walk.names) != ("LeaveSlotToJanitor" in walk.names), walk
+
+
+def test_the_slot_is_left_to_the_janitor_only_where_a_glue_run_may_be_alive() -> None:
+    for walk in _through("LeaveSlotToJanitor"):
+        assert "FindGlueRun" in walk.names
+        assert walk.data["glue_run"] == "PERHAPS_ALIVE"
+
+
+def test_a_slot_is_given_back_after_a_doubtful_run_only_when_two_looks_in_a_row_saw_none() -> None:
+    for walk in _through("FindGlueRun"):
+        if "ReleaseSlot" in walk.names:
+            looks = walk.names[: walk.names.index("ReleaseSlot")]
+            last_stop = max((n for n, name in enumerate(looks) if name == "StopGlueRun"), default=0)
+            gone = walk.data.get("alive") == [] and walk.data.get("quiet") == 2
+            assert looks[last_stop:].count("FindGlueRun") >= 2 or gone, walk
+
+
+def test_every_release_is_followed_by_a_look_for_who_waits() -> None:
+    for walk in _through("ReleaseSlot"):
+        assert walk.names[walk.names.index("ReleaseSlot") + 1] == "ReadWaiting"
+
+
+def test_f23_a_request_that_did_not_succeed_is_kept_or_given_back_before_its_slot() -> None:
+    for walk in WALKS:
+        if walk.end["Type"] == "Fail":
+            accounted = [n for n, name in enumerate(walk.names) if name in ("KeepRequest", "GiveBack")]
+            assert accounted, walk
+            if "ReleaseSlot" in walk.names:
+                assert max(accounted) < walk.names.index("ReleaseSlot")
+
+
+def test_a_step_that_fails_does_not_stop_the_later_ones() -> None:
+    for walk in WALKS:
+        if walk.names[-1] in ("RequestFailed", "RequestNotKept"):
+            assert "NotifyFailure" in walk.names
+
+
+def test_success_is_told_only_of_a_run_that_succeeded() -> None:
+    for walk in WALKS:
+        if walk.names[-1] == "RequestSucceeded":
+            assert not {"KeepRequest", "GiveBack", "NotifyFailure"} & set(walk.names)
+            assert walk.data["ending"] == "SUCCEEDED"
+
+
+def test_a_lost_reservation_never_reaches_glue() -> None:
+    for walk in WALKS:
+        if walk.names[1] == "GiveBack":
+            assert "RunGlueJob" not in walk.names
+            assert walk.names[-1] in ("RequestReturned", "RequestFailed", "RequestNotKept")
+
+
+def test_f4_a_redriven_execution_starts_no_run_and_gives_its_request_back_before_its_slot() -> None:
+    for walk in REDRIVEN:
+        assert "DidGlueJobSucceed" not in walk.names
+        if "GiveBack" in walk.names and "ReleaseSlot" in walk.names:
+            assert walk.names.index("GiveBack") < walk.names.index("ReleaseSlot")
+    assert any(walk.names[-1] == "RequestReturned" and "FindGlueRun" in walk.names for walk in REDRIVEN)
+
+
+@pytest.mark.parametrize("end", ["RequestFailed", "RequestReturned", "RequestNotKept"])
+def test_a_failure_says_why(end: str) -> None:
+    for walk in WALKS:
+        if walk.names[-1] == end:
+            assert walk.data["failure"]["error"]
+            assert walk.data["failure"]["cause"]
