@@ -75,7 +75,7 @@ def test_steps_have_one_entry_an_instant() -> None:
     assert steps([(0.0, 1.0), (1.0, 2.0)]) == [(0.0, 1), (1.0, 1), (2.0, 0)]
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.99, 99.0), (1.0, 100.0), (0.5, 50.0), (0.001, 1.0)])
+@pytest.mark.parametrize(("share", "expected"), [(0.99, 99.0), (1.0, 100.0), (0.5, 50.0), (0.995, 100.0), (0.001, 1.0)])
 def test_the_percentile_is_a_value_that_occurred(share: float, expected: float) -> None:
     assert percentile([float(i) for i in range(100, 0, -1)], share) == expected
 

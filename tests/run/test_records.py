@@ -57,6 +57,12 @@ def test_an_execution_that_was_aborted_in_its_job_has_no_later_instants() -> Non
     assert (execution.error, execution.cause) == ("Operator", "by hand")
 
 
+def test_a_state_that_was_entered_twice_lasts_from_its_first_entry_to_its_last_exit() -> None:
+    again = [entered(17.2, "RunGlueJob"), exited(17.8, "RunGlueJob")]
+    execution = records.parse_history(SUMMARY, [*HISTORY[:5], *again, *HISTORY[5:]])
+    assert (execution.glue_entered, execution.glue_exited) == (12, 17.8)
+
+
 def test_an_execution_that_still_runs_has_not_stopped() -> None:
     running = {"name": "sample-1", "status": "RUNNING", "startDate": at(10)}
     assert records.parse_history(running, HISTORY[:4]).stopped is None

@@ -155,6 +155,19 @@ def test_a_slot_that_is_not_back_is_a_finding() -> None:
     assert failing(made) == {"every slot is back": "slots_in_use 1, holders: sample-3"}
 
 
+def test_a_holder_that_the_counter_does_not_know_is_a_finding() -> None:
+    made = report(3, records(THREE, holders=["sample-3"]))
+    assert failing(made) == {"every slot is back": "slots_in_use 0, holders: sample-3"}
+
+
+def test_a_result_that_no_success_wrote_is_a_finding() -> None:
+    failed = [THREE[0], replace(THREE[1], status="FAILED"), THREE[2]]
+    found = records(failed, outputs=frozenset(f"output/r{i}.json" for i in (1, 2, 3)))
+    assert failing(report(3, found, damaged=(2,))) == {
+        "outcomes are what the input says": "result without a success: output/r2.json"
+    }
+
+
 def test_slow_hand_offs_are_a_finding() -> None:
     slow = [workflow(1, 0.2, 1.2), workflow(2, 3.2, 4.2), workflow(3, 6.2, 7.2)]
     assert list(failing(report(3, records(slow)))) == ["hand-off median below 1.5 s"]
