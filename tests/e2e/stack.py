@@ -1,0 +1,197 @@
+"""The deployed stack as tests use it: a process of their own, requests whose jobs they end, and what is left over."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from local.aws import EmbeddedAws
+from local.faults import Faults
+from slotkeeper.names import execution_name
+from slotkeeper.processes import Process, Processes
+from slotkeeper.request_queue import RequestQueue, wake_next
+from slotkeeper.slots import Slots
+from tests.support.waiting import wait_until
+
+GRACE = 2
+LOOK_GAP = 1
+JOB = "gated-job"
+OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+_numbers = itertools.count(1)
+
+
+class Stack:
+    """Clients and shorthands over one deployed stack."""
+
+    def __init__(self, aws: EmbeddedAws) -> None:
+        self.aws = aws
+        self.outputs = aws.outputs
+        self.dynamodb = aws.client("dynamodb")
+        self.sqs = aws.client("sqs")
+        self.stepfunctions = aws.client("stepfunctions")
+        self.glue = aws.client("glue")
+        self.s3 = aws.client("s3")
+        self._lambda = aws.client("lambda")
+        self.faults = Faults(aws.state_dir)
+        self.table = aws.outputs["SlotTableName"]
+        self.queue_url = aws.outputs["RequestQueueUrl"]
+        self.processes = Processes(self.dynamodb, self.table)
+        self.slots = Slots(self.dynamodb, self.table)
+        self.queue = RequestQueue(self.sqs, self.queue_url)
+        self._collected: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+        self.make_job(JOB, at_once=500)
+
+    def make_job(self, name: str, at_once: int) -> str:
+        """A Glue job whose runs wait at their gates."""
+        script = Path(__file__).with_name("gated_job.py").read_bytes()
+        bucket = self.outputs["DataBucketName"]
+        self.s3.put_object(Bucket=bucket, Key="jobs/gated_job.py", Body=script)
+        self.glue.create_job(
+            Name=name,
+            Role="arn:aws:iam::000000000000:role/job",
+            Command={"Name": "pythonshell", "ScriptLocation": f"s3://{bucket}/jobs/gated_job.py"},
+            DefaultArguments={"--bucket": bucket},
+            ExecutionProperty={"MaxConcurrentRuns": at_once},
+        )
+        return name
+
+    # ------------------------------------------------------------------------------------------ processes and requests
+
+    def process(self, limit: int = 1, job: str = JOB) -> str:
+        """A new process of this test's own."""
+        name = f"process-{next(_numbers)}"
+        self.processes.create(name, limit, job)
+        return name
+
+    def send(self, process: str, request_id: str, **fields: Any) -> str:
+        """Sends a request whose job waits at the gate of the same name; returns its execution name."""
+        body = {
+            "process": process,
+            "request_id": request_id,
+            "arguments": {"--gate": f"{process}/{request_id}"},
+            **fields,
+        }
+        self.send_raw(json.dumps(body), process, f"{request_id}-{time.monotonic_ns()}")
+        return execution_name(process, request_id, fields.get("attempt", 1))
+
+    def send_raw(self, body: str, group: str, deduplication_id: str = "") -> None:
+        self.sqs.send_message(
+            QueueUrl=self.queue_url,
+            MessageBody=body,
+            MessageGroupId=group,
+            MessageDeduplicationId=deduplication_id or f"d-{time.monotonic_ns()}",
+        )
+
+    def end(self, process: str, *request_ids: str, how: str = "succeed") -> None:
+        """Lets the jobs of these requests end."""
+        for request_id in request_ids:
+            key = f"gates/{process}/{request_id}/{how}"
+            self.s3.put_object(Bucket=self.outputs["DataBucketName"], Key=key, Body=b"")
+
+    def item(self, process: str) -> Process:
+        item = self.slots.read(process)
+        assert item is not None
+        return item
+
+    def holders(self, process: str) -> set[str]:
+        return set(self.item(process).holders)
+
+    def raise_limit(self, process: str, limit: int) -> None:
+        """As an operator does it: change, then wake."""
+        self.processes.set_limit(process, limit)
+        wake_next(self.slots, self.queue, process)
+
+    # ----------------------------------------------------------------------------------------------- what has happened
+
+    def arn(self, execution: str) -> str:
+        return f"{self.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{execution}"
+
+    def execution(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self.stepfunctions.describe_execution(executionArn=self.arn(name))
+        except self.stepfunctions.exceptions.ExecutionDoesNotExist:
+            return None
+        return found
+
+    def status(self, name: str) -> str:
+        return str((self.execution(name) or {}).get("status", "NONE"))
+
+    def executions(self, process: str) -> list[dict[str, Any]]:
+        """Those of a process, in the order of their starts."""
+        listed = self.stepfunctions.list_executions(stateMachineArn=self.outputs["WorkflowArn"])["executions"]
+        mine = [execution for execution in listed if execution["name"].startswith(process + "-")]
+        return sorted(mine, key=lambda execution: execution["startDate"])
+
+    def states_of(self, name: str) -> list[str]:
+        events = self.stepfunctions.get_execution_history(executionArn=self.arn(name), maxResults=1000)["events"]
+        entered = (event.get("stateEnteredEventDetails") for event in events)
+        return [details["name"] for details in entered if details]
+
+    def runs(self, execution: str, job: str = JOB) -> list[dict[str, Any]]:
+        """The Glue runs of an execution."""
+        found = []
+        for page in self.glue.get_paginator("get_job_runs").paginate(JobName=job):
+            found += [r for r in page["JobRuns"] if r["Arguments"].get("--slotkeeper-execution") == execution]
+        return found
+
+    def alive(self, process: str) -> int:
+        """How many Glue runs of a process are alive."""
+        pages = self.glue.get_paginator("get_job_runs").paginate(JobName=JOB)
+        runs = [run for page in pages for run in page["JobRuns"]]
+        mine = [r for r in runs if r["Arguments"].get("--slotkeeper-execution", "").startswith(process + "-")]
+        return sum(run["JobRunState"] in ("STARTING", "RUNNING", "STOPPING") for run in mine)
+
+    def _collect(self, output: str, process: str) -> list[dict[str, Any]]:
+        """The messages about a process, taken out of a queue that all tests share."""
+        url = self.outputs[output]
+        answer = self.sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
+        )
+        for message in answer.get("Messages", []):
+            self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            attributes = {key: value["StringValue"] for key, value in message.get("MessageAttributes", {}).items()}
+            about = message["Attributes"].get("MessageGroupId") or attributes["execution_name"].rsplit("-", 1)[0]
+            self._collected[output][about].append({"body": message["Body"], **attributes})
+        return self._collected[output][process]
+
+    def kept(self, process: str) -> list[dict[str, Any]]:
+        return self._collect("FailedRequestQueueUrl", process)
+
+    def dead_letters(self, process: str) -> list[dict[str, Any]]:
+        return self._collect("RequestDeadLetterQueueUrl", process)
+
+    def janitor(self) -> dict[str, int]:
+        """One round, now."""
+        answer = self._lambda.invoke(FunctionName=self.outputs["JanitorFunctionName"], Payload=b"{}")
+        counts: dict[str, int] = json.loads(answer["Payload"].read())
+        assert "errorMessage" not in counts, counts
+        return counts
+
+    # --------------------------------------------------------------------------------------------------------- waiting
+
+    def wait_for_status(self, execution: str, *statuses: str) -> str:
+        return (
+            wait_until(lambda: (found := self.status(execution)) in statuses and found, f"{execution} to be {statuses}")
+            or ""
+        )
+
+    def wait_until_running(self, execution: str) -> None:
+        """Until the Glue run of an execution is alive."""
+        wait_until(
+            lambda: any(run["JobRunState"] == "RUNNING" for run in self.runs(execution)), f"a Glue run of {execution}"
+        )
+
+    def wait_until_waiting(self, process: str) -> None:
+        """Until a message of the process was refused and hides."""
+        wait_until(lambda: self.item(process).waiting_since is not None, f"a request of {process} to wait")
+
+    def wait_until_free(self, process: str) -> None:
+        wait_until(lambda: not self.item(process).holders, f"{process} to be free")
+
+    def go_round_until(self, condition: Any, what: str) -> None:
+        """Lets the janitor go round until something is so."""
+        wait_until(lambda: self.janitor() is not None and condition(), what, timeout=30, interval=0.3)

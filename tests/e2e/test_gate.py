@@ -1,0 +1,185 @@
+"""Admission: never above the limit, in order, woken at once, nobody starved."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotkeeper.request_queue import wake_next
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+
+def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(stack: Stack) -> None:
+    process = stack.process(limit=2)
+    ids = [f"r{n}" for n in range(8)]
+    names = [stack.send(process, request_id) for request_id in ids]
+    most = 0
+    for n, name in enumerate(names):
+        stack.wait_until_running(name)
+        most = max(most, stack.alive(process), len(stack.holders(process)))
+        stack.end(process, ids[n])
+        stack.wait_for_status(name, "SUCCEEDED")
+    stack.wait_until_free(process)
+    assert most == 2
+    assert [execution["name"] for execution in stack.executions(process)] == names
+    assert stack.item(process).slots_in_use == 0
+
+
+def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: Stack) -> None:
+    process = stack.process(limit=3)
+    names = [stack.send(process, f"r{n}") for n in range(5)]
+    for name in names[:3]:
+        stack.wait_until_running(name)
+    stack.wait_until_waiting(process)
+    stack.processes.set_limit(process, 1)
+    for n in range(2):
+        stack.end(process, f"r{n}")
+        stack.wait_for_status(names[n], "SUCCEEDED")
+    assert stack.status(names[3]) == "NONE"
+    assert stack.holders(process) == {names[2]}
+    stack.end(process, "r2", "r3", "r4")
+    stack.wait_for_status(names[4], "SUCCEEDED")
+
+
+def test_f7_a_limit_stored_as_a_string_admits_nobody_and_loses_nothing(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    key = {"process_name": {"S": process}}
+    update = {"UpdateExpression": "SET slot_limit = :l", "ExpressionAttributeValues": {":l": {"S": "10"}}}
+    stack.dynamodb.update_item(TableName=stack.table, Key=key, **update)
+    name = stack.send(process, "r1")
+    assert stack.janitor()["MalformedProcesses"] == 1
+    stack.processes.set_limit(process, 1)
+    assert stack.status(name) == "NONE"
+    assert stack.dead_letters(process) == []
+
+
+def test_a_raised_limit_wakes_who_waits(stack: Stack) -> None:
+    process = stack.process(limit=0)
+    name = stack.send(process, "r1")
+    stack.wait_until_waiting(process)
+    stack.raise_limit(process, 1)
+    stack.wait_until_running(name)
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")
+
+
+def test_a_paused_process_admits_nobody_and_goes_on_when_resumed(stack: Stack) -> None:
+    process = stack.process(limit=2)
+    first = stack.send(process, "r1")
+    stack.wait_until_running(first)
+    stack.processes.pause(process)
+    second = stack.send(process, "r2")
+    stack.wait_until_waiting(process)
+    stack.end(process, "r1")
+    stack.wait_for_status(first, "SUCCEEDED")
+    assert stack.status(second) == "NONE"
+    stack.processes.resume(process)
+    wake_next(stack.slots, stack.queue, process)
+    stack.wait_until_running(second)
+    stack.end(process, "r2")
+    stack.wait_for_status(second, "SUCCEEDED")
+
+
+def test_other_processes_flow_past_one_that_waits(stack: Stack) -> None:
+    full, free = stack.process(limit=0), stack.process(limit=1)
+    stack.send(full, "r1")
+    stack.wait_until_waiting(full)
+    for n in range(3):
+        name = stack.send(free, f"r{n}")
+        stack.end(free, f"r{n}")
+        stack.wait_for_status(name, "SUCCEEDED")
+    assert stack.executions(full) == []
+
+
+def test_two_processes_may_use_the_same_request_id(stack: Stack) -> None:
+    one, other = stack.process(), stack.process()
+    names = []
+    for process in (one, other):
+        stack.send_raw(f'{{"process": "{process}", "request_id": "same"}}', process, "same")
+        names.append(stack.send(process, "same"))
+        stack.end(process, "same")
+    for name in names:
+        wait_until(lambda name=name: stack.execution(name), f"{name} to start")
+
+
+def test_f21_a_request_that_is_refused_four_hundred_times_is_not_dead_lettered(stack: Stack) -> None:
+    process = stack.process(limit=0)
+    name = stack.send(process, "r1")
+    stack.wait_until_waiting(process)
+    key = {"process_name": {"S": process}}
+    for refusals in range(1, 400):
+        waiting = stack.dynamodb.get_item(TableName=stack.table, Key=key)["Item"]["waiting"]["M"]
+        stack.queue.make_visible(waiting["receipt_handle"]["S"])
+        wait_until(lambda seen=refusals: _receives(stack, process) > seen, f"refusal {refusals + 1}", interval=0.01)
+    stack.raise_limit(process, 1)
+    stack.wait_until_running(name)
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")
+    assert stack.dead_letters(process) == []
+
+
+def _receives(stack: Stack, process: str) -> int:
+    answer = stack.dynamodb.get_item(TableName=stack.table, Key={"process_name": {"S": process}})
+    return int(answer["Item"]["waiting"]["M"]["receives"]["N"])
+
+
+def test_f24_a_message_that_comes_a_hundred_times_runs_once(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    names = {stack.send(process, "same") for _ in range(100)}
+    stack.end(process, "same")
+    last = stack.send(process, "last")
+    stack.end(process, "last")
+    wait_until(lambda: stack.status(last) == "SUCCEEDED", "the message behind the hundred", timeout=60)
+    assert [execution["name"] for execution in stack.executions(process)] == [*names, last]
+    assert [len(stack.runs(name)) for name in names] == [1]
+    stack.wait_until_free(process)
+
+
+@pytest.mark.parametrize("how", ["release's wake is lost", "workflow aborted between release and wake"])
+def test_a_lost_wake_is_repeated_by_the_next_release(stack: Stack, how: str) -> None:
+    process = stack.process(limit=2)
+    names = [stack.send(process, f"r{n}") for n in range(3)]
+    for name in names[:2]:
+        stack.wait_until_running(name)
+    stack.wait_until_waiting(process)
+    state, action = ("WakeWaiting", "refuse") if how.startswith("release") else ("ReadWaiting", "abort_before")
+    rule = stack.faults.add(state, action, execution=names[0])
+    stack.end(process, "r0")
+    wait_until(lambda: stack.faults.fired(rule), "the wake to be lost")
+    stack.wait_for_status(names[0], "SUCCEEDED", "ABORTED")
+    assert stack.status(names[2]) == "NONE"
+    stack.end(process, "r1", "r2")
+    stack.wait_for_status(names[2], "SUCCEEDED")
+
+
+def test_a_lost_wake_is_repeated_by_the_janitor(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    names = [stack.send(process, f"r{n}") for n in range(2)]
+    stack.wait_until_running(names[0])
+    stack.wait_until_waiting(process)
+    rule = stack.faults.add("WakeWaiting", "refuse", execution=names[0])
+    stack.end(process, "r0", "r1")
+    wait_until(lambda: stack.faults.fired(rule), "the wake to be lost")
+    stack.wait_for_status(names[0], "SUCCEEDED")
+    assert stack.janitor()["WaitingWoken"] >= 1
+    stack.wait_for_status(names[1], "SUCCEEDED")
+
+
+def test_a_wake_by_a_spent_handle_does_nothing_and_the_janitor_wakes_again(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    names = [stack.send(process, f"r{n}") for n in range(2)]
+    stack.wait_until_running(names[0])
+    stack.wait_until_waiting(process)
+    key = {"process_name": {"S": process}}
+    update = "SET waiting.receipt_handle = :h"
+    handle = stack.dynamodb.get_item(TableName=stack.table, Key=key)["Item"]["waiting"]["M"]["receipt_handle"]
+    for value in ({"S": "spent"}, handle):
+        stack.dynamodb.update_item(
+            TableName=stack.table, Key=key, UpdateExpression=update, ExpressionAttributeValues={":h": value}
+        )
+        if value != handle:
+            stack.end(process, "r0", "r1")
+            stack.wait_for_status(names[0], "SUCCEEDED")
+            assert stack.status(names[1]) == "NONE"
+    stack.janitor()
+    stack.wait_for_status(names[1], "SUCCEEDED")

@@ -1,0 +1,146 @@
+"""Workflows that were aborted or timed out, at any step: the request accounted for, the slot back, no run left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def no_events(stack: Stack) -> Iterator[None]:
+    """Every status event is lost."""
+    events = stack.aws.client("events")
+    rules = [r["Name"] for r in events.list_rules()["Rules"] if "aws.states" in r.get("EventPattern", "")]
+    assert rules
+    for rule in rules:
+        events.disable_rule(Name=rule)
+    yield
+    for rule in rules:
+        events.enable_rule(Name=rule)
+
+
+STEPS = [
+    ("ConfirmSlot", "abort_before"),
+    ("ConfirmSlot", "abort_after"),
+    ("RunGlueJob", "abort_before"),
+    ("RunGlueJob", "abort_after"),
+    ("ReleaseSlot", "abort_before"),
+    ("ReleaseSlot", "abort_after"),
+]
+
+
+@pytest.mark.parametrize(("state", "action"), STEPS)
+def test_f16_a_workflow_aborted_at_any_step_loses_neither_its_slot_nor_its_request(
+    stack: Stack, state: str, action: str
+) -> None:
+    process = stack.process(limit=1)
+    stack.faults.add(state, action)
+    name = stack.send(process, "r1")
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "ABORTED")
+    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
+    stack.go_round_until(lambda: stack.kept(process), "the request to be kept")
+    assert [kept["execution_name"] for kept in stack.kept(process)] == [name]
+    assert stack.alive(process) == 0
+    assert stack.item(process).slots_in_use == 0
+
+
+@pytest.mark.parametrize("state", ["KeepRequest", "NotifyFailure"])
+def test_f16_a_failed_workflow_that_is_aborted_on_its_way_out_has_its_request_kept(stack: Stack, state: str) -> None:
+    process = stack.process(limit=1)
+    stack.faults.add(state, "abort_before")
+    name = stack.send(process, "r1")
+    stack.end(process, "r1", how="fail")
+    stack.wait_for_status(name, "ABORTED")
+    stack.go_round_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
+    assert {kept["execution_name"] for kept in stack.kept(process)} == {name}
+
+
+def test_f20_the_status_event_of_an_abort_reaches_the_janitor(stack: Stack) -> None:
+    """Without any round: only the rule's pattern and the event can have done it."""
+    process = stack.process(limit=1)
+    name = stack.send(process, "r1")
+    stack.wait_until_running(name)
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
+    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
+    assert (kept["kept_by"], kept["error"]) == ("janitor", "States.ABORTED")
+    assert json.loads(kept["body"])["request_id"] == "r1"
+    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
+
+
+def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_the_rounds(stack: Stack, no_events: None) -> None:
+    process = stack.process(limit=1)
+    name = stack.send(process, "r1")
+    stack.wait_until_running(name)
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
+    stack.go_round_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
+    assert len(stack.kept(process)) == 1
+
+
+def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(stack: Stack, no_events: None) -> None:
+    process = stack.process(limit=1)
+    stack.faults.add("RunGlueJob", "leave_running")
+    name = stack.send(process, "r1")
+    stack.wait_until_running(name)
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
+    assert stack.alive(process) == 1
+
+    def free_and_dead() -> bool:
+        # In this order: a run seen dead stays dead, a slot seen free may be so only because the run is dead.
+        free, alive = not stack.holders(process), stack.alive(process)
+        assert not (free and alive)
+        return free
+
+    stack.go_round_until(free_and_dead, "the slot to be free")
+    assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
+
+
+def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(stack: Stack) -> None:
+    machine = stack.outputs["WorkflowArn"]
+    definition = stack.stepfunctions.describe_state_machine(stateMachineArn=machine)["definition"]
+    short = json.dumps(json.loads(definition) | {"TimeoutSeconds": 2})
+    process = stack.process(limit=1)
+    stack.stepfunctions.update_state_machine(stateMachineArn=machine, definition=short)
+    try:
+        name = stack.send(process, "r1")
+        stack.wait_for_status(name, "TIMED_OUT")
+    finally:
+        stack.stepfunctions.update_state_machine(stateMachineArn=machine, definition=definition)
+    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
+    assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
+    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
+    assert kept["error"] == "States.TIMED_OUT"
+
+
+def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_who_waits(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    stack.slots.reserve(process, f"{process}-dead", 1.0)
+    name = stack.send(process, "r1")
+    stack.wait_until_waiting(process)
+    assert stack.janitor()["SlotsReclaimed"] >= 1
+    stack.wait_until_running(name)
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")
+
+
+def test_f9_a_holder_that_is_alive_keeps_its_slot_however_old_it_is(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    name = stack.send(process, "r1")
+    stack.wait_until_running(name)
+    stack.dynamodb.update_item(
+        TableName=stack.table,
+        Key={"process_name": {"S": process}},
+        UpdateExpression="SET holders.#me.since = :long_ago",
+        ExpressionAttributeNames={"#me": name},
+        ExpressionAttributeValues={":long_ago": {"N": "1"}},
+    )
+    for _ in range(3):
+        stack.janitor()
+    assert stack.holders(process) == {name}
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")

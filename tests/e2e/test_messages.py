@@ -1,0 +1,60 @@
+"""Bad messages: set aside at once with a reason, and nobody waits behind them."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+# body as a function of the process it is sent for, and what its reason must name
+BAD = {
+    "not JSON": (lambda p: "{", "not JSON"),
+    "unknown field": (lambda p: json.dumps({"process": p, "priority": 1}), "priority"),
+    "wrong type": (lambda p: json.dumps({"process": p, "arguments": {"--a": 1}}), "body.arguments.--a"),
+    "process too long": (lambda p: json.dumps({"process": p * 20}), "body.process"),
+    "another process's group": (lambda p: json.dumps({"process": p + "-other"}), "MessageGroupId"),
+    "an argument of Glue's": (
+        lambda p: json.dumps({"process": p, "arguments": {"--extra-py-files": "s3://x"}}),
+        "--extra",
+    ),
+    "our own marker": (
+        lambda p: json.dumps({"process": p, "arguments": {"--slotkeeper-execution": "x"}}),
+        "--slotkeeper",
+    ),
+    "junk of the maximum size": (lambda p: "x" * 65536, "not JSON"),
+}
+
+
+def test_f22_bad_messages_are_set_aside_with_a_reason_and_hold_up_nobody(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    before = stack.item(process)
+    for n, (body, _) in enumerate(BAD.values()):
+        stack.send_raw(body(process), process, f"bad-{n}")
+    good = stack.send(process, "good")
+    stack.end(process, "good")
+    stack.wait_for_status(good, "SUCCEEDED")
+    wait_until(lambda: len(stack.dead_letters(process)) == len(BAD), "every bad message to be set aside")
+    reasons = [letter["reason"] for letter in stack.dead_letters(process)]
+    assert [names in reason for (_, names), reason in zip(BAD.values(), reasons, strict=True)] == [True] * len(BAD)
+    stack.wait_until_free(process)
+    after = stack.item(process)
+    assert (after.slot_limit, after.slots_in_use, after.holders) == (before.slot_limit, 0, {})
+    assert [execution["name"] for execution in stack.executions(process)] == [good]
+
+
+def test_f19_a_message_of_an_unknown_process_is_set_aside(stack: Stack) -> None:
+    stack.send("nobody", "r1")
+    (letter,) = wait_until(lambda: stack.dead_letters("nobody"), "the message of an unknown process")
+    assert letter["code"] == "UnknownProcess"
+    assert "'nobody' does not exist" in letter["reason"]
+
+
+def test_a_message_larger_than_the_queue_takes_is_refused_to_its_sender(stack: Stack) -> None:
+    process = stack.process()
+    try:
+        stack.send_raw("x" * 65537, process)
+    except stack.sqs.exceptions.ClientError as error:
+        assert "65536" in str(error)
+    else:
+        raise AssertionError("the queue took a message of more than 64 KiB")

@@ -1,0 +1,200 @@
+"""The deployed workflow when something fails: requests kept, slots back only when no run lives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.stack import JOB, Stack
+from tests.support.waiting import wait_until
+
+
+def _released_after_its_run_was_over(stack: Stack, execution: str) -> bool:
+    events = stack.stepfunctions.get_execution_history(executionArn=stack.arn(execution), maxResults=1000)["events"]
+    released = next(e for e in events if e.get("stateEnteredEventDetails", {}).get("name") == "ReleaseSlot")
+    (run,) = stack.runs(execution)
+    return bool(run["CompletedOn"] <= released["timestamp"])
+
+
+def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_free(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    name = stack.send(process, "r1")
+    stack.end(process, "r1", how="fail")
+    stack.wait_for_status(name, "FAILED")
+    stack.wait_until_free(process)
+    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
+    assert (kept["execution_name"], kept["error"], kept["kept_by"]) == (name, "States.TaskFailed", "workflow")
+    assert "the test said: fail" in kept["cause"]
+    found = stack.execution(name)
+    assert found is not None
+    assert found["error"] == "RequestFailed"
+    assert json.loads(kept["body"]) == json.loads(found["input"])
+
+
+def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    name = stack.send(process, "r1")
+    stack.end(process, "r1", how="fail")
+    stack.wait_for_status(name, "FAILED")
+    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
+    body = json.loads(kept["body"])
+    stack.s3.delete_object(Bucket=stack.outputs["DataBucketName"], Key=f"gates/{process}/r1/fail")
+    again = stack.send(process, body["request_id"], attempt=body["attempt"] + 1)
+    stack.end(process, "r1")
+    assert again != name
+    stack.wait_for_status(again, "SUCCEEDED")
+
+
+def test_a_failed_request_notifies(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    sns = stack.aws.client("sns")
+    queue = stack.sqs.create_queue(QueueName=f"notified-{process}")["QueueUrl"]
+    arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=stack.outputs["FailureTopicArn"], Protocol="sqs", Endpoint=arn)
+    name = stack.send(process, "r1")
+    stack.end(process, "r1", how="fail")
+    (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=queue).get("Messages"), "the notification")
+    told = json.loads(json.loads(message["Body"])["Message"])
+    assert told["execution"] == stack.arn(name)
+    assert (told["request_kept"], told["slot"]) == (True, "given back")
+
+
+def test_f5_a_release_whose_answer_is_lost_gives_one_slot_back(stack: Stack) -> None:
+    process = stack.process(limit=2)
+    names = [stack.send(process, f"r{n}") for n in range(2)]
+    for name in names:
+        stack.wait_until_running(name)
+    stack.faults.add("ReleaseSlot", "lose_answer", execution=names[0], error="DynamoDB.InternalServerError")
+    stack.end(process, "r0")
+    stack.wait_for_status(names[0], "SUCCEEDED")
+    assert stack.item(process).slots_in_use == 1
+    assert stack.holders(process) == {names[1]}
+    stack.end(process, "r1")
+    stack.wait_until_free(process)
+
+
+def test_f1_a_start_whose_answer_is_lost_starts_one_workflow(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    rule = stack.faults.add("StartExecution", "lose_answer")
+    name = stack.send(process, "r1")
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")
+    assert stack.faults.fired(rule) == 1
+    assert len(stack.runs(name)) == 1
+    stack.wait_until_free(process)
+
+
+def test_f3_a_run_that_glue_still_counts_is_waited_for_holding_the_slot(stack: Stack) -> None:
+    job = stack.make_job("narrow-job", at_once=1)
+    process = stack.process(limit=1, job=job)
+    names = [stack.send(process, f"r{n}") for n in range(2)]
+    stack.end(process, "r0", "r1")
+    stack.wait_for_status(names[1], "SUCCEEDED")
+    history = stack.stepfunctions.get_execution_history(executionArn=stack.arn(names[1]), maxResults=1000)["events"]
+    errors = [event["taskFailedEventDetails"]["error"] for event in history if "taskFailedEventDetails" in event]
+    assert set(errors) == {"Glue.ConcurrentRunsExceededException"}
+    assert stack.kept(process) == []
+
+
+@pytest.mark.parametrize("error", ["States.Timeout", "Glue.InternalServiceException"])
+def test_a_run_that_may_live_is_stopped_before_the_slot_goes_back(stack: Stack, error: str) -> None:
+    """A task that timed out, or whose StartJobRun answer was lost: Step Functions stops no run in either case."""
+    process = stack.process(limit=1)
+    stack.faults.add("RunGlueJob", "lose_answer", error=error)
+    name = stack.send(process, "r1")
+    stack.wait_for_status(name, "FAILED")
+    (run,) = stack.runs(name)
+    assert run["JobRunState"] == "STOPPED"
+    assert _released_after_its_run_was_over(stack, name)
+    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
+    assert kept["error"] == error
+
+
+def test_a_refused_job_gives_its_slot_back_without_looking_for_a_run(stack: Stack) -> None:
+    process = stack.process(limit=1, job="no-such-job")
+    name = stack.send(process, "r1")
+    stack.wait_for_status(name, "FAILED")
+    assert "FindGlueRun" not in stack.states_of(name)
+    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
+    assert kept["error"] == "Glue.EntityNotFoundException"
+    stack.wait_until_free(process)
+
+
+def _abort_while_running(stack: Stack, process: str) -> str:
+    name = stack.send(process, "r1")
+    stack.wait_until_running(name)
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
+    return name
+
+
+@pytest.mark.parametrize("lives", [False, True], ids=["its run was stopped", "its run lives on"])
+def test_f4_a_redriven_workflow_stops_its_run_gives_its_request_back_and_only_then_its_slot(
+    stack: Stack, lives: bool
+) -> None:
+    process = stack.process(limit=1)
+    if lives:
+        stack.faults.add("RunGlueJob", "leave_running")
+    name = _abort_while_running(stack, process)
+    stack.stepfunctions.redrive_execution(executionArn=stack.arn(name))
+    stack.wait_for_status(name, "FAILED")
+    assert (stack.execution(name) or {})["error"] == "RequestReturned"
+    assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
+    assert _released_after_its_run_was_over(stack, name)
+    (again,) = [e["name"] for e in stack.executions(process) if e["name"] != name] or [_next_attempt(stack, process)]
+    stack.end(process, "r1")
+    stack.wait_for_status(again, "SUCCEEDED")
+
+
+def _next_attempt(stack: Stack, process: str) -> str:
+    from slotkeeper.names import execution_name
+
+    return execution_name(process, "r1", 2)
+
+
+def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_that_is_somebody_elses_by_now(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    name = _abort_while_running(stack, process)
+    other = stack.send(process, "other")
+    stack.go_round_until(lambda: stack.holders(process) == {other}, "the slot to go to the next request")
+    stack.wait_until_running(other)
+    stack.stepfunctions.redrive_execution(executionArn=stack.arn(name))
+    stack.wait_for_status(name, "FAILED")
+    assert stack.alive(process) == 1
+    assert stack.holders(process) == {other}
+    stack.end(process, "other", "r1")
+    stack.wait_for_status(_next_attempt(stack, process), "SUCCEEDED")
+
+
+def test_f13_a_reservation_taken_back_from_a_slow_starter_gives_the_request_back(stack: Stack) -> None:
+    """The starter reserves and freezes; the janitor takes the slot back; the starter starts its workflow after all."""
+    process = stack.process(limit=1)
+    frozen = stack.faults.add("StartExecution", "hold")
+    name = stack.send(process, "r1")
+    wait_until(lambda: stack.holders(process) == {name}, "the reservation")
+    stack.go_round_until(lambda: not stack.holders(process), "the janitor to take the reservation back")
+    stack.faults.remove(frozen)
+    stack.wait_for_status(name, "FAILED")
+    assert (stack.execution(name) or {})["error"] == "RequestReturned"
+    assert stack.runs(name) == []
+    stack.end(process, "r1")
+    stack.wait_for_status(_next_attempt(stack, process), "SUCCEEDED")
+
+
+def test_a_redeployment_leaves_holders_and_limit_alone(stack: Stack) -> None:
+    """F8 and F10: a deployment that says another limit must neither forget a holder nor overwrite an operator."""
+    name = "sample"
+    stack.processes.set_limit(name, 7)
+    stack.slots.reserve(name, "sample-held", 1e12)
+    stack.aws.deploy({"SlotLimit": "2", "JanitorSchedule": "rate(1 day)", "GraceSeconds": "2", "LookGapSeconds": "1"})
+    assert stack.item(name).slot_limit == 7
+    assert stack.holders(name) == {"sample-held"}
+    stack.slots.cancel(name, "sample-held")
+
+
+def test_the_gated_job_is_the_only_stand_in(stack: Stack) -> None:
+    """The stack's own sample job is deployed and runs through the same workflow (make run); here its settings."""
+    job: dict[str, Any] = stack.glue.get_job(JobName=stack.outputs["GlueJobName"])["Job"]
+    assert (job["MaxRetries"], job["ExecutionProperty"]["MaxConcurrentRuns"]) == (0, 500)
+    assert stack.item("sample").job_name == stack.outputs["GlueJobName"] != JOB
