@@ -26,6 +26,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
     environment = {
         "SLOTKEEPER_GLUE_MINUTE_SECONDS": MINUTE_SECONDS,
         "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": PLACE_HELD_SECONDS,
+        "SLOTKEEPER_ENGINE_SWITCH_SECONDS": "0.00005",
     }
     with EmbeddedAws.start(tmp_path_factory.mktemp("engine"), faults=True, environment=environment) as engine:
         yield engine

@@ -19,7 +19,7 @@ def test_no_count_of_concurrent_executions_and_clients_is_lost(aws: EmbeddedAws,
         BillingMode="PAY_PER_REQUEST",
     )
     # Much in the item: the longer a write takes, the sooner another one falls into it.
-    ballast = {"M": {f"entry{number}": {"S": "x" * 50} for number in range(300)}}
+    ballast = {"M": {f"entry{number}": {"S": "x"} for number in range(3000)}}
     dynamodb.put_item(TableName="counters", Item={"name": {"S": "c"}, "taken": {"N": "0"}, "ballast": ballast})
     update = {
         "TableName": "counters",

@@ -1,34 +1,38 @@
-"""sqs_locks: a message sent from one thread while another changes the queue is not lost."""
+"""sqs_locks: a message is given to one consumer at a time, also when one of them is a Lambda event source."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
 
 from local.aws import EmbeddedAws
-from tests.engine.conftest import MachineMaker
+from tests.engine.conftest import lines, queue_arn
 from tests.support.waiting import wait_until
 
-EXECUTIONS = 6
-STEPS = 15
+TENS = 80
+NOTE = """
+import os
+def handler(event, context):
+    with open(os.environ["FILE"], "a") as notes:
+        notes.writelines(record["messageId"] + "\\n" for record in event["Records"])
+"""
 
 
-def test_what_executions_send_while_clients_delete_is_kept(
-    aws: EmbeddedAws, machine: MachineMaker, unique: Callable[[str], str]
+def test_no_message_is_given_to_a_client_and_a_function_at_once(
+    aws: EmbeddedAws, function: Callable[..., str], unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    sqs = aws.client("sqs")
-    url = sqs.create_queue(QueueName=unique("busy"))["QueueUrl"]
-    send: dict[str, Any] = {"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage"}
-    send["Arguments"] = {"QueueUrl": url, "MessageBody": "{% $states.context.Execution.Name %}"}
-    states = {f"Send{step}": send | {"Next": f"Send{step + 1}"} for step in range(STEPS)}
-    arn = machine(states | {f"Send{STEPS}": {"Type": "Succeed"}})
-    received: set[str] = set()
+    sqs, notes = aws.client("sqs"), tmp_path / "notes"
+    url = sqs.create_queue(QueueName=unique("shared"), Attributes={"VisibilityTimeout": "600"})["QueueUrl"]
+    # Many visible messages: the longer a receive looks through them, the sooner another one falls into it.
+    entries = [{"Id": str(number), "MessageBody": "x"} for number in range(10)]
+    for _ in range(TENS):
+        sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    name = function(NOTE, Environment={"Variables": {"FILE": str(notes)}})
+    aws.client("lambda").create_event_source_mapping(EventSourceArn=queue_arn(aws, url), FunctionName=name, BatchSize=1)
+    taken: list[str] = []
 
     def take() -> bool:
-        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-            received.add(message["MessageId"])
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return len(received) == EXECUTIONS * STEPS
+        taken.extend(message["MessageId"] for message in sqs.receive_message(QueueUrl=url).get("Messages", []))
+        return len(taken) + len(lines(notes)) >= TENS * 10
 
-    with ThreadPoolExecutor(EXECUTIONS) as pool:
-        list(pool.map(lambda _: machine.start(arn), range(EXECUTIONS)))
-    wait_until(take, "every message", interval=0)
+    wait_until(take, "every message to be taken", interval=0)
+    everything = taken + lines(notes)
+    assert len(everything) == len(set(everything))

@@ -34,11 +34,13 @@ def test_an_aborted_execution_makes_no_further_call(
 
 
 def test_a_retry_ends_with_the_execution(machine: MachineMaker) -> None:
-    retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 50, "BackoffRate": 1}]
+    retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 1}]
     task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:deleteQueue", "Retry": retry, "End": True}
-    execution = machine.start(machine({"Try": task | {"Arguments": {"QueueUrl": "http://127.0.0.1/none"}}}))
+    arn = machine({"Try": task | {"Arguments": {"QueueUrl": "http://127.0.0.1/none"}}})
+    execution, other = machine.start(arn), machine.start(arn)
     wait_until(lambda: "TaskFailed" in machine.history(execution), "a failed attempt")
     machine.client.stop_execution(executionArn=execution, error="Stopped", cause="by hand")
+    wait_until(lambda: machine.closed(other), "the end of one that was not stopped")
     description = machine.describe(execution)
     assert (description["status"], description["error"], description["cause"]) == ("ABORTED", "Stopped", "by hand")
 

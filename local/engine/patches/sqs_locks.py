@@ -3,7 +3,8 @@
 AWS: "Amazon SQS Developer Guide: FIFO queue delivery logic": a message that was accepted stays until it is deleted or
 expires, and is given to one consumer at a time.
 MiniStack changes a queue from its event loop, from its Lambda poller and from Step Functions tasks, each on its own
-thread; all of them build a new message list and assign it, so a message sent meanwhile from another thread is lost.
+thread: a client and a function can receive the same message at once, and a message sent while another thread puts a
+new list in the queue's place is lost.
 """
 
 import functools
