@@ -2,17 +2,74 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
+# What `make run` sends, into how many slots, and the share of jobs that fail.
+REQUESTS ?= 40
+LIMIT    ?= 3
+FAIL     ?= 0
+
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
+LINTED := layers functions local jobs tests
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export SAM_CLI_TELEMETRY := 0
+
+.PHONY: help
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+	@echo
+	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2    requests, slots, and the share of jobs that fail"
+
+.PHONY: setup
+setup:
+	@$(SETUP) requirements/local.txt
+
+.PHONY: setup-dev
+setup-dev:
+	@$(SETUP) requirements/local.txt requirements/dev.txt
+
+.PHONY: run
+run: setup  ## Deploy to the embedded AWS, pass requests through the slots, report, stop
+	@$(PYTHON) -m local.run --requests $(REQUESTS) --limit $(LIMIT) --fail $(FAIL)
+
+.PHONY: local-up
+local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
+	@$(PYTHON) -m local up
+
+.PHONY: local-down
+local-down: setup  ## Stop it
+	@$(PYTHON) -m local down
+
+.PHONY: test
+test: setup-dev  ## Run every test
+	@$(PYTHON) -m pytest tests/unit tests/template tests/workflow tests/run --numprocesses 2
+	@$(PYTHON) -m pytest tests/engine tests/e2e
+
+.PHONY: lint
+lint: setup-dev  ## Check style, types, template and its security
+	@ruff check $(LINTED)
+	@ruff format --check $(LINTED)
+	@mypy layers/slotkeeper/slotkeeper local
+	@for app in functions/*/app.py jobs/*.py; do mypy $$app || exit 1; done
+	@cfn-lint template.yaml
+	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
+	@$(SETUP) --venv build/checkov requirements/checkov.txt
+	@build/checkov/bin/checkov --quiet --compact --config-file .checkov.yaml
+
+.PHONY: format
+format: setup-dev  ## Put the code into the one format
+	@ruff check --fix $(LINTED)
+	@ruff format $(LINTED)
 
 .PHONY: lock
-lock:  ## Compile requirements/*.in again (needs the registry)
-	@$(SETUP) requirements/local.txt
+lock: setup  ## Compile requirements/*.in again (needs the registry)
 	@$(PYTHON) -m pip install --quiet uv
 	@for name in local dev checkov; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done
+
+.PHONY: clean
+clean:  ## Remove everything generated
+	@rm -rf build .aws-sam

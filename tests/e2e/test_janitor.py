@@ -68,7 +68,7 @@ def test_f20_the_status_event_of_an_abort_reaches_the_janitor(stack: Stack) -> N
     stack.wait_until_running(name)
     stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert (kept["kept_by"], kept["error"]) == ("janitor", "States.ABORTED")
+    assert (kept["kept_by"], kept["error"]) == ("janitor", "ABORTED")
     assert json.loads(kept["body"])["request_id"] == "r1"
     stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
 
@@ -114,7 +114,7 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
     stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert kept["error"] == "States.TIMED_OUT"
+    assert kept["error"] == "States.Timeout"
 
 
 def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_who_waits(stack: Stack) -> None:

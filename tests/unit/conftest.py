@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+
 from slotkeeper.admission import Starter
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.processes import Processes

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
+
 from slotkeeper.admission import Admitted, DeadLettered, HeldBack, Repeated, Waiting
 from slotkeeper.names import execution_name
-
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
 from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
 
@@ -78,7 +78,9 @@ def test_f17_a_reserve_whose_answer_is_lost_is_found_by_the_next_delivery(accoun
     assert account.item().slots_in_use == 1
 
 
-@pytest.mark.parametrize("died", [(kill_after, "dynamodb", "UpdateItem"), (kill_before, "stepfunctions", "StartExecution")])
+@pytest.mark.parametrize(
+    "died", [(kill_after, "dynamodb", "UpdateItem"), (kill_before, "stepfunctions", "StartExecution")]
+)
 def test_f15_a_starter_that_dies_before_the_start_is_continued_by_the_next(account: Account, died: Any) -> None:
     kill, client, operation = died
     kill(getattr(account, client), operation)
@@ -227,7 +229,8 @@ def test_the_hide_is_longer_than_the_queues_default(account: Account) -> None:
     refused = account.send(REQUEST)
     hidden: list[int] = []
     account.sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility", lambda params, **_: hidden.append(params["VisibilityTimeout"])
+        "provide-client-params.sqs.ChangeMessageVisibility",
+        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
     )
     account.starter.admit(refused, NOW)
     assert hidden[0] > VISIBILITY

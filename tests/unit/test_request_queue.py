@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from slotkeeper.request_queue import LONGEST_HIDE, hide_seconds, wake_next
 
+from slotkeeper.request_queue import LONGEST_HIDE, hide_seconds, wake_next
 from tests.support.boundary import refuse
 from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
 

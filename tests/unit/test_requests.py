@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slotkeeper.requests import SCHEMA_FILE, InvalidRequest, parse_request
 
+from slotkeeper.requests import SCHEMA_FILE, InvalidRequest, parse_request
 from tests.unit.conftest import delivery
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text())

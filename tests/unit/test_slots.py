@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, UnknownProcess
 
+from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, UnknownProcess
 from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery
 

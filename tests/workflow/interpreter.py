@@ -107,7 +107,7 @@ def _outcomes(name: str, data: Any, context: Any) -> Iterator[tuple[str, Any]]:
     state = states()[name]
     known = {"input": data, "context": context}
     if state["Type"] == "Choice":
-        for rule in [*state["Choices"], {"Condition": True, "Next": state["Default"], **_output_of(state)}]:
+        for rule in [*state["Choices"], {"Condition": True, "Next": state["Default"]}]:
             if evaluate(rule["Condition"], known):
                 yield rule["Next"], evaluate(rule.get("Output", data), known)
                 return
@@ -115,10 +115,6 @@ def _outcomes(name: str, data: Any, context: Any) -> Iterator[tuple[str, Any]]:
         yield from _task(name, state, known)
     else:
         yield state["Next"], evaluate(state.get("Output", data), known)
-
-
-def _output_of(state: dict[str, Any]) -> dict[str, Any]:
-    return {"Output": state["Output"]} if "Output" in state else {}
 
 
 def _task(name: str, state: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -110,7 +110,9 @@ class Janitor:
             try:
                 self._attend(process, running, now, findings)
             except (ClientError, BotoCoreError) as error:
-                findings.note("JanitorErrors", "Could not attend to a process", process_name=process.name, error=str(error))
+                findings.note(
+                    "JanitorErrors", "Could not attend to a process", process_name=process.name, error=str(error)
+                )
         return findings
 
     def _attend(self, process: Process, running: set[str], now: float, findings: Findings) -> None:
@@ -178,7 +180,7 @@ class Janitor:
         by = "workflow"
         if execution.error not in ACCOUNTED_FOR:
             by = "janitor"
-            error = execution.error or f"States.{execution.status}"
+            error = execution.error or execution.status
             cause = execution.cause or f"The workflow ended as {execution.status}"
             self.failed_requests.keep(_request_of(execution), execution.name, error, cause)
             findings.note("RequestsKept", "Kept the request of a workflow that is over", execution=execution.name)

@@ -1,0 +1,247 @@
+"""The handlers: what Lambda hands them, and what they answer."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import urllib3
+
+from slotkeeper import observability
+from slotkeeper.settings import JanitorSettings, MissingSetting, StarterSettings
+from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account
+
+ROOT = Path(__file__).parents[2]
+CONTEXT = SimpleNamespace(
+    function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:::function:f", aws_request_id="1"
+)
+
+
+@pytest.fixture
+def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    for name, value in {
+        "SLOT_TABLE_NAME": account.slot_table,
+        "SETTLED_TABLE_NAME": account.settled_table,
+        "WORKFLOW_ARN": account.workflow_arn,
+        "REQUEST_QUEUE_URL": account.queue_url,
+        "REQUEST_DEAD_LETTER_QUEUE_URL": account.dead_letter_url,
+        "FAILED_REQUEST_QUEUE_URL": account.failed_url,
+        "QUEUE_VISIBILITY_SECONDS": str(VISIBILITY),
+        "QUEUE_RETENTION_SECONDS": str(RETENTION),
+        "GRACE_SECONDS": "120",
+        "LOOK_GAP_SECONDS": "30",
+        "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
+        "POWERTOOLS_SERVICE_NAME": "slotkeeper",
+        "POWERTOOLS_TRACE_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    importlib.reload(observability)  # Powertools reads its variables when its objects are made
+
+    def load_function(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"{name}_app", ROOT / "functions" / name / "app.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load_function
+
+
+def _record(body: Any, message_id: str = "m1") -> dict[str, Any]:
+    return {
+        "messageId": message_id,
+        "receiptHandle": f"handle-{message_id}",
+        "body": body if isinstance(body, str) else json.dumps(body),
+        "attributes": {
+            "ApproximateReceiveCount": "1",
+            "SentTimestamp": str(int(NOW * 1000)),
+            "MessageGroupId": "p",
+            "SequenceNumber": "18849496460467696128",
+        },
+        "eventSource": "aws:sqs",
+    }
+
+
+def test_the_starter_consumes_what_it_admits(account: Account, load: Callable[[str], ModuleType]) -> None:
+    answer = load("starter").handler({"Records": [_record({"process": "p"})]}, CONTEXT)
+    assert answer == {"batchItemFailures": []}
+    assert len(account.executions()) == 1
+
+
+def test_a_refusal_is_a_failed_item_and_what_follows_it_stays_in_line(
+    account: Account, load: Callable[[str], ModuleType]
+) -> None:
+    starter = load("starter")
+    account.sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: (SimpleNamespace(status_code=200), {})
+    )
+    records = [_record({"process": "p"}, f"m{n}") for n in range(3)]
+    answer = starter.handler({"Records": records}, CONTEXT)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}, {"itemIdentifier": "m2"}]}
+
+
+def test_an_error_is_logged_and_leaves_the_message_on_the_queue(
+    account: Account, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    starter = load("starter")
+    account.dynamodb.delete_table(TableName=account.slot_table)
+    answer = starter.handler({"Records": [_record({"process": "p"})]}, CONTEXT)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+    assert '"StarterErrors":[1.0]' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("body", "metric"), [({"process": "p"}, "RequestsAdmitted"), ("junk", "RequestsDeadLettered")])
+def test_the_starter_counts_what_it_did(
+    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: Any, metric: str
+) -> None:
+    load("starter").handler({"Records": [_record(body)]}, CONTEXT)
+    emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+    assert any(line.get(metric) == [1.0] and line["service"] == "slotkeeper" for line in emitted)
+
+
+def test_the_janitor_goes_round_on_any_event_but_a_status_event(
+    account: Account, load: Callable[[str], ModuleType]
+) -> None:
+    account.slots.reserve("p", "p-1", NOW - 10**9)
+    assert load("janitor").handler({}, CONTEXT) == {"SlotsReclaimed": 1}
+
+
+def test_the_janitor_visits_the_execution_of_a_status_event(load: Callable[[str], ModuleType]) -> None:
+    event = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": "p-nobody"}}
+    assert load("janitor").handler(event, CONTEXT) == {}
+
+
+EVENTS = {
+    "starter/request": "RequestsAdmitted",
+    "starter/redelivery": "RequestsAdmitted",
+    "starter/second_attempt": "RequestsAdmitted",
+    "starter/not_json": "RequestsDeadLettered",
+    "starter/unknown_field": "RequestsDeadLettered",
+    "starter/reserved_argument": "RequestsDeadLettered",
+    "starter/unknown_process": "RequestsDeadLettered",
+    "starter/wrong_group": "RequestsDeadLettered",
+    "janitor/round": "JanitorRounds",
+    "janitor/aborted": "JanitorVisits",
+    "janitor/timed_out": "JanitorVisits",
+    "janitor/failed": "JanitorVisits",
+}
+
+
+def test_every_sample_event_is_tried_here() -> None:
+    files = {str(path.relative_to(ROOT / "events").with_suffix("")) for path in (ROOT / "events").glob("*/*.json")}
+    assert files == EVENTS.keys()
+
+
+@pytest.mark.parametrize(("event", "metric"), EVENTS.items())
+def test_a_sample_event_does_what_its_name_says(
+    account: Account,
+    load: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    event: str,
+    metric: str,
+) -> None:
+    account.processes.create("sample", 3, "job")
+    load(event.split("/")[0]).handler(json.loads((ROOT / "events" / f"{event}.json").read_text()), CONTEXT)
+    assert f'"{metric}":[1.0]' in capsys.readouterr().out
+
+
+def test_the_sample_environment_names_what_the_functions_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = json.loads((ROOT / "events" / "env.json").read_text())
+    for function, settings in {"StarterFunction": StarterSettings, "JanitorFunction": JanitorSettings}.items():
+        for name, value in sample[function].items():
+            monkeypatch.setenv(name, value)
+        settings.from_environment()  # type: ignore[attr-defined]  # both have it
+
+
+def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
+    return {
+        "RequestType": request_type,
+        "ResponseURL": "http://127.0.0.1:1/answer",
+        "StackId": "stack",
+        "RequestId": "request",
+        "LogicalResourceId": "Process",
+        "ResourceProperties": {"ProcessName": "new", "SlotLimit": "4", "JobName": "job", **properties},
+    }
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    answers: list[dict[str, Any]] = []
+
+    def put(self: Any, method: str, url: str, body: str, **_: Any) -> None:
+        answers.append({"method": method, "url": url, **json.loads(body)})
+
+    monkeypatch.setattr(urllib3.PoolManager, "request", put)
+    return answers
+
+
+def _make_job(account: Account, retries: int = 0) -> None:
+    account.glue.create_job(Name="job", Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
+
+
+def test_the_registrar_makes_the_process(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    _make_job(account)
+    load("process_registrar").handler(_custom_resource("Create"), CONTEXT)
+    assert account.item("new").slot_limit == 4
+    assert answered[0]["Status"] == "SUCCESS"
+
+
+def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    _make_job(account)
+    registrar = load("process_registrar")
+    registrar.handler(_custom_resource("Create"), CONTEXT)
+    account.processes.set_limit("new", 9)
+    registrar.handler(_custom_resource("Update", SlotLimit="5"), CONTEXT)
+    assert account.item("new").slot_limit == 9
+    assert answered[1]["Status"] == "SUCCESS"
+
+
+def test_f12_a_job_that_retries_by_itself_is_refused(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    _make_job(account, retries=1)
+    load("process_registrar").handler(_custom_resource("Create"), CONTEXT)
+    assert answered[0]["Status"] == "FAILED"
+    assert "MaxRetries 1; it must be 0" in answered[0]["Reason"]
+    assert account.item("new") is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"), [({"SlotLimit": "501"}, "0 to 500"), ({"JobName": "missing"}, "missing")]
+)
+def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
+    account: Account,
+    load: Callable[[str], ModuleType],
+    answered: list[dict[str, Any]],
+    properties: dict[str, str],
+    reason: str,
+) -> None:
+    load("process_registrar").handler(_custom_resource("Create", **properties), CONTEXT)
+    assert answered[0]["Status"] == "FAILED"
+    assert reason in answered[0]["Reason"]
+
+
+def test_deleting_the_stack_leaves_the_process(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    load("process_registrar").handler(_custom_resource("Delete", ProcessName="p"), CONTEXT)
+    assert answered[0]["Status"] == "SUCCESS"
+    assert account.item("p") is not None
+
+
+@pytest.mark.parametrize("settings", [StarterSettings, JanitorSettings])
+def test_a_missing_setting_is_named(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLOT_TABLE_NAME", raising=False)
+    with pytest.raises(MissingSetting, match="SLOT_TABLE_NAME"):
+        settings.from_environment()

@@ -1,0 +1,271 @@
+"""The janitor: what it may take back, and what it must not."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from slotkeeper.names import execution_name
+from slotkeeper.processes import Holder
+from slotkeeper.reclaim import judge
+from slotkeeper.settled import HORIZON
+from slotkeeper.workflow import Execution
+from tests.support.boundary import refuse
+from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, delivery
+
+LATER = NOW + GRACE + 1
+
+
+def _holder(state: Any, since: float = NOW, quiet_since: int | None = None) -> Holder:
+    return Holder(state, int(since), "job", quiet_since, {})
+
+
+def _execution(status: Any, stopped_at: float | None = None) -> Execution:
+    return Execution("p-1", status, stopped_at)
+
+
+@pytest.mark.parametrize(
+    ("holder", "execution", "now", "verdict"),
+    [
+        (_holder("RESERVED"), None, NOW + GRACE - 1, "alive"),
+        (_holder("RESERVED"), None, NOW + GRACE, "cancel"),
+        (_holder("RESERVED"), _execution("ABORTED", NOW), NOW + GRACE, "cancel"),
+        (_holder("RESERVED"), _execution("RUNNING"), NOW + 10**7, "alive"),
+        (_holder("RUNNING"), _execution("RUNNING"), NOW + 10**7, "alive"),
+        (_holder("RUNNING"), _execution("PENDING_REDRIVE", NOW), NOW + 10**7, "alive"),
+        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE - 1, "alive"),
+        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE, "look at Glue"),
+        (_holder("RUNNING"), _execution("SUCCEEDED", NOW), NOW + GRACE, "look at Glue"),
+        (_holder("RUNNING"), None, NOW + 3600, "alive"),
+        (_holder("RUNNING"), None, NOW + 86400, "look at Glue"),
+    ],
+)
+def test_f9_age_alone_takes_nothing_back(holder: Holder, execution: Execution | None, now: float, verdict: str) -> None:
+    assert judge(holder, execution, now, GRACE) == verdict
+
+
+class World:
+    """One process with one slot, an execution that took it, and Glue as a list of its runs."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.runs: list[dict[str, Any]] = []
+        self.stopped: list[str] = []
+        self.job_exists = True
+        self.execution = execution_name("p", "order-1", 1)
+        account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
+        account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
+
+    def _get_job_runs(self, **_: Any) -> Any:
+        if not self.job_exists:
+            return _http(400), {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
+        return _http(200), {"JobRuns": self.runs}
+
+    def _batch_stop(self, params: Any, **_: Any) -> Any:
+        self.stopped += json.loads(params["body"])["JobRunIds"]
+        return _http(200), {}
+
+    def start(self, confirmed: bool = True) -> None:
+        self.account.starter.admit(delivery({"process": "p", "request_id": "order-1"}), NOW)
+        if confirmed:
+            self.account.dynamodb.update_item(
+                TableName=self.account.slot_table,
+                Key={"process_name": {"S": "p"}},
+                UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
+                ExpressionAttributeNames={"#me": self.execution, "#state": "state"},
+                ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+            )
+
+    def abort(self, at: float = NOW) -> None:
+        """Closes the execution; moto's clock is the real one, so the time it tells is put in place here."""
+        arn = self.account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + self.execution
+        self.account.stepfunctions.stop_execution(executionArn=arn)
+
+        def tell(parsed: Any, **_: Any) -> None:
+            for told in [parsed, *parsed.get("executions", [])]:
+                if "startDate" in told:
+                    told["startDate"] = datetime.fromtimestamp(NOW, UTC)
+                if told.get("stopDate"):
+                    told["stopDate"] = datetime.fromtimestamp(at, UTC)
+
+        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", tell)
+
+    def run(self, state: str, run_id: str = "jr_1") -> None:
+        self.runs = [
+            {
+                "Id": run_id,
+                "JobRunState": state,
+                "StartedOn": datetime.fromtimestamp(NOW, UTC),
+                "Arguments": {"--slotkeeper-execution": self.execution},
+            }
+        ]
+
+
+def _http(status: int) -> Any:
+    class Answer:
+        status_code = status
+
+    return Answer()
+
+
+@pytest.fixture
+def world(account: Account) -> World:
+    return World(account)
+
+
+def test_f15_a_reservation_that_never_became_a_workflow_is_taken_back(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    assert account.janitor.round(NOW + GRACE - 1).counts == {}
+    assert account.janitor.round(LATER).counts["SlotsReclaimed"] == 1
+    assert account.item().slots_in_use == 0
+
+
+def test_f18_an_aborted_workflow_is_dealt_with_without_its_status_event(world: World) -> None:
+    world.start()
+    world.abort()
+    first = world.account.janitor.round(LATER)
+    second = world.account.janitor.round(LATER + LOOK_GAP)
+    assert (first.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
+    assert world.account.item().slots_in_use == 0
+
+
+def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    for n in range(5):
+        world.account.janitor.round(LATER + n * LOOK_GAP)
+    assert world.account.item().slots_in_use == 1
+    assert set(world.stopped) == {"jr_1"}
+
+
+def test_f2_one_look_is_not_enough(world: World) -> None:
+    """A StartJobRun that was on its way when the workflow was aborted shows only later."""
+    world.start()
+    world.abort()
+    world.account.janitor.round(LATER)
+    world.account.janitor.round(LATER + LOOK_GAP - 1)
+    world.run("STARTING")
+    world.account.janitor.round(LATER + LOOK_GAP)
+    assert world.account.item().slots_in_use == 1
+    world.run("STOPPED")
+    world.account.janitor.round(LATER + 2 * LOOK_GAP)
+    assert world.account.item().slots_in_use == 1
+    world.account.janitor.round(LATER + 3 * LOOK_GAP)
+    assert world.account.item().slots_in_use == 0
+
+
+def test_a_run_of_another_execution_is_left_alone(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    world.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-somebody-else"}
+    world.account.janitor.round(LATER)
+    world.account.janitor.round(LATER + LOOK_GAP)
+    assert world.stopped == []
+    assert world.account.item().slots_in_use == 0
+
+
+def test_a_job_that_does_not_exist_any_more_runs_nothing(world: World) -> None:
+    world.start()
+    world.abort()
+    world.job_exists = False
+    counts = world.account.janitor.round(LATER).counts
+    world.account.janitor.round(LATER + LOOK_GAP)
+    assert counts["GlueJobsMissing"] == 1
+    assert world.account.item().slots_in_use == 0
+
+
+def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.janitor.visit(world.execution, NOW + 1)
+    (kept,) = world.account.messages(world.account.failed_url)
+    assert json.loads(kept["Body"])["request_id"] == "order-1"
+    assert kept["MessageAttributes"]["execution_name"]["StringValue"] == world.execution
+    assert kept["MessageAttributes"]["error"]["StringValue"] == "ABORTED"
+
+
+def test_a_request_is_kept_once_however_often_it_is_found(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.janitor.visit(world.execution, NOW + 1)
+    for n in range(3):
+        world.account.janitor.round(LATER + n * LOOK_GAP)
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: World) -> None:
+    world.start()
+    world.abort()
+    refuse(world.account.sqs, "SendMessage", "ServiceUnavailable")
+    assert world.account.janitor.round(LATER).counts["JanitorErrors"] == 1
+    world.account.janitor.round(LATER + 60)
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+@pytest.mark.parametrize(("error", "kept"), [("RequestFailed", 0), ("RequestReturned", 0), ("RequestNotKept", 1)])
+def test_a_workflow_that_accounted_for_its_request_is_believed(world: World, error: str, kept: int) -> None:
+    world.start()
+    world.abort()
+    world.account.stepfunctions.meta.events.register(
+        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status="FAILED", error=error)
+    )
+    world.account.janitor.round(LATER)
+    assert len(world.account.messages(world.account.failed_url)) == kept
+
+
+def test_executions_from_before_the_horizon_are_left_in_peace(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.janitor.round(NOW + HORIZON + 1)
+    assert world.account.messages(world.account.failed_url) == []
+
+
+def test_a_visit_stops_the_glue_run_and_leaves_the_slot_to_the_rounds(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    world.account.janitor.visit(world.execution, NOW + 1)
+    assert world.stopped == ["jr_1"]
+    assert world.account.item().slots_in_use == 1
+
+
+def test_a_visit_to_a_workflow_that_runs_again_does_nothing(world: World) -> None:
+    world.start()
+    world.run("RUNNING")
+    assert world.account.janitor.visit(world.execution, NOW + 1).counts == {}
+    assert world.stopped == []
+
+
+def test_every_round_wakes_who_waits_beside_room(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    waiting = account.send()
+    account.slots.wait("p", waiting, NOW)
+    account.slots.cancel("p", "p-1")  # and its wake is lost
+    assert account.janitor.round(NOW).counts["WaitingWoken"] == 1
+    assert len(account.messages(account.queue_url)) == 1
+
+
+def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression="SET slots_in_use = :n",
+        ExpressionAttributeValues={":n": {"N": "5"}},
+    )
+    assert account.janitor.round(NOW).counts["CounterDrift"] == 1
+    assert account.item().slots_in_use == 1
+
+
+def test_one_malformed_item_does_not_keep_the_others_from_their_turn(account: Account) -> None:
+    account.dynamodb.put_item(
+        TableName=account.slot_table, Item={"process_name": {"S": "broken"}, "slot_limit": {"S": "3"}}
+    )
+    account.slots.reserve("p", "p-1", NOW)
+    counts = account.janitor.round(LATER).counts
+    assert (counts["MalformedProcesses"], counts["SlotsReclaimed"]) == (1, 1)
