@@ -65,6 +65,7 @@ class EmbeddedAws:
         say("starting the embedded AWS")
         state_dir = state_dir.resolve()
         state_dir.mkdir(parents=True, exist_ok=True)
+        cls._refuse_a_second(state_dir)
         for attempt in range(3):
             chosen = port or _free_port()
             aws = cls._launch(state_dir, chosen, faults, detached, environment or {})
@@ -118,6 +119,15 @@ class EmbeddedAws:
                 start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end the engine in order
             )
         return cls(state_dir, endpoint, process.pid, token, process)
+
+    @classmethod
+    def _refuse_a_second(cls, state_dir: Path) -> None:
+        """Two engines would share files, and the first could not be found again."""
+        try:
+            running = cls.attach(state_dir)
+        except EngineError:
+            return
+        raise EngineError(f"an embedded AWS runs in {state_dir} already, at {running.endpoint}")
 
     @classmethod
     def attach(cls, state_dir: Path) -> Self:
@@ -174,6 +184,7 @@ class EmbeddedAws:
         pid_file = self.state_dir / "engine.pid"
         if pid_file.exists() and self._token in pid_file.read_text():
             pid_file.unlink()
+            (self.state_dir / "outputs.json").unlink(missing_ok=True)  # nobody answers there any more
         shutil.rmtree(self.state_dir / "scratch", ignore_errors=True)
 
     def detach(self) -> None:

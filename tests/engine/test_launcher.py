@@ -82,6 +82,12 @@ def test_a_stop_ends_everything_the_engine_started(tmp_path: Path) -> None:
         EmbeddedAws.attach(tmp_path)
 
 
+def test_a_second_engine_in_the_same_folder_is_refused(aws: EmbeddedAws) -> None:
+    with pytest.raises(EngineError, match="already"):
+        EmbeddedAws.start(aws.state_dir)
+    assert EmbeddedAws.attach(aws.state_dir).endpoint == aws.endpoint
+
+
 def test_attach_does_not_take_another_process_for_the_engine(tmp_path: Path) -> None:
     state = f'{{"pid": {os.getpid()}, "token": "0123456789abcdef", "endpoint": "http://127.0.0.1:1"}}'
     (tmp_path / "engine.pid").write_text(state)
