@@ -148,7 +148,7 @@ def test_a_sample_event_does_what_its_name_says(
     metric: str,
 ) -> None:
     account.processes.create("sample", 3, "job")
-    load(event.split("/")[0]).handler(json.loads((ROOT / "events" / f"{event}.json").read_text()), CONTEXT)
+    load(event.split("/", maxsplit=1)[0]).handler(json.loads((ROOT / "events" / f"{event}.json").read_text()), CONTEXT)
     assert f'"{metric}":[1.0]' in capsys.readouterr().out
 
 
