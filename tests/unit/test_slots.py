@@ -50,7 +50,9 @@ def test_nobody_is_admitted_beyond_the_limit(account: Account) -> None:
     assert account.item().slots_in_use == 1
 
 
-def test_f17_a_reserve_whose_first_answer_was_lost_is_mine_already(account: Account) -> None:
+@pytest.mark.parametrize("limit", [1, 2], ids=["while full", "while there is room"])
+def test_f17_a_reserve_whose_first_answer_was_lost_is_mine_already(account: Account, limit: int) -> None:
+    account.processes.set_limit("p", limit)
     account.slots.reserve("p", "p-1", NOW)
     assert account.slots.reserve("p", "p-1", NOW) == AlreadyMine()
     assert account.item().slots_in_use == 1
