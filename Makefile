@@ -44,7 +44,7 @@ local-down: setup  ## Stop it
 .PHONY: test
 test: setup-dev  ## Run every test
 	@$(PYTHON) -m pytest tests/unit tests/template tests/workflow tests/run --numprocesses 2
-	@$(PYTHON) -m pytest tests/engine tests/e2e
+	@$(PYTHON) -m pytest tests/races tests/engine tests/e2e
 
 .PHONY: lint
 lint: setup-dev  ## Check style, types, template and its security

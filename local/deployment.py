@@ -44,22 +44,8 @@ def deploy(aws: Target, parameters: Mapping[str, str], template: Path, say: Call
     build_dir = BUILD_DIR if default else aws.state_dir / "sam"
     with _one_at_a_time(build_dir):
         say("sam build")
-        command = [
-            "build",
-            "--template-file",
-            str(template),
-            "--config-file",
-            str(no_config),
-            "--build-dir",
-            str(build_dir),
-        ]
-        command += [
-            "--build-dir",
-            str(build_dir),
-            "--cached",
-            "--cache-dir",
-            str(build_dir.with_name(build_dir.name + "-cache")),
-        ]
+        command = ["build", "--template-file", str(template), "--config-file", str(no_config), "--cached"]
+        command += ["--build-dir", str(build_dir), "--cache-dir", str(build_dir.with_name(build_dir.name + "-cache"))]
         _sam(aws, command)
         say("sam deploy")
         aws.client("s3").create_bucket(Bucket=ARTIFACT_BUCKET)

@@ -10,9 +10,11 @@ import json
 import os
 from typing import Any
 
+import backoff
 import boto3
 import urllib3
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.exceptions import ClientError
 
 from slotkeeper.observability import CLIENT_CONFIG, logger
 from slotkeeper.processes import Processes, check_settings
@@ -36,6 +38,13 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
     _respond(event, answer)
 
 
+def _is_final(error: Exception) -> bool:
+    return not isinstance(error, ClientError) or error.response["Error"]["Code"] != "AccessDeniedException"
+
+
+# A role that this deployment made a moment ago may not be known everywhere yet (IAM guide, "Changes that I make are not
+# always immediately visible").
+@backoff.on_exception(backoff.expo, ClientError, giveup=_is_final, max_time=30, logger=None)
 def _register(properties: dict[str, Any]) -> bool:
     name, job_name = properties["ProcessName"], properties["JobName"]
     slot_limit = int(properties["SlotLimit"])

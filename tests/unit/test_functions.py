@@ -15,6 +15,7 @@ import urllib3
 
 from slotkeeper import observability
 from slotkeeper.settings import JanitorSettings, MissingSetting, StarterSettings
+from tests.support.boundary import refuse
 from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account
 
 ROOT = Path(__file__).parents[2]
@@ -230,6 +231,20 @@ def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
     load("process_registrar").handler(_custom_resource("Create", **properties), CONTEXT)
     assert answered[0]["Status"] == "FAILED"
     assert reason in answered[0]["Reason"]
+
+
+def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(
+    account: Account,
+    load: Callable[[str], ModuleType],
+    answered: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _make_job(account)
+    registrar = load("process_registrar")
+    refuse(registrar._glue, "GetJob", "AccessDeniedException", times=3)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    registrar.handler(_custom_resource("Create"), CONTEXT)
+    assert answered[0]["Status"] == "SUCCESS"
 
 
 def test_deleting_the_stack_leaves_the_process(

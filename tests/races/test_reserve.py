@@ -1,0 +1,99 @@
+"""Many clients at once on an engine that is atomic, each test with a twin that shows it could have failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.aws import EmbeddedAws
+from slotkeeper import slots as protocol
+from slotkeeper.processes import Processes
+from slotkeeper.slots import Granted, Slots
+
+CLIENTS = 8
+ROUNDS = 20
+LIMIT = 3
+TABLE = "slots"
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
+    state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
+    with EmbeddedAws.start(state_dir) as running:
+        running.client("dynamodb").create_table(
+            TableName=TABLE,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
+        )
+        yield running
+
+
+class Contention:
+    """Clients that take a slot and give it back, all from the same instant, and what they saw at the worst moment."""
+
+    def __init__(self, aws: EmbeddedAws, process: str) -> None:
+        self._aws = aws
+        self.process = process
+        self._together = threading.Barrier(CLIENTS)
+        self.most = 0
+        self.granted = 0
+        Processes(aws.client("dynamodb"), TABLE).create(process, LIMIT, "job")
+
+    def run(self) -> Any:
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            list(pool.map(self._client, range(CLIENTS)))
+        return Slots(self._aws.client("dynamodb"), TABLE).read(self.process)
+
+    def _client(self, number: int) -> None:
+        slots = Slots(self._aws.client("dynamodb"), TABLE)
+        self._together.wait()
+        for n in range(ROUNDS):
+            name = f"{self.process}-{number}-{n}"
+            if isinstance(slots.reserve(self.process, name, 0), Granted):
+                item = slots.read(self.process)
+                assert item is not None
+                self.most = max(self.most, len(item.holders))
+                self.granted += 1
+                slots.cancel(self.process, name)
+
+
+def test_s1_s2_clients_at_once_never_hold_more_than_the_limit_and_lose_no_slot(aws: EmbeddedAws) -> None:
+    contention = Contention(aws, "guarded")
+    left = contention.run()
+    assert 0 < contention.most <= LIMIT
+    assert contention.granted > ROUNDS
+    assert (left.slots_in_use, left.holders) == (0, {})
+
+
+def test_control_without_the_condition_the_same_clients_hold_more(
+    aws: EmbeddedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "RESERVE_CONDITION", "attribute_not_exists(holders.#me) AND NOT paused = :false")
+    contention = Contention(aws, "unguarded")
+    contention.run()
+    assert contention.most > LIMIT
+
+
+def test_s2_two_that_give_the_same_slot_back_give_one_back(aws: EmbeddedAws) -> None:
+    Processes(aws.client("dynamodb"), TABLE).create("twice", CLIENTS + 1, "job")
+    clients = [Slots(aws.client("dynamodb"), TABLE) for _ in range(CLIENTS)]
+    clients[0].reserve("twice", "twice-other", 0)
+    together = threading.Barrier(CLIENTS)
+
+    def give_back(mine: Slots, name: str) -> bool:
+        together.wait()
+        return mine.cancel("twice", name)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for n in range(ROUNDS):
+            clients[0].reserve("twice", f"twice-{n}", 0)
+            assert list(pool.map(give_back, clients, [f"twice-{n}"] * CLIENTS)).count(True) == 1
+    item = clients[0].read("twice")
+    assert item is not None
+    assert (item.slots_in_use, set(item.holders)) == (1, {"twice-other"})
