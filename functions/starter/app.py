@@ -28,6 +28,7 @@ _starter = Starter(
     Workflow(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn),
     _settings.queue_visibility,
     _settings.queue_retention,
+    _settings.queue_max_receives,
 )
 
 

@@ -61,7 +61,9 @@ def test_the_queue_is_fifo_by_group() -> None:
 
 
 def test_f21_the_receive_count_is_a_backstop_only() -> None:
-    assert _properties("RequestQueue")["RedrivePolicy"]["maxReceiveCount"] == 1000
+    allowed = _properties("RequestQueue")["RedrivePolicy"]["maxReceiveCount"]
+    assert allowed == 1000
+    assert FUNCTIONS["StarterFunction"]["Environment"]["Variables"]["QUEUE_MAX_RECEIVES"] == str(allowed)
 
 
 def test_the_starter_takes_one_message_at_a_time_and_reports_failed_items() -> None:

@@ -24,6 +24,7 @@ from slotkeeper.workflow import Workflow
 NOW = 1_800_000_000.0
 VISIBILITY = 180
 RETENTION = 1_209_600
+MAX_RECEIVES = 1000
 GRACE = 120
 LOOK_GAP = 30
 
@@ -62,7 +63,7 @@ class Account:
         self.processes = Processes(self.dynamodb, self.slot_table)
         self.queue = RequestQueue(self.sqs, self.queue_url, self.dead_letter_url)
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
-        self.starter = Starter(self.slots, self.queue, self.workflow, VISIBILITY, RETENTION)
+        self.starter = Starter(self.slots, self.queue, self.workflow, VISIBILITY, RETENTION, MAX_RECEIVES)
         self.janitor = Janitor(
             slots=self.slots,
             processes=self.processes,

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from slotkeeper.admission import Admitted, DeadLettered, HeldBack, Repeated, Waiting
 from slotkeeper.names import execution_name
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
-from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
+from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
 EXECUTION = execution_name("p", "order-1", 1)
@@ -20,6 +20,16 @@ EXECUTION = execution_name("p", "order-1", 1)
 def _finish(account: Account, execution: str) -> None:
     arn = account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + execution
     account.stepfunctions.stop_execution(executionArn=arn)
+
+
+def _hidden_for(account: Account) -> list[int]:
+    """For how many seconds messages are hidden from now on."""
+    hidden: list[int] = []
+    account.sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility",
+        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
+    )
+    return hidden
 
 
 def _fill(account: Account) -> None:
@@ -96,10 +106,12 @@ def test_a_definite_refusal_that_is_our_fault_gives_the_slot_back_and_keeps_the_
     account: Account, code: str
 ) -> None:
     refuse(account.stepfunctions, "StartExecution", code)
-    outcome = account.starter.admit(delivery(REQUEST), NOW)
+    hidden = _hidden_for(account)
+    outcome = account.starter.admit(account.send(REQUEST), NOW)
     assert isinstance(outcome, HeldBack)
     assert code in outcome.reason
     assert account.item().slots_in_use == 0
+    assert hidden[0] > VISIBILITY
     assert account.messages(account.dead_letter_url) == []
 
 
@@ -185,6 +197,14 @@ def test_a_message_at_the_end_of_the_queues_retention_is_set_aside_and_not_lost(
     assert "full" in outcome.reason
 
 
+def test_a_message_that_the_queue_would_set_aside_without_a_reason_gets_one(account: Account) -> None:
+    refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
+    outcome = account.starter.admit(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert "received 999 times" in outcome.reason
+    assert "AccessDenied" in outcome.reason
+
+
 def test_a_message_at_the_end_of_its_retention_still_takes_a_free_slot(account: Account) -> None:
     outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
     assert isinstance(outcome, Admitted)
@@ -213,7 +233,7 @@ def test_f19_an_unknown_process_is_set_aside_and_not_kept_waiting(account: Accou
 def test_f7_a_malformed_process_keeps_its_messages(account: Account) -> None:
     item = account.raw_item() | {"slot_limit": {"S": "10"}}
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
-    outcome = account.starter.admit(delivery(REQUEST), NOW)
+    outcome = account.starter.admit(account.send(REQUEST), NOW)
     assert isinstance(outcome, HeldBack)
     assert "slot_limit" in outcome.reason
 
@@ -227,10 +247,6 @@ def test_a_dead_letter_that_cannot_be_sent_leaves_the_message_on_the_queue(accou
 def test_the_hide_is_longer_than_the_queues_default(account: Account) -> None:
     _fill(account)
     refused = account.send(REQUEST)
-    hidden: list[int] = []
-    account.sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility",
-        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
-    )
+    hidden = _hidden_for(account)
     account.starter.admit(refused, NOW)
     assert hidden[0] > VISIBILITY

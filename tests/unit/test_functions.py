@@ -16,7 +16,7 @@ import urllib3
 from slotkeeper import observability
 from slotkeeper.settings import JanitorSettings, MissingSetting, StarterSettings
 from tests.support.boundary import refuse
-from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account
+from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = SimpleNamespace(
@@ -35,6 +35,7 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         "FAILED_REQUEST_QUEUE_URL": account.failed_url,
         "QUEUE_VISIBILITY_SECONDS": str(VISIBILITY),
         "QUEUE_RETENTION_SECONDS": str(RETENTION),
+        "QUEUE_MAX_RECEIVES": str(MAX_RECEIVES),
         "GRACE_SECONDS": "120",
         "LOOK_GAP_SECONDS": "30",
         "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",

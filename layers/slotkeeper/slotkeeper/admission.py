@@ -20,6 +20,8 @@ from slotkeeper.workflow import AlreadyRan, RefusedRequest, RefusedUs, Started, 
 
 # Each further round needs somebody else to take the room that the round before has seen: one waiter a group, so rare.
 _RESERVE_ROUNDS = 5
+# For receives that end before they get here: a crash, a time-out.
+_SPARE_RECEIVES = 20
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Starter:
     Args:
         queue_visibility: the queue's default visibility timeout, seconds.
         queue_retention: for how long the queue keeps a message, seconds.
+        queue_max_receives: after how many receives the queue moves a message to its dead-letter queue by itself.
     """
 
     slots: Slots
@@ -80,6 +83,7 @@ class Starter:
     workflow: Workflow
     queue_visibility: int
     queue_retention: int
+    queue_max_receives: int
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
         """Does what the protocol says with one delivery. `now` is in seconds since the epoch.
@@ -97,21 +101,19 @@ class Starter:
             reservation = self.slots.reserve(request.process, request.execution_name, now)
             match reservation:
                 case Granted() | AlreadyMine():
-                    return self._start(delivery, request, isinstance(reservation, Granted))
+                    return self._start(delivery, request, isinstance(reservation, Granted), now)
                 case UnknownProcess():
                     reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
                     return self._set_aside(delivery, request.execution_name, "UnknownProcess", reason)
                 case Misconfigured(reason):
-                    return HeldBack(request.process, f"the item of process {request.process!r} is malformed: {reason}")
+                    reason = f"the item of process {request.process!r} is malformed: {reason}"
+                    return self._hold_back(delivery, request, now, reason)
                 case Full() | Paused():
                     because = type(reservation).__name__.lower()
-                    # The next time this message is seen may be half an hour from now, and its last hour is near.
-                    waited = now - delivery.sent_at
-                    if waited > self.queue_retention - 2 * LONGEST_HIDE:
-                        reason = f"waited {int(waited)} s, to the end of the queue's retention: {because}"
-                        return self._set_aside(delivery, request.execution_name, "Expired", reason)
+                    if overdue := self._overdue(delivery, now):
+                        return self._set_aside(delivery, request.execution_name, "Expired", f"{overdue}: {because}")
                     if not self._wait(request.process, delivery, now):
-                        return Waiting(request.process, because, waited)
+                        return Waiting(request.process, because, now - delivery.sent_at)
 
         self.queue.make_visible(delivery.receipt_handle)
         return Waiting(request.process, "contended", now - delivery.sent_at)
@@ -123,7 +125,7 @@ class Starter:
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
         return self.slots.has_room(process)
 
-    def _start(self, delivery: Delivery, request: Request, made_reservation: bool) -> Admission:
+    def _start(self, delivery: Delivery, request: Request, made_reservation: bool, now: float) -> Admission:
         match self.workflow.start(request):
             case Started():
                 return Admitted(request.execution_name, request.process)
@@ -138,11 +140,28 @@ class Starter:
                 return self._set_aside(delivery, request.execution_name, "InvalidExecution", reason)
             case RefusedUs(reason):
                 self._give_up(delivery, request)
-                return HeldBack(request.process, f"the workflow cannot be started: {reason}")
+                return self._hold_back(delivery, request, now, f"the workflow cannot be started: {reason}")
 
     def _give_up(self, delivery: Delivery, request: Request) -> None:
         self.slots.cancel(request.process, request.execution_name)
         wake_next(self.slots, self.queue, request.process, but_not=delivery)
+
+    def _hold_back(self, delivery: Delivery, request: Request, now: float, reason: str) -> Admission:
+        """Leaves a message for later that would run into the same trouble now: hidden for as long as one that waits."""
+        if overdue := self._overdue(delivery, now):
+            return self._set_aside(delivery, request.execution_name, "Expired", f"{overdue}: {reason}")
+        self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
+        return HeldBack(request.process, reason)
+
+    def _overdue(self, delivery: Delivery, now: float) -> str:
+        """Why the message must not wait any longer, or nothing: SQS would delete it, or set it aside without a reason."""
+        waited = int(now - delivery.sent_at)
+        # It may be seen next only half an hour from now.
+        if waited > self.queue_retention - 2 * LONGEST_HIDE:
+            return f"waited {waited} s, to the end of the queue's retention"
+        if delivery.receives >= self.queue_max_receives - _SPARE_RECEIVES:
+            return f"received {delivery.receives} times, as often as the queue allows"
+        return ""
 
     def _set_aside(self, delivery: Delivery, deduplication_id: str, code: str, reason: str) -> DeadLettered:
         self.queue.dead_letter(delivery, deduplication_id, code, reason)

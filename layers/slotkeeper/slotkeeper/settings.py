@@ -17,10 +17,10 @@ def _text(name: str) -> str:
     return value
 
 
-def _seconds(name: str) -> int:
+def _number(name: str) -> int:
     value = _text(name)
     if not value.isdecimal():
-        raise MissingSetting(f"environment variable {name} must be a whole number of seconds, got {value!r}")
+        raise MissingSetting(f"environment variable {name} must be a whole number, got {value!r}")
     return int(value)
 
 
@@ -34,6 +34,7 @@ class StarterSettings:
     dead_letter_queue_url: str
     queue_visibility: int
     queue_retention: int
+    queue_max_receives: int
 
     @classmethod
     def from_environment(cls) -> StarterSettings:
@@ -42,8 +43,9 @@ class StarterSettings:
             workflow_arn=_text("WORKFLOW_ARN"),
             request_queue_url=_text("REQUEST_QUEUE_URL"),
             dead_letter_queue_url=_text("REQUEST_DEAD_LETTER_QUEUE_URL"),
-            queue_visibility=_seconds("QUEUE_VISIBILITY_SECONDS"),
-            queue_retention=_seconds("QUEUE_RETENTION_SECONDS"),
+            queue_visibility=_number("QUEUE_VISIBILITY_SECONDS"),
+            queue_retention=_number("QUEUE_RETENTION_SECONDS"),
+            queue_max_receives=_number("QUEUE_MAX_RECEIVES"),
         )
 
 
@@ -67,6 +69,6 @@ class JanitorSettings:
             workflow_arn=_text("WORKFLOW_ARN"),
             request_queue_url=_text("REQUEST_QUEUE_URL"),
             failed_request_queue_url=_text("FAILED_REQUEST_QUEUE_URL"),
-            grace=_seconds("GRACE_SECONDS"),
-            look_gap=_seconds("LOOK_GAP_SECONDS"),
+            grace=_number("GRACE_SECONDS"),
+            look_gap=_number("LOOK_GAP_SECONDS"),
         )
