@@ -154,7 +154,7 @@ class Starter:
         return HeldBack(request.process, reason)
 
     def _overdue(self, delivery: Delivery, now: float) -> str:
-        """Why the message must not wait any longer, or nothing: SQS would delete it, or set it aside without a reason."""
+        """Why the message must not wait on, or nothing: SQS would delete it, or set it aside without a reason."""
         waited = int(now - delivery.sent_at)
         # It may be seen next only half an hour from now.
         if waited > self.queue_retention - 2 * LONGEST_HIDE:
