@@ -10,8 +10,9 @@ import boto3
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from slotkeeper.clients import PATIENT
 from slotkeeper.glue_runs import GlueRuns
-from slotkeeper.observability import CLIENT_CONFIG, logger, metrics, tracer
+from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.processes import Processes
 from slotkeeper.reclaim import Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
@@ -21,14 +22,14 @@ from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 
 _settings = JanitorSettings.from_environment()
-_dynamodb = boto3.client("dynamodb", config=CLIENT_CONFIG)
-_sqs = boto3.client("sqs", config=CLIENT_CONFIG)
+_dynamodb = boto3.client("dynamodb", config=PATIENT)
+_sqs = boto3.client("sqs", config=PATIENT)
 _janitor = Janitor(
     Slots(_dynamodb, _settings.slot_table_name),
     Processes(_dynamodb, _settings.slot_table_name),
     RequestQueue(_sqs, _settings.request_queue_url),
-    Workflow(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn),
-    GlueRuns(boto3.client("glue", config=CLIENT_CONFIG)),
+    Workflow(boto3.client("stepfunctions", config=PATIENT), _settings.workflow_arn),
+    GlueRuns(boto3.client("glue", config=PATIENT)),
     FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
     Settled(_dynamodb, _settings.settled_table_name),
     _settings.grace,

@@ -16,11 +16,12 @@ import urllib3
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import ClientError
 
-from slotkeeper.observability import CLIENT_CONFIG, logger
+from slotkeeper.clients import PATIENT
+from slotkeeper.observability import logger
 from slotkeeper.processes import Processes, check_settings
 
-_processes = Processes(boto3.client("dynamodb", config=CLIENT_CONFIG), os.environ["SLOT_TABLE_NAME"])
-_glue = boto3.client("glue", config=CLIENT_CONFIG)
+_processes = Processes(boto3.client("dynamodb", config=PATIENT), os.environ["SLOT_TABLE_NAME"])
+_glue = boto3.client("glue", config=PATIENT)
 
 
 @logger.inject_lambda_context(clear_state=True)

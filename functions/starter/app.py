@@ -12,7 +12,8 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
-from slotkeeper.observability import CLIENT_CONFIG, logger, metrics, tracer
+from slotkeeper.clients import QUICK
+from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.request_queue import RequestQueue
 from slotkeeper.requests import Delivery
 from slotkeeper.settings import StarterSettings
@@ -21,11 +22,9 @@ from slotkeeper.workflow import Workflow
 
 _settings = StarterSettings.from_environment()
 _starter = Starter(
-    Slots(boto3.client("dynamodb", config=CLIENT_CONFIG), _settings.slot_table_name),
-    RequestQueue(
-        boto3.client("sqs", config=CLIENT_CONFIG), _settings.request_queue_url, _settings.dead_letter_queue_url
-    ),
-    Workflow(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn),
+    Slots(boto3.client("dynamodb", config=QUICK), _settings.slot_table_name),
+    RequestQueue(boto3.client("sqs", config=QUICK), _settings.request_queue_url, _settings.dead_letter_queue_url),
+    Workflow(boto3.client("stepfunctions", config=QUICK), _settings.workflow_arn),
     _settings.queue_visibility,
     _settings.queue_retention,
     _settings.queue_max_receives,

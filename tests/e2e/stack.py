@@ -12,8 +12,9 @@ from typing import Any
 from local.aws import EmbeddedAws
 from local.faults import Faults
 from slotkeeper.names import execution_name
+from slotkeeper.operations import Operations
 from slotkeeper.processes import Process, Processes
-from slotkeeper.request_queue import RequestQueue, wake_next
+from slotkeeper.request_queue import RequestQueue
 from slotkeeper.slots import Slots
 from tests.support.waiting import wait_until
 
@@ -42,6 +43,7 @@ class Stack:
         self.processes = Processes(self.dynamodb, self.table)
         self.slots = Slots(self.dynamodb, self.table)
         self.queue = RequestQueue(self.sqs, self.queue_url)
+        self.operations = Operations(self.processes, self.slots, self.queue)
         self._collected: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
         self.make_job(JOB, at_once=500)
 
@@ -99,11 +101,6 @@ class Stack:
 
     def holders(self, process: str) -> set[str]:
         return set(self.item(process).holders)
-
-    def raise_limit(self, process: str, limit: int) -> None:
-        """As an operator does it: change, then wake."""
-        self.processes.set_limit(process, limit)
-        wake_next(self.slots, self.queue, process)
 
     # ----------------------------------------------------------------------------------------------- what has happened
 
@@ -188,6 +185,16 @@ class Stack:
     def wait_until_waiting(self, process: str) -> None:
         """Until a message of the process was refused and hides."""
         wait_until(lambda: self.item(process).waiting_since is not None, f"a request of {process} to wait")
+
+    def age(self, process: str, execution: str) -> None:
+        """Makes a holder look as old as it can be."""
+        self.dynamodb.update_item(
+            TableName=self.table,
+            Key={"process_name": {"S": process}},
+            UpdateExpression="SET holders.#me.since = :long_ago",
+            ExpressionAttributeNames={"#me": execution},
+            ExpressionAttributeValues={":long_ago": {"N": "1"}},
+        )
 
     def wait_until_free(self, process: str) -> None:
         wait_until(lambda: not self.item(process).holders, f"{process} to be free")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.request_queue import wake_next
 from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until
 
@@ -31,7 +30,7 @@ def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: Stack
     for name in names[:3]:
         stack.wait_until_running(name)
     stack.wait_until_waiting(process)
-    stack.processes.set_limit(process, 1)
+    stack.operations.set_limit(process, 1)
     for n in range(2):
         stack.end(process, f"r{n}")
         stack.wait_for_status(names[n], "SUCCEEDED")
@@ -57,7 +56,7 @@ def test_a_raised_limit_wakes_who_waits(stack: Stack) -> None:
     process = stack.process(limit=0)
     name = stack.send(process, "r1")
     stack.wait_until_waiting(process)
-    stack.raise_limit(process, 1)
+    stack.operations.set_limit(process, 1)
     stack.wait_until_running(name)
     stack.end(process, "r1")
     stack.wait_for_status(name, "SUCCEEDED")
@@ -67,14 +66,13 @@ def test_a_paused_process_admits_nobody_and_goes_on_when_resumed(stack: Stack) -
     process = stack.process(limit=2)
     first = stack.send(process, "r1")
     stack.wait_until_running(first)
-    stack.processes.pause(process)
+    stack.operations.pause(process)
     second = stack.send(process, "r2")
     stack.wait_until_waiting(process)
     stack.end(process, "r1")
     stack.wait_for_status(first, "SUCCEEDED")
     assert stack.status(second) == "NONE"
-    stack.processes.resume(process)
-    wake_next(stack.slots, stack.queue, process)
+    stack.operations.resume(process)
     stack.wait_until_running(second)
     stack.end(process, "r2")
     stack.wait_for_status(second, "SUCCEEDED")
@@ -111,7 +109,7 @@ def test_f21_a_request_that_is_refused_four_hundred_times_is_not_dead_lettered(s
         waiting = stack.dynamodb.get_item(TableName=stack.table, Key=key)["Item"]["waiting"]["M"]
         stack.queue.make_visible(waiting["receipt_handle"]["S"])
         wait_until(lambda seen=refusals: _receives(stack, process) > seen, f"refusal {refusals + 1}", interval=0.01)
-    stack.raise_limit(process, 1)
+    stack.operations.set_limit(process, 1)
     stack.wait_until_running(name)
     stack.end(process, "r1")
     stack.wait_for_status(name, "SUCCEEDED")

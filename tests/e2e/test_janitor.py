@@ -132,13 +132,7 @@ def test_f9_a_holder_that_is_alive_keeps_its_slot_however_old_it_is(stack: Stack
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
-    stack.dynamodb.update_item(
-        TableName=stack.table,
-        Key={"process_name": {"S": process}},
-        UpdateExpression="SET holders.#me.since = :long_ago",
-        ExpressionAttributeNames={"#me": name},
-        ExpressionAttributeValues={":long_ago": {"N": "1"}},
-    )
+    stack.age(process, name)
     for _ in range(3):
         stack.janitor()
     assert stack.holders(process) == {name}

@@ -68,16 +68,19 @@ class World:
         self.stopped += json.loads(params["body"])["JobRunIds"]
         return _http(200), {}
 
-    def start(self, confirmed: bool = True) -> None:
+    def start(self) -> None:
         self.account.starter.admit(delivery({"process": "p", "request_id": "order-1"}), NOW)
-        if confirmed:
-            self.account.dynamodb.update_item(
-                TableName=self.account.slot_table,
-                Key={"process_name": {"S": "p"}},
-                UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
-                ExpressionAttributeNames={"#me": self.execution, "#state": "state"},
-                ExpressionAttributeValues={":running": {"S": "RUNNING"}},
-            )
+        self.confirm()
+
+    def confirm(self) -> None:
+        """As the workflow does it."""
+        self.account.dynamodb.update_item(
+            TableName=self.account.slot_table,
+            Key={"process_name": {"S": "p"}},
+            UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
+            ExpressionAttributeNames={"#me": self.execution, "#state": "state"},
+            ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+        )
 
     def abort(self, at: float = NOW) -> None:
         """Closes the execution; moto's clock is the real one, so the time it tells is put in place here."""
@@ -269,3 +272,13 @@ def test_one_malformed_item_does_not_keep_the_others_from_their_turn(account: Ac
     account.slots.reserve("p", "p-1", NOW)
     counts = account.janitor.round(LATER).counts
     assert (counts["MalformedProcesses"], counts["SlotsReclaimed"]) == (1, 1)
+
+
+def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(world: World) -> None:
+    world.account.slots.reserve("p", world.execution, NOW)
+    world.confirm()
+    day = 86400
+    first = world.account.janitor.round(NOW + day)
+    world.account.janitor.round(NOW + day + LOOK_GAP)
+    assert first.counts["ExecutionsForgotten"] == 1
+    assert world.account.item().slots_in_use == 0

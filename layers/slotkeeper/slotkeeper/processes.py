@@ -110,7 +110,7 @@ def check_settings(name: str, slot_limit: int, job_name: str) -> None:
 
 
 class Processes:
-    """Makes and changes processes. Whoever raises a limit or lifts a pause wakes the waiting request afterwards."""
+    """Makes and changes processes. Making room is half of it: `operations` adds the wake."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._dynamodb = dynamodb

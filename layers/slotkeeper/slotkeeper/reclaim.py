@@ -127,11 +127,14 @@ class Janitor:
         for name, holder in process.holders.items():
             if name in running or now - holder.since < self.grace:
                 continue
-            match judge(holder, self.workflow.describe(name), now, self.grace):
+            execution = self.workflow.describe(name)
+            match judge(holder, execution, now, self.grace):
                 case "cancel":
                     if self.slots.cancel(process.name, name):
                         findings.note("SlotsReclaimed", "Took back a reservation without a workflow", execution=name)
                 case "look at Glue":
+                    if execution is None:
+                        findings.note("ExecutionsForgotten", "Step Functions does not know a holder", execution=name)
                     self._look(process, name, holder, now, findings)
         # Every round, and not only after freeing something: a wake may have been lost since.
         if wake_next(self.slots, self.queue, process.name):

@@ -1,0 +1,11 @@
+"""How patient the functions' AWS clients are. Clients are made once a container, outside the handlers."""
+
+from botocore.config import Config
+
+# For the starter: two calls, the first of them answered only at its third attempt and the second never, take 29 s with
+# the waits between the attempts, and the function has 30. A call that hung for longer would take the whole invocation
+# with it, and what became of the message could not even be logged.
+QUICK = Config(connect_timeout=1, read_timeout=3, retries={"mode": "standard", "total_max_attempts": 3})
+
+# For rounds and deployments, where nobody waits.
+PATIENT = Config(connect_timeout=2, read_timeout=15, retries={"mode": "standard", "total_max_attempts": 5})
