@@ -203,6 +203,28 @@ def test_the_slot_goes_back_only_if_the_error_shows_that_no_run_lives(
     assert chosen == next_state
 
 
+@pytest.mark.parametrize(
+    ("seen", "next_state"),
+    [
+        ({"alive": ["jr_1"], "quiet": 0, "looks": 1}, "StopGlueRun"),
+        ({"alive": [], "quiet": 1, "looks": 1}, "WaitForGlueRun"),
+        ({"alive": [], "quiet": 2, "looks": 2}, "KeepRequest"),
+        ({"alive": [], "quiet": 2, "looks": 2, "afterwards": "GIVE_BACK"}, "GiveBack"),
+        ({"alive": [], "quiet": 2, "looks": 2, "all_seen": False}, "KeepRequest, leaving the slot"),
+        ({"alive": ["jr_1"], "quiet": 0, "looks": 120}, "KeepRequest, leaving the slot"),
+        ({"alive": [], "quiet": 1, "looks": 120}, "KeepRequest, leaving the slot"),
+    ],
+)
+def test_a_run_is_over_after_two_looks_in_a_row_and_is_not_looked_for_without_end(
+    seen: dict[str, Any], next_state: str
+) -> None:
+    state = states()["IsGlueRunOver"]
+    known = {"input": {"all_seen": True, "afterwards": "KEEP", **seen}}
+    rule = next((rule for rule in state["Choices"] if evaluate(rule["Condition"], known)), {"Next": state["Default"]})
+    left = "glue_run" in evaluate(rule.get("Output", {}), known)
+    assert rule["Next"] + (", leaving the slot" if left else "") == next_state
+
+
 @pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])
 def test_f4_a_redriven_execution_cannot_even_name_its_glue_job(redrives: int, fails: bool) -> None:
     context = {"input": {"job_name": "job"}, "context": {"Execution": {"RedriveCount": redrives}}}

@@ -43,10 +43,6 @@ def test_a_slot_is_given_back_after_a_doubtful_run_only_when_two_looks_in_a_row_
             assert looks[last_stop:].count("FindGlueRun") >= 2 or gone, walk
 
 
-def test_a_doubtful_run_that_two_looks_saw_dead_gives_the_slot_back() -> None:
-    assert any(walk.data.get("looks") == 2 and "ReleaseSlot" in walk.names for walk in WALKS)
-
-
 def test_every_release_is_followed_by_a_look_for_who_waits() -> None:
     for walk in _through("ReleaseSlot"):
         assert walk.names[walk.names.index("ReleaseSlot") + 1] == "ReadWaiting"
