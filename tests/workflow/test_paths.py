@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.workflow.definition import states
 from tests.workflow.interpreter import Path, walks
 
 WALKS = list(walks())
@@ -41,6 +42,13 @@ def test_a_slot_is_given_back_after_a_doubtful_run_only_when_two_looks_in_a_row_
             last_stop = max((n for n, name in enumerate(looks) if name == "StopGlueRun"), default=0)
             gone = walk.data.get("alive") == [] and walk.data.get("quiet") == 2
             assert looks[last_stop:].count("FindGlueRun") >= 2 or gone, walk
+
+
+def test_a_hand_over_is_one_write_one_read_and_one_message_and_no_function() -> None:
+    """What a workflow that succeeds calls, with somebody waiting."""
+    called = [[n for n in walk.names if states()[n]["Type"] == "Task"] for walk in WALKS if "WakeWaiting" in walk.names]
+    assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting"] in called
+    assert not [state for state in states().values() if "lambda" in state.get("Resource", "")]
 
 
 def test_every_release_is_followed_by_a_look_for_who_waits() -> None:
