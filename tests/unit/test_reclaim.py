@@ -247,7 +247,7 @@ def test_a_visit_to_a_workflow_that_runs_again_does_nothing(world: World) -> Non
 def test_every_round_wakes_who_waits_beside_room(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     waiting = account.send()
-    account.slots.wait("p", waiting, NOW)
+    account.slots.wait("p", waiting)
     account.slots.cancel("p", "p-1")  # and its wake is lost
     assert account.janitor.round(NOW).counts["WaitingWoken"] == 1
     assert len(account.messages(account.queue_url)) == 1

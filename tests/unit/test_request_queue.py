@@ -21,7 +21,14 @@ def test_a_message_is_hidden_for_longer_than_by_default_and_for_half_an_hour_at_
 
 
 @pytest.mark.parametrize(
-    "code", ["MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight", "ReceiptHandleIsInvalid"]
+    "code",
+    [
+        "MessageNotInflight",
+        "AWS.SimpleQueueService.MessageNotInflight",
+        "ReceiptHandleIsInvalid",
+        "InvalidParameterValue",
+        "InvalidParameterValueException",
+    ],
 )
 def test_a_spent_handle_is_no_error(account: Account, code: str) -> None:
     refuse(account.sqs, "ChangeMessageVisibility", code)
@@ -39,7 +46,7 @@ def test_a_dead_letter_carries_its_reason_and_its_message_as_it_was(account: Acc
 def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     waiting = account.send()
-    account.slots.wait("p", waiting, NOW)
+    account.slots.wait("p", waiting)
     account.slots.cancel("p", "p-1")
     assert wake_next(account.slots, account.queue, "p") is True
     assert len(account.messages(account.queue_url)) == 1
@@ -48,6 +55,6 @@ def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
 def test_nobody_wakes_the_message_in_their_own_hands(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     mine = account.send()
-    account.slots.wait("p", mine, NOW)
+    account.slots.wait("p", mine)
     account.slots.cancel("p", "p-1")
     assert wake_next(account.slots, account.queue, "p", but_not=mine) is False

@@ -140,7 +140,7 @@ def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Accoun
 
 
 def test_registering_says_when_there_is_room_by_now(account: Account) -> None:
-    assert account.slots.wait("p", delivery({}), NOW) == "room"
+    assert account.slots.wait("p", delivery({})) == "room"
     assert "waiting" not in account.raw_item()
 
 
@@ -151,14 +151,14 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
         delivery({}, sequence="100", receives=1, receipt_handle="older receive"),
         delivery({}, sequence="99", receives=7, receipt_handle="older message, and 99 sorts after 100 as text"),
     ]
-    assert account.slots.wait("p", newer, NOW) == "registered"
-    assert [account.slots.wait("p", late, NOW) for late in older] == ["superseded", "superseded"]
+    assert account.slots.wait("p", newer) == "registered"
+    assert [account.slots.wait("p", late) for late in older] == ["superseded", "superseded"]
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
 def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", delivery({}), NOW)
+    account.slots.wait("p", delivery({}))
     assert account.slots.waiter_with_room("p") is None
     account.slots.cancel("p", "p-1")
     account.processes.pause("p")
@@ -171,7 +171,7 @@ def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
 
 def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", delivery({}), NOW)
+    account.slots.wait("p", delivery({}))
     account.slots.cancel("p", "p-1")
     account.slots.waiter_with_room("p")
     assert account.slots.waiter_with_room("p") is not None

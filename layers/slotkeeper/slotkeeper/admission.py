@@ -120,7 +120,7 @@ class Starter:
 
     def _wait(self, process: str, delivery: Delivery, now: float) -> bool:
         """Registers and hides the message; True if there is room again, so that the caller reserves once more."""
-        if self.slots.wait(process, delivery, now) == "room":
+        if self.slots.wait(process, delivery) == "room":
             return True
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
         return self.slots.has_room(process)

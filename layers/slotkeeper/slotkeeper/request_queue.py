@@ -60,7 +60,7 @@ class RequestQueue:
                 QueueUrl=self._queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
             )
         except ClientError as error:
-            if not error.response["Error"]["Code"].endswith(_SPENT_HANDLE):
+            if not error.response["Error"]["Code"].removesuffix("Exception").endswith(_SPENT_HANDLE):
                 raise
             return False
         return True

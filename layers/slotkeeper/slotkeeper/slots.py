@@ -125,8 +125,8 @@ class Slots:
         )
         return Granted() if refused is None else self._why_refused(process, execution, refused)
 
-    def wait(self, process: str, delivery: Delivery, now: float) -> Registered:
-        """Registers a refused delivery to be woken.
+    def wait(self, process: str, delivery: Delivery) -> Registered:
+        """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused.
 
         Returns "room" if there is room by now, so that the caller reserves again, and "superseded" if a newer
         delivery stands there already.
@@ -137,7 +137,7 @@ class Slots:
             "receipt_handle": {"S": delivery.receipt_handle},
             "sequence": sequence,
             "receives": receives,
-            "since": {"N": str(int(now))},
+            "since": {"N": str(int(delivery.sent_at))},
         }
         refused = self._update(
             process,

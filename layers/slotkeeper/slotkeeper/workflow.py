@@ -143,7 +143,7 @@ class Workflow:
 
     def _list(self, status: ExecutionStatusType, started_after: float) -> Iterator[Execution]:
         pages = self._stepfunctions.get_paginator("list_executions").paginate(
-            stateMachineArn=self._state_machine_arn, statusFilter=status
+            stateMachineArn=self._state_machine_arn, statusFilter=status, PaginationConfig={"PageSize": 1000}
         )
         for page in pages:
             for listed in page["executions"]:
