@@ -109,7 +109,7 @@ def _outcomes(name: str, data: Any, context: Any) -> Iterator[tuple[str, Any]]:
     if state["Type"] == "Choice":
         for rule in [*state["Choices"], {"Condition": True, "Next": state["Default"]}]:
             if evaluate(rule["Condition"], known):
-                yield rule["Next"], evaluate(rule.get("Output", data), known)
+                yield rule["Next"], data
                 return
     elif state["Type"] == "Task":
         yield from _task(name, state, known)
