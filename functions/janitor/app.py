@@ -3,7 +3,6 @@ events of workflows that closed without success, which are best effort."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import boto3
@@ -43,10 +42,10 @@ _janitor = Janitor(
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Answers what it did, as metric name -> count. Anything but a status event means a round."""
     if event.get("detail-type") == "Step Functions Execution Status Change":
-        findings = _janitor.visit(event["detail"]["name"], time.time())
+        findings = _janitor.visit(event["detail"]["name"])
         metrics.add_metric("JanitorVisits", MetricUnit.Count, 1)
     else:
-        findings = _janitor.round(time.time())
+        findings = _janitor.round()
         metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)
     for name, count in findings.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)

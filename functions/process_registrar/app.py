@@ -1,7 +1,7 @@
 """Makes the process that the stack's parameters name, as a CloudFormation custom resource.
 
-It only ever creates. A process that is there keeps its limit, whatever the parameter says now, because operators set it
-since; and when the stack goes, the process stays in the table, which is retained.
+A process that is there keeps its limit, whatever the parameter says now, because operators have set it since; only its
+Glue job follows the parameter. When the stack goes, the process stays in the table, which is retained.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
     answer: dict[str, Any] = {"Status": "SUCCESS", "Data": {}}
     try:
         if event["RequestType"] != "Delete":
-            answer["Data"]["Created"] = str(_register(properties)).lower()
+            before = event.get("OldResourceProperties", {})
+            answer["Data"]["Created"] = str(_register(properties, before)).lower()
     except Exception as error:
         logger.exception("Could not make the process")
         answer = {"Status": "FAILED", "Reason": f"{type(error).__name__}: {error}"[:1000]}
@@ -46,7 +47,7 @@ def _is_final(error: Exception) -> bool:
 # A role that this deployment made a moment ago may not be known everywhere yet (IAM guide, "Changes that I make are not
 # always immediately visible").
 @backoff.on_exception(backoff.expo, ClientError, giveup=_is_final, max_time=30, logger=None)
-def _register(properties: dict[str, Any]) -> bool:
+def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
     name, job_name = properties["ProcessName"], properties["JobName"]
     slot_limit = int(properties["SlotLimit"])
     check_settings(name, slot_limit, job_name)
@@ -55,6 +56,10 @@ def _register(properties: dict[str, Any]) -> bool:
         # A retry by Glue is a run that no slot stands for.
         raise ValueError(f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0: a retry takes no slot")
     created = _processes.create(name, slot_limit, job_name)
+    # Another job is no operator's business but the template's: the one before may be gone with this very update.
+    same_process = before.get("ProcessName") == name
+    if not created and same_process and _processes.change_job(name, job_name, before["JobName"]):
+        logger.info("Gave the process its new job", process_name=name, job=job_name)
     logger.info("Made the process" if created else "The process was there; left as it is", process_name=name)
     return created
 

@@ -14,7 +14,7 @@ from moto import mock_aws
 from slotkeeper.admission import Starter
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Janitor
+from slotkeeper.reclaim import Findings, Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
 from slotkeeper.requests import Delivery
 from slotkeeper.settled import Settled
@@ -74,7 +74,18 @@ class Account:
             settled=Settled(self.dynamodb, self.settled_table),
             grace=GRACE,
             look_gap=LOOK_GAP,
+            clock=lambda: self.now,
         )
+
+    now = NOW
+
+    def round_at(self, now: float) -> Findings:
+        self.now = now
+        return self.janitor.round()
+
+    def visit_at(self, execution: str, now: float) -> Findings:
+        self.now = now
+        return self.janitor.visit(execution)
 
     def item(self, process: str = "p") -> Any:
         return self.slots.read(process)

@@ -121,16 +121,16 @@ def world(account: Account) -> World:
 
 def test_f15_a_reservation_that_never_became_a_workflow_is_taken_back(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    assert account.janitor.round(NOW + GRACE - 1).counts == {}
-    assert account.janitor.round(LATER).counts["SlotsReclaimed"] == 1
+    assert account.round_at(NOW + GRACE - 1).counts == {}
+    assert account.round_at(LATER).counts["SlotsReclaimed"] == 1
     assert account.item().slots_in_use == 0
 
 
 def test_f18_an_aborted_workflow_is_dealt_with_without_its_status_event(world: World) -> None:
     world.start()
     world.abort()
-    first = world.account.janitor.round(LATER)
-    second = world.account.janitor.round(LATER + LOOK_GAP)
+    first = world.account.round_at(LATER)
+    second = world.account.round_at(LATER + LOOK_GAP)
     assert (first.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
     assert world.account.item().slots_in_use == 0
 
@@ -140,7 +140,7 @@ def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: World) -> None:
     world.abort()
     world.run("RUNNING")
     for n in range(5):
-        world.account.janitor.round(LATER + n * LOOK_GAP)
+        world.account.round_at(LATER + n * LOOK_GAP)
     assert world.account.item().slots_in_use == 1
     assert set(world.stopped) == {"jr_1"}
 
@@ -149,15 +149,15 @@ def test_f2_one_look_is_not_enough(world: World) -> None:
     """A StartJobRun that was on its way when the workflow was aborted shows only later."""
     world.start()
     world.abort()
-    world.account.janitor.round(LATER)
-    world.account.janitor.round(LATER + LOOK_GAP - 1)
+    world.account.round_at(LATER)
+    world.account.round_at(LATER + LOOK_GAP - 1)
     world.run("STARTING")
-    world.account.janitor.round(LATER + LOOK_GAP)
+    world.account.round_at(LATER + LOOK_GAP)
     assert world.account.item().slots_in_use == 1
     world.run("STOPPED")
-    world.account.janitor.round(LATER + 2 * LOOK_GAP)
+    world.account.round_at(LATER + 2 * LOOK_GAP)
     assert world.account.item().slots_in_use == 1
-    world.account.janitor.round(LATER + 3 * LOOK_GAP)
+    world.account.round_at(LATER + 3 * LOOK_GAP)
     assert world.account.item().slots_in_use == 0
 
 
@@ -166,8 +166,8 @@ def test_a_run_of_another_execution_is_left_alone(world: World) -> None:
     world.abort()
     world.run("RUNNING")
     world.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-somebody-else"}
-    world.account.janitor.round(LATER)
-    world.account.janitor.round(LATER + LOOK_GAP)
+    world.account.round_at(LATER)
+    world.account.round_at(LATER + LOOK_GAP)
     assert world.stopped == []
     assert world.account.item().slots_in_use == 0
 
@@ -176,8 +176,8 @@ def test_a_job_that_does_not_exist_any_more_runs_nothing(world: World) -> None:
     world.start()
     world.abort()
     world.job_exists = False
-    counts = world.account.janitor.round(LATER).counts
-    world.account.janitor.round(LATER + LOOK_GAP)
+    counts = world.account.round_at(LATER).counts
+    world.account.round_at(LATER + LOOK_GAP)
     assert counts["GlueJobsMissing"] == 1
     assert world.account.item().slots_in_use == 0
 
@@ -185,7 +185,7 @@ def test_a_job_that_does_not_exist_any_more_runs_nothing(world: World) -> None:
 def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(world: World) -> None:
     world.start()
     world.abort()
-    world.account.janitor.visit(world.execution, NOW + 1)
+    world.account.visit_at(world.execution, NOW + 1)
     (kept,) = world.account.messages(world.account.failed_url)
     assert json.loads(kept["Body"])["request_id"] == "order-1"
     assert kept["MessageAttributes"]["execution_name"]["StringValue"] == world.execution
@@ -195,9 +195,9 @@ def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(wo
 def test_a_request_is_kept_once_however_often_it_is_found(world: World) -> None:
     world.start()
     world.abort()
-    world.account.janitor.visit(world.execution, NOW + 1)
+    world.account.visit_at(world.execution, NOW + 1)
     for n in range(3):
-        world.account.janitor.round(LATER + n * LOOK_GAP)
+        world.account.round_at(LATER + n * LOOK_GAP)
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
@@ -205,8 +205,8 @@ def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: World
     world.start()
     world.abort()
     refuse(world.account.sqs, "SendMessage", "ServiceUnavailable")
-    assert world.account.janitor.round(LATER).counts["JanitorErrors"] == 1
-    world.account.janitor.round(LATER + 60)
+    assert world.account.round_at(LATER).counts["JanitorErrors"] == 1
+    world.account.round_at(LATER + 60)
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
@@ -217,14 +217,14 @@ def test_a_workflow_that_accounted_for_its_request_is_believed(world: World, err
     world.account.stepfunctions.meta.events.register(
         "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status="FAILED", error=error)
     )
-    world.account.janitor.round(LATER)
+    world.account.round_at(LATER)
     assert len(world.account.messages(world.account.failed_url)) == kept
 
 
 def test_executions_from_before_the_horizon_are_left_in_peace(world: World) -> None:
     world.start()
     world.abort()
-    world.account.janitor.round(NOW + HORIZON + 1)
+    world.account.round_at(NOW + HORIZON + 1)
     assert world.account.messages(world.account.failed_url) == []
 
 
@@ -232,7 +232,7 @@ def test_a_visit_stops_the_glue_run_and_leaves_the_slot_to_the_rounds(world: Wor
     world.start()
     world.abort()
     world.run("RUNNING")
-    world.account.janitor.visit(world.execution, NOW + 1)
+    world.account.visit_at(world.execution, NOW + 1)
     assert world.stopped == ["jr_1"]
     assert world.account.item().slots_in_use == 1
 
@@ -240,7 +240,7 @@ def test_a_visit_stops_the_glue_run_and_leaves_the_slot_to_the_rounds(world: Wor
 def test_a_visit_to_a_workflow_that_runs_again_does_nothing(world: World) -> None:
     world.start()
     world.run("RUNNING")
-    assert world.account.janitor.visit(world.execution, NOW + 1).counts == {}
+    assert world.account.visit_at(world.execution, NOW + 1).counts == {}
     assert world.stopped == []
 
 
@@ -249,7 +249,7 @@ def test_every_round_wakes_who_waits_beside_room(account: Account) -> None:
     waiting = account.send()
     account.slots.wait("p", waiting)
     account.slots.cancel("p", "p-1")  # and its wake is lost
-    assert account.janitor.round(NOW).counts["WaitingWoken"] == 1
+    assert account.round_at(NOW).counts["WaitingWoken"] == 1
     assert len(account.messages(account.queue_url)) == 1
 
 
@@ -261,7 +261,7 @@ def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
         UpdateExpression="SET slots_in_use = :n",
         ExpressionAttributeValues={":n": {"N": "5"}},
     )
-    assert account.janitor.round(NOW).counts["CounterDrift"] == 1
+    assert account.round_at(NOW).counts["CounterDrift"] == 1
     assert account.item().slots_in_use == 1
 
 
@@ -270,7 +270,7 @@ def test_one_malformed_item_does_not_keep_the_others_from_their_turn(account: Ac
         TableName=account.slot_table, Item={"process_name": {"S": "broken"}, "slot_limit": {"S": "3"}}
     )
     account.slots.reserve("p", "p-1", NOW)
-    counts = account.janitor.round(LATER).counts
+    counts = account.round_at(LATER).counts
     assert (counts["MalformedProcesses"], counts["SlotsReclaimed"]) == (1, 1)
 
 
@@ -278,7 +278,7 @@ def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(wo
     world.account.slots.reserve("p", world.execution, NOW)
     world.confirm()
     day = 86400
-    first = world.account.janitor.round(NOW + day)
-    world.account.janitor.round(NOW + day + LOOK_GAP)
+    first = world.account.round_at(NOW + day)
+    world.account.round_at(NOW + day + LOOK_GAP)
     assert first.counts["ExecutionsForgotten"] == 1
     assert world.account.item().slots_in_use == 0

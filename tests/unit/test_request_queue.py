@@ -36,7 +36,7 @@ def test_a_spent_handle_is_no_error(account: Account, code: str) -> None:
 
 
 def test_a_dead_letter_carries_its_reason_and_its_message_as_it_was(account: Account) -> None:
-    account.queue.dead_letter(delivery("junk \u2603"), "once", "InvalidRequest", "because\x00of a \x07 bell")
+    account.queue.dead_letter(delivery("junk \u2603"), "InvalidRequest", "because\x00of a \x07 bell")
     (letter,) = account.messages(account.dead_letter_url)
     assert letter["Body"] == "junk \u2603"
     assert letter["MessageAttributes"]["reason"]["StringValue"] == "because?of a ? bell"

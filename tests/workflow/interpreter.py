@@ -44,6 +44,7 @@ CAUSES = {
         ("States.TaskFailed", '{"JobRunState":"FAILED"}'),
         ("States.Timeout", None),
         ("Glue.ConcurrentRunsExceededException", "refused"),
+        ("Glue.AWSGlueException", "Rate exceeded (Error Code: ThrottlingException)"),
     ]
 }
 

@@ -64,8 +64,8 @@ def test_every_expression_is_jsonata(expression: str) -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_ends_and_every_error_has_a_way_on(name: str) -> None:
-    """An error that nobody catches would end the execution with its slot taken and its request nowhere."""
+def test_every_task_ends_and_every_error_that_can_be_caught_has_a_way_on(name: str) -> None:
+    """An error that nobody catches would leave slot and request to the janitor, as a result over 256 KiB does."""
     state = states()[name]
     assert "TimeoutSeconds" in state
     assert state["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
@@ -85,20 +85,43 @@ def test_a_condition_that_failed_is_not_retried(name: str) -> None:
     assert first == {"ErrorEquals": ["DynamoDB.ConditionalCheckFailedException"], "MaxAttempts": 0}
 
 
-def test_only_refusals_of_start_job_run_are_retried() -> None:
+def test_only_refusals_that_start_job_run_alone_has_are_retried_at_once() -> None:
     """It takes no client token: a retry after a lost answer is a second run in one slot."""
     (retrier,) = states()["RunGlueJob"]["Retry"]
     assert set(retrier["ErrorEquals"]) == {
         "Glue.ConcurrentRunsExceededException",
         "Glue.ResourceNumberLimitExceededException",
-        "Glue.ThrottlingException",
     }
+
+
+THROTTLED = "Rate exceeded (Service: AWSGlue; Status Code: 400; Error Code: ThrottlingException; Request ID: 1)"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "tries", "afterwards"),
+    [
+        ("Glue.AWSGlueException", THROTTLED, None, "TRY_AGAIN"),
+        ("Glue.AWSGlueException", THROTTLED, 19, "TRY_AGAIN"),
+        ("Glue.AWSGlueException", THROTTLED, 20, "KEEP"),
+        ("Glue.ThrottlingException", "Rate exceeded", 3, "TRY_AGAIN"),
+        ("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)", None, "KEEP"),
+        ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', None, "KEEP"),
+    ],
+)
+def test_a_throttled_start_is_tried_again_a_bounded_number_of_times(
+    error: str, cause: str, tries: int | None, afterwards: str
+) -> None:
+    output = states()["RunGlueJob"]["Catch"][0]["Output"]
+    given = {"job_name": "job"} | ({} if tries is None else {"tries": tries})
+    known = {"input": given, "errorOutput": {"Error": error, "Cause": cause}}
+    result = evaluate(output, {**known, "context": {"Execution": {"RedriveCount": 0}}})
+    assert (result["afterwards"], result["tries"]) == (afterwards, (tries or 0) + 1)
 
 
 def test_nothing_runs_before_the_slot_is_confirmed() -> None:
     assert definition()["StartAt"] == "ConfirmSlot"
     before = {name for name, state in states().items() if "RunGlueJob" in targets(state)}
-    assert before == {"ConfirmSlot"}
+    assert before == {"ConfirmSlot", "IsGlueRunOver"}  # the latter to try a throttled start again
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
     assert taken_back["Next"] == "GiveBack"
 
@@ -191,7 +214,9 @@ def test_a_wake_needs_somebody_who_waits() -> None:
         ({"error": "Glue.OperationTimeoutException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.SomethingNew", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.ConcurrentRunsExceededException", "cause": ""}, 0, "KeepRequest"),
-        ({"error": "Glue.EntityNotFoundException", "cause": ""}, 0, "KeepRequest"),
+        ({"error": "Glue.InvalidInputException", "cause": ""}, 0, "KeepRequest"),
+        ({"error": "Glue.EntityNotFoundException", "cause": ""}, 0, "WaitForGlueRun"),
+        ({"error": "Glue.AccessDeniedException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "States.QueryEvaluationError", "cause": "redriven"}, 1, "WaitForGlueRun"),
     ],
 )
@@ -215,6 +240,7 @@ def _choose(state: dict[str, Any], known: dict[str, Any]) -> str:
         ({"alive": [], "quiet": 1, "looks": 1}, "WaitForGlueRun"),
         ({"alive": [], "quiet": 2, "looks": 2}, "KeepRequest"),
         ({"alive": [], "quiet": 2, "looks": 2, "afterwards": "GIVE_BACK"}, "GiveBack"),
+        ({"alive": [], "quiet": 2, "looks": 2, "afterwards": "TRY_AGAIN"}, "RunGlueJob"),
         ({"alive": [], "quiet": 2, "looks": 2, "all_seen": False}, "GiveUpOnGlueRun"),
         ({"alive": ["jr_1"], "quiet": 0, "looks": 120}, "GiveUpOnGlueRun"),
         ({"alive": [], "quiet": 1, "looks": 120}, "GiveUpOnGlueRun"),

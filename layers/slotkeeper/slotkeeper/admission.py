@@ -95,7 +95,7 @@ class Starter:
         try:
             request = parse_request(delivery)
         except InvalidRequest as error:
-            return self._set_aside(delivery, delivery.message_id, "InvalidRequest", str(error))
+            return self._set_aside(delivery, "InvalidRequest", str(error))
 
         for _ in range(_RESERVE_ROUNDS):
             reservation = self.slots.reserve(request.process, request.execution_name, now)
@@ -104,14 +104,14 @@ class Starter:
                     return self._start(delivery, request, isinstance(reservation, Granted), now)
                 case UnknownProcess():
                     reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
-                    return self._set_aside(delivery, request.execution_name, "UnknownProcess", reason)
+                    return self._set_aside(delivery, "UnknownProcess", reason)
                 case Misconfigured(reason):
                     reason = f"the item of process {request.process!r} is malformed: {reason}"
-                    return self._hold_back(delivery, request, now, reason)
+                    return self._hold_back(delivery, now, request.process, reason)
                 case Full() | Paused():
                     because = type(reservation).__name__.lower()
                     if overdue := self._overdue(delivery, now):
-                        return self._set_aside(delivery, request.execution_name, "Expired", f"{overdue}: {because}")
+                        return self._set_aside(delivery, "Expired", f"{overdue}: {because}")
                     if not self._wait(request.process, delivery, now):
                         return Waiting(request.process, because, now - delivery.sent_at)
 
@@ -137,21 +137,24 @@ class Starter:
                 return Repeated(request.execution_name, request.process)
             case RefusedRequest(reason):
                 self._give_up(delivery, request)
-                return self._set_aside(delivery, request.execution_name, "InvalidExecution", reason)
+                return self._set_aside(delivery, "InvalidExecution", reason)
             case RefusedUs(reason):
                 self._give_up(delivery, request)
-                return self._hold_back(delivery, request, now, f"the workflow cannot be started: {reason}")
+                return self._hold_back(delivery, now, request.process, f"the workflow cannot be started: {reason}")
 
     def _give_up(self, delivery: Delivery, request: Request) -> None:
         self.slots.cancel(request.process, request.execution_name)
         wake_next(self.slots, self.queue, request.process, but_not=delivery)
 
-    def _hold_back(self, delivery: Delivery, request: Request, now: float, reason: str) -> Admission:
-        """Leaves a message for later that would run into the same trouble now: hidden for as long as one that waits."""
+    def _hold_back(self, delivery: Delivery, now: float, process: str, reason: str) -> Admission:
+        """Leaves a message for later that would run into the same trouble now.
+
+        For the queue's default visibility and no longer: nobody wakes it when the trouble is over, and its whole group
+        waits behind it.
+        """
         if overdue := self._overdue(delivery, now):
-            return self._set_aside(delivery, request.execution_name, "Expired", f"{overdue}: {reason}")
-        self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
-        return HeldBack(request.process, reason)
+            return self._set_aside(delivery, "Expired", f"{overdue}: {reason}")
+        return HeldBack(process, reason)
 
     def _overdue(self, delivery: Delivery, now: float) -> str:
         """Why the message must not wait on, or nothing: SQS would delete it, or set it aside without a reason."""
@@ -163,6 +166,6 @@ class Starter:
             return f"received {delivery.receives} times, as often as the queue allows"
         return ""
 
-    def _set_aside(self, delivery: Delivery, deduplication_id: str, code: str, reason: str) -> DeadLettered:
-        self.queue.dead_letter(delivery, deduplication_id, code, reason)
+    def _set_aside(self, delivery: Delivery, code: str, reason: str) -> DeadLettered:
+        self.queue.dead_letter(delivery, code, reason)
         return DeadLettered(code, reason)

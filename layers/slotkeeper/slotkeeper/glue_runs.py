@@ -48,7 +48,8 @@ class GlueRuns:
                     for run in runs
                     if run.get("Arguments", {}).get(MARKER) == execution and run["JobRunState"] not in _OVER
                 ]
-                if runs and max(run["StartedOn"].timestamp() for run in runs) < since - _CLOCKS_APART:
+                started = [run["StartedOn"].timestamp() for run in runs if "StartedOn" in run]
+                if started and max(started) < since - _CLOCKS_APART:
                     break
         except ClientError as error:
             if error.response["Error"]["Code"] != "EntityNotFoundException":

@@ -25,11 +25,14 @@ class MalformedProcess(ValueError):
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a slot. `raw` is the map as DynamoDB keeps it, for conditions on "unchanged since"."""
+    """Who holds a slot. `job` is empty until the workflow has confirmed it.
+
+    `raw` is the map as DynamoDB keeps it, for conditions on "unchanged since".
+    """
 
     state: Literal["RESERVED", "RUNNING"]
     since: int
-    job: str | None
+    job: str
     quiet_since: int | None
     raw: Mapping[str, Any]
 
@@ -63,29 +66,28 @@ def read_process(item: Mapping[str, Any]) -> Process:
         MalformedProcess: an attribute is missing or of another type. A limit stored as a string is the classic: no
             comparison across types is ever true, so the process would look full for ever.
     """
-    waiting = item.get("waiting", {}).get("M", {})
+    waiting = _typed(item, "waiting", "M", default={})
     return Process(
         name=_typed(item, "process_name", "S"),
-        slot_limit=int(_typed(item, "slot_limit", "N")),
-        slots_in_use=int(_typed(item, "slots_in_use", "N")),
+        slot_limit=_whole(item, "slot_limit"),
+        slots_in_use=_whole(item, "slots_in_use"),
         holders={name: _read_holder(name, value) for name, value in _typed(item, "holders", "M").items()},
         paused=bool(_typed(item, "paused", "BOOL", default=False)),
         job_name=_typed(item, "job_name", "S"),
-        waiting_since=int(waiting["since"]["N"]) if "since" in waiting else None,
+        waiting_since=_whole(waiting, "since") if waiting else None,
     )
 
 
 def _read_holder(name: str, value: Mapping[str, Any]) -> Holder:
-    raw = value.get("M", {})
-    state = raw.get("state", {}).get("S")
+    raw = _typed({f"holders.{name}": value}, f"holders.{name}", "M")
+    state = _typed(raw, "state", "S")
     if state not in ("RESERVED", "RUNNING"):
         raise MalformedProcess(f"holders.{name}.state must be RESERVED or RUNNING, got {state!r}")
-    quiet_since = raw.get("quiet_since", {}).get("N")
     return Holder(
         state=state,
-        since=int(raw.get("since", {}).get("N", 0)),
-        job=raw.get("job", {}).get("S"),
-        quiet_since=int(quiet_since) if quiet_since else None,
+        since=_whole(raw, "since"),
+        job=_typed(raw, "job", "S", default=""),
+        quiet_since=_whole(raw, "quiet_since") if "quiet_since" in raw else None,
         raw=raw,
     )
 
@@ -97,6 +99,13 @@ def _typed(item: Mapping[str, Any], attribute: str, kind: str, default: Any = No
     if value is None or kind not in value:
         raise MalformedProcess(f"{attribute} must be of DynamoDB type {kind}, got {value!r}")
     return value[kind]
+
+
+def _whole(item: Mapping[str, Any], attribute: str) -> int:
+    number = _typed(item, attribute, "N")
+    if not number.lstrip("-").isdecimal():
+        raise MalformedProcess(f"{attribute} must be a whole number, got {number}")
+    return int(number)
 
 
 def check_settings(name: str, slot_limit: int, job_name: str) -> None:
@@ -146,6 +155,16 @@ class Processes:
         """Changes the limit. Lowered below the holders, it admits nobody until enough of them are done."""
         check_settings(name, slot_limit, "unchanged")
         self._change(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
+
+    def change_job(self, name: str, job_name: str, before: str) -> bool:
+        """Gives the process another Glue job, if it has still the one that the caller knows; False if not."""
+        check_settings(name, 0, job_name)
+        names_as_known = {":job": {"S": job_name}, ":before": {"S": before}}
+        try:
+            self._change(name, "SET job_name = :job", names_as_known, " AND job_name = :before")
+        except LookupError:
+            return False
+        return True
 
     def pause(self, name: str) -> None:
         """Admits nobody from now on; those who run go on."""

@@ -9,11 +9,12 @@ outlives an aborted execution, and a StartJobRun that was under way may show onl
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Literal
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.glue_runs import GlueRuns, NoSuchJob
 from slotkeeper.observability import logger
@@ -53,11 +54,19 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
 class Findings:
     """What a round found and did: the names are those of the metrics."""
 
-    counts: Counter[str]
+    counts: Counter[str] = field(default_factory=Counter)
 
     def note(self, metric: str, message: str, **details: object) -> None:
         self.counts[metric] += 1
         logger.warning(message, extra=details)
+
+    @contextmanager
+    def guard(self, message: str, **details: object) -> Iterator[None]:
+        """A failure inside is reported, and what comes after it goes on: one sick holder must not cost the others."""
+        try:
+            yield
+        except Exception as error:
+            self.note("JanitorErrors", message, error=f"{type(error).__name__}: {error}", **details)
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,7 @@ class Janitor:
     Args:
         grace: seconds before a reservation without execution, or a closed execution's slot, is touched.
         look_gap: seconds that must lie between the two looks at Glue.
+        clock: seconds since the epoch. Not one moment for a whole round: rounds are long, and overlap.
     """
 
     slots: Slots
@@ -78,45 +88,59 @@ class Janitor:
     settled: Settled
     grace: int
     look_gap: int
+    clock: Callable[[], float] = time.time
 
-    def visit(self, execution_name: str, now: float) -> Findings:
+    def visit(self, execution_name: str) -> Findings:
         """Attends to an execution whose status event says that it closed without success.
 
         Keeps its request at once and stops a Glue run that outlives it. The slot is left to the rounds.
         """
-        findings = Findings(Counter())
+        findings = Findings()
         execution = self.workflow.describe(execution_name)
         if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
             return findings
-        self._settle(execution, now, findings)
+        self._settle(execution, findings)
         process = self.slots.read(execution_name.rsplit("-", 1)[0])
         holder = process.holders.get(execution_name) if process else None
         if process is not None and holder is not None and holder.state == "RUNNING":
             self._alive_in_glue(process, execution_name, holder, findings)
         return findings
 
-    def round(self, now: float) -> Findings:
-        """Goes over every process and every execution that closed without success.
+    def round(self) -> Findings:
+        """Goes over every process, and then over every execution that closed without success.
 
-        A failure at one process or execution is reported and does not keep the others from their turn.
+        Processes first, since requests that are still to be kept can be many. Whatever fails is reported as
+        JanitorErrors and is tried again in the next round; the rest goes on.
         """
-        findings = Findings(Counter())
-        self._settle_all(now, findings)
-        running = self.workflow.running()
-        for process in self.processes.all():
-            if isinstance(process, MalformedProcess):
-                findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
-                continue
-            try:
-                self._attend(process, running, now, findings)
-            except (ClientError, BotoCoreError) as error:
-                findings.note(
-                    "JanitorErrors", "Could not attend to a process", process_name=process.name, error=str(error)
-                )
+        findings = Findings()
+        running: set[str] = set()
+        with findings.guard("Could not list the executions that run; each is asked for"):
+            running = self.workflow.running()
+        with findings.guard("Could not read the slot table to its end"):
+            for process in self.processes.all():
+                if isinstance(process, MalformedProcess):
+                    findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
+                else:
+                    self._attend(process, running, findings)
+        with findings.guard("Could not list the executions that closed without success"):
+            self._settle_all(findings)
         return findings
 
-    def _attend(self, process: Process, running: set[str], now: float, findings: Findings) -> None:
-        if process.has_drifted and self.processes.repair_counter(process):
+    def _attend(self, process: Process, running: set[str], findings: Findings) -> None:
+        if process.has_drifted:
+            with findings.guard("Could not repair a counter", process_name=process.name):
+                self._repair(process, findings)
+        for name, holder in process.holders.items():
+            if name not in running and self.clock() - holder.since >= self.grace:
+                with findings.guard("Could not examine a holder", execution=name):
+                    self._examine(process, name, holder, findings)
+        # Every round, and not only after freeing something: a wake may have been lost since.
+        with findings.guard("Could not wake who waits", process_name=process.name):
+            if wake_next(self.slots, self.queue, process.name):
+                findings.counts["WaitingWoken"] += 1
+
+    def _repair(self, process: Process, findings: Findings) -> None:
+        if self.processes.repair_counter(process):
             findings.note(
                 "CounterDrift",
                 "Set slots_in_use to the number of holders",
@@ -124,29 +148,27 @@ class Janitor:
                 was=process.slots_in_use,
                 holders=len(process.holders),
             )
-        for name, holder in process.holders.items():
-            if name in running or now - holder.since < self.grace:
-                continue
-            execution = self.workflow.describe(name)
-            match judge(holder, execution, now, self.grace):
-                case "cancel":
-                    if self.slots.cancel(process.name, name):
-                        findings.note("SlotsReclaimed", "Took back a reservation without a workflow", execution=name)
-                case "look at Glue":
-                    if execution is None:
-                        findings.note("ExecutionsForgotten", "Step Functions does not know a holder", execution=name)
-                    self._look(process, name, holder, now, findings)
-        # Every round, and not only after freeing something: a wake may have been lost since.
-        if wake_next(self.slots, self.queue, process.name):
-            findings.counts["WaitingWoken"] += 1
 
-    def _look(self, process: Process, name: str, holder: Holder, now: float, findings: Findings) -> None:
+    def _examine(self, process: Process, name: str, holder: Holder, findings: Findings) -> None:
+        execution = self.workflow.describe(name)
+        match judge(holder, execution, self.clock(), self.grace):
+            case "cancel":
+                if self.slots.cancel(process.name, name):
+                    findings.note("SlotsReclaimed", "Took back a reservation without a workflow", execution=name)
+            case "look at Glue":
+                if execution is None:
+                    findings.note("ExecutionsForgotten", "Step Functions does not know a holder", execution=name)
+                self._look(process, name, holder, findings)
+
+    def _look(self, process: Process, name: str, holder: Holder, findings: Findings) -> None:
+        # The gap lies between the end of the first look and the beginning of the second.
+        begun = self.clock()
         if self._alive_in_glue(process, name, holder, findings):
             if holder.quiet_since is not None:
                 self.slots.mark_quiet(process.name, name, holder.raw, None)
         elif holder.quiet_since is None:
-            self.slots.mark_quiet(process.name, name, holder.raw, now)
-        elif now - holder.quiet_since >= self.look_gap and self.slots.release(process.name, name, holder.raw):
+            self.slots.mark_quiet(process.name, name, holder.raw, self.clock())
+        elif begun - holder.quiet_since >= self.look_gap and self.slots.release(process.name, name, holder.raw):
             findings.note("SlotsReclaimed", "Took back the slot of a workflow that is over", execution=name)
 
     def _alive_in_glue(self, process: Process, name: str, holder: Holder, findings: Findings) -> bool:
@@ -161,7 +183,8 @@ class Janitor:
             findings.note("GlueRunsStopped", "Stopped a Glue run whose workflow is over", runs=alive, execution=name)
         return bool(alive)
 
-    def _settle_all(self, now: float, findings: Findings) -> None:
+    def _settle_all(self, findings: Findings) -> None:
+        now = self.clock()
         closed = {
             execution.name
             for execution in self.workflow.unsuccessful(now - HORIZON, LONGEST_EXECUTION)
@@ -169,25 +192,24 @@ class Janitor:
             if now - (execution.stopped_at or now) >= self.grace
         }
         for name in sorted(self.settled.missing(closed)):
-            try:
+            with findings.guard("Could not settle an execution", execution=name):
                 execution = self.workflow.describe(name)
                 if execution is not None and execution.is_closed and execution.status != "SUCCEEDED":
-                    self._settle(execution, now, findings)
-            except (ClientError, BotoCoreError) as error:
-                findings.note("JanitorErrors", "Could not settle an execution", execution=name, error=str(error))
+                    self._settle(execution, findings)
 
-    def _settle(self, execution: Execution, now: float, findings: Findings) -> None:
+    def _settle(self, execution: Execution, findings: Findings) -> None:
         """Keeps the request of an execution that did not keep it itself. Twice at worst, never not at all."""
         if self.settled.has(execution.name):
             return
         by = "workflow"
-        if execution.error not in ACCOUNTED_FOR:
+        # Only the workflow's own Fail states are believed: whoever stops an execution may name any error.
+        if execution.status != "FAILED" or execution.error not in ACCOUNTED_FOR:
             by = "janitor"
             error = execution.error or execution.status
             cause = execution.cause or f"The workflow ended as {execution.status}"
             self.failed_requests.keep(_request_of(execution), execution.name, error, cause)
             findings.note("RequestsKept", "Kept the request of a workflow that is over", execution=execution.name)
-        self.settled.add(execution.name, by, now)
+        self.settled.add(execution.name, by, self.clock())
 
 
 def _request_of(execution: Execution) -> str:

@@ -65,8 +65,12 @@ class RequestQueue:
             return False
         return True
 
-    def dead_letter(self, delivery: Delivery, deduplication_id: str, code: str, reason: str) -> None:
-        """Sets a message aside with the reason, in its own group; the caller consumes the original afterwards."""
+    def dead_letter(self, delivery: Delivery, code: str, reason: str) -> None:
+        """Sets a message aside with the reason, in its own group; the caller consumes the original afterwards.
+
+        Deduplicated by the message's id, which a redelivery keeps and a message moved back does not: by the request's
+        name, SQS would swallow the letter of a message that is moved back and refused again within five minutes.
+        """
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
             "code": _text(code, 100),
             "reason": _text(reason, LONGEST_REASON),
@@ -79,7 +83,7 @@ class RequestQueue:
             MessageBody=delivery.body,
             MessageAttributes=attributes,
             MessageGroupId=delivery.group_id,
-            MessageDeduplicationId=deduplication_id,
+            MessageDeduplicationId=delivery.message_id,
         )
 
 

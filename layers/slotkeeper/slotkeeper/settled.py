@@ -52,7 +52,6 @@ class Settled:
 
     def add(self, execution: str, by: str, now: float) -> bool:
         """Notes an execution as settled; False if it was already. `by`: who kept the request, workflow or janitor."""
-        self._known.add(execution)
         try:
             self._dynamodb.put_item(
                 TableName=self._table_name,
@@ -68,4 +67,5 @@ class Settled:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
             return False
+        self._known.add(execution)
         return True

@@ -194,9 +194,9 @@ class Slots:
             ProjectionExpression=WAKE_PROJECTION,
         )
         item = answer.get("Item", {})
-        waiting = item.get("waiting", {}).get("M")
-        in_use, limit = (int(item.get(name, {}).get("N", 0)) for name in ("slots_in_use", "slot_limit"))
-        if not waiting or item.get("paused", {}).get("BOOL", False) or in_use >= limit:
+        waiting = item.get("waiting", {}).get("M", {})
+        in_use, limit = (float(item.get(name, {}).get("N", 0)) for name in ("slots_in_use", "slot_limit"))
+        if "receipt_handle" not in waiting or item.get("paused", {}).get("BOOL", False) or in_use >= limit:
             return None
         return Waiter(waiting["receipt_handle"]["S"], waiting["sequence"]["S"])
 
