@@ -168,6 +168,10 @@ class Stack:
         assert "errorMessage" not in counts, counts
         return counts
 
+    def starter_errors(self) -> int:
+        """How often the starter has counted an error, by the metrics in its log."""
+        return (self.aws.state_dir / "engine.log").read_text().count('"StarterErrors":[1.0]')
+
     # --------------------------------------------------------------------------------------------------------- waiting
 
     def wait_for_status(self, execution: str, *statuses: str) -> str:

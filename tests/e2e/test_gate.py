@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from slotkeeper.names import execution_name
 from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until
 
@@ -34,6 +37,9 @@ def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: Stack
     for n in range(2):
         stack.end(process, f"r{n}")
         stack.wait_for_status(names[n], "SUCCEEDED")
+        refused = _receives(stack, process)
+        _wake_by_hand(stack, process)
+        wait_until(lambda seen=refused: _receives(stack, process) > seen, "the next request to be refused again")
     assert stack.status(names[3]) == "NONE"
     assert stack.holders(process) == {names[2]}
     stack.end(process, "r2", "r3", "r4")
@@ -45,11 +51,13 @@ def test_f7_a_limit_stored_as_a_string_admits_nobody_and_loses_nothing(stack: St
     key = {"process_name": {"S": process}}
     update = {"UpdateExpression": "SET slot_limit = :l", "ExpressionAttributeValues": {":l": {"S": "10"}}}
     stack.dynamodb.update_item(TableName=stack.table, Key=key, **update)
+    refusals = stack.starter_errors()
     name = stack.send(process, "r1")
+    wait_until(lambda: stack.starter_errors() > refusals, "the starter to leave the message on the queue")
     assert stack.janitor()["MalformedProcesses"] == 1
-    stack.processes.set_limit(process, 1)
     assert stack.status(name) == "NONE"
     assert stack.dead_letters(process) == []
+    stack.processes.set_limit(process, 1)
 
 
 def test_a_raised_limit_wakes_who_waits(stack: Stack) -> None:
@@ -90,30 +98,34 @@ def test_other_processes_flow_past_one_that_waits(stack: Stack) -> None:
 
 
 def test_two_processes_may_use_the_same_request_id(stack: Stack) -> None:
+    """By the same deduplication id: SQS must keep one per message group."""
     one, other = stack.process(), stack.process()
-    names = []
     for process in (one, other):
-        stack.send_raw(f'{{"process": "{process}", "request_id": "same"}}', process, "same")
-        names.append(stack.send(process, "same"))
+        body = {"process": process, "request_id": "same", "arguments": {"--gate": f"{process}/same"}}
+        stack.send_raw(json.dumps(body), process, "same")
         stack.end(process, "same")
-    for name in names:
-        wait_until(lambda name=name: stack.execution(name), f"{name} to start")
+    for process in (one, other):
+        stack.wait_for_status(execution_name(process, "same", 1), "SUCCEEDED")
 
 
 def test_f21_a_request_that_is_refused_four_hundred_times_is_not_dead_lettered(stack: Stack) -> None:
     process = stack.process(limit=0)
     name = stack.send(process, "r1")
     stack.wait_until_waiting(process)
-    key = {"process_name": {"S": process}}
     for refusals in range(1, 400):
-        waiting = stack.dynamodb.get_item(TableName=stack.table, Key=key)["Item"]["waiting"]["M"]
-        stack.queue.make_visible(waiting["receipt_handle"]["S"])
+        _wake_by_hand(stack, process)
         wait_until(lambda seen=refusals: _receives(stack, process) > seen, f"refusal {refusals + 1}", interval=0.01)
     stack.operations.set_limit(process, 1)
     stack.wait_until_running(name)
     stack.end(process, "r1")
     stack.wait_for_status(name, "SUCCEEDED")
     assert stack.dead_letters(process) == []
+
+
+def _wake_by_hand(stack: Stack, process: str) -> None:
+    """Makes the waiting message visible, room or not."""
+    answer = stack.dynamodb.get_item(TableName=stack.table, Key={"process_name": {"S": process}})
+    stack.queue.make_visible(answer["Item"]["waiting"]["M"]["receipt_handle"]["S"])
 
 
 def _receives(stack: Stack, process: str) -> int:

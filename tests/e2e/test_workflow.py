@@ -114,14 +114,24 @@ def test_a_run_that_may_live_is_stopped_before_the_slot_goes_back(stack: Stack, 
     assert kept["error"] == error
 
 
-def test_a_refused_job_gives_its_slot_back_without_looking_for_a_run(stack: Stack) -> None:
+def test_a_job_that_does_not_exist_fails_its_requests_and_holds_no_slot(stack: Stack) -> None:
     process = stack.process(limit=1, job="no-such-job")
     name = stack.send(process, "r1")
     stack.wait_for_status(name, "FAILED")
-    assert "FindGlueRun" not in stack.states_of(name)
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     assert kept["error"] == "Glue.EntityNotFoundException"
     stack.wait_until_free(process)
+
+
+def test_a_throttled_start_is_tried_again_in_its_slot(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    stack.faults.add("RunGlueJob", "refuse", error="Glue.ThrottlingException", times=2)
+    name = stack.send(process, "r1")
+    stack.wait_until_running(name)
+    assert stack.states_of(name).count("RunGlueJob") == 3
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")
+    assert len(stack.runs(name)) == 1
 
 
 def _abort_while_running(stack: Stack, process: str) -> str:

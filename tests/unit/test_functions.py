@@ -209,6 +209,34 @@ def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(
     assert answered[1]["Status"] == "SUCCESS"
 
 
+def test_a_process_follows_its_stack_to_another_job(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    """Changing GlueJobName takes the sample job away: a process that kept it could run nothing."""
+    _make_job(account)
+    account.glue.create_job(Name="mine", Role="role", Command={"Name": "glueetl"})
+    registrar = load("process_registrar")
+    created = _custom_resource("Create")
+    registrar.handler(created, CONTEXT)
+    updated = _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
+    registrar.handler(updated, CONTEXT)
+    assert account.item("new").job_name == "mine"
+
+
+def test_a_job_that_an_operator_has_set_stays(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    _make_job(account)
+    account.glue.create_job(Name="mine", Role="role", Command={"Name": "glueetl"})
+    registrar = load("process_registrar")
+    created = _custom_resource("Create")
+    registrar.handler(created, CONTEXT)
+    account.processes.change_job("new", "theirs", before="job")
+    updated = _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
+    registrar.handler(updated, CONTEXT)
+    assert account.item("new").job_name == "theirs"
+
+
 def test_f12_a_job_that_retries_by_itself_is_refused(
     account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
 ) -> None:

@@ -55,16 +55,27 @@ class World:
         self.runs: list[dict[str, Any]] = []
         self.stopped: list[str] = []
         self.job_exists = True
+        self.older_runs: list[dict[str, Any]] = []
+        self.looked_at: list[float] = []
+        self.look_takes = 0.0
+        self.stopping_is_denied = False
         self.execution = execution_name("p", "order-1", 1)
         account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
         account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
 
-    def _get_job_runs(self, **_: Any) -> Any:
+    def _get_job_runs(self, params: Any, **_: Any) -> Any:
         if not self.job_exists:
             return _http(400), {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
-        return _http(200), {"JobRuns": self.runs}
+        self.looked_at.append(self.account.now)
+        self.account.now += self.look_takes
+        page = json.loads(params["body"]).get("NextToken", "")
+        if page:
+            return _http(200), {"JobRuns": self.older_runs}
+        return _http(200), {"JobRuns": self.runs} | ({"NextToken": "older"} if self.older_runs else {})
 
     def _batch_stop(self, params: Any, **_: Any) -> Any:
+        if self.stopping_is_denied:
+            return _http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not yours"}}
         self.stopped += json.loads(params["body"])["JobRunIds"]
         return _http(200), {}
 
@@ -282,3 +293,81 @@ def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(wo
     world.account.round_at(NOW + day + LOOK_GAP)
     assert first.counts["ExecutionsForgotten"] == 1
     assert world.account.item().slots_in_use == 0
+
+
+def test_a_run_beyond_the_first_page_is_found(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    world.older_runs, world.runs = world.runs, [{**world.runs[0], "Id": "jr_2", "Arguments": {}}]
+    world.account.round_at(LATER)
+    assert world.stopped == ["jr_1"]
+
+
+def test_a_run_without_a_start_is_no_end_of_the_search(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("WAITING")
+    del world.runs[0]["StartedOn"]
+    world.account.round_at(LATER)
+    assert world.stopped == ["jr_1"]
+
+
+def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: World) -> None:
+    """Rounds overlap: A looks late, and B, begun meanwhile, must not take A's look for one from A's beginning."""
+    world.start()
+    world.abort()
+    world.look_takes = 10 * LOOK_GAP
+    world.account.round_at(LATER)
+    world.look_takes = 0
+    world.account.round_at(world.account.now + LOOK_GAP - 1)
+    assert world.account.item().slots_in_use == 1
+    world.account.round_at(world.account.now + 1)
+    assert world.account.item().slots_in_use == 0
+
+
+def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_turn(world: World) -> None:
+    world.account.processes.set_limit("p", 2)
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    world.stopping_is_denied = True
+    world.account.slots.reserve("p", "p-dead", NOW)
+    world.account.slots.wait("p", world.account.send())
+    counts = world.account.round_at(LATER).counts
+    assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("operation", ["ListExecutions", "DescribeExecution"])
+def test_step_functions_that_fail_do_not_keep_the_waiting_from_their_wake(account: Account, operation: str) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", account.send())
+    account.slots.cancel("p", "p-1")
+    refuse(account.stepfunctions, operation, "ThrottlingException", times=9)
+    assert account.round_at(LATER).counts["WaitingWoken"] == 1
+
+
+def test_a_settled_table_that_is_gone_does_not_keep_slots(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.dynamodb.delete_table(TableName=world.account.settled_table)
+    world.account.round_at(LATER)
+    counts = world.account.round_at(LATER + LOOK_GAP).counts
+    assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
+
+
+def test_what_has_just_closed_is_left_to_its_status_event(world: World) -> None:
+    world.start()
+    world.abort(at=NOW)
+    world.account.round_at(NOW + GRACE - 1)
+    assert world.account.messages(world.account.failed_url) == []
+
+
+def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.stepfunctions.meta.events.register(
+        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(error="RequestFailed")
+    )
+    world.account.round_at(LATER)
+    assert len(world.account.messages(world.account.failed_url)) == 1

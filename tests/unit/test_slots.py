@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.processes import MalformedProcess
 from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, UnknownProcess
 from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery
@@ -202,3 +203,44 @@ def test_a_drifted_counter_is_repaired_only_as_it_was_seen(account: Account) -> 
     assert account.processes.repair_counter(seen) is False
     assert account.processes.repair_counter(account.item()) is True
     assert account.item().slots_in_use == 1
+
+
+def test_a_counter_is_not_repaired_by_an_old_count_of_holders(account: Account) -> None:
+    _write(account, "slots_in_use", {"N": "7"})
+    seen = account.item()
+    entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}
+    _write(account, "holders", {"M": {"p-1": entry}})
+    assert account.processes.repair_counter(seen) is False
+    assert account.item().slots_in_use == 7
+
+
+def test_a_wake_reads_consistently(account: Account) -> None:
+    reads: list[bool] = []
+    account.dynamodb.meta.events.register(
+        "provide-client-params.dynamodb.GetItem", lambda params, **_: reads.append(params["ConsistentRead"])
+    )
+    account.slots.waiter_with_room("p")
+    account.slots.has_room("p")
+    assert reads == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("slot_limit", {"N": "2.5"}),
+        ("slots_in_use", {"N": "0.5"}),
+        ("holders", {"M": {"p-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1.5"}}}}}),
+        ("holders", {"M": {"p-1": {"M": {"since": {"N": "1"}}}}}),
+        ("holders", {"M": {"p-1": {"S": "RUNNING"}}}),
+        ("waiting", {"S": "somebody"}),
+        ("waiting", {"M": {"sequence": {"S": "1"}}}),
+        ("paused", {"S": "yes"}),
+    ],
+)
+def test_an_item_that_somebody_wrote_by_hand_is_reported_with_its_attribute(
+    account: Account, attribute: str, value: dict[str, Any]
+) -> None:
+    _write(account, attribute, value)
+    with pytest.raises(MalformedProcess, match=attribute):
+        account.item()
+    assert account.round_at(NOW).counts["MalformedProcesses"] == 1

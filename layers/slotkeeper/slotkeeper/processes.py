@@ -74,37 +74,38 @@ def read_process(item: Mapping[str, Any]) -> Process:
         holders={name: _read_holder(name, value) for name, value in _typed(item, "holders", "M").items()},
         paused=bool(_typed(item, "paused", "BOOL", default=False)),
         job_name=_typed(item, "job_name", "S"),
-        waiting_since=_whole(waiting, "since") if waiting else None,
+        waiting_since=_whole(waiting, "since", "waiting.") if waiting else None,
     )
 
 
 def _read_holder(name: str, value: Mapping[str, Any]) -> Holder:
-    raw = _typed({f"holders.{name}": value}, f"holders.{name}", "M")
-    state = _typed(raw, "state", "S")
+    path = f"holders.{name}"
+    raw = _typed({path: value}, path, "M")
+    state = _typed(raw, "state", "S", path=f"{path}.")
     if state not in ("RESERVED", "RUNNING"):
-        raise MalformedProcess(f"holders.{name}.state must be RESERVED or RUNNING, got {state!r}")
+        raise MalformedProcess(f"{path}.state must be RESERVED or RUNNING, got {state!r}")
     return Holder(
         state=state,
-        since=_whole(raw, "since"),
-        job=_typed(raw, "job", "S", default=""),
-        quiet_since=_whole(raw, "quiet_since") if "quiet_since" in raw else None,
+        since=_whole(raw, "since", f"{path}."),
+        job=_typed(raw, "job", "S", default="", path=f"{path}."),
+        quiet_since=_whole(raw, "quiet_since", f"{path}.") if "quiet_since" in raw else None,
         raw=raw,
     )
 
 
-def _typed(item: Mapping[str, Any], attribute: str, kind: str, default: Any = None) -> Any:
+def _typed(item: Mapping[str, Any], attribute: str, kind: str, default: Any = None, path: str = "") -> Any:
     value = item.get(attribute)
     if value is None and default is not None:
         return default
     if value is None or kind not in value:
-        raise MalformedProcess(f"{attribute} must be of DynamoDB type {kind}, got {value!r}")
+        raise MalformedProcess(f"{path}{attribute} must be of DynamoDB type {kind}, got {value!r}")
     return value[kind]
 
 
-def _whole(item: Mapping[str, Any], attribute: str) -> int:
-    number = _typed(item, attribute, "N")
+def _whole(item: Mapping[str, Any], attribute: str, path: str = "") -> int:
+    number = _typed(item, attribute, "N", path=path)
     if not number.lstrip("-").isdecimal():
-        raise MalformedProcess(f"{attribute} must be a whole number, got {number}")
+        raise MalformedProcess(f"{path}{attribute} must be a whole number, got {number}")
     return int(number)
 
 
