@@ -19,7 +19,7 @@ export SAM_CLI_TELEMETRY := 0
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2    requests, slots, and the share of jobs that fail"
+	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 
 .PHONY: setup
 setup:
@@ -31,15 +31,15 @@ setup-dev:
 
 .PHONY: run
 run: setup  ## Deploy to the embedded AWS, pass requests through the slots, report, stop
-	@$(PYTHON) -m local.run --requests $(REQUESTS) --limit $(LIMIT) --fail $(FAIL)
+	@$(PYTHON) -m local.run --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)"
 
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
 	@$(PYTHON) -m local up
 
 .PHONY: local-down
-local-down: setup  ## Stop it
-	@$(PYTHON) -m local down
+local-down:  ## Stop it
+	@if [ -x $(PYTHON) ]; then $(PYTHON) -m local down; else echo "local: not running"; fi
 
 .PHONY: test
 test: setup-dev  ## Run every test
@@ -50,8 +50,8 @@ test: setup-dev  ## Run every test
 lint: setup-dev  ## Check style, types, template and its security
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
-	@mypy layers/slotkeeper/slotkeeper local
-	@for app in functions/*/app.py jobs/*.py; do mypy $$app || exit 1; done
+	@mypy --no-error-summary layers/slotkeeper/slotkeeper local
+	@for app in functions/*/app.py jobs/*.py; do mypy --no-error-summary $$app || exit 1; done
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
@@ -71,5 +71,6 @@ lock: setup  ## Compile requirements/*.in again (needs the registry)
 	done
 
 .PHONY: clean
-clean:  ## Remove everything generated
-	@rm -rf build .aws-sam
+clean: local-down  ## Remove everything generated
+	@rm -rf build .aws-sam .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

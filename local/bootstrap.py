@@ -23,14 +23,16 @@ RUNTIME = "3.13"  # template.yaml's Globals.Function.Runtime says the same; a te
 
 NO_PYTHON = f"""slotkeeper: no Python {RUNTIME} found.
   The Lambda functions run on Python {RUNTIME}, and so do the build and the embedded AWS.
-  Looked at: $SLOTKEEPER_PYTHON, python{RUNTIME} and python3 on PATH, pyenv's versions, uv's.
+  Looked at: python{RUNTIME} and python3 on PATH, pyenv's versions, uv's.
   Install one (apt, brew, pyenv install {RUNTIME}, uv python install {RUNTIME}) or set SLOTKEEPER_PYTHON to it."""
+NO_VENV = """slotkeeper: {python} is a Python {version}, but cannot make virtual environments.
+  On Debian and Ubuntu: apt install python{version}-venv"""
+
+# What a candidate says of itself: its version, and whether pip can be put into an environment of its making.
+_PROBE = "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], u.find_spec('ensurepip') is not None)"
 
 
 def _candidates() -> Iterator[str]:
-    chosen = os.environ.get("SLOTKEEPER_PYTHON")
-    if chosen:
-        yield chosen
     yield sys.executable
     for name in (f"python{RUNTIME}", "python3"):
         found = shutil.which(name)
@@ -47,29 +49,42 @@ def _candidates() -> Iterator[str]:
             yield answer.stdout.strip()
 
 
-def find_python() -> str | None:
-    """The path of a Python of the runtime's minor version that can make virtual environments, or None."""
+def _ask(python: str) -> tuple[str, bool]:
+    """The version of a Python and whether it can make environments; nothing and False if it does not run."""
     # A pyenv shim stands on PATH even when its version is not chosen, and then fails: so each one is asked.
-    probe = "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"
-    for candidate in _candidates():
-        try:
-            answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True, check=False)
-        except OSError:
-            continue
-        if answer.returncode == 0 and answer.stdout.strip() == RUNTIME:
+    try:
+        answer = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, check=False)
+    except OSError:
+        return "", False
+    version, _, able = answer.stdout.strip().partition(" ")
+    return (version, able == "True") if answer.returncode == 0 else ("", False)
+
+
+def find_python() -> str:
+    """The path of a Python of the runtime's version that can make virtual environments; exits if there is none."""
+    chosen = os.environ.get("SLOTKEEPER_PYTHON")
+    unable = ""
+    for candidate in [chosen] if chosen else _candidates():
+        version, able = _ask(candidate)
+        if version == RUNTIME and able:
             return candidate
-    return None
+        if version == RUNTIME:
+            unable = candidate
+        elif chosen:
+            sys.exit(f"slotkeeper: SLOTKEEPER_PYTHON={chosen} is no Python {RUNTIME}: {version or 'it does not run'}")
+    sys.exit(NO_VENV.format(python=unable, version=RUNTIME) if unable else NO_PYTHON)
 
 
 def ensure(venv: Path, requirement_files: list[Path]) -> None:
     """Creates the virtual environment if need be, and installs each file that has changed since it was installed."""
     python = venv / "bin" / "python"
-    if not python.exists():
+    # Written last: an interrupted set-up leaves none. It holds the place, since an environment does not survive a move.
+    made = venv / ".made"
+    if not made.exists() or made.read_text() != str(venv.resolve()):
         base = find_python()
-        if base is None:
-            sys.exit(NO_PYTHON)
         print(f"slotkeeper: making {venv} with {base}", flush=True)
         subprocess.run([base, "-m", "venv", "--clear", str(venv)], check=True)
+        made.write_text(str(venv.resolve()))
     for requirements in requirement_files:
         stamp = venv / f".installed-{requirements.stem}"
         digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
@@ -87,7 +102,10 @@ def main() -> None:
     parser.add_argument("--venv", type=Path, default=Path("build/venv"), help="where (default: %(default)s)")
     parser.add_argument("requirements", type=Path, nargs="+", help="compiled requirement files, in order")
     arguments = parser.parse_args()
-    ensure(arguments.venv, arguments.requirements)
+    try:
+        ensure(arguments.venv, arguments.requirements)
+    except KeyboardInterrupt:
+        sys.exit("\nslotkeeper: set-up interrupted; the next make goes on with it")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,70 @@
+"""The set-up, as far as it goes without installing anything: which Python it takes, what it says if there is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from local import bootstrap
+
+
+def _fake_python(folder: Path, answer: str) -> str:
+    script = folder / "python3.13"
+    script.write_text(f"#!/bin/sh\necho {answer}\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine with nothing but what the test puts there."""
+    monkeypatch.delenv("SLOTKEEPER_PYTHON", raising=False)
+    monkeypatch.setattr(bootstrap, "_candidates", lambda: [str(tmp_path / "python3.13")])
+    return tmp_path
+
+
+def test_the_runtimes_python_is_taken(only: Path) -> None:
+    python = _fake_python(only, "3.13 True")
+    assert bootstrap.find_python() == python
+
+
+def test_a_machine_without_one_is_told_what_to_install(only: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no Python 3\.13 found"):
+        bootstrap.find_python()
+
+
+def test_one_that_cannot_make_environments_is_told_from_none(only: Path) -> None:
+    _fake_python(only, "3.13 False")
+    with pytest.raises(SystemExit, match=r"apt install python3\.13-venv"):
+        bootstrap.find_python()
+
+
+def test_a_chosen_python_is_taken_or_refused_but_never_replaced(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake_python(only, "3.13 True")
+    for chosen in ("/nonexistent", _fake_python(only.parent, "3.9 True")):
+        monkeypatch.setenv("SLOTKEEPER_PYTHON", chosen)
+        with pytest.raises(SystemExit, match=f"SLOTKEEPER_PYTHON={chosen} is no Python 3.13"):
+            bootstrap.find_python()
+
+
+def test_an_environment_that_was_not_finished_or_was_moved_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLOTKEEPER_PYTHON", sys.executable)
+    made: list[str] = []
+    monkeypatch.setattr(bootstrap.subprocess, "run", lambda command, **_: _make(command, made))
+    monkeypatch.setattr(bootstrap, "_ask", lambda _: (bootstrap.RUNTIME, True))
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").touch()
+    bootstrap.ensure(venv, [])
+    bootstrap.ensure(venv, [])
+    venv.rename(tmp_path / "moved")
+    bootstrap.ensure(tmp_path / "moved", [])
+    assert made == [str(venv), str(tmp_path / "moved")]
+
+
+def _make(command: list[str], made: list[str]) -> None:
+    made.append(command[-1])
