@@ -9,10 +9,19 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
+
+PROC = Path("/proc")
+HAS_PROC = (PROC / "self" / "stat").exists()  # Linux; a small image of it has no ps, and macOS has nothing but ps
 
 
 def command_line(pid: int) -> str:
     """The command line of `pid`, empty if there is no such process."""
+    if HAS_PROC:
+        try:
+            return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            return ""
     result = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
@@ -26,11 +35,8 @@ def is_ours(pid: int, token: str) -> bool:
 
 def session_members(leader: int) -> list[int]:
     """Process ids in the session that `leader` started, this process never among them."""
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
     members = []
-    for line in listing.splitlines():
-        pid_text, state = line.split(None, 1)
-        pid = int(pid_text)
+    for pid, state in _states_from_proc() if HAS_PROC else _states_from_ps():
         if pid == os.getpid() or state.startswith("Z"):
             continue
         try:
@@ -39,6 +45,21 @@ def session_members(leader: int) -> list[int]:
         except (ProcessLookupError, PermissionError):
             continue
     return members
+
+
+def _states_from_proc() -> list[tuple[int, str]]:
+    """(process id, state) of every process, as /proc/<pid>/stat says it ("proc_pid_stat(5)")."""
+    states = []
+    for folder in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while the list was read
+            # The name before the state is in brackets, and may itself hold blanks and brackets.
+            states.append((int(folder.name), (folder / "stat").read_text(errors="replace").rpartition(")")[2].strip()))
+    return states
+
+
+def _states_from_ps() -> list[tuple[int, str]]:
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    return [(int(pid), state) for pid, state in (line.split(None, 1) for line in listing.splitlines())]
 
 
 def end_session(leader: int, patience: float = 3.0) -> None:
