@@ -1,5 +1,6 @@
 """The embedded AWS as the rest of the project sees it: start, deploy, clients, stop."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -22,6 +23,7 @@ from local import deployment, processes
 from local.environment import ACCESS_KEY, REGION, ROOT, child_environment
 
 READY_SECONDS = 30.0
+LET_GO = b"."  # anything written to the engine's stdin tells it to outlive its parent
 Say = Callable[[str], None]
 
 
@@ -53,13 +55,12 @@ class EmbeddedAws:
         *,
         port: int = 0,
         faults: bool = False,
-        detached: bool = False,
         environment: Mapping[str, str] | None = None,
         say: Say = silent,
     ) -> Self:
         """Start an engine and wait until it answers; `port` 0 takes a free one.
 
-        Unless `detached`, the engine ends when this process does, however that ends. `environment` reaches the engine
+        Until `detach`, the engine ends when this process does, however that ends. `environment` reaches the engine
         (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
         """
         say("starting the embedded AWS")
@@ -68,7 +69,7 @@ class EmbeddedAws:
         cls._refuse_a_second(state_dir)
         for attempt in range(3):
             chosen = port or _free_port()
-            aws = cls._launch(state_dir, chosen, faults, detached, environment or {})
+            aws = cls._launch(state_dir, chosen, faults, environment or {})
             try:
                 aws._wait_until_ready()
             except EngineError:
@@ -85,7 +86,7 @@ class EmbeddedAws:
         raise AssertionError("unreachable")
 
     @classmethod
-    def _launch(cls, state_dir: Path, port: int, faults: bool, detached: bool, environment: Mapping[str, str]) -> Self:
+    def _launch(cls, state_dir: Path, port: int, faults: bool, environment: Mapping[str, str]) -> Self:
         endpoint = f"http://127.0.0.1:{port}"
         token = secrets.token_hex(8)
         scratch = state_dir / "scratch"
@@ -102,7 +103,7 @@ class EmbeddedAws:
             "S3_DATA_DIR": str(scratch / "s3"),
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
-            "SLOTKEEPER_ENGINE_TIED": "0" if detached else "1",
+            "SLOTKEEPER_ENGINE_TIED": "1",
         }
         if faults:
             settings["SLOTKEEPER_ENGINE_FAULTS"] = str(state_dir / "faults.json")
@@ -111,7 +112,7 @@ class EmbeddedAws:
             process = subprocess.Popen(
                 [sys.executable, "-m", "local.engine", "--token", token],
                 # The engine reads this pipe; it closes with us, even if we are killed.
-                stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=child_environment(endpoint, settings | dict(environment)),
@@ -131,14 +132,14 @@ class EmbeddedAws:
 
     @classmethod
     def attach(cls, state_dir: Path) -> Self:
-        """The engine that `local up` left running in `state_dir`. Raises EngineError if there is none."""
+        """The engine that `make local-up` left running in `state_dir`. Raises EngineError if there is none."""
         state_dir = state_dir.resolve()
         try:
             state = json.loads((state_dir / "engine.pid").read_text())
         except (FileNotFoundError, ValueError):
-            raise EngineError(f"no embedded AWS was started in {state_dir}: run `python -m local up`") from None
+            raise EngineError(f"no embedded AWS was started in {state_dir}: run `make local-up`") from None
         if not processes.is_ours(state["pid"], state["token"]):
-            raise EngineError(f"the embedded AWS of {state_dir} is not running any more: run `python -m local up`")
+            raise EngineError(f"the embedded AWS of {state_dir} is not running any more: run `make local-up`")
         aws = cls(state_dir, state["endpoint"], state["pid"], state["token"], None)
         outputs = state_dir / "outputs.json"
         if outputs.exists():
@@ -154,7 +155,13 @@ class EmbeddedAws:
     ) -> dict[str, str]:
         """Build and deploy `template` as the stack `slotkeeper`; return its outputs. Raises DeploymentError."""
         self.outputs = deployment.deploy(self, parameters or {}, template, say)
-        document = {"endpoint": self.endpoint, "outputs": self.outputs}
+        document = {
+            "endpoint": self.endpoint,
+            "region": REGION,
+            "access_key_id": ACCESS_KEY,
+            "secret_access_key": ACCESS_KEY,
+            "outputs": self.outputs,
+        }
         (self.state_dir / "outputs.json").write_text(json.dumps(document, indent=2) + "\n")
         return self.outputs
 
@@ -183,12 +190,21 @@ class EmbeddedAws:
             self._process.wait()
         pid_file = self.state_dir / "engine.pid"
         if pid_file.exists() and self._token in pid_file.read_text():
-            pid_file.unlink()
-            (self.state_dir / "outputs.json").unlink(missing_ok=True)  # nobody answers there any more
+            self.forget(self.state_dir)
         shutil.rmtree(self.state_dir / "scratch", ignore_errors=True)
 
+    @staticmethod
+    def forget(state_dir: Path) -> None:
+        """Remove what says that an engine runs, and the engine's own files: nobody answers there any more."""
+        for name in ("engine.pid", "outputs.json"):
+            (state_dir / name).unlink(missing_ok=True)
+        shutil.rmtree(state_dir / "scratch", ignore_errors=True)
+
     def detach(self) -> None:
-        """Forget the process, so that leaving this program does not wait for it."""
+        """Let the engine go on when this process ends. From here on only `stop` ends it."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
+                pipe.write(LET_GO)
         self._process = None
 
     def log_tail(self, lines: int = 20) -> str:

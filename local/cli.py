@@ -1,16 +1,22 @@
 """The commands `python -m local up`, `down` and `status`."""
 
+import json
+import signal
+import sys
 from pathlib import Path
 
 import click
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from local import processes
 from local.aws import EmbeddedAws, EngineError
 from local.deployment import DeploymentError
 from local.environment import ROOT
+from local.run import sending, work
 
 STATE_DIR = ROOT / "build" / "local"
+FIRST_MONTH = "2012-01"  # of the sample data
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -19,7 +25,25 @@ def say(message: str) -> None:
     console.print(f"[dim]local:[/dim] {message}")
 
 
-@click.group()
+class Interruptible(click.Group):
+    """Ctrl-C ends a command with the shell's own exit code for it; the commands clean up on the way."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            _past_interrupts()
+            say("interrupted")
+            sys.exit(130)
+
+
+def _past_interrupts() -> None:
+    """What is left to do is short, and half of it would leave behind what Ctrl-C asks to be ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@click.group(cls=Interruptible)
 def main() -> None:
     """Run the embedded AWS with the project's template deployed to it."""
 
@@ -38,7 +62,7 @@ def _parameter(_context: click.Context, _option: click.Parameter, values: tuple[
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 takes a free one.")
 @click.option("--parameter", callback=_parameter, multiple=True, metavar="NAME=VALUE", help="A template parameter.")
 def up(port: int, parameter: dict[str, str]) -> None:
-    """Start it, deploy template.yaml, and leave it running."""
+    """Start it, deploy template.yaml, put one month of the sample data in its bucket, and leave it running."""
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError:
@@ -48,18 +72,41 @@ def up(port: int, parameter: dict[str, str]) -> None:
             say(f"already running at {aws.endpoint}; deploying again")
             started = False
         else:
-            aws = EmbeddedAws.start(STATE_DIR, port=port, detached=True, say=say)
+            aws = EmbeddedAws.start(STATE_DIR, port=port, say=say)
             started = True
         try:
             outputs = aws.deploy(parameter, say=say)
+            part = upload_sample(aws)
         except BaseException:
+            _past_interrupts()
             if started:
                 aws.stop()
             raise
-    except (EngineError, DeploymentError) as error:
+    except (EngineError, DeploymentError, BotoCoreError, ClientError) as error:
         raise click.ClickException(str(error)) from None
+    _past_interrupts()
     aws.detach()
     say(f"ready at {aws.endpoint}; {len(outputs)} outputs in {_shown(STATE_DIR / 'outputs.json')}")
+    say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
+    # Bare, so that the line can be copied whole.
+    console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
+
+
+def upload_sample(aws: EmbeddedAws) -> work.Part:
+    """One month of the sample data into DataBucket, for a first request."""
+    month = work.split_by_month(work.read_dataset())[FIRST_MONTH]
+    part = work.Part(FIRST_MONTH, f"input/{FIRST_MONTH}.csv", month)
+    sending.upload(aws.client("s3"), aws.outputs["DataBucketName"], [part])
+    return part
+
+
+def first_body(process: str) -> str:
+    """A message body for RequestQueue that reads what `up` uploaded."""
+    arguments = {
+        "--input_key": f"input/{FIRST_MONTH}.csv",
+        "--output_key": f"output/{FIRST_MONTH}.json",
+    }
+    return json.dumps({"process": process, "request_id": "first", "arguments": arguments})
 
 
 @main.command()
@@ -68,9 +115,10 @@ def down() -> None:
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError:
-        (STATE_DIR / "engine.pid").unlink(missing_ok=True)
+        EmbeddedAws.forget(STATE_DIR)
         say("not running")
         return
+    _past_interrupts()
     aws.stop()
     say(f"ended the engine at {aws.endpoint}")
 

@@ -41,9 +41,9 @@ def check_version(installed: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the parent's end of the pipe to close; then end the whole session."""
-    while os.read(0, 1024):
-        pass
+    """Wait for the parent's end of the pipe to close; then end the whole session. A byte from it means: go on alone."""
+    if os.read(0, 1):
+        return
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(3)  # MiniStack ends its workers in order; what it leaves is killed
     for pid in processes.session_members(os.getpid()):

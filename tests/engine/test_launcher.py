@@ -78,7 +78,7 @@ def test_a_stop_ends_everything_the_engine_started(tmp_path: Path) -> None:
     wait_until(lambda: len(processes.session_members(engine.pid)) == 2, "the script's process")
     engine.stop()
     assert processes.session_members(engine.pid) == []
-    with pytest.raises(EngineError, match="local up"):
+    with pytest.raises(EngineError, match="make local-up"):
         EmbeddedAws.attach(tmp_path)
 
 
