@@ -29,6 +29,9 @@ from . import picture, records, sending, summary, view, watching, work
 from .report import Parameters, build
 
 RUN_DIR = Path("build/run")
+WRITTEN = ("report.json", "timeline.png")
+MOST_REQUESTS, MOST_SLOTS = 2000, 500
+FROM_MAKE = f"from make: REQUESTS=1..{MOST_REQUESTS} LIMIT=1..{MOST_SLOTS} FAIL=0..1"
 NO_TERMINAL_WIDTH = 130  # characters
 
 
@@ -45,6 +48,8 @@ def _alone() -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyRunning(f"another run uses {RUN_DIR}: wait for its end, or interrupt it") from None
+        for name in WRITTEN:  # what lies there after a run that was broken off must not pass for its result
+            (RUN_DIR / name).unlink(missing_ok=True)
         yield
 
 
@@ -55,20 +60,31 @@ def _share(_context: click.Context, _parameter: click.Parameter, value: float) -
     return value
 
 
+class Command(click.Command):
+    """Most users never type an option of this command: they set the Makefile's variables."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, arguments)
+        except click.UsageError as error:
+            error.message += f"\n{FROM_MAKE}"
+            raise
+
+
 class Phases:
-    """Times the phases and says each as it ends."""
+    """Times the phases and says each as it ends. The report has the seconds by key; the texts are for eyes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, key: str, text: str) -> Iterator[None]:
         began = time.monotonic()
-        self._console.print(f"[dim]{name} ...[/]", highlight=False)
+        self._console.print(f"[dim]{text} ...[/]", highlight=False)
         yield
-        self.seconds[name] = time.monotonic() - began
-        self._console.print(f"[dim]{name}: {self.seconds[name]:.1f} s[/]", highlight=False)
+        self.seconds[key] = time.monotonic() - began
+        self._console.print(f"[dim]{text}: {self.seconds[key]:.1f} s[/]", highlight=False)
 
 
 def collect(aws: EmbeddedAws, prefix: str) -> records.Records:
@@ -89,23 +105,23 @@ def collect(aws: EmbeddedAws, prefix: str) -> records.Records:
 
 def perform(aws: EmbeddedAws, parameters: Parameters, console: Console, phases: Phases) -> dict[str, Any]:
     """The run on an engine that is up; returns the report. Raises Stuck and SendFailed."""
-    with phases.phase("build and deploy"):
+    with phases.phase("deploy", "build and deploy"):
         outputs = aws.deploy({"ProcessName": work.PROCESS, "SlotLimit": str(parameters.limit)})
     run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     bucket = outputs["DataBucketName"]
     todo = work.plan(work.read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
-    with phases.phase(f"upload {len(todo.parts)} months of weather"):
+    with phases.phase("upload", f"upload {len(todo.parts)} input files"):
         sending.upload(aws.client("s3"), bucket, todo.parts)
-    with phases.phase(f"send {len(todo.requests)} requests"):
+    with phases.phase("send", f"send {len(todo.requests)} requests"):
         sent = sending.send(aws.client("sqs"), outputs["RequestQueueUrl"], todo.requests)
     eyes = watching.Eyes(
         aws.client("stepfunctions"), aws.client("sqs"), aws.client("dynamodb"), dict(outputs), work.PROCESS
     )
-    with phases.phase("run"), view.for_console(console) as shown:
+    with phases.phase("run", "run"), view.for_console(console) as shown:
         watching.wait_until_over(
             lambda elapsed: eyes.look(parameters.requests, parameters.limit, elapsed), shown.show, shown.interval
         )
-    with phases.phase("collect the records"):
+    with phases.phase("collect", "collect the records"):
         found = collect(aws, f"output/{run_id}/")
     return build(parameters, sent, found, phases.seconds)
 
@@ -123,29 +139,39 @@ def _engine(phases: Phases) -> Iterator[EmbeddedAws]:
 
     A second Ctrl-C during the end is ignored: it would leave behind what the first one asked to be ended.
     """
-    with phases.phase("start the embedded AWS"):
+    with phases.phase("start", "start the embedded AWS"):
         aws = EmbeddedAws.start(RUN_DIR)
     try:
         yield aws
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        with phases.phase("stop the embedded AWS"):
+        with phases.phase("stop", "stop the embedded AWS"):
             aws.stop()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, epilog=FROM_MAKE, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--requests", type=click.IntRange(1, 2000), default=40, show_default=True, help="How many requests to send."
+    "--requests",
+    type=click.IntRange(1, MOST_REQUESTS),
+    default=40,
+    show_default=True,
+    help="How many requests to send (make: REQUESTS).",
 )
-@click.option("--limit", type=click.IntRange(1, 500), default=3, show_default=True, help="How many may run at once.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MOST_SLOTS),
+    default=3,
+    show_default=True,
+    help="How many may run at once (make: LIMIT).",
+)
 @click.option(
     "--fail",
     type=click.FloatRange(0.0, 1.0),
     default=0.0,
     callback=_share,
     show_default=True,
-    help="Share of the requests whose input is damaged, so that their job fails (above 0: at least one).",
+    help="Share of the requests whose input is damaged, so that their job fails (above 0: at least one; make: FAIL).",
 )
 def main(requests: int, limit: int, fail: float) -> None:
     """Send real requests through the deployed workflow on the embedded AWS, and report from AWS's own records.

@@ -25,7 +25,7 @@ Keys of report.json (times in seconds; instants count from the first request sen
 | `ok` | all checks hold |
 | `workflows` | one entry a workflow: name, request_id, status, instants of its states |
 | `handoffs` | one entry a hand-off: released, seconds, from, to |
-| `phases` | seconds that each phase of the run took |
+| `phases` | seconds each phase took: start, deploy, upload, send, run, collect |
 """
 
 from __future__ import annotations

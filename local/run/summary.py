@@ -35,9 +35,7 @@ def figures(report: Mapping[str, Any]) -> Table:
     table.add_row("starts in message order", "yes" if report["starts_in_message_order"] else "no")
     table.add_row("slots in use at the end", str(report["slots_in_use_at_end"]))
     spread = f"median {_seconds(handoff['median'])}, p99 {_seconds(handoff['p99'])}, max {_seconds(handoff['max'])}"
-    table.add_row(
-        "hand-off", f"{spread} ({handoff['count']} of them)" if handoff["count"] else "no request had to wait"
-    )
+    table.add_row("hand-off", f"{spread} ({handoff['count']})" if handoff["count"] else "no request had to wait")
     in_glue = f"{_share(report['slot_utilisation'])} (in Glue {_share(report['glue_utilisation'])})"
     table.add_row("slot utilisation", in_glue)
     table.add_row("total time", _seconds(report["total_seconds"]))
@@ -56,9 +54,8 @@ def failed(report: Mapping[str, Any]) -> Table:
     rest = len(report["kept"]) - FAILED_SHOWN
     caption = f"and {rest} more in report.json" if rest > 0 else None
     table = Table(title="Kept in FailedRequestQueue", title_justify="left", caption=caption, caption_justify="left")
-    table.add_column("request")
-    table.add_column("error")
-    table.add_column("reason")
+    for name in ("request", "error", "reason"):
+        table.add_column(name, overflow="fold")  # an id or an error's name that is cut cannot be searched for
     for message in report["kept"][:FAILED_SHOWN]:
         table.add_row(*(escape(str(message[key] or "none")) for key in ("request_id", "error", "reason")))
     return table
