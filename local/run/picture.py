@@ -32,6 +32,12 @@ def height(workflows: int) -> float:
     return 5.2 + min(9.0, max(1.6, 0.13 * workflows))
 
 
+def slot_ticks(limit: int, top: int) -> list[int]:
+    """Round numbers from 0 to `top`, and always the limit, which takes the place of those too near to it to be read."""
+    even = (round(tick) for tick in MaxNLocator(integer=True, nbins=5).tick_values(0, top))
+    return sorted({limit, *(tick for tick in even if 0 <= tick <= top and abs(tick - limit) > 0.1 * top)})
+
+
 def _spans(workflows: Sequence[Mapping[str, Any]], begin: str, end: str) -> tuple[list[int], list[float], list[float]]:
     """(row, left, width) of each workflow that has both instants."""
     rows, lefts, widths = [], [], []
@@ -67,7 +73,7 @@ def _draw_workflows(axes: Axes, report: Mapping[str, Any]) -> None:
     axes.set_ylabel("workflow, in start order")
     keys: list[Patch | Line2D] = [
         Patch(color=BLUE, label="Glue job"),
-        Patch(color=SKY, label="workflow round it"),
+        Patch(color=SKY, label="rest of the workflow"),
     ]
     if crosses:
         failed = Patch(facecolor=VERMILLION, edgecolor="white", hatch="////", label="Glue job that failed")
@@ -91,7 +97,7 @@ def _draw_slots(axes: Axes, report: Mapping[str, Any]) -> None:
     _beside(axes, f"limit {limit}", limit, VERMILLION)
     most = report["max_slots_held"]
     axes.set_ylim(0, max(limit, most) * 1.18)
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    axes.set_yticks(slot_ticks(limit, max(limit, most)))
     axes.set_ylabel("slots in use")
     use = report["slot_utilisation"]
     busy = "" if use is None else f"; {use:.0%} of the slot time used while requests waited"

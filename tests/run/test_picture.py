@@ -47,3 +47,12 @@ def test_a_run_is_drawn_whatever_became_of_it(made: dict[str, Any], tmp_path: Pa
 def test_the_picture_grows_with_the_run_and_stops_growing() -> None:
     assert picture.height(10) < picture.height(40) < picture.height(90)
     assert picture.height(200) == picture.height(2000) < 20
+
+
+@pytest.mark.parametrize(("limit", "most"), [(1, 1), (3, 3), (7, 2), (10, 10), (47, 47), (500, 499), (3, 9)])
+def test_the_slots_axis_has_a_tick_at_the_limit_and_none_beside_it(limit: int, most: int) -> None:
+    top = max(limit, most)
+    ticks = picture.slot_ticks(limit, top)
+    assert limit in ticks
+    assert 0 in ticks
+    assert all(abs(tick - limit) > 0.1 * top for tick in ticks if tick != limit)
