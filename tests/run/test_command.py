@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.aws import EngineError
+from local.aws import EmbeddedAws, EngineError
 from local.run import main as command
 from local.run import summary
 from tests.run.handmade import records, report, workflow
@@ -31,7 +31,7 @@ def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
         raise EngineError("no engine today")
 
     monkeypatch.setattr(command, "RUN_DIR", tmp_path)
-    monkeypatch.setattr(command.EmbeddedAws, "start", refuse)
+    monkeypatch.setattr(EmbeddedAws, "start", refuse)
     for name in command.WRITTEN:
         (tmp_path / name).touch()
     result = CliRunner().invoke(command.main, [])
