@@ -10,7 +10,7 @@ import pytest
 
 from slotkeeper.names import execution_name
 from slotkeeper.processes import Holder
-from slotkeeper.reclaim import judge
+from slotkeeper.reclaim import LONGEST_EXECUTION, judge
 from slotkeeper.settled import HORIZON
 from slotkeeper.workflow import Execution
 from tests.support.boundary import refuse
@@ -371,3 +371,18 @@ def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(wo
     )
     world.account.round_at(LATER)
     assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_the_list_of_executions_is_read_no_further_than_it_can_matter(account: Account) -> None:
+    """Sorted by start, newest first: what began before the horizon and the longest run closed before the horizon."""
+    pages: list[str] = []
+
+    def answer(params: Any, **_: Any) -> Any:
+        pages.append(json.loads(params["body"])["statusFilter"])
+        old = datetime.fromtimestamp(NOW - HORIZON - LONGEST_EXECUTION - 1, UTC)
+        execution = {"name": "p-old", "status": "ABORTED", "startDate": old, "stopDate": old}
+        return _http(200), {"executions": [execution], "nextToken": "more"}
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
+    assert list(account.workflow.unsuccessful(NOW - HORIZON, LONGEST_EXECUTION)) == []
+    assert pages == ["FAILED", "TIMED_OUT", "ABORTED"]
