@@ -56,11 +56,13 @@ def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
         # A retry by Glue is a run that no slot stands for.
         raise ValueError(f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0: a retry takes no slot")
     created = _processes.create(name, slot_limit, job_name)
-    # Another job is no operator's business but the template's: the one before may be gone with this very update.
-    same_process = before.get("ProcessName") == name
-    if not created and same_process and _processes.change_job(name, job_name, before["JobName"]):
+    if created:
+        logger.info("Made the process", process_name=name)
+    elif before.get("ProcessName") == name and _processes.change_job(name, job_name, before["JobName"]):
+        # The job is the template's business, not an operator's: the one before may be gone with this very update.
         logger.info("Gave the process its new job", process_name=name, job=job_name)
-    logger.info("Made the process" if created else "The process was there; left as it is", process_name=name)
+    else:
+        logger.info("The process was there; left as it is", process_name=name)
     return created
 
 

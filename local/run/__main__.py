@@ -1,20 +1,5 @@
-"""Ctrl-C is listened to before anything else: the imports alone take a second."""
+"""`python -m local.run`."""
 
-import signal
-import sys
-from types import FrameType
+from local.entry import run
 
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-for _number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background commands with SIGINT ignored
-    signal.signal(_number, _interrupt)
-try:
-    from .main import main
-
-    main(prog_name="python -m local.run")
-except KeyboardInterrupt:
-    print("Interrupted before anything was started.")
-    sys.exit(130)
+run("local.run.main", "python -m local.run")

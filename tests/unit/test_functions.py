@@ -209,8 +209,17 @@ def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(
     assert answered[1]["Status"] == "SUCCESS"
 
 
-def test_a_process_follows_its_stack_to_another_job(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+@pytest.mark.parametrize(
+    ("set_by_an_operator", "afterwards"),
+    [(None, "mine"), ("theirs", "theirs")],
+    ids=["its job follows the stack", "unless an operator has set another"],
+)
+def test_a_process_and_the_job_of_its_stack(
+    account: Account,
+    load: Callable[[str], ModuleType],
+    answered: list[dict[str, Any]],
+    set_by_an_operator: str | None,
+    afterwards: str,
 ) -> None:
     """Changing GlueJobName takes the sample job away: a process that kept it could run nothing."""
     _make_job(account)
@@ -218,23 +227,11 @@ def test_a_process_follows_its_stack_to_another_job(
     registrar = load("process_registrar")
     created = _custom_resource("Create")
     registrar.handler(created, CONTEXT)
+    if set_by_an_operator:
+        account.processes.change_job("new", set_by_an_operator, before="job")
     updated = _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
     registrar.handler(updated, CONTEXT)
-    assert account.item("new").job_name == "mine"
-
-
-def test_a_job_that_an_operator_has_set_stays(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
-    _make_job(account)
-    account.glue.create_job(Name="mine", Role="role", Command={"Name": "glueetl"})
-    registrar = load("process_registrar")
-    created = _custom_resource("Create")
-    registrar.handler(created, CONTEXT)
-    account.processes.change_job("new", "theirs", before="job")
-    updated = _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
-    registrar.handler(updated, CONTEXT)
-    assert account.item("new").job_name == "theirs"
+    assert account.item("new").job_name == afterwards
 
 
 def test_f12_a_job_that_retries_by_itself_is_refused(

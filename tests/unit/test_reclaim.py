@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.names import execution_name
 from slotkeeper.processes import Holder
 from slotkeeper.reclaim import LONGEST_EXECUTION, judge
 from slotkeeper.settled import HORIZON
 from slotkeeper.workflow import Execution
 from tests.support.boundary import refuse
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, delivery
+from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.world import World, http
 
 LATER = NOW + GRACE + 1
 
@@ -45,84 +45,6 @@ def _execution(status: Any, stopped_at: float | None = None) -> Execution:
 )
 def test_f9_age_alone_takes_nothing_back(holder: Holder, execution: Execution | None, now: float, verdict: str) -> None:
     assert judge(holder, execution, now, GRACE) == verdict
-
-
-class World:
-    """One process with one slot, an execution that took it, and Glue as a list of its runs."""
-
-    def __init__(self, account: Account) -> None:
-        self.account = account
-        self.runs: list[dict[str, Any]] = []
-        self.stopped: list[str] = []
-        self.job_exists = True
-        self.older_runs: list[dict[str, Any]] = []
-        self.looked_at: list[float] = []
-        self.look_takes = 0.0
-        self.stopping_is_denied = False
-        self.execution = execution_name("p", "order-1", 1)
-        account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
-        account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
-
-    def _get_job_runs(self, params: Any, **_: Any) -> Any:
-        if not self.job_exists:
-            return _http(400), {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
-        self.looked_at.append(self.account.now)
-        self.account.now += self.look_takes
-        page = json.loads(params["body"]).get("NextToken", "")
-        if page:
-            return _http(200), {"JobRuns": self.older_runs}
-        return _http(200), {"JobRuns": self.runs} | ({"NextToken": "older"} if self.older_runs else {})
-
-    def _batch_stop(self, params: Any, **_: Any) -> Any:
-        if self.stopping_is_denied:
-            return _http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not yours"}}
-        self.stopped += json.loads(params["body"])["JobRunIds"]
-        return _http(200), {}
-
-    def start(self) -> None:
-        self.account.starter.admit(delivery({"process": "p", "request_id": "order-1"}), NOW)
-        self.confirm()
-
-    def confirm(self) -> None:
-        """As the workflow does it."""
-        self.account.dynamodb.update_item(
-            TableName=self.account.slot_table,
-            Key={"process_name": {"S": "p"}},
-            UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
-            ExpressionAttributeNames={"#me": self.execution, "#state": "state"},
-            ExpressionAttributeValues={":running": {"S": "RUNNING"}},
-        )
-
-    def abort(self, at: float = NOW) -> None:
-        """Closes the execution; moto's clock is the real one, so the time it tells is put in place here."""
-        arn = self.account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + self.execution
-        self.account.stepfunctions.stop_execution(executionArn=arn)
-
-        def tell(parsed: Any, **_: Any) -> None:
-            for told in [parsed, *parsed.get("executions", [])]:
-                if "startDate" in told:
-                    told["startDate"] = datetime.fromtimestamp(NOW, UTC)
-                if told.get("stopDate"):
-                    told["stopDate"] = datetime.fromtimestamp(at, UTC)
-
-        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", tell)
-
-    def run(self, state: str, run_id: str = "jr_1") -> None:
-        self.runs = [
-            {
-                "Id": run_id,
-                "JobRunState": state,
-                "StartedOn": datetime.fromtimestamp(NOW, UTC),
-                "Arguments": {"--slotkeeper-execution": self.execution},
-            }
-        ]
-
-
-def _http(status: int) -> Any:
-    class Answer:
-        status_code = status
-
-    return Answer()
 
 
 @pytest.fixture
@@ -381,7 +303,7 @@ def test_the_list_of_executions_is_read_no_further_than_it_can_matter(account: A
         pages.append(json.loads(params["body"])["statusFilter"])
         old = datetime.fromtimestamp(NOW - HORIZON - LONGEST_EXECUTION - 1, UTC)
         execution = {"name": "p-old", "status": "ABORTED", "startDate": old, "stopDate": old}
-        return _http(200), {"executions": [execution], "nextToken": "more"}
+        return http(200), {"executions": [execution], "nextToken": "more"}
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
     assert list(account.workflow.unsuccessful(NOW - HORIZON, LONGEST_EXECUTION)) == []

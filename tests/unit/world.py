@@ -1,0 +1,88 @@
+"""What the janitor meets: an execution that took a slot, and Glue as a list of its runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from slotkeeper.names import execution_name
+from tests.unit.conftest import NOW, Account, delivery
+
+
+class World:
+    """One process with one slot, an execution that took it, and Glue as a list of its runs."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.runs: list[dict[str, Any]] = []
+        self.stopped: list[str] = []
+        self.job_exists = True
+        self.older_runs: list[dict[str, Any]] = []
+        self.looked_at: list[float] = []
+        self.look_takes = 0.0
+        self.stopping_is_denied = False
+        self.execution = execution_name("p", "order-1", 1)
+        account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
+        account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
+
+    def _get_job_runs(self, params: Any, **_: Any) -> Any:
+        if not self.job_exists:
+            return http(400), {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
+        self.looked_at.append(self.account.now)
+        self.account.now += self.look_takes
+        page = json.loads(params["body"]).get("NextToken", "")
+        if page:
+            return http(200), {"JobRuns": self.older_runs}
+        return http(200), {"JobRuns": self.runs} | ({"NextToken": "older"} if self.older_runs else {})
+
+    def _batch_stop(self, params: Any, **_: Any) -> Any:
+        if self.stopping_is_denied:
+            return http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not yours"}}
+        self.stopped += json.loads(params["body"])["JobRunIds"]
+        return http(200), {}
+
+    def start(self) -> None:
+        self.account.starter.admit(delivery({"process": "p", "request_id": "order-1"}), NOW)
+        self.confirm()
+
+    def confirm(self) -> None:
+        """As the workflow does it."""
+        self.account.dynamodb.update_item(
+            TableName=self.account.slot_table,
+            Key={"process_name": {"S": "p"}},
+            UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
+            ExpressionAttributeNames={"#me": self.execution, "#state": "state"},
+            ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+        )
+
+    def abort(self, at: float = NOW) -> None:
+        """Closes the execution; moto's clock is the real one, so the time it tells is put in place here."""
+        arn = self.account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + self.execution
+        self.account.stepfunctions.stop_execution(executionArn=arn)
+
+        def tell(parsed: Any, **_: Any) -> None:
+            for told in [parsed, *parsed.get("executions", [])]:
+                if "startDate" in told:
+                    told["startDate"] = datetime.fromtimestamp(NOW, UTC)
+                if told.get("stopDate"):
+                    told["stopDate"] = datetime.fromtimestamp(at, UTC)
+
+        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", tell)
+
+    def run(self, state: str, run_id: str = "jr_1") -> None:
+        self.runs = [
+            {
+                "Id": run_id,
+                "JobRunState": state,
+                "StartedOn": datetime.fromtimestamp(NOW, UTC),
+                "Arguments": {"--slotkeeper-execution": self.execution},
+            }
+        ]
+
+
+def http(status: int) -> Any:
+    class Answer:
+        status_code = status
+
+    return Answer()
