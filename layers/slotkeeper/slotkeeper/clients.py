@@ -9,3 +9,6 @@ QUICK = Config(connect_timeout=1, read_timeout=3, retries={"mode": "standard", "
 
 # For rounds and deployments, where nobody waits.
 PATIENT = Config(connect_timeout=2, read_timeout=15, retries={"mode": "standard", "total_max_attempts": 5})
+
+# For the token item: somebody waits for an answer, and looks again by itself when a call fails.
+PROMPT = Config(connect_timeout=1, read_timeout=1, retries={"mode": "standard", "total_max_attempts": 2})

@@ -1,0 +1,207 @@
+"""One token for every instance: one of them refreshes it while the others wait.
+
+An API that allows one token at a time kills every earlier token at each `POST /auth`. So all instances share the token
+in one DynamoDB item (token_item.py), each with a cache of its own, and:
+
+    get         cache, else the item, else refresh
+    invalidate  a 401 marks the very token it was the answer to; if another one is stored by now, that one is used
+    refresh     one instance takes the lock, asks the API, stores the token; the others look until the item changes
+    take over   a lock that has expired goes to exactly one of those who wait
+
+Safety needs no clock: a token is stored only under the lock that its `POST /auth` was made under. Clocks decide when a
+lock counts as expired, and thereby only whether two ask the API at once; the lease leaves room for the skew allowed.
+
+The parts: token_item.py the item and its conditional updates, token_policy.py the times and the decision,
+token_search.py one instance's way to a token, token_outcomes.py errors and events.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import backoff
+
+from slotkeeper.token_item import MalformedToken, TokenTable
+from slotkeeper.token_outcomes import (
+    AuthenticationFailed,
+    AuthenticationRefused,
+    Event,
+    Refreshed,
+    StillUnauthorized,
+    StoredTooLate,
+    TokenError,
+    TokenRefused,
+    TokenTimeout,
+    TookOver,
+    Unauthorized,
+    Waited,
+)
+from slotkeeper.token_policy import Known, Timing
+from slotkeeper.token_search import HandOver, Means, Search
+
+__all__ = [
+    "AuthenticationFailed",
+    "AuthenticationRefused",
+    "Event",
+    "HandOver",
+    "MalformedToken",
+    "Refreshed",
+    "SharedToken",
+    "StillUnauthorized",
+    "StoredTooLate",
+    "Timing",
+    "TokenError",
+    "TokenRefused",
+    "TokenTable",
+    "TokenTimeout",
+    "TookOver",
+    "Unauthorized",
+    "Waited",
+]
+
+# The pauses between two looks grow with the time waited, by at most half of it, so that whoever waits learns of the new
+# token within 1.5 times the time the API took. The cap keeps a thousand that wait below the 3,000 consistent reads a
+# second that DynamoDB serves of one item (DynamoDB guide, "Service, account, and table quotas").
+FIRST_PAUSE, GROWTH, LONGEST_PAUSE = 0.05, 1.25, 0.7
+
+
+class SharedToken:
+    """One API token, shared by all instances that name the same item. Safe to use from many threads.
+
+    Args:
+        table: where the item is.
+        name: its key: one bot, one token.
+        authenticate: asks the API for a new token within the seconds it is given, and returns it. Whatever it raises
+            counts as a refusal, since the API may have been asked; the text of AuthenticationRefused is the reason.
+        still_valid: asks the API, within seconds, whether it accepts a token: some call that any valid token may make.
+            With it, a request that is always answered 401 costs nobody's token; without it, at most one refresh per
+            `Timing.min_interval`. If it raises, the answer counts as no.
+        timing: see Timing. It must be the same for all instances.
+        report: is told what happens, for metrics.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        table: TokenTable,
+        name: str,
+        authenticate: Callable[[float], str] | HandOver,
+        *,
+        still_valid: Callable[[str, float], bool] | None = None,
+        timing: Timing | None = None,
+        report: Callable[[Event], None] = lambda _event: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._timing = timing or Timing()
+        self._means = Means(table, name, authenticate, still_valid, self._timing, report, clock)
+        self._cached: Known | None = None
+        self._bad: Known | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def get(self, within: float | None = None) -> str:
+        """A token that this instance has no reason to doubt. From the cache it costs no call.
+
+        Args:
+            within: seconds, if there are fewer than `Timing.patience`; the time a Lambda has left, say. With too few of
+                them the lock is left to others.
+
+        Raises:
+            TokenRefused: the API gave no token a moment ago, to this or to another instance.
+            TokenTimeout: no token came in time.
+            MalformedToken: the item is not what token_item.py says.
+            ClientError, BotoCoreError: DynamoDB refused for good.
+        """
+        cached = self._cached
+        return cached.value if cached is not None else self._obtain(within).value
+
+    def invalidate(self, token: str) -> None:
+        """The API answered 401 to this token. The next `get` uses another one, or refreshes if there is none yet."""
+        cached = self._cached
+        if cached is None:
+            # Another thread was here before, or the token comes from outside.
+            self._bad = self._bad or Known(token, None)
+        elif cached.value == token:
+            self._bad, self._cached = cached, None
+
+    def call[Answer](self, request: Callable[[str], Answer], within: float | None = None) -> Answer:
+        """Runs a request with a valid token, and once more with another token if it raises Unauthorized.
+
+        Args:
+            within: seconds for both tokens together; the request's own time comes on top.
+
+        Raises:
+            StillUnauthorized: the second token did not help, or the first one was valid. Nobody's token is refreshed.
+            Whatever `get` and the request raise.
+        """
+        began = time.monotonic()
+        first = self.get(within)
+        left = None if within is None else within - (time.monotonic() - began)
+        try:
+            return request(first)
+        except Unauthorized:
+            self.invalidate(first)
+        second = self.get(left)
+        if second == first:
+            raise StillUnauthorized("the API answered 401 to this request, though it accepts the token")
+        try:
+            return request(second)
+        except Unauthorized:
+            raise StillUnauthorized("the API answered 401 to this request again, with a newer token") from None
+
+    def refresh(self, handed_over: str | None = None, within: float | None = None) -> int:
+        """Replaces the stored token though nobody has found it invalid: for the one function that refreshes.
+
+        If another instance is refreshing it, waits for that one's token instead.
+
+        Args:
+            handed_over: the release code of whoever asked for it. If the lock has another code by now, that question is
+                settled, and nothing is done: an asynchronous invocation may arrive twice (Lambda guide, "Invoking a
+                Lambda function asynchronously").
+            within: as for `get`.
+
+        Returns:
+            The generation that is stored now.
+
+        Raises:
+            As `get`.
+        """
+        item = self._means.table.read(self._means.name)
+        if handed_over is not None and (item.lock is None or item.lock.release_code != handed_over):
+            return item.generation
+        if item.access_token is not None:
+            self._bad, self._cached = Known(item.access_token, item.generation), None
+        return self._obtain(within, probes=False, handed_over=handed_over).generation or 0
+
+    def _obtain(self, within: float | None, *, probes: bool = True, handed_over: str | None = None) -> Known:
+        seconds = self._timing.patience if within is None else max(0.0, min(within, self._timing.patience))
+        if not self._one_at_a_time.acquire(timeout=seconds):
+            raise TokenTimeout(f"no valid token within {seconds:.1f} s: another thread is looking for it")
+        try:
+            return self._cached or self._search(seconds, probes=probes, handed_over=handed_over)
+        finally:
+            self._one_at_a_time.release()
+
+    def _search(self, seconds: float, *, probes: bool, handed_over: str | None) -> Known:
+        search = Search(self._means, self._bad, seconds, probes=probes, handed_over=handed_over)
+        look_until_found = backoff.on_predicate(
+            backoff.expo,
+            lambda found: found is None,
+            jitter=backoff.full_jitter,
+            max_time=seconds,
+            logger=None,
+            base=GROWTH,
+            factor=FIRST_PAUSE,
+            max_value=LONGEST_PAUSE,
+        )(search.look)
+        try:
+            found = look_until_found()
+        finally:
+            self._bad = search.bad
+            if search.looks > 1 or search.refreshing:
+                self._means.report(Waited(search.waited))
+        if found is None:
+            raise TokenTimeout(f"no valid token within {seconds:.1f} s: {search.because}")
+        self._cached, self._bad = found, None
+        return found

@@ -1,0 +1,111 @@
+"""When an instance uses the stored token, waits for another's refresh, or refreshes itself. Values in, values out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slotkeeper.token_item import TokenItem
+
+
+@dataclass(frozen=True)
+class Timing:
+    """All in seconds.
+
+    Args:
+        api: for everything that is asked of the API under the lock; `authenticate` is given what is left of it.
+        store: for storing the token after that.
+        clock_skew: how far a clock may be from the true time, either way.
+        refusal: for how long the API is left in peace after it gave no token.
+        min_interval: a token younger than this is not refreshed yet, whoever says it is invalid.
+        patience: how long `get` waits at most. The default outlives the death of one holder and the next one's refresh.
+    """
+
+    api: float = 5.0
+    store: float = 2.0
+    clock_skew: float = 2.0
+    refusal: float = 30.0
+    min_interval: float = 5.0
+    patience: float = 20.0
+
+    def __post_init__(self) -> None:
+        for name in ("api", "store", "refusal", "patience"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Timing.{name} must be above 0 seconds, got {getattr(self, name)!r}")
+        for name in ("clock_skew", "min_interval"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"Timing.{name} must be 0 seconds or more, got {getattr(self, name)!r}")
+
+    @property
+    def spread(self) -> float:
+        """How far two clocks may be apart."""
+        return 2 * self.clock_skew
+
+    @property
+    def holding(self) -> float:
+        """How long a healthy holder keeps the lock at most."""
+        return self.api + self.store
+
+    @property
+    def lease(self) -> float:
+        """After how long a lock counts as expired: even by the fastest clock allowed, a healthy holder is done."""
+        return self.holding + self.spread
+
+    @property
+    def longest_refusal(self) -> float:
+        """A refusal that seems to last longer was not written by an instance whose clock is right, and binds nobody."""
+        return self.refusal + 3 * self.spread
+
+
+@dataclass(frozen=True)
+class Known:
+    """A token as this instance knows it; without a generation if it was told of it from outside."""
+
+    value: str = field(repr=False)
+    generation: int | None
+
+    def is_in(self, item: TokenItem) -> bool:
+        """The generation counts too, for an API that answers `POST /auth` with the same token again."""
+        return item.access_token == self.value and self.generation in (None, item.generation)
+
+
+@dataclass(frozen=True)
+class Wait:
+    because: str
+
+
+Step = Literal["use", "refused", "take"] | Wait
+
+
+def decide(
+    item: TokenItem,
+    bad: Known | None,
+    *,
+    watched: float,
+    now: float,
+    left: float,
+    timing: Timing,
+    handed_over: str | None = None,
+) -> Step:
+    """What an instance does that needs a token. Pure.
+
+    Args:
+        bad: the token that this instance has found invalid.
+        watched: for how long it has seen this very lock, by its own count: so a slow clock makes nobody wait longer.
+        now: its clock, seconds since the epoch.
+        left: seconds until it must have a token.
+        handed_over: a release code whose lock it may take over at once.
+    """
+    if item.access_token is not None and (bad is None or not bad.is_in(item)):
+        return "use"
+    if item.lock is not None:
+        expired = now >= item.lock.expires or watched >= timing.lease
+        if not expired and item.lock.release_code != handed_over:
+            return Wait("another instance is refreshing it")
+    elif item.refused_until is not None and 0 < item.refused_until - now <= timing.longest_refusal:
+        return "refused"
+    elif item.access_token is not None and -timing.spread <= now - item.stored_at < timing.min_interval:
+        return Wait(f"the stored one is younger than the {timing.min_interval:g} s between two refreshes")
+    if left < timing.holding:
+        return Wait(f"nobody refreshes it, and {left:.1f} s are too few to begin")
+    return "take"

@@ -1,0 +1,261 @@
+"""One instance's way to a valid token: it looks at the item, and uses, waits, or refreshes by what it sees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+import backoff
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.token_item import TokenItem, TokenTable
+from slotkeeper.token_outcomes import (
+    AuthenticationFailed,
+    AuthenticationRefused,
+    Event,
+    Refreshed,
+    StoredTooLate,
+    TokenRefused,
+    TookOver,
+)
+from slotkeeper.token_policy import Known, Timing, Wait, decide
+
+TRANSIENT = {
+    "InternalServerError",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ServiceUnavailable",
+    "ThrottlingException",
+}
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """In place of `authenticate`: the winner of the lock asks another function to refresh, then waits like the others.
+
+    Args:
+        ask: called with the release code, by which that function takes the lock over (`SharedToken.refresh`). It raises
+            AuthenticationRefused if that function surely was not asked; after any other error it may have been.
+    """
+
+    ask: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a search works with; see SharedToken."""
+
+    table: TokenTable
+    name: str
+    authenticate: Callable[[float], str] | HandOver
+    still_valid: Callable[[str, float], bool] | None
+    timing: Timing
+    report: Callable[[Event], None]
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class _Instant:
+    """By both clocks: the monotonic one may stand still while a container is frozen, the other one may be set."""
+
+    wall: float
+    monotonic: float
+
+
+class Search:
+    """What one instance has seen and done so far.
+
+    Args:
+        bad: the token that it has found invalid.
+        seconds: how long it may take.
+        probes: whether the API is asked if the token really is invalid, before it is asked for a new one.
+        handed_over: the release code of another instance that asked this one to refresh.
+    """
+
+    def __init__(
+        self, means: Means, bad: Known | None, seconds: float, *, probes: bool = True, handed_over: str | None = None
+    ) -> None:
+        self.bad = bad
+        self.because = "it was not looked for yet"
+        self.looks = 0
+        self._means = means
+        self._seconds = seconds
+        self._probes = probes
+        self._handed_over = handed_over
+        self._began = time.monotonic()
+        self._taken: dict[str, _Instant] = {}  # release codes that may be the lock's, since when at the latest
+        self._in_hand: str | None = None  # a new token that is not known to be stored
+        self._watched_code: str | None = None
+        self._watched_since = 0.0
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the search began."""
+        return time.monotonic() - self._began
+
+    @property
+    def refreshing(self) -> bool:
+        """Whether this instance has tried to take the lock."""
+        return bool(self._taken)
+
+    def look(self) -> Known | None:
+        """One look at the item and what follows from it; None if it has to be looked at again. Raises as `get`."""
+        self.looks += 1
+        try:
+            return self._act(self._means.table.read(self._means.name))
+        except (BotoCoreError, ClientError) as error:
+            if not _is_transient(error):
+                raise
+            # A write whose answer was lost comes here too: the next look shows whether it took effect.
+            self.because = f"DynamoDB did not answer: {type(error).__name__}"
+            return None
+
+    def _act(self, item: TokenItem) -> Known | None:
+        watched = self._watch(item)
+        if item.lock is not None and item.lock.release_code in self._taken:
+            return self._hold(item, item.lock.release_code)
+        if self._in_hand is not None:
+            return self._was_stored(item, item.access_token == self._in_hand)
+        now = self._means.clock()
+        match decide(
+            item,
+            self.bad,
+            watched=watched,
+            now=now,
+            left=self._seconds - self.waited,
+            timing=self._means.timing,
+            handed_over=self._handed_over,
+        ):
+            case "use":
+                return Known(item.access_token or "", item.generation)
+            case "refused":
+                raise TokenRefused(item.refused_reason, item.refused_until or now)
+            case "take":
+                return self._take(item, now)
+            case Wait(because):
+                self.because = because
+                return None
+
+    def _watch(self, item: TokenItem) -> float:
+        """For how long this lock has been seen."""
+        code = item.lock.release_code if item.lock else None
+        if code != self._watched_code:
+            self._watched_code, self._watched_since = code, time.monotonic()
+        return time.monotonic() - self._watched_since
+
+    def _take(self, item: TokenItem, now: float) -> Known | None:
+        code = uuid4().hex
+        # Noted before the call, since its answer may be lost: then the next look finds the lock under this code.
+        self._taken[code] = _Instant(now, time.monotonic())
+        if not self._means.table.take(self._means.name, item, code, now + self._means.timing.lease):
+            self.because = "another instance took the lock"
+            return None
+        if item.lock is not None and item.lock.release_code != self._handed_over:
+            self._means.report(TookOver())
+        return self._hold(item, code)
+
+    def _hold(self, item: TokenItem, code: str) -> Known | None:
+        """What the holder of the lock does. `item` has the token that was found invalid."""
+        table, name, timing = self._means.table, self._means.name, self._means.timing
+        since = self._taken[code]
+        if self._in_hand is None:
+            left = timing.api - self._elapsed(since)
+            if left < timing.api / 2:
+                # This container stood still, or DynamoDB was slow. A POST that began now might end after the lease.
+                table.unlock(name, code)
+                self.because = "the lock came too late to use it"
+                return None
+            if isinstance(self._means.authenticate, HandOver):
+                self._hand_over(self._means.authenticate, code)
+                return None
+            if self._probes and item.access_token is not None and self._is_still_valid(item.access_token, left / 2):
+                table.unlock(name, code)
+                return Known(item.access_token, item.generation)
+            self._in_hand = self._ask_the_api(self._means.authenticate, code, timing.api - self._elapsed(since))
+            if self._in_hand is None:
+                return None
+        stored, item = table.store(name, code, self._in_hand, self._means.clock())
+        return self._was_stored(item, stored)
+
+    def _was_stored(self, item: TokenItem, stored: bool) -> Known | None:
+        """What came of the token in hand. If it was not stored, the lock was gone: this container stood still.
+
+        Two instances: A takes the lock and is frozen; B takes over, POSTs, stores its token; A thaws and POSTs. A's token
+        is the live one, but only while nobody has posted since, which A cannot know: so it never stores it. B's token
+        is dead: so A holds that one invalid, and refreshes it like any other.
+        """
+        token, self._in_hand = self._in_hand or "", None
+        if stored:
+            self._means.report(Refreshed(item.generation, self.waited))
+            return Known(token, item.generation)
+        if item.access_token is not None:
+            self.bad = Known(item.access_token, item.generation)
+        self.because = "its own token came after its lock was gone"
+        self._means.report(StoredTooLate())
+        return None
+
+    def _hand_over(self, other: HandOver, code: str) -> None:
+        del self._taken[code]  # from here on it is the other function's lock
+        self.because = "the function that refreshes it was asked"
+        try:
+            other.ask(code)
+        except AuthenticationRefused as error:
+            self._refuse(code, str(error))
+        except Exception as error:
+            # It may have been asked; if not, the lock expires and somebody asks again.
+            self.because = f"the function that refreshes it may not have been asked: {type(error).__name__}"
+
+    def _is_still_valid(self, token: str, seconds: float) -> bool:
+        try:
+            return self._means.still_valid is not None and self._means.still_valid(token, seconds)
+        except Exception:
+            return False  # who cannot be asked this is asked for a token, and says what is wrong
+
+    def _ask_the_api(self, authenticate: Callable[[float], str], code: str, seconds: float) -> str | None:
+        try:
+            token = authenticate(seconds)
+        except AuthenticationRefused as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"asking for it failed with {type(error).__name__}"  # its text may hold anything, a secret too
+        else:
+            if isinstance(token, str) and token:
+                return token
+            reason = "its answer held no token"
+        self._refuse(code, reason)
+        return None
+
+    def _refuse(self, code: str, reason: str) -> None:
+        """Leaves the API in peace for a while, and says why to all who need a token.
+
+        Raises:
+            TokenRefused: but not if the lock is another's by now, who knows better.
+        """
+        timing = self._means.timing
+        # By the fastest clock allowed it must still last for the whole refusal.
+        until = self._means.clock() + timing.refusal + timing.spread
+        insist = backoff.on_exception(
+            backoff.expo,
+            (BotoCoreError, ClientError),
+            giveup=lambda error: not _is_transient(error),
+            max_time=timing.store,
+            logger=None,
+            factor=0.05,
+        )(self._means.table.refuse)
+        self._means.report(AuthenticationFailed(reason))
+        try:
+            held = insist(self._means.name, code, until, reason)
+        except (BotoCoreError, ClientError):
+            held = True  # the lock stays, and keeps the others from asking until it expires
+        if held:
+            raise TokenRefused(reason, until)
+
+    def _elapsed(self, since: _Instant) -> float:
+        return max(self._means.clock() - since.wall, time.monotonic() - since.monotonic)
+
+
+def _is_transient(error: Exception) -> bool:
+    """Throttled, broken off or unanswered; not denied, not malformed."""
+    return not isinstance(error, ClientError) or error.response["Error"]["Code"] in TRANSIENT
