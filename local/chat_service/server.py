@@ -1,0 +1,137 @@
+"""HTTP/1.1 round the stand-in: one thread a connection, which is kept open between requests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from . import control
+from .replies import Reply
+
+if TYPE_CHECKING:
+    from .service import ChatService
+
+MOST_BODY = 1_000_000  # bytes
+BACKLOG = 1024  # connections that may knock at once; the system's own limit (somaxconn) still holds
+END_SECONDS = 5.0  # for connections to notice that they are ended
+
+
+class Server:
+    """Serves `service` on 127.0.0.1 until `close`. Raises OSError if the port is taken."""
+
+    def __init__(self, port: int, service: ChatService) -> None:
+        self._http = _Http(port, service)
+        self.port: int = self._http.server_address[1]
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, name="chat-service", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the listener and every connection."""
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+        self._http.end_connections()
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = BACKLOG
+
+    def __init__(self, port: int, service: ChatService) -> None:
+        self.service = service
+        self._open: set[socket.socket] = set()
+        self._changed = threading.Condition()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changed:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        with self._changed:
+            self._open.discard(request)
+            self._changed.notify_all()
+
+    def end_connections(self) -> None:
+        """A kept-open connection would otherwise outlive the server, and a client would go on being answered."""
+        with self._changed:
+            for connection in self._open:
+                with contextlib.suppress(OSError):  # its client was faster
+                    connection.shutdown(socket.SHUT_RDWR)
+            self._changed.wait_for(lambda: not self._open, timeout=END_SECONDS)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away in the middle is what this server is for; it is no news."""
+
+
+class _BadRequest(Exception):
+    """The request cannot be read; its connection is of no further use."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "chat-service"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # head and body leave together: two small packets would wait for each other's acknowledgement
+    server: _Http
+
+    def _handle(self) -> None:
+        path = urlsplit(self.path).path
+        try:
+            body = self._body()
+        except _BadRequest as error:
+            self.close_connection = True
+            self._send(Reply(error.status, {"error": str(error)}))
+            return
+        if path.startswith(control.PREFIX):
+            self._send(control.answer(self.server.service, self.command, path, body))
+            return
+        reply = self.server.service.serve(self.command, path, self.headers.get("Authorization", ""), body)
+        if reply is None:
+            self.close_connection = True
+            return
+        self._send(reply)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _handle
+
+    def _body(self) -> bytes:
+        if "Transfer-Encoding" in self.headers:
+            raise _BadRequest(411, "send the body with Content-Length, not in chunks")
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal():
+            raise _BadRequest(400, "Content-Length is not a number")
+        if int(length) > MOST_BODY:
+            raise _BadRequest(413, f"the body is longer than {MOST_BODY} bytes")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise _BadRequest(400, "the body is shorter than Content-Length says")
+        return body
+
+    def _send(self, reply: Reply) -> None:
+        content = json.dumps(reply.body).encode()
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The service keeps its own log."""

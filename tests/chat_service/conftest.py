@@ -1,0 +1,22 @@
+"""A stand-in and a client for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.chat_service import ChatService
+from tests.chat_service.asking import Asking
+
+
+@pytest.fixture
+def service() -> Iterator[ChatService]:
+    with ChatService() as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: ChatService) -> Iterator[Asking]:
+    with Asking(service) as asking:
+        yield asking

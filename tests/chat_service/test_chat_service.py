@@ -1,0 +1,374 @@
+"""The quirk, the routes, the log and the switches of the chat API's stand-in."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from local.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, answer_to
+from tests.chat_service.asking import Asking
+from tests.support.waiting import wait_until
+
+
+def in_background(call: Callable[[], Any]) -> threading.Thread:
+    """A client that must not end the test's own thread; its connection is ended by the service."""
+
+    def run() -> None:
+        try:
+            call()
+        except (OSError, http.client.HTTPException):
+            return
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def statuses(service: ChatService) -> list[tuple[str, int | None]]:
+    return [(request.path, request.status) for request in service.log]
+
+
+# ------------------------------------------------------------------------------------------------------- the quirk
+
+
+def test_a_new_token_kills_the_one_before_it(client: Asking) -> None:
+    old, new = client.token(), client.token()
+    assert (client.me(old), client.me(new)) == (401, 200)
+
+
+def test_two_clients_that_authenticate_at_once_leave_one_live_token(service: ChatService) -> None:
+    def authenticate(_: int) -> str:
+        with Asking(service) as asking:
+            return asking.token()
+
+    with ThreadPoolExecutor(20) as pool:
+        tokens = list(pool.map(authenticate, range(20)))
+    assert [service.is_live(token) for token in tokens].count(True) == 1
+    assert [life.until is None for life in service.token_history] == [False] * 19 + [True]
+
+
+def test_an_invalidated_token_is_dead_and_the_service_says_since_when(service: ChatService, client: Asking) -> None:
+    token = client.token()
+    at = service.invalidate()
+    assert client.me(token) == 401
+    assert [(life.number, life.until, life.ended_by) for life in service.token_history] == [(1, at, "invalidate")]
+
+
+def test_there_is_nothing_to_invalidate_without_a_live_token(service: ChatService, client: Asking) -> None:
+    assert service.invalidate() is None
+    client.token()
+    assert service.invalidate() is not None
+    assert service.invalidate() is None
+
+
+def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatService, client: Asking) -> None:
+    token = client.token()
+    service.strike(ANSWERS, Outage("hold"))
+    service.answer_latency = 0.2
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.answer, "hello", token)
+        wait_until(lambda: service.log[-1].path == "/answers", "the request")
+        service.mend(ANSWERS)
+        wait_until(lambda: service.log[-1].token == 1, "the judgement")
+        service.invalidate()
+        assert asked.result()[0] == 200
+
+
+# ------------------------------------------------------------------------------------------------------- the routes
+
+
+def test_the_answer_is_made_from_the_text(client: Asking) -> None:
+    status, body = client.answer("when does the library open", client.token(), conversation="7")
+    assert status == 200
+    assert body == {"answer": answer_to("when does the library open")}
+    assert "5 words" in body["answer"]
+    assert "library" in body["answer"]
+
+
+@pytest.mark.parametrize("text", ["", "...", "one", "žluťoučký kůň"])
+def test_every_text_has_an_answer_and_always_the_same(text: str) -> None:
+    assert answer_to(text) == answer_to(text) != ""
+
+
+@pytest.mark.parametrize("changes", [{"client_id": "another"}, {"client_secret": "another"}])
+def test_wrong_credentials_make_no_token_and_kill_none(
+    service: ChatService, client: Asking, changes: dict[str, str]
+) -> None:
+    token = client.token()
+    assert client.auth(**changes)[0] == 401
+    assert client.me(token) == 200
+    assert (service.auths, len(service.token_history)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/auth", b""),
+        ("/auth", b"{"),
+        ("/auth", b"\xff"),
+        ("/auth", b"[" * 100_000),
+        ("/auth", b'["client_id"]'),
+        ("/auth", {"client_id": "slotkeeper"}),
+        ("/auth", {"client_id": "slotkeeper", "client_secret": 7}),
+        ("/auth", {"client_id": "slotkeeper", "client_secret": "x", "grant": "x"}),
+        ("/answers", b"hello"),
+        ("/answers", {"conversation": "7"}),
+        ("/answers", {"text": ""}),
+        ("/answers", {"text": "hello", "conversation": 7}),
+        ("/answers", {"text": "hello", "message": "hello"}),
+    ],
+)
+def test_a_malformed_body_is_refused(client: Asking, path: str, body: Any) -> None:
+    token = client.token()
+    status, answer, _ = client.send("POST", path, body, token)
+    assert status == 400
+    assert answer["error"]
+    assert client.me(token) == 200
+
+
+@pytest.mark.parametrize("token", [None, "never made", "", "x" * 5000])
+def test_no_token_and_an_unknown_one_are_refused(client: Asking, token: str | None) -> None:
+    client.token()
+    assert client.me(token) == 401
+    assert client.answer("hello", token)[0] == 401
+
+
+def test_a_token_is_a_bearer_token(service: ChatService, client: Asking) -> None:
+    client.connection.request("GET", "/me", headers={"Authorization": f"Basic {client.token()}"})
+    assert client.connection.getresponse().status == 401
+
+
+def test_an_unknown_route_is_not_found(client: Asking) -> None:
+    status, answer, _ = client.send("GET", "/auth")
+    assert status == 404
+    assert AUTH in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"Content-Length: many\r\n", b"400"),
+        (b"Content-Length: -1\r\n", b"400"),
+        (b"Content-Length: 99999999\r\n", b"413"),
+        (b"Transfer-Encoding: chunked\r\n", b"411"),
+    ],
+)
+def test_a_request_that_cannot_be_read_ends_its_connection(service: ChatService, head: bytes, status: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=20) as raw:
+        raw.sendall(b"POST /auth HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+        answer = b"".join(iter(lambda: raw.recv(4096), b""))
+    assert answer.split()[1] == status
+    assert service.log == []
+
+
+# ------------------------------------------------------------------------------------------------------ the switches
+
+
+def test_a_forbidden_text_is_refused_like_a_dead_token(service: ChatService, client: Asking) -> None:
+    service.forbidden.add("what does the director earn")
+    token = client.token()
+    refused = client.send("POST", "/answers", {"text": "what does the director earn"}, token)
+    service.invalidate()
+    dead = client.send("POST", "/answers", {"text": "hello"}, token)
+    assert refused[0] == 401
+    assert refused[:2] == dead[:2]
+    assert {**refused[2], "Date": ""} == {**dead[2], "Date": ""}
+
+
+@pytest.mark.parametrize(("effect", "old"), [("start", 401), ("end", 200)])
+def test_the_token_changes_at_the_chosen_end_of_the_latency(service: ChatService, effect: Any, old: int) -> None:
+    with Asking(service) as first, Asking(service) as second:
+        token = first.token()
+        service.auth_effect, service.auth_latency = effect, 60.0
+        waiting = in_background(second.auth)
+        wait_until(lambda: service.auths == 2 and len(service.token_history) == (2 if old == 401 else 1), "the POST")
+        assert first.me(token) == old
+        service.stop()
+        waiting.join(20)
+    assert not service.is_live(token)
+
+
+def test_the_latencies_are_kept(service: ChatService, client: Asking) -> None:
+    service.auth_latency, service.answer_latency = 0.2, 0.1
+    client.answer("hello", client.token())
+    took = [request.ended_monotonic - request.began_monotonic for request in service.log if request.ended_monotonic]
+    assert took[0] >= 0.2
+    assert took[1] >= 0.1
+
+
+def test_an_outage_answers_its_status_without_effect(service: ChatService, client: Asking) -> None:
+    token = client.token()
+    service.strike(AUTH, Outage(status=429, retry_after=7))
+    status, _, headers = client.send("POST", "/auth", {})
+    assert (status, headers["Retry-After"]) == (429, "7")
+    assert client.me(token) == 200
+    service.mend(AUTH)
+    assert client.auth()[0] == 200
+
+
+def test_an_outage_is_the_route_s_own(service: ChatService, client: Asking) -> None:
+    service.strike(ANSWERS)
+    token = client.token()
+    assert client.me(token) == 200
+    assert client.answer("hello", token)[0] == 503
+
+
+def test_an_outage_may_strike_a_number_of_requests_only(service: ChatService, client: Asking) -> None:
+    service.strike(AUTH, Outage(times=2))
+    assert [client.auth()[0] for _ in range(3)] == [503, 503, 200]
+    assert service.outages == {}
+
+
+@pytest.mark.parametrize("takes_effect", [False, True])
+def test_a_dropped_connection_may_have_made_a_token(service: ChatService, client: Asking, takes_effect: bool) -> None:
+    token = client.token()
+    service.strike(AUTH, Outage("drop", takes_effect=takes_effect, times=1))
+    with pytest.raises(http.client.RemoteDisconnected):
+        client.auth()
+    assert service.is_live(token) is not takes_effect
+    assert service.log[-1].status is None
+    assert service.log[-1].ended is not None
+
+
+def test_an_error_may_have_made_a_token(service: ChatService, client: Asking) -> None:
+    token = client.token()
+    service.strike(AUTH, Outage(status=500, takes_effect=True))
+    assert client.auth()[0] == 500
+    assert not service.is_live(token)
+
+
+def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: ChatService) -> None:
+    service.strike(ME, Outage("hang"))
+    with Asking(service, timeout=0.3) as impatient, pytest.raises(TimeoutError):
+        impatient.me(None)
+    with Asking(service) as patient:
+        waiting = in_background(lambda: patient.me(None))
+        wait_until(lambda: len(service.log) == 2, "the request")
+        service.mend()
+        waiting.join(20)
+    wait_until(lambda: all(request.ended for request in service.log), "their end")
+    assert statuses(service) == [("/me", None), ("/me", None)]
+
+
+def test_a_held_request_takes_effect_when_its_route_is_mended(service: ChatService) -> None:
+    with Asking(service) as first, Asking(service) as second:
+        token = first.token()
+        service.strike(AUTH, Outage("hold"))
+        with ThreadPoolExecutor(1) as pool:
+            held = pool.submit(second.auth)
+            wait_until(lambda: service.auths == 2, "the request")
+            assert service.is_live(token)
+            service.mend(AUTH)
+            assert held.result()[0] == 200
+        assert not service.is_live(token)
+
+
+def test_a_second_outage_of_a_route_ends_the_first(service: ChatService) -> None:
+    service.strike(ME, Outage("hold"))
+    with Asking(service) as asking, ThreadPoolExecutor(1) as pool:
+        held = pool.submit(asking.me, None)
+        wait_until(lambda: len(service.log) == 1, "the request")
+        service.strike(ME, Outage(status=500))
+        assert held.result() == 401
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "explode"}, {"status": 200}, {"kind": "hold", "takes_effect": True}, {"times": 0}]
+)
+def test_an_outage_that_says_nothing_sensible_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"kind|status|effect|times"):
+        Outage(**wrong)
+
+
+def test_an_outage_of_no_route_is_refused(service: ChatService) -> None:
+    with pytest.raises(ValueError, match="GET /me"):
+        service.strike("/me")
+
+
+# ----------------------------------------------------------------------------------------------------------- the log
+
+
+def test_the_log_has_every_request_in_order_and_tokens_by_number_only(service: ChatService, client: Asking) -> None:
+    first, second = client.token(), client.token()
+    client.answer("hello", first)
+    client.answer("hello", second)
+    client.me("never made")
+    assert statuses(service) == [("/auth", 200), ("/auth", 200), ("/answers", 401), ("/answers", 200), ("/me", 401)]
+    assert [request.token for request in service.log] == [1, 2, 1, 2, None]
+    assert [request.number for request in service.log] == [1, 2, 3, 4, 5]
+    assert [request.text for request in service.log] == [None, None, "hello", "hello", None]
+    written = repr(service.log) + repr(service.token_history)
+    assert first not in written
+    assert second not in written
+    assert (service.number_of(first), service.number_of(second), service.number_of("never made")) == (1, 2, None)
+
+
+def test_a_request_is_in_the_log_before_its_answer_and_its_end_with_it(service: ChatService, client: Asking) -> None:
+    before = time.time(), time.monotonic()
+    client.token()
+    request = service.log[0]
+    assert request.ended is not None
+    assert request.ended_monotonic is not None
+    assert before[0] <= request.began <= request.ended <= time.time()
+    assert before[1] <= request.began_monotonic <= request.ended_monotonic <= time.monotonic()
+
+
+# ------------------------------------------------------------------------------------------------------- the server
+
+
+def test_a_connection_is_kept_open(client: Asking) -> None:
+    client.token()
+    kept = client.connection.sock
+    client.token()
+    assert client.connection.sock is kept is not None
+
+
+def test_500_connections_at_once_are_all_answered(service: ChatService) -> None:
+    service.auth_latency = 0.2
+    together = threading.Barrier(500)
+
+    def ask(_: int) -> int:
+        with Asking(service, timeout=60) as asking:
+            together.wait(60)
+            return asking.auth()[0]
+
+    with ThreadPoolExecutor(500) as pool:
+        answered = list(pool.map(ask, range(500)))
+    assert answered == [200] * 500
+    assert service.auths == len(service.token_history) == 500
+
+
+def test_a_stopped_service_cannot_be_reached_and_serves_again_where_it_was(service: ChatService) -> None:
+    with Asking(service) as asking:
+        token = asking.token()
+        service.stop()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            asking.me(token)
+        service.start()
+        asking.connection.close()
+        assert asking.me(token) == 200
+
+
+def test_a_stop_lets_nobody_hang(service: ChatService) -> None:
+    service.strike(ME, Outage("hang"))
+    with Asking(service) as asking:
+        waiting = in_background(lambda: asking.me(None))
+        wait_until(lambda: len(service.log) == 1, "the request")
+        service.stop()
+        waiting.join(20)
+        assert not waiting.is_alive()
+
+
+def test_it_serves_this_machine_only(service: ChatService) -> None:
+    assert service.url.startswith("http://127.0.0.1:")
+
+
+def test_no_secret_is_shown(service: ChatService) -> None:
+    assert service.client_secret not in repr(service)
