@@ -72,3 +72,49 @@ class JanitorSettings:
             grace=_number("GRACE_SECONDS"),
             look_gap=_number("LOOK_GAP_SECONDS"),
         )
+
+
+@dataclass(frozen=True)
+class TokenSettings:
+    """What the chatbot and the refresher share. Times are in seconds."""
+
+    token_table_name: str
+    chat_api_url: str
+    min_refresh: int
+
+    @classmethod
+    def from_environment(cls) -> TokenSettings:
+        return cls(
+            token_table_name=_text("TOKEN_TABLE_NAME"),
+            chat_api_url=_text("CHAT_API_URL").rstrip("/"),
+            min_refresh=_number("TOKEN_MIN_REFRESH_SECONDS"),
+        )
+
+
+@dataclass(frozen=True)
+class ChatbotSettings:
+    """Either `credentials_secret` or `token_refresher` is None: who has the credentials refreshes the token."""
+
+    seen_signature_table_name: str
+    signing_key_secret: str
+    credentials_secret: str | None
+    token_refresher: str | None
+
+    @classmethod
+    def from_environment(cls) -> ChatbotSettings:
+        refresher = os.environ.get("TOKEN_REFRESHER_FUNCTION") or None
+        return cls(
+            seen_signature_table_name=_text("SEEN_SIGNATURE_TABLE_NAME"),
+            signing_key_secret=_text("SIGNING_KEY_SECRET"),
+            credentials_secret=None if refresher else _text("API_CREDENTIALS_SECRET"),
+            token_refresher=refresher,
+        )
+
+
+@dataclass(frozen=True)
+class RefresherSettings:
+    credentials_secret: str
+
+    @classmethod
+    def from_environment(cls) -> RefresherSettings:
+        return cls(credentials_secret=_text("API_CREDENTIALS_SECRET"))

@@ -35,6 +35,8 @@ class Timing:
         for name in ("clock_skew", "min_interval"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"Timing.{name} must be 0 seconds or more, got {getattr(self, name)!r}")
+        if not self.patience > self.holding:
+            raise ValueError(f"Timing.patience must be above api + store, {self.holding:g} s, got {self.patience!r}")
 
     @property
     def spread(self) -> float:

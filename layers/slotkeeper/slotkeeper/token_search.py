@@ -182,9 +182,9 @@ class Search:
     def _was_stored(self, item: TokenItem, stored: bool) -> Known | None:
         """What came of the token in hand. If it was not stored, the lock was gone: this container stood still.
 
-        Two instances: A takes the lock and is frozen; B takes over, POSTs, stores its token; A thaws and POSTs. A's token
-        is the live one, but only while nobody has posted since, which A cannot know: so it never stores it. B's token
-        is dead: so A holds that one invalid, and refreshes it like any other.
+        Two instances: A takes the lock and is frozen; B takes over, POSTs, stores its token; A thaws and POSTs. A's
+        token is the live one, but only while nobody has posted since, which A cannot know: so it never stores it. B's
+        token is dead: so A holds that one invalid, and refreshes it like any other.
         """
         token, self._in_hand = self._in_hand or "", None
         if stored:
@@ -198,7 +198,6 @@ class Search:
 
     def _hand_over(self, other: HandOver, code: str) -> None:
         del self._taken[code]  # from here on it is the other function's lock
-        self.because = "the function that refreshes it was asked"
         try:
             other.ask(code)
         except AuthenticationRefused as error:

@@ -1,0 +1,431 @@
+"""Instances that share one token, one after the other; at once they are judged in tests/races."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from slotkeeper.token_lock import (
+    AuthenticationFailed,
+    AuthenticationRefused,
+    HandOver,
+    MalformedToken,
+    Refreshed,
+    StillUnauthorized,
+    StoredTooLate,
+    Timing,
+    TokenRefused,
+    TokenTimeout,
+    TookOver,
+    Unauthorized,
+    Waited,
+)
+from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
+from tests.unit.tokens import NAME, QUICK, Api, Instances
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def instances() -> Iterator[Instances]:
+    with mock_aws():
+        made = Instances(boto3.client("dynamodb"), Api(), lambda: made.time)
+        made.time = NOW
+        yield made
+
+
+def lock_of_another(instances: Instances, expires: float, **more: Any) -> None:
+    lock = {"M": {"release_code": {"S": "other"}, "expires": {"N": str(expires)}}}
+    instances.put(refresh_lock=lock, **more)
+
+
+# -------------------------------------------------------------------------------------------------- one after the other
+
+
+def test_the_first_instance_asks_the_api_and_the_others_use_its_token(instances: Instances) -> None:
+    tokens = [instances.new().get() for _ in range(3)]
+    assert (tokens, instances.api.posts) == (["token-1"] * 3, 1)
+
+
+def test_a_warm_get_costs_no_call(instances: Instances) -> None:
+    token = instances.new()
+    token.get()
+    calls = Calls(instances.dynamodb)
+    assert (token.get(), calls.made) == ("token-1", [])
+
+
+def test_the_item_is_as_documented(instances: Instances) -> None:
+    instances.new().get()
+    item = instances.raw_item()
+    assert float(item.pop("stored_at")["N"]) == NOW
+    assert item == {"token_name": {"S": NAME}, "access_token": {"S": "token-1"}, "generation": {"N": "1"}}
+
+
+def test_t1_one_invalidation_seen_by_all_leads_to_one_post(instances: Instances) -> None:
+    tokens = [instances.new() for _ in range(3)]
+    for token in tokens:
+        token.get()
+    for token in tokens:
+        token.invalidate("token-1")
+    assert ([token.get() for token in tokens], instances.api.posts) == (["token-2"] * 3, 2)
+
+
+def test_f31_a_401_that_belongs_to_an_older_token_leaves_the_new_one_alone(instances: Instances) -> None:
+    token = instances.new()
+    token.get()
+    token.invalidate("token-1")
+    token.get()
+    token.invalidate("token-1")
+    assert (token.get(), instances.api.posts) == ("token-2", 2)
+
+
+def test_a_token_told_of_from_outside_can_be_invalid_too(instances: Instances) -> None:
+    instances.new().get()
+    token = instances.new()
+    token.invalidate("token-1")
+    assert token.get() == "token-2"
+
+
+def test_an_api_that_gives_the_same_token_again_is_asked_once(instances: Instances) -> None:
+    tokens = [instances.new(authenticate=lambda _seconds: "same") for _ in range(2)]
+    for token in tokens:
+        token.get()
+        token.invalidate("same")
+    assert [token.get() for token in tokens] == ["same"] * 2
+    assert instances.raw_item()["generation"] == {"N": "2"}
+
+
+def test_a_refresh_is_reported_with_the_wait_and_nothing_else_is(instances: Instances) -> None:
+    instances.new().get()
+    instances.new().get()
+    refreshed, waited = instances.events
+    assert isinstance(refreshed, Refreshed)
+    assert isinstance(waited, Waited)
+    assert refreshed.generation == 1
+
+
+# ----------------------------------------------------------------------------------------------------------------- call
+
+
+def test_call_repeats_once_after_a_401_with_another_token(instances: Instances) -> None:
+    token = instances.new()
+    token.get()
+    instances.api.live = "somebody else's"
+    assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 2)
+
+
+def test_call_does_not_refresh_for_a_second_401(instances: Instances) -> None:
+    token = instances.new()
+    asked: list[str] = []
+
+    def always_401(value: str) -> str:
+        asked.append(value)
+        raise Unauthorized
+
+    with pytest.raises(StillUnauthorized, match="again, with a newer token"):
+        token.call(always_401)
+    assert (asked, instances.api.posts, token.get()) == (["token-1", "token-2"], 2, "token-2")
+
+
+def test_a_request_that_is_always_answered_401_costs_nobodys_token_if_the_api_can_be_asked(
+    instances: Instances,
+) -> None:
+    token = instances.new(still_valid=instances.api.accepts)
+    good = instances.new()
+    good.get()
+
+    def always_401(_value: str) -> str:
+        raise Unauthorized
+
+    for _ in range(3):
+        with pytest.raises(StillUnauthorized, match="accepts the token"):
+            token.call(always_401)
+    assert (instances.api.posts, good.call(instances.api.ask), "refresh_lock" in instances.raw_item()) == (
+        1,
+        "answer",
+        False,
+    )
+
+
+def test_a_probe_that_fails_does_not_stand_in_the_way(instances: Instances) -> None:
+    def broken(_token: str, _seconds: float) -> bool:
+        raise TimeoutError
+
+    token = instances.new(still_valid=broken)
+    token.get()
+    instances.api.live = ""
+    assert token.call(instances.api.ask) == "answer"
+
+
+def test_a_request_that_is_always_answered_401_costs_one_refresh_an_interval_if_not(instances: Instances) -> None:
+    token = instances.new(timing=Timing(clock_skew=0, min_interval=60, patience=8, store=1))
+    token.get()
+    token.invalidate("token-1")
+    with pytest.raises(TokenTimeout, match="younger than the 60 s between two refreshes"):
+        token.get(within=0)
+    instances.time += 60
+    assert (token.get(), instances.api.posts) == ("token-2", 2)
+
+
+# ------------------------------------------------------------------------------------------------- when the api refuses
+
+
+def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(instances: Instances) -> None:
+    instances.api.down = "the credentials are wrong"
+    for _ in range(5):
+        with pytest.raises(TokenRefused, match="the API gave no token: the credentials are wrong") as error:
+            instances.new().get()
+        assert error.value.until == NOW + QUICK.refusal
+    assert (instances.api.posts, instances.events[0]) == (1, AuthenticationFailed("the credentials are wrong"))
+
+
+def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_gone(instances: Instances) -> None:
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    instances.api.down = ""
+    instances.time += QUICK.refusal
+    assert instances.new().get() == "token-2"
+    assert instances.raw_item().keys() == {"token_name", "access_token", "generation", "stored_at"}
+
+
+def test_f35_whoever_looked_before_another_was_refused_does_not_ask_the_api_after_it(instances: Instances) -> None:
+    seen = instances.table.read(NAME)
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    assert not instances.table.take(NAME, seen, "late", NOW + 10)
+
+
+@pytest.mark.parametrize("answer", ["", None, 7])
+def test_an_answer_without_a_token_is_a_refusal(instances: Instances, answer: Any) -> None:
+    with pytest.raises(TokenRefused, match="its answer held no token"):
+        instances.new(authenticate=lambda _seconds: answer).get()
+
+
+def test_an_unexpected_error_of_the_callable_is_named_without_its_text(instances: Instances) -> None:
+    def leaky(_seconds: float) -> str:
+        raise RuntimeError("client_secret=hunter2")
+
+    with pytest.raises(TokenRefused, match="asking for it failed with RuntimeError") as error:
+        instances.new(authenticate=leaky).get()
+    assert "hunter2" not in str(error.value) + str(instances.raw_item())
+
+
+# ---------------------------------------------------------------------------------------- deaths, freezes, lost answers
+
+
+@pytest.mark.parametrize("moment", ["before the POST", "between POST and store", "after the store"])
+def test_f30_a_holder_that_dies_delays_the_others_until_its_lease_ends(instances: Instances, moment: str) -> None:
+    doomed = boto3.client("dynamodb")
+    instances.table._dynamodb = doomed
+    if moment == "before the POST":
+        kill_after(doomed, "UpdateItem")
+    elif moment == "between POST and store":
+        instances.api.before_answer = lambda: kill_before(doomed, "UpdateItem")
+    else:
+        instances.api.before_answer = lambda: kill_after(doomed, "UpdateItem")
+    with pytest.raises(Killed):
+        instances.new().get()
+    instances.table._dynamodb = instances.dynamodb
+    instances.api.before_answer = lambda: None
+    if moment != "after the store":
+        with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
+            instances.new().get(within=0)
+        instances.time += QUICK.lease
+    assert instances.new(timing=Timing(clock_skew=0)).call(instances.api.ask) == "answer"
+
+
+def test_f36_a_lock_that_has_expired_is_taken_over_once_and_reported(instances: Instances) -> None:
+    lock_of_another(instances, NOW)
+    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
+    assert TookOver() in instances.events
+
+
+def test_t3_f29_a_holder_that_thaws_past_its_lease_neither_overwrites_nor_leaves_a_dead_token(
+    instances: Instances,
+) -> None:
+    patient = Timing(clock_skew=0, min_interval=0)
+    other = instances.new(timing=patient)
+
+    def frozen() -> None:
+        instances.api.before_answer = lambda: None
+        instances.time += patient.lease
+        other.get()
+
+    instances.api.before_answer = frozen
+    thawed = instances.new(timing=patient)
+
+    def late_post(seconds: float) -> str:
+        token = instances.api.authenticate(seconds)
+        if instances.api.posts == 2:  # this one took effect after the other's
+            instances.api.live = token
+        return token
+
+    thawed._means = thawed._means.__class__(**{**vars(thawed._means), "authenticate": late_post})
+    token = thawed.get()
+    stored = instances.raw_item()["access_token"]["S"]
+    assert (token, stored, instances.api.accepts(stored)) == ("token-3", "token-3", True)
+    assert StoredTooLate() in instances.events
+
+
+def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lock(instances: Instances) -> None:
+    take = instances.table.take
+    frozen = [1.5]  # seconds, of the 2 that it may ask the API
+
+    def take_and_freeze(*arguments: Any) -> bool:
+        taken = take(*arguments)
+        if frozen:
+            instances.time += frozen.pop()
+        return taken
+
+    instances.table.take = take_and_freeze
+    asked: list[float] = []
+    instances.new(authenticate=lambda seconds: asked.append(seconds) or "t", timing=Timing(api=2, clock_skew=0)).get()
+    assert len(asked) == 1
+    assert asked[0] > 1.9
+
+
+def test_f33_a_lock_taken_by_a_call_whose_answer_was_lost_is_ones_own(instances: Instances) -> None:
+    lose_answer(instances.dynamodb, "UpdateItem")
+    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
+
+
+def test_f33_botocores_own_second_attempt_finds_its_lock_and_knows_it(instances: Instances) -> None:
+    seen = instances.table.read(NAME)
+    assert [instances.table.take(NAME, seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
+
+
+def test_f33_a_token_stored_by_a_call_whose_answer_was_lost_is_not_refreshed_again(instances: Instances) -> None:
+    instances.api.before_answer = lambda: lose_answer(instances.dynamodb, "UpdateItem")
+    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
+    assert instances.raw_item()["generation"] == {"N": "1"}
+    assert any(isinstance(event, Refreshed) for event in instances.events)
+
+
+def test_f33_a_store_that_is_throttled_is_tried_again_with_the_token_in_hand(instances: Instances) -> None:
+    instances.api.before_answer = lambda: refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=2)
+    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
+
+
+def test_a_refusal_whose_answer_was_lost_stands(instances: Instances) -> None:
+    def down(_seconds: float) -> str:
+        lose_answer(instances.dynamodb, "UpdateItem")
+        raise AuthenticationRefused("out of order")
+
+    with pytest.raises(TokenRefused, match="out of order"):
+        instances.new(authenticate=down, timing=Timing()).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
+
+
+def test_a_look_that_is_throttled_is_no_error(instances: Instances) -> None:
+    refuse(instances.dynamodb, "GetItem", "ProvisionedThroughputExceededException")
+    assert instances.new(timing=Timing()).get() == "token-1"
+
+
+def test_a_denied_look_is_one_at_once(instances: Instances) -> None:
+    refuse(instances.dynamodb, "GetItem", "AccessDeniedException", times=9)
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        instances.new().get()
+
+
+def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    began = time.monotonic()
+    with pytest.raises(TokenTimeout, match=r"no valid token within 0\.2 s: another instance is refreshing it"):
+        instances.new().get(within=0.2)
+    assert time.monotonic() - began >= 0.2
+
+
+def test_f36_with_too_little_time_left_it_does_not_begin(instances: Instances) -> None:
+    with pytest.raises(TokenTimeout, match="nobody refreshes it, and"):
+        instances.new().get(within=0.1)
+    assert (instances.api.posts, instances.raw_item()) == (0, {})
+
+
+# -------------------------------------------------------------------------------------------------------------- refresh
+
+
+def test_the_scheduled_writer_replaces_a_token_that_nobody_doubts(instances: Instances) -> None:
+    instances.new().get()
+    writer = instances.new(timing=Timing(min_interval=0), still_valid=instances.api.accepts)
+    assert [writer.refresh(), writer.refresh()] == [2, 3]
+
+
+def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(instances: Instances) -> None:
+    patient = Timing()
+    writer = instances.new(timing=patient)
+    asked: list[str] = []
+
+    def ask(code: str) -> None:
+        asked.append(code)
+        writer.refresh(handed_over=code)
+
+    readers = [instances.new(authenticate=HandOver(ask), timing=patient) for _ in range(3)]
+    assert [reader.get() for reader in readers] == ["token-1"] * 3
+    assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
+
+
+def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) -> None:
+    asked: list[str] = []
+    reader = instances.new(authenticate=HandOver(asked.append), timing=Timing(api=0.2, store=0.1))
+    with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
+        reader.get(within=0.4)
+    writer = instances.new(timing=Timing())
+    assert [writer.refresh(handed_over=asked[0]) for _ in range(2)] == [1, 1]
+    assert instances.api.posts == 1
+
+
+def test_a_function_that_surely_was_not_asked_is_a_refusal(instances: Instances) -> None:
+    def denied(_code: str) -> None:
+        raise AuthenticationRefused("the refresher could not be asked: AccessDeniedException")
+
+    with pytest.raises(TokenRefused, match="could not be asked"):
+        instances.new(authenticate=HandOver(denied), timing=Timing()).get()
+
+
+# ---------------------------------------------------------------------------------------------------- what others wrote
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("access_token", {"N": "1"}),
+        ("generation", {"N": "1.5"}),
+        ("stored_at", {"S": "now"}),
+        ("refused_until", {"BOOL": True}),
+        ("refused_reason", {"N": "1"}),
+        ("refresh_lock", {"M": {"release_code": {"S": "a"}}}),
+        ("refresh_lock", {"S": "a"}),
+    ],
+)
+def test_an_item_of_other_types_is_named_not_guessed_at(instances: Instances, attribute: str, value: Any) -> None:
+    instances.put(**{attribute: value})
+    with pytest.raises(MalformedToken, match=f"item 'bot' of the token table: {attribute} is not of its"):
+        instances.new().get()
+
+
+def test_f34_all_times_are_seconds(instances: Instances) -> None:
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    assert float(instances.raw_item()["refused_until"]["N"]) == NOW + QUICK.refusal
+    instances.table.take("other", instances.table.read("other"), "code", NOW + QUICK.lease)
+    lock = instances.table.read("other").lock
+    assert lock is not None
+    assert lock.expires == NOW + QUICK.lease
+
+
+def test_the_token_is_in_no_repr_and_no_log(instances: Instances, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="slotkeeper"):
+        token = instances.new()
+        token.get()
+    shown = repr(instances.table.read(NAME)) + repr(token) + repr(token._cached) + repr(instances.events) + caplog.text
+    assert "token-1" not in shown

@@ -1,0 +1,74 @@
+"""A token table in moto, an API with one live token, and instances that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from slotkeeper.token_item import TokenTable
+from slotkeeper.token_lock import AuthenticationRefused, Event, SharedToken, Timing, Unauthorized
+
+TABLE = "tokens"
+NAME = "bot"
+QUICK = Timing(api=2.0, store=1.0, clock_skew=0.0, min_interval=0.0)
+
+
+class Api:
+    """One live token; each `authenticate` kills the one before."""
+
+    def __init__(self) -> None:
+        self.live = ""
+        self.posts = 0
+        self.down = ""
+        self.before_answer: Callable[[], None] = lambda: None
+
+    def authenticate(self, _seconds: float) -> str:
+        self.posts += 1
+        if self.down:
+            raise AuthenticationRefused(self.down)
+        token = self.live = f"token-{self.posts}"
+        self.before_answer()
+        return token
+
+    def accepts(self, token: str, _seconds: float = 0.0) -> bool:
+        return token == self.live
+
+    def ask(self, token: str) -> str:
+        if token != self.live:
+            raise Unauthorized
+        return "answer"
+
+
+class Instances:
+    """What several containers would be: each with a cache of its own."""
+
+    def __init__(self, dynamodb: Any, api: Api, now: Callable[[], float]) -> None:
+        dynamodb.create_table(
+            TableName=TABLE,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "token_name", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "token_name", "KeyType": "HASH"}],
+        )
+        self.dynamodb = dynamodb
+        self.api = api
+        self.now = now
+        self.table = TokenTable(dynamodb, TABLE)
+        self.events: list[Event] = []
+
+    def new(self, **changes: Any) -> SharedToken:
+        arguments = {
+            "authenticate": self.api.authenticate,
+            "timing": QUICK,
+            "report": self.events.append,
+            "clock": self.now,
+            **changes,
+        }
+        return SharedToken(self.table, NAME, **arguments)
+
+    def put(self, **attributes: Any) -> None:
+        """The item, as somebody else may have written it."""
+        self.dynamodb.put_item(TableName=TABLE, Item={"token_name": {"S": NAME}, **attributes})
+
+    def raw_item(self) -> dict[str, Any]:
+        key = {"token_name": {"S": NAME}}
+        return self.dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True).get("Item", {})
