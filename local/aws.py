@@ -16,10 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import boto3
-from botocore.config import Config
-
 from local import deployment, processes
+from local.clients import local_client
 from local.environment import ACCESS_KEY, REGION, ROOT, child_environment
 
 READY_SECONDS = 30.0
@@ -167,18 +165,7 @@ class EmbeddedAws:
 
     def client(self, service: str) -> Any:
         """A boto3 client for this engine. It never reads the user's AWS files."""
-        # A session of its own: boto3's default one is shared, and remembers profiles.
-        session = boto3.session.Session(
-            aws_access_key_id=ACCESS_KEY, aws_secret_access_key=ACCESS_KEY, region_name=REGION
-        )
-        config = Config(
-            retries={"mode": "standard", "total_max_attempts": 1},
-            read_timeout=60,
-            max_pool_connections=50,
-            proxies={},
-        )
-        make: Any = session.client  # its stubs want the service's name as a literal
-        return make(service, endpoint_url=self.endpoint, config=config)
+        return local_client(service, self.endpoint)
 
     def stop(self) -> None:
         """End the engine and every process it started. Does nothing to a process that is not ours any more."""
