@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from local.running.checking import Check, named
 
 from .records import EndMessage, Execution, Records
 from .sending import Sent
 
 HANDOFF_MEDIAN = 1.5  # seconds; what the run has to show, although the visibility fallback is far longer
 FAILURES = ("FAILED", "ABORTED", "TIMED_OUT")
-
-
-@dataclass(frozen=True)
-class Check:
-    """A claim and whether the records bear it out. `found` says what was found, for whoever has to look further."""
-
-    name: str
-    ok: bool
-    found: str
-
-
-def named(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def outcomes(sent: Sequence[Sent], records: Records) -> dict[str, Execution]:

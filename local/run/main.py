@@ -1,29 +1,23 @@
 """`python -m local.run`: deploy on the embedded AWS, send the requests, watch, collect, report, stop.
 
-Exit codes: 0 all checks hold; 1 a check fails, or the run cannot go on; 2 wrong options; 130 interrupted.
+Exit codes: see local/running/command.py.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import signal
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
-from rich.markup import escape
 
-from local.aws import EmbeddedAws, EngineError
-from local.deployment import DeploymentError
+from local.aws import EmbeddedAws
+from local.running.command import Command, Phases, carry_out
+from local.running.viewing import for_console
+from local.running.waiting import wait_until_over
 
 from . import picture, records, sending, summary, view, watching, work
 from .report import Parameters, build
@@ -32,25 +26,6 @@ RUN_DIR = Path("build/run")
 WRITTEN = ("report.json", "timeline.png")
 MOST_REQUESTS, MOST_SLOTS = 2000, 500
 FROM_MAKE = f"from make: REQUESTS=1..{MOST_REQUESTS} LIMIT=1..{MOST_SLOTS} FAIL=0..1"
-NO_TERMINAL_WIDTH = 130  # characters
-
-
-class AlreadyRunning(Exception):
-    """Another run uses the same folder."""
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Two runs at once would share the engine's files, the report and the picture. The lock ends with the process."""
-    RUN_DIR.mkdir(parents=True, exist_ok=True)
-    with (RUN_DIR / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunning(f"another run uses {RUN_DIR}: wait for its end, or interrupt it") from None
-        for name in WRITTEN:  # what lies there after a run that was broken off must not pass for its result
-            (RUN_DIR / name).unlink(missing_ok=True)
-        yield
 
 
 def _share(_context: click.Context, _parameter: click.Parameter, value: float) -> float:
@@ -58,33 +33,6 @@ def _share(_context: click.Context, _parameter: click.Parameter, value: float) -
     if math.isnan(value):
         raise click.BadParameter("nan is not in the range 0.0<=x<=1.0.")
     return value
-
-
-class Command(click.Command):
-    """Most users never type an option of this command: they set the Makefile's variables."""
-
-    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        try:
-            return super().parse_args(context, arguments)
-        except click.UsageError as error:
-            error.message += f"\n{FROM_MAKE}"
-            raise
-
-
-class Phases:
-    """Times the phases and says each as it ends. The report has the seconds by key; the texts are for eyes."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def phase(self, key: str, text: str) -> Iterator[None]:
-        began = time.monotonic()
-        self._console.print(f"[dim]{text} ...[/]", highlight=False)
-        yield
-        self.seconds[key] = time.monotonic() - began
-        self._console.print(f"[dim]{text}: {self.seconds[key]:.1f} s[/]", highlight=False)
 
 
 def collect(aws: EmbeddedAws, prefix: str) -> records.Records:
@@ -117,8 +65,8 @@ def perform(aws: EmbeddedAws, parameters: Parameters, console: Console, phases: 
     eyes = watching.Eyes(
         aws.client("stepfunctions"), aws.client("sqs"), aws.client("dynamodb"), dict(outputs), work.PROCESS
     )
-    with phases.phase("run", "run"), view.for_console(console) as shown:
-        watching.wait_until_over(
+    with phases.phase("run", "run"), for_console(console, view.panel, view.plain_line) as shown:
+        wait_until_over(
             lambda elapsed: eyes.look(parameters.requests, parameters.limit, elapsed), shown.show, shown.interval
         )
     with phases.phase("collect", "collect the records"):
@@ -131,23 +79,6 @@ def write(report: dict[str, Any], console: Console) -> None:
     picture.draw(report, RUN_DIR / "timeline.png")
     summary.show(console, report)
     console.print(f"{RUN_DIR}/report.json, {RUN_DIR}/timeline.png", highlight=False)
-
-
-@contextmanager
-def _engine(phases: Phases) -> Iterator[EmbeddedAws]:
-    """The run's own engine, on a port of its own, ended whatever happens.
-
-    A second Ctrl-C during the end is ignored: it would leave behind what the first one asked to be ended.
-    """
-    with phases.phase("start", "start the embedded AWS"):
-        aws = EmbeddedAws.start(RUN_DIR)
-    try:
-        yield aws
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        with phases.phase("stop", "stop the embedded AWS"):
-            aws.stop()
 
 
 @click.command(cls=Command, epilog=FROM_MAKE, context_settings={"help_option_names": ["-h", "--help"]})
@@ -179,24 +110,10 @@ def main(requests: int, limit: int, fail: float) -> None:
     Each request sums up one month of Seattle's daily weather in a Glue job. Writes build/run/report.json and
     build/run/timeline.png. Nothing outside this machine is touched, and nothing is left running.
     """
-    # A pipe has no width of its own, and 80 columns break the tables' lines.
-    console = Console() if sys.stdout.isatty() else Console(width=NO_TERMINAL_WIDTH)
-    phases = Phases(console)
-    try:
-        with _alone(), _engine(phases) as aws:
-            report = perform(aws, Parameters(requests, limit, fail), console, phases)
-            write(report, console)
-    except KeyboardInterrupt:
-        console.print("\n[bold]Interrupted.[/] The embedded AWS and all it started are ended; nothing is left running.")
-        sys.exit(130)
-    except (AlreadyRunning, EngineError, DeploymentError, sending.SendFailed, watching.Stuck, LookupError) as error:
-        console.print(f"[bold red]The run cannot go on:[/] {escape(str(error))}", highlight=False)
-        sys.exit(1)
-    except (BotoCoreError, ClientError) as error:
-        console.print(f"[bold red]The embedded AWS refused or is gone:[/] {escape(str(error))}", highlight=False)
-        console.print(f"Its log: {RUN_DIR}/engine.log")
-        sys.exit(1)
-    failed = [check for check in report["checks"] if not check["ok"]]
-    for check in failed:
-        console.print(f"[bold red]FAILS[/] {escape(check['name'])}: {escape(check['found'])}", highlight=False)
-    sys.exit(1 if failed else 0)
+
+    def run(aws: EmbeddedAws, console: Console, phases: Phases) -> dict[str, Any]:
+        report = perform(aws, Parameters(requests, limit, fail), console, phases)
+        write(report, console)
+        return report
+
+    carry_out(RUN_DIR, WRITTEN, run)

@@ -1,7 +1,7 @@
 """The run as a picture: who held a slot when, how many were in use, how fast a freed slot was taken again.
 
-Drawn from the report alone, so the picture can be made again from report.json. Colours are of the Okabe-Ito palette,
-which colour-blind readers tell apart; a failed workflow is marked by hatching and a cross as well.
+Drawn from the report alone, so the picture can be made again from report.json. A failed workflow is marked by hatching
+and a cross as well as by its colour.
 """
 
 from __future__ import annotations
@@ -10,21 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # no display is needed, and none is looked for
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from .figures import steps
+from local.running.drawing import BLUE, DPI, INK, ORANGE, SKY, VERMILLION, WIDTH, beside
 
-SKY, BLUE, ORANGE, VERMILLION, GREY, INK = "#A9D6F0", "#0072B2", "#F3C77B", "#D55E00", "#8C8C8C", "#222222"
-DPI = 120
-WIDTH = 11.0  # inches
+from .figures import steps
 
 
 def height(workflows: int) -> float:
@@ -47,11 +41,6 @@ def _spans(workflows: Sequence[Mapping[str, Any]], begin: str, end: str) -> tupl
             lefts.append(workflow[begin])
             widths.append(workflow[end] - workflow[begin])
     return rows, lefts, widths
-
-
-def _beside(axes: Axes, text: str, height: float, color: str) -> None:
-    """A label right of the axes, at the height of the line it names."""
-    axes.text(1.005, height, text, transform=axes.get_yaxis_transform(), va="center", color=color, fontsize=9)
 
 
 def _draw_workflows(axes: Axes, report: Mapping[str, Any]) -> None:
@@ -94,7 +83,7 @@ def _draw_slots(axes: Axes, report: Mapping[str, Any]) -> None:
     axes.step([x for x, _ in changes], [y for _, y in changes], where="post", color=BLUE, linewidth=1.2)
     axes.fill_between([x for x, _ in changes], [y for _, y in changes], step="post", color=SKY, alpha=0.7, linewidth=0)
     axes.axhline(limit, color=VERMILLION, linestyle="--", linewidth=1.4)
-    _beside(axes, f"limit {limit}", limit, VERMILLION)
+    beside(axes, f"limit {limit}", limit, VERMILLION)
     most = report["max_slots_held"]
     axes.set_ylim(0, max(limit, most) * 1.18)
     axes.set_yticks(slot_ticks(limit, max(limit, most)))
@@ -120,7 +109,7 @@ def _draw_handoffs(axes: Axes, side: Axes, report: Mapping[str, Any]) -> None:
     side.hist(
         gaps, bins=20, range=(0, max(gaps) or 1.0), orientation="horizontal", color=SKY, edgecolor=BLUE, linewidth=0.6
     )
-    _beside(axes, "median", median, INK)
+    beside(axes, "median", median, INK)
     axes.set_title(
         f"A freed slot is taken again after {median:.2f} s (median of {figures['count']}; "
         f"99% within {figures['p99']:.2f} s)",

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any
 
+from local.running.command import CannotGoOn
+
 from .work import PROCESS, Part, Request
 
 BATCH = 10  # entries a SendMessageBatch takes ("Amazon SQS message quotas")
 
 
-class SendFailed(Exception):
+class SendFailed(CannotGoOn):
     """SQS refused entries; sending on would put later requests in front of them."""
 
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from local.running import checking
+
 FAILED_SHOWN = 10  # the rest are in report.json
 
 
@@ -42,14 +44,6 @@ def figures(report: Mapping[str, Any]) -> Table:
     return table
 
 
-def checks(report: Mapping[str, Any]) -> Table:
-    table = Table(title="Checks", title_justify="left", show_header=False)
-    for check in report["checks"]:
-        verdict = "[green]holds[/]" if check["ok"] else "[bold red]FAILS[/]"
-        table.add_row(verdict, escape(check["name"]), escape(check["found"]))
-    return table
-
-
 def failed(report: Mapping[str, Any]) -> Table:
     rest = len(report["kept"]) - FAILED_SHOWN
     caption = f"and {rest} more in report.json" if rest > 0 else None
@@ -65,4 +59,4 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
     console.print("", figures(report), "", sep="\n")
     if report["kept"]:
         console.print(failed(report), "", sep="\n")
-    console.print(checks(report), "", sep="\n")
+    console.print(checking.table(report), "", sep="\n")

@@ -1,12 +1,8 @@
-"""The live view: a panel that is redrawn in a terminal, a line whenever something changes elsewhere."""
+"""What the live view shows of a snapshot: a panel in a terminal, a line elsewhere."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Protocol, Self
-
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -15,16 +11,6 @@ from rich.text import Text
 from .watching import Snapshot
 
 SLOTS_DRAWN = 60  # more boxes than this do not fit a terminal's line
-
-
-class View(Protocol):
-    interval: float  # seconds between two looks
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    def show(self, snapshot: Snapshot) -> None: ...
 
 
 def plain_line(snapshot: Snapshot) -> str:
@@ -39,31 +25,6 @@ def plain_line(snapshot: Snapshot) -> str:
     if snapshot.dead_lettered:
         parts.append(f"dead-lettered {snapshot.dead_lettered}")
     return "  ".join(parts)
-
-
-class PlainView:
-    """For logs and pipes: one line a look, and only if it says something new."""
-
-    interval = 1.0
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._last = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def show(self, snapshot: Snapshot) -> None:
-        line = plain_line(snapshot)
-        said = line.split(" s ", 1)[1]  # without the time, which always changes
-        if said != self._last:
-            self._last = said
-            self._console.print(line, highlight=False, soft_wrap=True)
 
 
 def panel(snapshot: Snapshot) -> Panel:
@@ -94,28 +55,3 @@ def panel(snapshot: Snapshot) -> Panel:
         title_align="left",
         expand=False,
     )
-
-
-class LiveView:
-    """For terminals. What it showed last stays on the screen."""
-
-    interval = 0.4
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, refresh_per_second=8)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def show(self, snapshot: Snapshot) -> None:
-        self._live.update(panel(snapshot))
-
-
-def for_console(console: Console) -> View:
-    return LiveView(console) if console.is_terminal else PlainView(console)

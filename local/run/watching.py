@@ -1,19 +1,11 @@
-"""Watching the run from outside until it is over: one snapshot after the other, and an end to waiting for nothing."""
+"""Watching the run from outside: what an onlooker sees, and when it is over."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from . import records
-
-STALLED_AFTER = 60.0  # seconds without any movement; a sample job takes about one
-
-
-class Stuck(Exception):
-    """Nothing has moved for too long; the text says what stands where."""
 
 
 @dataclass(frozen=True)
@@ -41,28 +33,12 @@ class Snapshot:
         settled = self.waiting == 0 and self.running == 0 and self.slots_in_use == 0
         return settled and self.ended >= self.requests
 
-
-class Stall:
-    """Notices that nothing but the clock has changed for `after` seconds."""
-
-    def __init__(self, after: float = STALLED_AFTER) -> None:
-        self._after = after
-        self._last: Snapshot | None = None
-        self._since = 0.0
-
-    def check(self, snapshot: Snapshot) -> None:
-        """Raises Stuck."""
-        still = replace(snapshot, elapsed=0.0)
-        if still != self._last:
-            self._last, self._since = still, snapshot.elapsed
-        elif snapshot.elapsed - self._since >= self._after:
-            idle = snapshot.elapsed - self._since
-            raise Stuck(
-                f"nothing has moved for {idle:.0f} s: {snapshot.ended} of {snapshot.requests} "
-                f"ended, {snapshot.waiting} on RequestQueue, {snapshot.running} workflows running, "
-                f"{snapshot.dead_lettered} dead-lettered, {snapshot.slots_in_use} of {snapshot.limit} slots in use, "
-                f"held by: {', '.join(snapshot.holders) or 'nobody'}"
-            )
+    def said(self) -> str:
+        return (
+            f"{self.ended} of {self.requests} ended, {self.waiting} on RequestQueue, {self.running} workflows running, "
+            f"{self.dead_lettered} dead-lettered, {self.slots_in_use} of {self.limit} slots in use, "
+            f"held by: {', '.join(self.holders) or 'nobody'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,15 +77,3 @@ class Eyes:
             dead_lettered=dead,
             holders=tuple(holders),
         )
-
-
-def wait_until_over(look: Callable[[float], Snapshot], show: Callable[[Snapshot], None], interval: float) -> Snapshot:
-    """Looks every `interval` seconds until the run is over, and returns the last snapshot. Raises Stuck."""
-    stall, began = Stall(), time.monotonic()
-    while True:
-        snapshot = look(time.monotonic() - began)
-        show(snapshot)
-        if snapshot.over:
-            return snapshot
-        stall.check(snapshot)
-        time.sleep(interval)

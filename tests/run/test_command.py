@@ -12,6 +12,7 @@ from rich.console import Console
 from local.aws import EmbeddedAws, EngineError
 from local.run import main as command
 from local.run import summary
+from local.running.command import Phases
 from tests.run.handmade import records, report, workflow
 
 TERMINAL = 80  # columns
@@ -42,7 +43,7 @@ def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
 
 def test_phases_are_reported_by_key_and_said_in_words() -> None:
     said = io.StringIO()
-    phases = command.Phases(Console(file=said))
+    phases = Phases(Console(file=said))
     with phases.phase("upload", "upload 3 input files"):
         pass
     assert list(phases.seconds) == ["upload"]

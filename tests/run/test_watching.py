@@ -11,8 +11,11 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from local.run import main as main_module
-from local.run import sending, view, watching, work
-from local.run.watching import Snapshot, Stall, Stuck
+from local.run import sending, view, work
+from local.run.watching import Snapshot
+from local.running import command
+from local.running.viewing import for_console
+from local.running.waiting import Stall, Stuck, wait_until_over
 
 DONE = Snapshot(
     elapsed=9.0, requests=40, limit=3, slots_in_use=0, waiting=0, running=0, succeeded=32, failed=8, dead_lettered=0
@@ -31,7 +34,7 @@ def test_a_run_is_not_over_while_anything_is_left(change: dict[str, Any]) -> Non
 
 
 def test_a_run_in_which_nothing_moves_is_stuck_and_says_what_stands_where() -> None:
-    stall = Stall(after=60)
+    stall = Stall[Snapshot](after=60)
     stall.check(BUSY)
     stall.check(replace(BUSY, elapsed=68.9))
     with pytest.raises(Stuck) as caught:
@@ -41,7 +44,7 @@ def test_a_run_in_which_nothing_moves_is_stuck_and_says_what_stands_where() -> N
 
 
 def test_any_movement_starts_the_wait_again() -> None:
-    stall = Stall(after=60)
+    stall = Stall[Snapshot](after=60)
     stall.check(BUSY)
     stall.check(replace(BUSY, elapsed=60.0, waiting=19))
     stall.check(replace(BUSY, elapsed=119.0, waiting=19))
@@ -50,14 +53,14 @@ def test_any_movement_starts_the_wait_again() -> None:
 def test_waiting_ends_with_the_snapshot_in_which_all_was_over() -> None:
     snapshots = iter([BUSY, replace(DONE, slots_in_use=1), DONE])
     shown: list[Snapshot] = []
-    last = watching.wait_until_over(lambda _: next(snapshots), shown.append, interval=0)
+    last = wait_until_over(lambda _: next(snapshots), shown.append, interval=0)
     assert last == shown[-1] == DONE
     assert len(shown) == 3
 
 
 def test_without_a_terminal_a_line_appears_only_when_something_has_changed() -> None:
     text = io.StringIO()
-    shown = view.for_console(Console(file=text, width=40))
+    shown = for_console(Console(file=text, width=40), view.panel, view.plain_line)
     with shown:
         for snapshot in (BUSY, replace(BUSY, elapsed=10.0), replace(BUSY, elapsed=11.0, waiting=19)):
             shown.show(snapshot)
@@ -131,7 +134,7 @@ def test_a_refused_entry_stops_the_sending_and_is_named() -> None:
 def test_a_wrong_option_is_refused_with_what_is_allowed(
     option: str, value: str, allowed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main_module, "EmbeddedAws", None)  # an option that slips through starts nothing here
+    monkeypatch.setattr(command, "EmbeddedAws", None)  # an option that slips through starts nothing here
     answer = CliRunner().invoke(main_module.main, [option, value])
     assert answer.exit_code == 2
     assert option in answer.output
