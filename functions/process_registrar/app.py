@@ -6,16 +6,13 @@ Glue job follows the parameter. When the stack goes, the process stays in the ta
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
-import backoff
 import boto3
-import urllib3
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from botocore.exceptions import ClientError
 
+from slotkeeper import custom_resource
 from slotkeeper.clients import PATIENT
 from slotkeeper.observability import logger
 from slotkeeper.processes import Processes, check_settings
@@ -26,27 +23,23 @@ _glue = boto3.client("glue", config=PATIENT)
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Answers CloudFormation in every case: without an answer it waits for an hour (CloudFormation guide, "Custom
-    resources")."""
+    """Answers CloudFormation in every case."""
     properties = event["ResourceProperties"]
-    answer: dict[str, Any] = {"Status": "SUCCESS", "Data": {}}
+    # A new name is a new resource for CloudFormation, which then asks to delete the old one: and that is refused.
+    name = properties.get("ProcessName", "process")
     try:
+        data = {}
         if event["RequestType"] != "Delete":
             before = event.get("OldResourceProperties", {})
-            answer["Data"]["Created"] = str(_register(properties, before)).lower()
+            data["Created"] = str(_register(properties, before)).lower()
     except Exception as error:
         logger.exception("Could not make the process")
-        answer = {"Status": "FAILED", "Reason": f"{type(error).__name__}: {error}"[:1000]}
-    _respond(event, answer)
+        custom_resource.answer(event, name, failed=f"{type(error).__name__}: {error}")
+    else:
+        custom_resource.answer(event, name, data=data)
 
 
-def _is_final(error: Exception) -> bool:
-    return not isinstance(error, ClientError) or error.response["Error"]["Code"] != "AccessDeniedException"
-
-
-# A role that this deployment made a moment ago may not be known everywhere yet (IAM guide, "Changes that I make are not
-# always immediately visible").
-@backoff.on_exception(backoff.expo, ClientError, giveup=_is_final, max_time=30, logger=None)
+@custom_resource.until_the_role_is_known
 def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
     name, job_name = properties["ProcessName"], properties["JobName"]
     slot_limit = int(properties["SlotLimit"])
@@ -64,18 +57,3 @@ def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
     else:
         logger.info("The process was there; left as it is", process_name=name)
     return created
-
-
-def _respond(event: dict[str, Any], answer: dict[str, Any]) -> None:
-    body = {
-        # A new name is a new resource for CloudFormation, which then asks to delete the old one: and that is refused.
-        "PhysicalResourceId": event["ResourceProperties"].get("ProcessName", "process"),
-        "StackId": event["StackId"],
-        "RequestId": event["RequestId"],
-        "LogicalResourceId": event["LogicalResourceId"],
-        **answer,
-    }
-    # CloudFormation signs the URL without a content type; any other header value would break the signature.
-    urllib3.PoolManager().request(
-        "PUT", event["ResponseURL"], body=json.dumps(body), headers={"Content-Type": ""}, timeout=10.0
-    )

@@ -1,0 +1,106 @@
+"""The chatbot: answers a chat service's signed messages through a third-party API, with one token for all instances."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
+from aws_lambda_powertools.logging import correlation_paths
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper.chat_api import ChatApi
+from slotkeeper.chat_token import ITEM_NAME, Refresher, report, timing
+from slotkeeper.chatbot import Answered, Chatbot, Refused, Reply, SignedRequest
+from slotkeeper.clients import BRISK, PROMPT
+from slotkeeper.credentials import Secrets
+from slotkeeper.observability import logger, metrics, tracer
+from slotkeeper.settings import ChatbotSettings, TokenSettings
+from slotkeeper.signatures import SeenSignatures
+from slotkeeper.token_item import TokenTable
+from slotkeeper.token_lock import HandOver, SharedToken
+
+ROUTE = "/messages"
+# API Gateway gives up after 29 s (its guide, "Quotas for configuring and running a REST API"), and the start of a cold
+# container is a part of them, but no part of this function's timeout of 28 s. So an answer is ready before that.
+SPARE_SECONDS = 2.0
+
+_settings = ChatbotSettings.from_environment()
+_shared = TokenSettings.from_environment()
+_secrets = Secrets(boto3.client("secretsmanager", config=BRISK))
+_api = ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_settings.credentials_secret or ""))
+_token = SharedToken(
+    TokenTable(boto3.client("dynamodb", config=PROMPT), _shared.token_table_name),
+    ITEM_NAME,
+    HandOver(Refresher(boto3.client("lambda", config=BRISK), _settings.token_refresher).ask)
+    if _settings.token_refresher
+    else _api.authenticate,
+    still_valid=_api.is_valid,
+    timing=timing(_shared.min_refresh),
+    report=report,
+)
+_chatbot = Chatbot(
+    lambda: _secrets.signing_keys(_settings.signing_key_secret),
+    SeenSignatures(boto3.client("dynamodb", config=BRISK), _settings.seen_signature_table_name),
+    _token,
+    _api,
+)
+app = APIGatewayRestResolver()
+
+
+@metrics.log_metrics(capture_cold_start_metric=True)
+@tracer.capture_lambda_handler(capture_response=False)  # what people write to a bot is not for traces
+@logger.inject_lambda_context(correlation_id_path=correlation_paths.API_GATEWAY_REST, clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Every answer is JSON; an error says `code`, `reason` and the `request_id` under which the log has it."""
+    return app.resolve(event, context)
+
+
+@app.post(ROUTE)
+def answer_message() -> Response[str]:
+    def left() -> float:
+        return float(app.lambda_context.get_remaining_time_in_millis() / 1000 - SPARE_SECONDS)
+
+    event = app.current_event
+    try:
+        body = (event.body or "").encode()
+        body = base64.b64decode(body, validate=True) if event.is_base64_encoded else body
+        request = SignedRequest(event.headers, body, app.lambda_context.aws_request_id)
+        return _respond(_chatbot.reply(request, left))
+    except (binascii.Error, UnicodeEncodeError):
+        return _respond(Refused(400, "MalformedMessage", "body is neither text nor base64"))
+    except Exception:
+        logger.exception("Could not answer the message")
+        return _respond(Refused(500, "InternalError", "this is the bot's own fault; its log says more"))
+
+
+@app.not_found
+def no_such_route(_: Exception) -> Response[str]:
+    if app.current_event.path == ROUTE:
+        return _respond(Refused(405, "MethodNotAllowed", f"only POST {ROUTE} is answered"))
+    return _respond(Refused(404, "NotFound", f"there is nothing here; messages go to POST {ROUTE}"))
+
+
+def _respond(reply: Reply) -> Response[str]:
+    if isinstance(reply, Answered):
+        logger.info("Answered the message", message_id=reply.message_id)
+        metrics.add_metric("MessagesAnswered", MetricUnit.Count, 1)
+        return _json(200, {"message_id": reply.message_id, "answer": reply.answer})
+    ours = reply.status >= 500
+    say = logger.error if ours else logger.warning
+    say("Did not answer", status=reply.status, code=reply.code, reason=reply.reason, message_id=reply.message_id)
+    metrics.add_metric("MessagesFailed" if ours else "MessagesRefused", MetricUnit.Count, 1)
+    if reply.code == "ChatApiFailed":
+        metrics.add_metric("ChatApiFailures", MetricUnit.Count, 1)
+    fields = {"code": reply.code, "reason": reply.reason, "message_id": reply.message_id}
+    fields["request_id"] = app.current_event.request_context.request_id
+    headers = {"Retry-After": str(reply.retry_after)} if reply.retry_after is not None else {}
+    return _json(reply.status, {name: value for name, value in fields.items() if value is not None}, headers)
+
+
+def _json(status: int, body: dict[str, str | None], headers: dict[str, str] | None = None) -> Response[str]:
+    return Response(status, content_types.APPLICATION_JSON, json.dumps(body), headers=dict(headers or {}))

@@ -1,0 +1,61 @@
+"""The token's one writer, where the stack has one: on a schedule, when an instance of the chatbot asks, at deployments.
+
+Only this function has the credentials then. It goes by the same lock as everybody else, so it may run twice at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper import custom_resource
+from slotkeeper.chat_api import ChatApi
+from slotkeeper.chat_token import ITEM_NAME, report, timing
+from slotkeeper.clients import BRISK, PROMPT
+from slotkeeper.credentials import Secrets
+from slotkeeper.observability import logger, metrics, tracer
+from slotkeeper.settings import RefresherSettings, TokenSettings
+from slotkeeper.token_item import TokenTable
+from slotkeeper.token_lock import SharedToken, TokenError
+
+_settings = RefresherSettings.from_environment()
+_shared = TokenSettings.from_environment()
+_secrets = Secrets(boto3.client("secretsmanager", config=BRISK))
+_token = SharedToken(
+    TokenTable(boto3.client("dynamodb", config=PROMPT), _shared.token_table_name),
+    ITEM_NAME,
+    ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_settings.credentials_secret)).authenticate,
+    timing=timing(_shared.min_refresh),
+    report=report,
+)
+
+
+@metrics.log_metrics
+@tracer.capture_lambda_handler(capture_response=False)
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
+    """Answers the generation that is stored, or why there is no new token. What is neither an ask of the chatbot's nor
+    CloudFormation's is the schedule."""
+    left = context.get_remaining_time_in_millis() / 1000 - custom_resource.ANSWER_SECONDS
+    if "ResponseURL" not in event:
+        return _refresh(event.get("release_code"), left)
+    outcome = {}
+    try:
+        if event["RequestType"] != "Delete":
+            outcome = custom_resource.until_the_role_is_known(_refresh)(None, left)
+    except Exception as error:
+        logger.exception("Could not refresh the token")
+        outcome = {"Refused": type(error).__name__}
+    # SUCCESS in every case: the credentials may be put after the deployment, and the first message refreshes then.
+    custom_resource.answer(event, ITEM_NAME, data=outcome)
+    return outcome
+
+
+def _refresh(release_code: str | None, seconds: float) -> dict[str, str]:
+    try:
+        return {"Generation": str(_token.refresh(release_code, within=seconds))}
+    except TokenError as error:
+        logger.error("There is no new token", reason=str(error))
+        return {"Refused": str(error)}

@@ -1,0 +1,79 @@
+"""What Secrets Manager keeps for the chatbot, read and checked. No text here ever holds a value of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools.utilities.parameters import SecretsProvider
+from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_secretsmanager import SecretsManagerClient
+
+# For how many seconds a container goes on with what it has read; after that a changed secret is known everywhere. A
+# value that turns out to be wrong is not read again any sooner: a stranger's bad signature must not make us ask.
+SIGNING_KEYS_AGE = 300
+CREDENTIALS_AGE = 60
+
+SHORTEST_KEY = 16  # characters; an empty one would let anybody sign
+
+
+class UnusableSecret(Exception):
+    """A secret cannot be read or is not what it has to be; the text names the stack's output for it."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    client_id: str
+    client_secret: str = field(repr=False)
+
+
+class Secrets:
+    """Secrets by their ids, cached for a while in this container. Raises UnusableSecret."""
+
+    def __init__(self, secretsmanager: SecretsManagerClient) -> None:
+        self._provider = SecretsProvider(boto3_client=secretsmanager)
+
+    def signing_keys(self, secret_id: str) -> list[str]:
+        """The keys that are accepted: `signing_key`, which the deployment made, or the list `signing_keys`, or both."""
+        found = self._read(secret_id, SIGNING_KEYS_AGE, "SigningKeySecretArn")
+        listed = found.get("signing_keys", [])
+        keys = [found["signing_key"]] if "signing_key" in found else []
+        keys += listed if isinstance(listed, list) else [listed]
+        if not keys or not all(isinstance(key, str) and len(key) >= SHORTEST_KEY for key in keys):
+            raise UnusableSecret(
+                'the secret in the output SigningKeySecretArn must be {"signing_keys": ["..."]}, each key a text of at '
+                f"least {SHORTEST_KEY} characters"
+            )
+        return keys
+
+    def credentials(self, secret_id: str) -> Credentials:
+        """What the chat API knows us by."""
+        found = self._read(secret_id, CREDENTIALS_AGE, "ApiCredentialsSecretArn")
+        match found.get("client_id"), found.get("client_secret"):
+            case str(client_id), str(client_secret) if client_id and client_secret:
+                return Credentials(client_id, client_secret)
+        raise UnusableSecret(
+            'the secret in the output ApiCredentialsSecretArn must be {"client_id": "...", "client_secret": "..."}, as '
+            "the chat API gave them to you"
+        )
+
+    def _read(self, secret_id: str, max_age: int, output: str) -> dict[str, Any]:
+        try:
+            # Not Powertools' transform: what cannot be parsed would not be cached, and be read for every message.
+            text = self._provider.get(secret_id, max_age=max_age)
+        except GetParameterError as error:
+            # Its own text names the role and the account, which are nobody's business who sends a message.
+            why = error.__context__
+            code = why.response["Error"]["Code"] if isinstance(why, ClientError) else type(why).__name__
+            if code == "ResourceNotFoundException":
+                return {}  # nobody has put a value yet
+            raise UnusableSecret(f"the secret in the output {output} cannot be read: {code}") from error
+        try:
+            found = json.loads(str(text))
+        except ValueError:
+            found = {}
+        return found if isinstance(found, dict) else {}
