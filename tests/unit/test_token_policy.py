@@ -82,6 +82,10 @@ def test_a_young_token_is_not_refreshed_on_the_word_of_one_401() -> None:
     assert decided(young, now=NOW + 0.1) == "take"
 
 
+def test_a_token_stored_by_a_clock_that_is_ahead_counts_as_young() -> None:
+    assert isinstance(decided(replace(STORED, stored_at=NOW + TIMING.spread)), Wait)
+
+
 def test_f36_with_too_little_time_left_the_lock_is_left_to_others() -> None:
     assert (isinstance(decided(STORED, left=6.9), Wait), decided(STORED, left=7.0)) == (True, "take")
 
