@@ -116,6 +116,8 @@ class ChatApi:
                 preload_content=False,
             )
             content = _read(response, asked, deadline)
+        except urllib3.exceptions.NewConnectionError:  # to urllib3 a kind of timeout
+            raise ChatApiFailed(f"{asked} failed: no connection") from None
         except urllib3.exceptions.TimeoutError:
             raise ChatApiFailed(f"{asked} was not answered within {seconds:.1f} s") from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
