@@ -1,11 +1,14 @@
-"""Many clients at once on an engine that is atomic, each test with a twin that shows it could have failed."""
+"""Slots: many clients at once on engines that are atomic, each test with a twin that shows it could have failed.
+
+On DynamoDB Local, which judges, and on the embedded AWS, which `make run` and the end-to-end tests rely on.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,36 +24,48 @@ LIMIT = 3
 TABLE = "slots"
 
 
+NewClient = Callable[[], Any]
+
+
 @pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
-    state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
-    with EmbeddedAws.start(state_dir) as running:
-        running.client("dynamodb").create_table(
-            TableName=TABLE,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
-        )
+def embedded_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
+    with EmbeddedAws.start(tmp_path_factory.mktemp("embedded-aws")) as running:
         yield running
+
+
+@pytest.fixture(scope="module", params=["DynamoDB Local", "the embedded AWS"])
+def new_client(request: pytest.FixtureRequest) -> NewClient:
+    """Makes clients of an engine that has the table."""
+    if request.param == "DynamoDB Local":
+        client: NewClient = request.getfixturevalue("dynamodb_local").client
+    else:
+        client = partial(request.getfixturevalue("embedded_aws").client, "dynamodb")
+    client().create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
+    )
+    return client
 
 
 class Contention:
     """Clients that take a slot and give it back, all from the same instant, and what they saw at the worst moment."""
 
-    def __init__(self, aws: EmbeddedAws, process: str) -> None:
-        self._aws = aws
+    def __init__(self, new_client: NewClient, process: str) -> None:
+        self._new_client = new_client
         self.process = process
         self._together = threading.Barrier(CLIENTS)
         self.seen: list[int] = []  # holders at each grant; appending is one step, adding to a number is not
-        Processes(aws.client("dynamodb"), TABLE).create(process, LIMIT, "job")
+        Processes(new_client(), TABLE).create(process, LIMIT, "job")
 
     def run(self) -> Any:
         with ThreadPoolExecutor(CLIENTS) as pool:
             list(pool.map(self._client, range(CLIENTS)))
-        return Slots(self._aws.client("dynamodb"), TABLE).read(self.process)
+        return Slots(self._new_client(), TABLE).read(self.process)
 
     def _client(self, number: int) -> None:
-        slots = Slots(self._aws.client("dynamodb"), TABLE)
+        slots = Slots(self._new_client(), TABLE)
         self._together.wait()
         for n in range(ROUNDS):
             name = f"{self.process}-{number}-{n}"
@@ -61,8 +76,8 @@ class Contention:
                 slots.cancel(self.process, name)
 
 
-def test_s1_s2_clients_at_once_never_hold_more_than_the_limit_and_lose_no_slot(aws: EmbeddedAws) -> None:
-    contention = Contention(aws, "guarded")
+def test_s1_s2_clients_at_once_never_hold_more_than_the_limit_and_lose_no_slot(new_client: NewClient) -> None:
+    contention = Contention(new_client, "guarded")
     left = contention.run()
     assert 0 < max(contention.seen) <= LIMIT
     assert len(contention.seen) > ROUNDS
@@ -70,17 +85,17 @@ def test_s1_s2_clients_at_once_never_hold_more_than_the_limit_and_lose_no_slot(a
 
 
 def test_control_without_the_condition_the_same_clients_hold_more(
-    aws: EmbeddedAws, monkeypatch: pytest.MonkeyPatch
+    new_client: NewClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocol, "RESERVE_CONDITION", "attribute_not_exists(holders.#me) AND NOT paused = :false")
-    contention = Contention(aws, "unguarded")
+    contention = Contention(new_client, "unguarded")
     contention.run()
     assert max(contention.seen) > LIMIT
 
 
-def test_s2_two_that_give_the_same_slot_back_give_one_back(aws: EmbeddedAws) -> None:
-    Processes(aws.client("dynamodb"), TABLE).create("twice", CLIENTS + 1, "job")
-    clients = [Slots(aws.client("dynamodb"), TABLE) for _ in range(CLIENTS)]
+def test_s2_two_that_give_the_same_slot_back_give_one_back(new_client: NewClient) -> None:
+    Processes(new_client(), TABLE).create("twice", CLIENTS + 1, "job")
+    clients = [Slots(new_client(), TABLE) for _ in range(CLIENTS)]
     clients[0].reserve("twice", "twice-other", 0)
     together = threading.Barrier(CLIENTS)
 
