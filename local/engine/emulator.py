@@ -11,6 +11,7 @@ sqs: Any = import_module("ministack.services.sqs")
 lambda_svc: Any = import_module("ministack.services.lambda_svc")
 scheduler: Any = import_module("ministack.services.scheduler")
 eventbridge: Any = import_module("ministack.services.eventbridge")
+apigateway: Any = import_module("ministack.services.apigateway_v1")
 provisioners: Any = import_module("ministack.services.cloudformation.provisioners")
 responses: Any = import_module("ministack.core.responses")
 

@@ -13,10 +13,12 @@ from botocore.exceptions import ClientError
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
 
-# For how many seconds a container goes on with what it has read; after that a changed secret is known everywhere. A
-# value that turns out to be wrong is not read again any sooner: a stranger's bad signature must not make us ask.
+# For how many seconds a container goes on with what it has read; after that changed keys are known everywhere. They are
+# not read again any sooner for a signature that does not fit: a stranger could make us ask with every request.
 SIGNING_KEYS_AGE = 300
-CREDENTIALS_AGE = 60
+# Never kept: they are read once for each POST /auth, of which the token lock allows few, and wrong ones are right at the
+# first attempt after somebody has corrected them.
+CREDENTIALS_AGE = 0
 
 SHORTEST_KEY = 16  # characters; an empty one would let anybody sign
 
@@ -32,7 +34,7 @@ class Credentials:
 
 
 class Secrets:
-    """Secrets by their ids, cached for a while in this container. Raises UnusableSecret."""
+    """Secrets by their ids. Raises UnusableSecret."""
 
     def __init__(self, secretsmanager: SecretsManagerClient) -> None:
         self._provider = SecretsProvider(boto3_client=secretsmanager)

@@ -21,6 +21,7 @@ ORDER = (
     "sqs_handles",
     "event_source_groups",
     "schedules",
+    "apigateway_responses",
     "faults",
 )
 

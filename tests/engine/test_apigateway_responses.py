@@ -1,0 +1,57 @@
+"""apigateway_responses: an imported API answers for itself as its document says."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import urllib3
+
+from local.aws import EmbeddedAws
+from tests.support.waiting import wait_until
+
+TEMPLATE: dict[str, Any] = {
+    "Resources": {
+        "Api": {
+            "Type": "AWS::ApiGateway::RestApi",
+            "Properties": {
+                "Body": {
+                    "openapi": "3.0.1",
+                    "info": {"title": "api", "version": "1"},
+                    "paths": {"/there": {"get": {"x-amazon-apigateway-integration": {"type": "mock"}}}},
+                    "x-amazon-apigateway-gateway-responses": {
+                        "MISSING_AUTHENTICATION_TOKEN": {
+                            "statusCode": "404",
+                            "responseTemplates": {"application/json": '{"said": $context.error.messageString}'},
+                        }
+                    },
+                }
+            },
+        },
+        "Deployment": {"Type": "AWS::ApiGateway::Deployment", "Properties": {"RestApiId": {"Ref": "Api"}}},
+        "Stage": {
+            "Type": "AWS::ApiGateway::Stage",
+            "Properties": {
+                "RestApiId": {"Ref": "Api"},
+                "DeploymentId": {"Ref": "Deployment"},
+                "StageName": "v1",
+            },
+        },
+    },
+    "Outputs": {"Api": {"Value": {"Ref": "Api"}}},
+}
+
+
+def test_an_imported_api_has_the_gateway_responses_of_its_document(
+    aws: EmbeddedAws, unique: Callable[[str], str]
+) -> None:
+    stacks, name = aws.client("cloudformation"), unique("api")
+    stacks.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE))
+
+    def outputs() -> list[dict[str, str]] | None:
+        found: list[dict[str, str]] | None = stacks.describe_stacks(StackName=name)["Stacks"][0].get("Outputs")
+        return found
+
+    (output,) = wait_until(outputs, "the stack") or []
+    url = f"{aws.endpoint}/restapis/{output['OutputValue']}/v1/_user_request_/not-there"
+    answer = urllib3.request("GET", url)
+    assert (answer.status, answer.json()) == (404, {"said": "Missing Authentication Token"})
