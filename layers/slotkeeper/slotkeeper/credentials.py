@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # For how many seconds a container goes on with what it has read; after that changed keys are known everywhere. They are
 # not read again any sooner for a signature that does not fit: a stranger could make us ask with every request.
 SIGNING_KEYS_AGE = 300
-# Never kept: they are read once for each POST /auth, of which the token lock allows few, and wrong ones are right at the
-# first attempt after somebody has corrected them.
+# Never kept: they are read once for each POST /auth, of which the token lock allows few, and corrected ones count at
+# the next one.
 CREDENTIALS_AGE = 0
 
 SHORTEST_KEY = 16  # characters; an empty one would let anybody sign
