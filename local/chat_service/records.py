@@ -19,7 +19,8 @@ class Request:
     began_monotonic: float
     token: int | None = None  # the token it bore, or that it made (POST /auth); None: none, or never one of ours
     text: str | None = None  # what POST /answers asked
-    status: int | None = None  # None: in flight, or ended without an answer
+    # None: not decided, or ended without an answer. A 401 stands here as soon as the token is judged.
+    status: int | None = None
     ended: float | None = None  # None: in flight. Written before the answer leaves
     ended_monotonic: float | None = None
 

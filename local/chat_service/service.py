@@ -55,6 +55,7 @@ class ChatService:
         self._say = say
         self._port = port
         self._lock = threading.Lock()
+        self._judging = threading.Lock()
         self._log: list[Request] = []
         self._tokens = Tokens()
         self._outages = Outages()
@@ -103,9 +104,13 @@ class ChatService:
         """End the outage of `route`, or every one; what it held or left hanging goes on."""
         self._outages.mend(route)
 
-    def invalidate(self) -> float | None:
-        """Kill the live token, as an operator of the API would; epoch seconds, None if there was no live one."""
-        return self._tokens.kill()
+    def invalidate(self, when: Callable[[list[Request]], bool] = lambda _log: True) -> float | None:
+        """Kill the live token, as an operator of the API would; epoch seconds, None if there was no live one.
+
+        Only if `when` says so of the log; no token is judged between its look and the kill.
+        """
+        with self._judging:
+            return self._tokens.kill() if when(self.log) else None
 
     # ------------------------------------------------------------------------------------------------ what it saw
 
@@ -198,8 +203,9 @@ class ChatService:
     def _admits(self, number: int, authorization: str) -> bool:
         """Whether the request bears the live token, judged now."""
         scheme, _, token = authorization.partition(" ")
-        known, live = self._tokens.look(token) if scheme.lower() == "bearer" else (None, False)
-        self._note(number, token=known)
+        with self._judging:
+            known, live = self._tokens.look(token) if scheme.lower() == "bearer" else (None, False)
+            self._note(number, token=known, status=None if live else UNAUTHORIZED.status)
         return live
 
     def _make_token(self, number: int) -> str:

@@ -1,0 +1,156 @@
+"""`python -m local.chat_run`: deploy the chatbot, let many senders talk to it, kill its token again and again, report.
+
+Exit codes: see local/running/command.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from local.aws import EmbeddedAws
+from local.chat_service import ChatService
+from local.gateway import reachable
+from local.running.command import Command, Phases, carry_out
+from local.running.viewing import for_console
+from local.running.waiting import wait_until_over
+
+from . import picture, records, summary, view
+from .course import Course
+from .messages import Message
+from .report import Parameters, build
+from .sending import Senders
+
+RUN_DIR = Path("build/run-chatbot")
+WRITTEN = ("report.json", "tokens.png")
+MOST_MESSAGES, MOST_SENDERS, MOST_INVALIDATIONS = 2000, 100, 50
+LONGEST_AUTH = 3.0  # seconds; the chatbot gives `POST /auth` four, and probes the old token before it
+FROM_MAKE = (
+    f"from make: MESSAGES=1..{MOST_MESSAGES} SENDERS=1..{MOST_SENDERS} INVALIDATIONS=0..{MOST_INVALIDATIONS} "
+    f"AUTH_LATENCY=0..{LONGEST_AUTH:g}"
+)
+ANSWER_LATENCY = 0.05  # seconds
+
+
+def collect(aws: EmbeddedAws, service: ChatService, senders: Senders, course: Course) -> records.Records:
+    """Everything that was written down, once all is over."""
+    outputs = aws.outputs
+    function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
+    group = function.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{outputs['ChatbotFunctionName']}"
+    return records.Records(
+        deliveries=senders.deliveries(),
+        log=service.log,
+        tokens=service.token_history,
+        invalidations=course.invalidations,
+        stored=records.read_stored(aws.client("dynamodb"), outputs["TokenTableName"], service),
+        metrics=records.read_metrics(aws.client("logs"), group),
+    )
+
+
+def exchange_secrets(aws: EmbeddedAws, service: ChatService) -> str:
+    """Give the chatbot the API's credentials; answer the key by which its senders sign."""
+    secrets = aws.client("secretsmanager")
+    credentials = {"client_id": service.client_id, "client_secret": service.client_secret}
+    secrets.put_secret_value(SecretId=aws.outputs["ApiCredentialsSecretArn"], SecretString=json.dumps(credentials))
+    answer = secrets.get_secret_value(SecretId=aws.outputs["SigningKeySecretArn"])
+    return str(json.loads(answer["SecretString"])["signing_key"])
+
+
+def perform(
+    aws: EmbeddedAws, service: ChatService, parameters: Parameters, console: Console, phases: Phases
+) -> dict[str, Any]:
+    """The run on an engine that is up; returns the report. Raises Stuck."""
+    with phases.phase("deploy", "build and deploy"):
+        # 0: the interval guards against requests that are always refused; here it would be measured as a wait.
+        aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0"})
+    key = exchange_secrets(aws, service)
+    messages = [Message(number) for number in range(1, parameters.messages + 1)]
+    course = Course(messages, parameters.senders, parameters.invalidations, service.invalidate)
+    url = reachable(aws.outputs["ChatbotUrl"], aws.endpoint)
+    senders = Senders(course, url, key, parameters.senders)
+    with phases.phase("containers", f"start {parameters.senders} containers of the chatbot"):
+        senders.knock()
+    said = f"send {parameters.messages} messages, kill the token {parameters.invalidations} times"
+    with (
+        phases.phase("run", said),
+        for_console(console, view.panel, view.plain_line) as shown,
+        senders.at_work(),
+    ):
+        wait_until_over(
+            lambda elapsed: view.look(course, service, parameters.messages, elapsed), shown.show, shown.interval
+        )
+    with phases.phase("collect", "collect the records"):
+        found = collect(aws, service, senders, course)
+    return build(parameters, found, phases.seconds)
+
+
+def write(report: dict[str, Any], console: Console) -> None:
+    (RUN_DIR / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    picture.draw(report, RUN_DIR / "tokens.png")
+    summary.show(console, report)
+    console.print(f"{RUN_DIR}/report.json, {RUN_DIR}/tokens.png", highlight=False)
+
+
+def _seconds(_context: click.Context, _parameter: click.Parameter, value: float) -> float:
+    """FloatRange lets "nan" through, since it is neither below nor above anything."""
+    if math.isnan(value):
+        raise click.BadParameter(f"nan is not in the range 0.0<=x<={LONGEST_AUTH}.")
+    return value
+
+
+@click.command(cls=Command, epilog=FROM_MAKE, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--messages",
+    type=click.IntRange(1, MOST_MESSAGES),
+    default=200,
+    show_default=True,
+    help="How many messages to send (make: MESSAGES).",
+)
+@click.option(
+    "--senders",
+    type=click.IntRange(1, MOST_SENDERS),
+    default=50,
+    show_default=True,
+    help="How many send at once; each keeps a container of the chatbot busy (make: SENDERS).",
+)
+@click.option(
+    "--invalidations",
+    type=click.IntRange(0, MOST_INVALIDATIONS),
+    default=5,
+    show_default=True,
+    help="How often the token is killed on the way; fewer than messages (make: INVALIDATIONS).",
+)
+@click.option(
+    "--auth-latency",
+    type=click.FloatRange(0.0, LONGEST_AUTH),
+    default=0.5,
+    callback=_seconds,
+    show_default=True,
+    help="Seconds that the API takes for POST /auth (make: AUTH_LATENCY).",
+)
+def main(messages: int, senders: int, invalidations: int, auth_latency: float) -> None:
+    """Send signed messages from concurrent senders through the deployed chatbot, and kill its API token on the way.
+
+    The third-party API is a stand-in on 127.0.0.1 that allows one token at a time. Writes build/run-chatbot/report.json
+    and build/run-chatbot/tokens.png. Nothing outside this machine is touched, and nothing is left running.
+    """
+    if invalidations >= messages:
+        raise click.BadParameter(
+            f"{invalidations} is not below the number of messages, {messages}: each needs a message that finds the "
+            f"token dead.\n{FROM_MAKE}",
+            param_hint="'--invalidations'",
+        )
+    parameters = Parameters(messages, senders, invalidations, auth_latency)
+
+    def run(aws: EmbeddedAws, console: Console, phases: Phases) -> dict[str, Any]:
+        with ChatService(auth_latency=auth_latency, answer_latency=ANSWER_LATENCY) as service:
+            report = perform(aws, service, parameters, console, phases)
+        write(report, console)
+        return report
+
+    carry_out(RUN_DIR, WRITTEN, run)

@@ -1,0 +1,7 @@
+"""stub"""
+
+from pathlib import Path
+from typing import Any
+
+
+def draw(report: dict[str, Any], path: Path) -> None: ...
