@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -12,6 +15,8 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from slotkeeper import token_search
+from slotkeeper.token_item import RefreshLock, TokenItem
 from slotkeeper.token_lock import (
     AuthenticationFailed,
     AuthenticationRefused,
@@ -27,10 +32,12 @@ from slotkeeper.token_lock import (
     Unauthorized,
     Waited,
 )
+from slotkeeper.token_policy import Known
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
 from tests.unit.tokens import NAME, QUICK, Api, Instances
 
 NOW = 1_800_000_000.0
+BRIEF = Timing(api=0.2, store=0.1, clock_skew=0.0, min_interval=0.0)
 
 
 @pytest.fixture
@@ -84,6 +91,15 @@ def test_f31_a_401_that_belongs_to_an_older_token_leaves_the_new_one_alone(insta
     token.get()
     token.invalidate("token-1")
     assert (token.get(), instances.api.posts) == ("token-2", 2)
+
+
+def test_f31_a_late_401_of_an_older_token_does_not_bring_back_the_one_after_it(instances: Instances) -> None:
+    token = instances.new()
+    for number in (1, 2):
+        token.get()
+        token.invalidate(f"token-{number}")
+    token.invalidate("token-1")
+    assert token.get() == "token-3"
 
 
 def test_a_token_told_of_from_outside_can_be_invalid_too(instances: Instances) -> None:
@@ -186,6 +202,45 @@ def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(i
     assert (instances.api.posts, instances.events[0]) == (1, AuthenticationFailed("the credentials are wrong"))
 
 
+def test_f35_a_refusal_lasts_for_as_long_by_the_fastest_clock_too(instances: Instances) -> None:
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new(timing=Timing(clock_skew=2, refusal=30)).get()
+    assert float(instances.raw_item()["refused_until"]["N"]) == NOW + 30 + 4
+
+
+def test_f35_a_refusal_that_is_throttled_is_written_all_the_same(instances: Instances) -> None:
+    def down(_seconds: float) -> str:
+        refuse(instances.dynamodb, "UpdateItem", "ThrottlingException")
+        raise AuthenticationRefused("out of order")
+
+    with pytest.raises(TokenRefused, match="out of order"):
+        instances.new(authenticate=down).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
+
+
+def test_f35_a_refusal_that_cannot_be_written_is_told_and_the_lock_stays(instances: Instances) -> None:
+    def down(_seconds: float) -> str:
+        refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=99)
+        raise AuthenticationRefused("out of order")
+
+    with pytest.raises(TokenRefused, match="out of order"):
+        instances.new(authenticate=down, timing=BRIEF).get()
+    assert "refresh_lock" in instances.raw_item()
+
+
+def test_a_refusal_of_a_holder_that_was_overtaken_binds_nobody_not_even_itself(instances: Instances) -> None:
+    other = instances.new()
+
+    def slow_and_refused(_seconds: float) -> str:
+        instances.time += QUICK.lease
+        other.get()
+        raise AuthenticationRefused("too slow")
+
+    assert instances.new(authenticate=slow_and_refused).get() == "token-1"
+    assert "refused_until" not in instances.raw_item()
+
+
 def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_gone(instances: Instances) -> None:
     instances.api.down = "out of order"
     with pytest.raises(TokenRefused):
@@ -276,21 +331,58 @@ def test_t3_f29_a_holder_that_thaws_past_its_lease_neither_overwrites_nor_leaves
     assert StoredTooLate() in instances.events
 
 
-def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lock(instances: Instances) -> None:
-    take = instances.table.take
-    frozen = [1.5]  # seconds, of the 2 that it may ask the API
+@pytest.mark.parametrize("by_clock", [True, False])
+def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lock(
+    instances: Instances, by_clock: bool
+) -> None:
+    """The monotonic clock may stand still in a frozen container, and the other one is set only some time later."""
+    take, taken = instances.table.take, []
 
     def take_and_freeze(*arguments: Any) -> bool:
-        taken = take(*arguments)
-        if frozen:
-            instances.time += frozen.pop()
-        return taken
+        taken.append(take(*arguments))
+        if len(taken) == 1 and by_clock:
+            instances.time += 0.6 * BRIEF.api
+        elif len(taken) == 1:
+            threading.Event().wait(0.6 * BRIEF.api)
+        return taken[-1]
 
     instances.table.take = take_and_freeze
+    instances.new(timing=BRIEF).get()
+    assert (taken, instances.api.posts) == ([True, True], 1)
+
+
+def test_the_probe_and_the_post_together_have_the_time_of_one(instances: Instances) -> None:
+    instances.new().get()
     asked: list[float] = []
-    instances.new(authenticate=lambda seconds: asked.append(seconds) or "t", timing=Timing(api=2, clock_skew=0)).get()
-    assert len(asked) == 1
-    assert asked[0] > 1.9
+
+    def probe(_token: str, seconds: float) -> bool:
+        instances.time += 0.5
+        asked.append(seconds)
+        return False
+
+    def authenticate(seconds: float) -> str:
+        asked.append(seconds)
+        return instances.api.authenticate(seconds)
+
+    token = instances.new(authenticate=authenticate, still_valid=probe)
+    token.invalidate("token-1")
+    token.get()
+    assert (asked[0] <= QUICK.api / 2, asked[1] <= QUICK.api - 0.5) == (True, True)
+
+
+def test_the_lock_lasts_for_the_lease(instances: Instances) -> None:
+    seen: list[float] = []
+    instances.api.before_answer = lambda: seen.append(float(instances.raw_item()["refresh_lock"]["M"]["expires"]["N"]))
+    instances.new(timing=Timing()).get()
+    assert seen == [NOW + Timing().lease]
+
+
+def test_another_lock_is_watched_from_its_own_beginning(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+    monotonic = iter([0.0, 1.0, 1.0, 5.0, 5.0, 5.0, 9.0])
+    monkeypatch.setattr(token_search, "time", SimpleNamespace(monotonic=lambda: next(monotonic)))
+    search = token_search.Search(instances.new()._means, None, 20)
+    locks = [TokenItem(lock=RefreshLock(code, NOW)) for code in ("a", "a", "b", "b")]
+    assert [search._watch(lock) for lock in locks] == [0.0, 4.0, 0.0, 4.0]
 
 
 def test_f33_a_lock_taken_by_a_call_whose_answer_was_lost_is_ones_own(instances: Instances) -> None:
@@ -334,6 +426,61 @@ def test_a_denied_look_is_one_at_once(instances: Instances) -> None:
     refuse(instances.dynamodb, "GetItem", "AccessDeniedException", times=9)
     with pytest.raises(ClientError, match="AccessDeniedException"):
         instances.new().get()
+
+
+def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_if_the_time_was_up(instances: Instances) -> None:
+    other = instances.new(timing=BRIEF)
+
+    def frozen(_seconds: float) -> str:
+        instances.time += BRIEF.lease
+        other.get()
+        threading.Event().wait(0.4)
+        return instances.api.authenticate(0)
+
+    thawed = instances.new(authenticate=frozen, timing=BRIEF)
+    with pytest.raises(TokenTimeout, match="no valid token within"):
+        thawed.get(within=0.4)
+    assert thawed.get() != "token-1"
+
+
+def test_t4_no_time_that_is_asked_for_exceeds_the_patience(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenTimeout, match=r"within 0\.4 s"):
+        instances.new(timing=replace(BRIEF, patience=0.4)).get(within=1000)
+
+
+def test_t4_both_tokens_of_a_call_share_the_time(instances: Instances) -> None:
+    def slow(seconds: float) -> str:
+        threading.Event().wait(0.15)
+        return instances.api.authenticate(seconds)
+
+    def kill(token: str) -> str:
+        instances.api.live = ""
+        return instances.api.ask(token)
+
+    with pytest.raises(TokenTimeout, match="are too few to begin"):
+        instances.new(authenticate=slow, timing=BRIEF).call(kill, within=0.4)
+
+
+def test_t4_a_thread_does_not_wait_longer_for_another_one(instances: Instances) -> None:
+    token = instances.new()
+    with token._one_at_a_time, pytest.raises(TokenTimeout, match=r"within 0\.1 s: another thread"):
+        token.get(within=0.1)
+
+
+def test_a_thread_that_waited_for_another_one_uses_its_token(instances: Instances) -> None:
+    token = instances.new()
+
+    class AnotherThreadFinds:
+        def acquire(self, timeout: float) -> bool:
+            token._cached = Known("its token", 1)
+            return True
+
+        def release(self) -> None:
+            pass
+
+    token._one_at_a_time = AnotherThreadFinds()
+    assert token.get() == "its token"
 
 
 def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instances) -> None:
@@ -381,6 +528,11 @@ def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) ->
     writer = instances.new(timing=Timing())
     assert [writer.refresh(handed_over=asked[0]) for _ in range(2)] == [1, 1]
     assert instances.api.posts == 1
+
+
+def test_a_question_about_a_lock_that_is_anothers_by_now_is_settled(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10, generation={"N": "4"})
+    assert (instances.new().refresh(handed_over="asker", within=0), instances.api.posts) == (4, 0)
 
 
 def test_a_function_that_surely_was_not_asked_is_a_refusal(instances: Instances) -> None:

@@ -203,5 +203,5 @@ class SharedToken:
                 self._means.report(Waited(search.waited))
         if found is None:
             raise TokenTimeout(f"no valid token within {seconds:.1f} s: {search.because}")
-        self._cached, self._bad = found, None
+        self._cached = found
         return found
