@@ -348,7 +348,7 @@ def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lo
 
     instances.table.take = take_and_freeze
     instances.new(timing=BRIEF).get()
-    assert (taken, instances.api.posts) == ([True, True], 1)
+    assert (len(taken) > 1, instances.api.posts) == (True, 1)
 
 
 def test_the_probe_and_the_post_together_have_the_time_of_one(instances: Instances) -> None:
@@ -522,9 +522,13 @@ def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(inst
 
 def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) -> None:
     asked: list[str] = []
-    reader = instances.new(authenticate=HandOver(asked.append), timing=Timing(api=0.2, store=0.1))
-    with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
-        reader.get(within=0.4)
+
+    def ask_and_die(code: str) -> None:
+        asked.append(code)
+        raise Killed
+
+    with pytest.raises(Killed):
+        instances.new(authenticate=HandOver(ask_and_die)).get()
     writer = instances.new(timing=Timing())
     assert [writer.refresh(handed_over=asked[0]) for _ in range(2)] == [1, 1]
     assert instances.api.posts == 1
