@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
 
+from slotkeeper import chat_token, observability
 from slotkeeper.admission import Starter
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.processes import Processes
@@ -20,13 +26,22 @@ from slotkeeper.requests import Delivery
 from slotkeeper.settled import Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
+from tests.unit.chat import Chat
 
+ROOT = Path(__file__).parents[2]
 NOW = 1_800_000_000.0
 VISIBILITY = 180
 RETENTION = 1_209_600
 MAX_RECEIVES = 1000
 GRACE = 120
 LOOK_GAP = 30
+CONTEXT = SimpleNamespace(
+    function_name="f",
+    memory_limit_in_mb=512,
+    invoked_function_arn="arn:aws:lambda:::function:f",
+    aws_request_id="1",
+    get_remaining_time_in_millis=lambda: 28_000,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -166,4 +181,60 @@ def account() -> Iterator[Account]:
             workflow_arn=machine["stateMachineArn"],
         )
         made.processes.create("p", 1, "job")
+        yield made
+
+
+class CurrentStdout:
+    """Standard output as it is when something is written: pytest puts another one in its place for every phase."""
+
+    def write(self, text: str) -> None:
+        sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+@pytest.fixture
+def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Loads a function's app.py anew, as a cold container does."""
+    for name, value in {
+        "SLOT_TABLE_NAME": account.slot_table,
+        "SETTLED_TABLE_NAME": account.settled_table,
+        "WORKFLOW_ARN": account.workflow_arn,
+        "REQUEST_QUEUE_URL": account.queue_url,
+        "REQUEST_DEAD_LETTER_QUEUE_URL": account.dead_letter_url,
+        "FAILED_REQUEST_QUEUE_URL": account.failed_url,
+        "QUEUE_VISIBILITY_SECONDS": str(VISIBILITY),
+        "QUEUE_RETENTION_SECONDS": str(RETENTION),
+        "QUEUE_MAX_RECEIVES": str(MAX_RECEIVES),
+        "GRACE_SECONDS": "120",
+        "LOOK_GAP_SECONDS": "30",
+        "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
+        "POWERTOOLS_SERVICE_NAME": "slotkeeper",
+        "POWERTOOLS_TRACE_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    # Powertools reads its variables when its objects are made.
+    importlib.reload(observability)
+    importlib.reload(chat_token)
+    (log,) = observability.logger.handlers
+    log.setStream(CurrentStdout())
+
+    def load_function(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"{name}_app", ROOT / "functions" / name / "app.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load_function
+
+
+@pytest.fixture
+def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
+    """The chat API's stand-in, and in the account what the chatbot needs beside it."""
+    with Chat(account.dynamodb, boto3.client("secretsmanager"), NOW) as made:
+        for name, value in made.environment.items():
+            monkeypatch.setenv(name, value)
         yield made

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,47 +11,11 @@ from typing import Any
 import pytest
 import urllib3
 
-from slotkeeper import observability
 from slotkeeper.settings import JanitorSettings, MissingSetting, StarterSettings
 from tests.support.boundary import refuse
-from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account
+from tests.unit.conftest import CONTEXT, NOW, Account
 
 ROOT = Path(__file__).parents[2]
-CONTEXT = SimpleNamespace(
-    function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:::function:f", aws_request_id="1"
-)
-
-
-@pytest.fixture
-def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    for name, value in {
-        "SLOT_TABLE_NAME": account.slot_table,
-        "SETTLED_TABLE_NAME": account.settled_table,
-        "WORKFLOW_ARN": account.workflow_arn,
-        "REQUEST_QUEUE_URL": account.queue_url,
-        "REQUEST_DEAD_LETTER_QUEUE_URL": account.dead_letter_url,
-        "FAILED_REQUEST_QUEUE_URL": account.failed_url,
-        "QUEUE_VISIBILITY_SECONDS": str(VISIBILITY),
-        "QUEUE_RETENTION_SECONDS": str(RETENTION),
-        "QUEUE_MAX_RECEIVES": str(MAX_RECEIVES),
-        "GRACE_SECONDS": "120",
-        "LOOK_GAP_SECONDS": "30",
-        "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
-        "POWERTOOLS_SERVICE_NAME": "slotkeeper",
-        "POWERTOOLS_TRACE_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    importlib.reload(observability)  # Powertools reads its variables when its objects are made
-
-    def load_function(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(f"{name}_app", ROOT / "functions" / name / "app.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load_function
 
 
 def _record(body: Any, message_id: str = "m1") -> dict[str, Any]:

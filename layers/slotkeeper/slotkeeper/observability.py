@@ -3,8 +3,13 @@
 Service name, log level and metrics namespace come from the POWERTOOLS_ variables that the template sets.
 """
 
+import logging
+
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
 logger = Logger()
 metrics = Metrics()
 tracer = Tracer()
+
+# At DEBUG botocore writes every request and answer into the log as it is, with the tokens and secrets in it.
+logging.getLogger("botocore").setLevel(logging.INFO)

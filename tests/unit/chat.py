@@ -1,0 +1,86 @@
+"""The chatbot's world: the chat API's stand-in, tables and secrets in moto, and messages that are signed."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import Any, Self
+
+from local.chat_service import ChatService
+from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+
+KEY = "a-key-for-tests-0123456789"
+TOKEN_TABLE, SEEN_TABLE = "chat-token", "seen-signatures"
+SIGNING, CREDENTIALS = "signing-key", "api-credentials"
+
+
+class Chat:
+    """One account with a chatbot; `now` is the moment at which its messages are signed."""
+
+    def __init__(self, dynamodb: Any, secretsmanager: Any, now: float) -> None:
+        self.service = ChatService()
+        self.dynamodb = dynamodb
+        self.secretsmanager = secretsmanager
+        self.now = now
+
+    def __enter__(self) -> Self:
+        self.service.start()
+        for table, key in ((TOKEN_TABLE, "token_name"), (SEEN_TABLE, "signature")):
+            self.dynamodb.create_table(
+                TableName=table,
+                BillingMode="PAY_PER_REQUEST",
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
+                KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+            )
+        known = {"client_id": self.service.client_id, "client_secret": self.service.client_secret}
+        self.secretsmanager.create_secret(Name=CREDENTIALS, SecretString=json.dumps(known))
+        self.secretsmanager.create_secret(Name=SIGNING, SecretString=json.dumps({"signing_key": KEY}))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.service.stop()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "TOKEN_TABLE_NAME": TOKEN_TABLE,
+            "SEEN_SIGNATURE_TABLE_NAME": SEEN_TABLE,
+            "SIGNING_KEY_SECRET": SIGNING,
+            "API_CREDENTIALS_SECRET": CREDENTIALS,
+            "CHAT_API_URL": self.service.url,
+            "TOKEN_MIN_REFRESH_SECONDS": "0",
+        }
+
+    def headers(self, body: str, key: str = KEY) -> dict[str, str]:
+        now = int(self.now)
+        return {TIMESTAMP_HEADER: str(now), SIGNATURE_HEADER: sign(key, now, body)}
+
+    def event(self, fields: Any, **changes: Any) -> dict[str, Any]:
+        """What API Gateway hands the function. `changes` replace parts of it."""
+        body = fields if isinstance(fields, str) else json.dumps(fields)
+        return {
+            "resource": "/messages",
+            "path": "/messages",
+            "httpMethod": "POST",
+            "headers": self.headers(body),
+            "requestContext": {"requestId": "gateway-1", "stage": "v1"},
+            "body": body,
+            "isBase64Encoded": False,
+            **changes,
+        }
+
+    def item(self) -> dict[str, Any]:
+        """The token's item."""
+        found: dict[str, Any] = self.dynamodb.scan(TableName=TOKEN_TABLE, ConsistentRead=True)
+        return found["Items"][0] if found["Items"] else {}
+
+    def seen(self) -> list[dict[str, Any]]:
+        """The signatures that are noted as used."""
+        found: list[dict[str, Any]] = self.dynamodb.scan(TableName=SEEN_TABLE, ConsistentRead=True)["Items"]
+        return found
+
+    def asked(self, path: str) -> int:
+        """How many requests for a path have reached the API."""
+        return sum(request.path == path for request in self.service.log)
