@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import boto3
+from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper import custom_resource
@@ -38,6 +39,7 @@ _token = SharedToken(
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
     """Answers the generation that is stored, or why there is no new token. What is neither an ask of the chatbot's nor
     CloudFormation's is the schedule."""
+    metrics.add_metric("TokenRefresherRuns", MetricUnit.Count, 1)
     left = context.get_remaining_time_in_millis() / 1000 - custom_resource.ANSWER_SECONDS
     if "ResponseURL" not in event:
         return _refresh(event.get("release_code"), left)

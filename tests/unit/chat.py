@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Self
+
+import boto3
 
 from local.chat_service import ChatService
 from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
@@ -12,6 +14,12 @@ from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 KEY = "a-key-for-tests-0123456789"
 TOKEN_TABLE, SEEN_TABLE = "chat-token", "seen-signatures"
 SIGNING, CREDENTIALS = "signing-key", "api-credentials"
+
+
+def clients_to_be(service: str) -> Any:
+    """All clients of a service that are made from here on in this test, for tests.support.boundary."""
+    events = boto3._get_default_session().events
+    return SimpleNamespace(meta=SimpleNamespace(events=events, service_model=SimpleNamespace(service_name=service)))
 
 
 class Chat:

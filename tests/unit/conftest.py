@@ -233,7 +233,11 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
 
 @pytest.fixture
 def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
-    """The chat API's stand-in, and in the account what the chatbot needs beside it."""
+    """The chat API's stand-in, and in the account what the chatbot needs beside it.
+
+    The functions' clients come from a session of this test's own, so that what is hooked into it ends with the test.
+    """
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
     with Chat(account.dynamodb, boto3.client("secretsmanager"), NOW) as made:
         for name, value in made.environment.items():
             monkeypatch.setenv(name, value)

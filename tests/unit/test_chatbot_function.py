@@ -6,7 +6,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from local.chat_service import ANSWERS, AUTH, Outage, answer_to
 from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from tests.support.boundary import refuse
-from tests.unit.chat import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, Chat
+from tests.unit.chat import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, Chat, clients_to_be
 from tests.unit.conftest import CONTEXT, NOW
 
 MESSAGE = {"message_id": "m1", "text": "hello"}
@@ -52,7 +52,7 @@ class Bot:
 
 
 @pytest.fixture
-def calls(chat: Chat) -> Iterator[list[tuple[str, str]]]:
+def calls(chat: Chat) -> list[tuple[str, str]]:
     """Which operations the functions ask of AWS, each with its table or secret."""
     made: list[tuple[str, str]] = []
 
@@ -60,10 +60,8 @@ def calls(chat: Chat) -> Iterator[list[tuple[str, str]]]:
         body = json.loads(params.get("body") or "{}")
         made.append((model.name, body.get("TableName") or body.get("SecretId") or ""))
 
-    session = boto3._get_default_session()
-    session.events.register("before-call", note, unique_id="calls")
-    yield made
-    session.events.unregister("before-call", unique_id="calls")
+    boto3._get_default_session().events.register("before-call", note)
+    return made
 
 
 @pytest.fixture
@@ -258,15 +256,10 @@ def test_f36_a_function_that_is_out_of_time_does_not_begin_a_refresh(bot: Bot) -
 def test_where_aws_fails_the_bot_fails_closed_with_503_and_forwards_nothing(
     bot: Bot, load: Callable[[str], ModuleType], operation: str, service: str, code: str
 ) -> None:
-    session = boto3._get_default_session()
-    client = SimpleNamespace(
-        meta=SimpleNamespace(events=session.events, service_model=SimpleNamespace(service_name=service))
-    )
-    refuse(client, operation, "AccessDeniedException", times=99)
+    refuse(clients_to_be(service), operation, "AccessDeniedException", times=99)
     module = load("chatbot")
     module._chatbot._clock = lambda: NOW
     status, body = Bot(module, bot.chat).send()
-    boto3.DEFAULT_SESSION = None
     assert (status, body["code"]) == (503, code)
     assert "AccessDenied" not in body["reason"]
     assert bot.chat.service.log == []
