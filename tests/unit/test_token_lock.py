@@ -520,6 +520,14 @@ def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(inst
     assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
 
 
+def test_a_reader_asks_once_for_each_lock_it_takes(instances: Instances) -> None:
+    asked: list[str] = []
+    reader = instances.new(authenticate=HandOver(asked.append), timing=replace(BRIEF, api=0.6))
+    with pytest.raises(TokenTimeout):
+        reader.get(within=1.2)
+    assert 0 < len(asked) == len(set(asked))
+
+
 def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) -> None:
     asked: list[str] = []
 
