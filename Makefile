@@ -7,6 +7,12 @@ REQUESTS ?= 40
 LIMIT    ?= 3
 FAIL     ?= 0
 
+# What `make run-chatbot` sends, from how many senders, how often it kills the token, and the seconds of a POST /auth.
+MESSAGES      ?= 200
+SENDERS       ?= 50
+INVALIDATIONS ?= 5
+AUTH_LATENCY  ?= 0.5
+
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
@@ -17,9 +23,10 @@ export SAM_CLI_TELEMETRY := 0
 
 .PHONY: help
 help:  ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
+	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 
 .PHONY: setup
 setup:
@@ -33,6 +40,11 @@ setup-dev:
 run: setup  ## Deploy to the embedded AWS, pass requests through the slots, report, stop
 	@$(PYTHON) -m local.run --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)"
 
+.PHONY: run-chatbot
+run-chatbot: setup  ## Deploy the chatbot, let many senders talk to it, kill its token on the way, report, stop
+	@$(PYTHON) -m local.chat_run --messages="$(MESSAGES)" --senders="$(SENDERS)" \
+	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
+
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
 	@$(PYTHON) -m local up
@@ -43,7 +55,7 @@ local-down:  ## Stop it
 
 .PHONY: test
 test: setup-dev  ## Run every test
-	@$(PYTHON) -m pytest tests/unit tests/template tests/workflow tests/run --numprocesses 2
+	@$(PYTHON) -m pytest tests/unit tests/template tests/workflow tests/run tests/chat_service tests/chat_run --numprocesses 2
 	@$(PYTHON) -m pytest tests/races tests/engine tests/e2e
 
 .PHONY: lint

@@ -45,8 +45,8 @@ class Course:
     """Hands the messages to the senders, and makes the invalidations at even steps of progress. Thread-safe.
 
     Each invalidation is made by the sender whose message's end made it due, or as soon after that as the one before it
-    has healed. So that none comes too late to matter, a message waits to be sent while an invalidation that belongs
-    before it has not been made; the last ones wait for the last one.
+    has healed. So that each one is met by many, a message is not sent long before its turn: half a step at most, or
+    half of the senders, are ahead of an invalidation that has not been made yet.
 
     Args:
         kill: ChatService.invalidate.
@@ -54,9 +54,9 @@ class Course:
 
     def __init__(self, messages: Sequence[Message], senders: int, invalidations: int, kill: Kill) -> None:
         self._messages = messages
-        self._senders = senders
         self._wanted = invalidations
         self._step = len(messages) / (invalidations + 1)
+        self._ahead = min(senders, self._step) / 2
         self._kill = kill
         self._changed = threading.Condition()
         self._in_flight: set[str] = set()
@@ -100,8 +100,8 @@ class Course:
         made = len(self.invalidations)
         if made == self._wanted or self._gave_up:
             return True
-        # The last messages, one for each invalidation that is left, are kept back: somebody has to find the token dead.
-        return self._sent < min(self._step * (made + 1) + self._senders, len(self._messages) - (self._wanted - made))
+        # At least one message is kept back for each invalidation that is left: somebody has to find the token dead.
+        return self._sent < min(self._step * (made + 1) + self._ahead, len(self._messages) - (self._wanted - made))
 
     def _is_due(self) -> bool:
         made = len(self.invalidations)

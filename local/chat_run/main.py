@@ -35,6 +35,8 @@ FROM_MAKE = (
     f"AUTH_LATENCY=0..{LONGEST_AUTH:g}"
 )
 ANSWER_LATENCY = 0.05  # seconds
+# Seconds in which no container need be ready: a machine with few processors starts all of them at the same slow pace.
+FIRST_CONTAINER = 240.0
 
 
 def collect(aws: EmbeddedAws, service: ChatService, senders: Senders, course: Course) -> records.Records:
@@ -73,8 +75,17 @@ def perform(
     course = Course(messages, parameters.senders, parameters.invalidations, service.invalidate)
     url = reachable(aws.outputs["ChatbotUrl"], aws.endpoint)
     senders = Senders(course, url, key, parameters.senders)
-    with phases.phase("containers", f"start {parameters.senders} containers of the chatbot"):
+    with (
+        phases.phase("containers", f"start {parameters.senders} containers of the chatbot"),
+        for_console(console, view.starting_panel, view.starting_line) as starts,
+    ):
         senders.knock()
+        wait_until_over(
+            lambda elapsed: view.Starting(elapsed, parameters.senders, senders.knocked),
+            starts.show,
+            starts.interval,
+            stalled_after=FIRST_CONTAINER,
+        )
     said = f"send {parameters.messages} messages, kill the token {parameters.invalidations} times"
     with (
         phases.phase("run", said),
@@ -116,7 +127,7 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: float)
     type=click.IntRange(1, MOST_SENDERS),
     default=50,
     show_default=True,
-    help="How many send at once; each keeps a container of the chatbot busy (make: SENDERS).",
+    help="How many send at once; each keeps a container of the chatbot busy, 80 MB (make: SENDERS).",
 )
 @click.option(
     "--invalidations",

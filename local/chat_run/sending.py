@@ -7,7 +7,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +19,9 @@ from .messages import Message, signed
 MOST_TRIES = 3
 TRY_AGAIN = {429, 500, 502, 503, 504}  # what a chat service would send again; anything else is the message's own fault
 LONGEST_PAUSE = 10.0  # seconds, whatever Retry-After says
-# One answer takes 29 s at most (API Gateway's own limit, which the embedded AWS does not keep). A machine that starts
-# fifty containers at once needs longer than that for the first ones, so the senders are patient.
-TIMEOUT = 120.0
+# API Gateway answers within 29 s (its guide, "Quotas for configuring and running a REST API"). The embedded AWS does
+# not keep that, and a machine that starts fifty containers at once needs longer, so the senders are patient.
+TIMEOUT = 300.0
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,17 @@ class Delivery:
 
 
 class Sender:
-    """One of the concurrent senders."""
+    """One of the concurrent senders. Each request has a connection of its own: none dies of age between two."""
 
     def __init__(self, number: int, url: str, key: str) -> None:
-        at = urlsplit(url)
         self._number = number
-        self._path = at.path
+        self._at = urlsplit(url)
         self._key = key
-        self._connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=TIMEOUT)
 
     def knock(self) -> None:
         """Send an unsigned request, which is refused before anything is read: it only starts a container."""
         with contextlib.suppress(OSError, http.client.HTTPException):  # whatever is wrong, the messages will tell
-            self._connection.request("POST", self._path, b"{}", {"Content-Type": "application/json"})
-            self._connection.getresponse().read()
-            return
-        self._connection.close()
+            self._request(b"{}", {"Content-Type": "application/json"})
 
     def deliver(self, message: Message) -> Delivery:
         """Send it until it is answered or refused for good, three times at most."""
@@ -86,17 +81,22 @@ class Sender:
         """The try, the answer's content, and for how many seconds to leave it."""
         began = time.time()
         try:
-            self._connection.request("POST", self._path, body, signed(self._key, int(began), body))
-            answer = self._connection.getresponse()
-            content = json.loads(answer.read())
+            status, pause, answer = self._request(body, signed(self._key, int(began), body))
+            content = json.loads(answer)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._connection.close()
             return Try(began, time.time(), None, type(error).__name__), {}, 0.0
         content = content if isinstance(content, dict) else {}
         code = content.get("code") or content.get("message")
-        pause = answer.getheader("Retry-After", "")
         seconds = min(float(pause), LONGEST_PAUSE) if pause.isdecimal() else 0.0
-        return Try(began, time.time(), answer.status, None if code is None else str(code)), content, seconds
+        return Try(began, time.time(), status, None if code is None else str(code)), content, seconds
+
+    def _request(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
+        """Status, Retry-After and body of the answer."""
+        connection = http.client.HTTPConnection(str(self._at.hostname), self._at.port, timeout=TIMEOUT)
+        with contextlib.closing(connection):
+            connection.request("POST", self._at.path, body, dict(headers))
+            answer = connection.getresponse()
+            return answer.status, answer.getheader("Retry-After", ""), answer.read()
 
 
 class Senders:
@@ -106,12 +106,19 @@ class Senders:
         self._course = course
         self._lock = threading.Lock()
         self._deliveries: list[Delivery] = []
+        self._knocked = 0
         self._senders = [Sender(number, url, key) for number in range(1, count + 1)]
 
     def knock(self) -> None:
         """All at once, so each starts a container of its own, as that many messages at once would."""
-        for thread in [_start(sender.knock) for sender in self._senders]:
-            thread.join()
+        for sender in self._senders:
+            _start(self._knock, sender)
+
+    @property
+    def knocked(self) -> int:
+        """How many have had an answer to that."""
+        with self._lock:
+            return self._knocked
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -128,6 +135,11 @@ class Senders:
         with self._lock:
             return sorted(self._deliveries, key=lambda delivery: delivery.message.number)
 
+    def _knock(self, sender: Sender) -> None:
+        sender.knock()
+        with self._lock:
+            self._knocked += 1
+
     def _work(self, sender: Sender) -> None:
         while (message := self._course.next()) is not None:
             delivery = sender.deliver(message)
@@ -136,7 +148,5 @@ class Senders:
             self._course.end(message, answered=delivery.answer is not None)
 
 
-def _start(target: Callable[..., None], *args: Any) -> threading.Thread:
-    thread = threading.Thread(target=target, args=args, daemon=True)
-    thread.start()
-    return thread
+def _start(target: Callable[[Sender], None], sender: Sender) -> None:
+    threading.Thread(target=target, args=(sender,), daemon=True).start()

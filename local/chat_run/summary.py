@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -24,6 +24,12 @@ def _asks(told: Mapping[str, int]) -> str:
     return ", ".join(f"{count} by {asks} {'ask' if asks == '1' else 'asks'}" for asks, count in told.items()) or "none"
 
 
+def _each(counts: Sequence[int]) -> str:
+    if len(set(counts)) == 1:
+        return f"then {counts[0]} for each of {len(counts)} invalidations"
+    return f"then {', '.join(map(str, counts))}" if counts else "no invalidations"
+
+
 def figures(report: Mapping[str, Any]) -> Table:
     auths, latency = report["auths"], report["latency"]
     table = Table(title="The run, by the API's log and its senders' clocks", title_justify="left", show_header=False)
@@ -34,8 +40,7 @@ def figures(report: Mapping[str, Any]) -> Table:
     table.add_row("refused, sent again", f"{len(report['refused'])}, {report['sent_again']}")
     containers = report["containers"]
     table.add_row("containers of the bot", "not known" if containers is None else str(containers))
-    each = ", ".join(map(str, auths["per_invalidation"])) or "none made"
-    table.add_row("POST /auth", f"{auths['cold']} for the first token; per invalidation: {each}")
+    table.add_row("POST /auth", f"{auths['cold']} at first, {_each(auths['per_invalidation'])}")
     table.add_row("take-overs", str(report["take_overs"]))
     table.add_row("wait for a new token", _spread(report["token_waits"]))
     table.add_row("latency, after a 401", _spread(latency["renewed"]))

@@ -16,6 +16,22 @@ from .course import Course
 
 
 @dataclass(frozen=True)
+class Starting:
+    """How many containers have answered for the first time."""
+
+    elapsed: float
+    containers: int
+    started: int
+
+    @property
+    def over(self) -> bool:
+        return self.started >= self.containers
+
+    def said(self) -> str:
+        return f"{self.started} of {self.containers} containers of the chatbot have started"
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """What an onlooker sees. `on_the_way`: sent, and neither answered nor given up."""
 
@@ -55,6 +71,14 @@ def look(course: Course, service: ChatService, messages: int, elapsed: float) ->
     )
 
 
+def starting_line(snapshot: Starting) -> str:
+    return f"{snapshot.elapsed:6.1f} s  containers {snapshot.started}/{snapshot.containers}"
+
+
+def starting_panel(snapshot: Starting) -> Panel:
+    return _panel(_progress(snapshot.started, snapshot.containers, snapshot.elapsed))
+
+
 def plain_line(snapshot: Snapshot) -> str:
     parts = [
         f"{snapshot.elapsed:6.1f} s",
@@ -82,9 +106,16 @@ def panel(snapshot: Snapshot) -> Panel:
             )
         )
     )
+    return _panel(counts, _progress(snapshot.ended, snapshot.messages, snapshot.elapsed))
+
+
+def _progress(done: int, of: int, elapsed: float) -> Table:
     progress = Table.grid(padding=(0, 1))
     progress.add_row(
-        ProgressBar(total=max(1, snapshot.messages), completed=snapshot.ended, width=40),
-        Text(f"{snapshot.ended} of {snapshot.messages} in {snapshot.elapsed:.1f} s"),
+        ProgressBar(total=max(1, of), completed=done, width=40), Text(f"{done} of {of} in {elapsed:.1f} s")
     )
-    return Panel(Group(counts, progress), title="Slotkeeper: one token", title_align="left", expand=False)
+    return progress
+
+
+def _panel(*rows: Table) -> Panel:
+    return Panel(Group(*rows), title="Slotkeeper: one token", title_align="left", expand=False)

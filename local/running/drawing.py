@@ -8,7 +8,8 @@ matplotlib.use("Agg")  # no display is needed, and none is looked for
 
 from matplotlib.axes import Axes
 
-SKY, BLUE, ORANGE, VERMILLION, GREY, INK = "#A9D6F0", "#0072B2", "#F3C77B", "#D55E00", "#8C8C8C", "#222222"
+SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
+GREY, INK = "#8C8C8C", "#222222"
 DPI = 120
 WIDTH = 11.0  # inches
 

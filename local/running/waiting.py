@@ -48,10 +48,13 @@ class Stall[Snapshot: Watched]:
 
 
 def wait_until_over[Snapshot: Watched](
-    look: Callable[[float], Snapshot], show: Callable[[Snapshot], None], interval: float
+    look: Callable[[float], Snapshot],
+    show: Callable[[Snapshot], None],
+    interval: float,
+    stalled_after: float = STALLED_AFTER,
 ) -> Snapshot:
     """Looks every `interval` seconds until the run is over, and returns the last snapshot. Raises Stuck."""
-    stall: Stall[Snapshot] = Stall()
+    stall: Stall[Snapshot] = Stall(stalled_after)
     began = time.monotonic()
     while True:
         snapshot = look(time.monotonic() - began)
