@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,8 +12,17 @@ from typing import Any
 import pytest
 import urllib3
 
-from slotkeeper.settings import JanitorSettings, MissingSetting, StarterSettings
+from local.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
+from slotkeeper.settings import (
+    ChatbotSettings,
+    JanitorSettings,
+    MissingSetting,
+    RefresherSettings,
+    StarterSettings,
+    TokenSettings,
+)
 from tests.support.boundary import refuse
+from tests.unit.chat import KEY, SIGNING, Chat
 from tests.unit.conftest import CONTEXT, NOW, Account
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +105,32 @@ EVENTS = {
     "janitor/aborted": "JanitorVisits",
     "janitor/timed_out": "JanitorVisits",
     "janitor/failed": "JanitorVisits",
+    "token_refresher/schedule": "TokenRefreshes",
+    "token_refresher/ask": "TokenRefresherRuns",
+    "chatbot/message": "MessagesAnswered",
+    "chatbot/replay": "MessagesAnswered",
+    "chatbot/wrong_signature": "MessagesRefused",
+    "chatbot/missing_signature": "MessagesRefused",
+    "chatbot/stale_timestamp": "MessagesRefused",
+    "chatbot/malformed_timestamp": "MessagesRefused",
+    "chatbot/not_json": "MessagesRefused",
+    "chatbot/no_message_id": "MessagesRefused",
+    "chatbot/unknown_field": "MessagesRefused",
+    "chatbot/wrong_method": "MessagesRefused",
+    "chatbot/unknown_path": "MessagesRefused",
+}
+
+# What the chatbot's sample events are refused with. `replay` is `message` once more.
+CODES = {
+    "wrong_signature": "WrongSignature",
+    "missing_signature": "MissingHeader",
+    "stale_timestamp": "StaleTimestamp",
+    "malformed_timestamp": "MalformedTimestamp",
+    "not_json": "MalformedMessage",
+    "no_message_id": "MalformedMessage",
+    "unknown_field": "MalformedMessage",
+    "wrong_method": "MethodNotAllowed",
+    "unknown_path": "NotFound",
 }
 
 
@@ -105,23 +141,78 @@ def test_every_sample_event_is_tried_here() -> None:
 
 @pytest.mark.parametrize(("event", "metric"), EVENTS.items())
 def test_a_sample_event_does_what_its_name_says(
-    account: Account,
-    load: Callable[[str], ModuleType],
-    capsys: pytest.CaptureFixture[str],
-    event: str,
-    metric: str,
+    load_for_samples: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], event: str, metric: str
 ) -> None:
-    account.processes.create("sample", 3, "job")
-    load(event.split("/", maxsplit=1)[0]).handler(json.loads((ROOT / "events" / f"{event}.json").read_text()), CONTEXT)
+    function, _, name = event.partition("/")
+    load_for_samples(function).handler(_sample(function, name), CONTEXT)
     assert f'"{metric}":[1.0]' in capsys.readouterr().out
+
+
+def _sample(function: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "events" / function / f"{name}.json").read_text())
+    return found
+
+
+@pytest.fixture
+def load_for_samples(account: Account, chat: Chat, load: Callable[[str], ModuleType]) -> Callable[[str], ModuleType]:
+    """Loads a function into the world of the sample events: their process, their moment, their signing key."""
+    account.processes.create("sample", 3, "job")
+    chat.secretsmanager.put_secret_value(SecretId=SIGNING, SecretString=json.dumps({"signing_key": SAMPLE_KEY}))
+
+    def load_function(name: str) -> ModuleType:
+        module = load(name)
+        if name == "chatbot":
+            module._chatbot._clock = lambda: SAMPLE_MOMENT
+        return module
+
+    return load_function
+
+
+@pytest.mark.parametrize("when", ["as it is", "freshened"])
+@pytest.mark.parametrize(("name", "code"), CODES.items())
+def test_a_sample_message_is_refused_as_its_name_says_also_when_it_is_signed_anew(
+    load_for_samples: Callable[[str], ModuleType], name: str, code: str, when: str
+) -> None:
+    chatbot = load_for_samples("chatbot")
+    event = _sample("chatbot", name)
+    if when == "freshened":
+        later = SAMPLE_MOMENT + 10**6
+        chatbot._chatbot._clock = lambda: later
+        event = freshen(event, SAMPLE_KEY, later)
+    assert json.loads(chatbot.handler(event, CONTEXT)["body"])["code"] == code
+
+
+def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(
+    load_for_samples: Callable[[str], ModuleType],
+) -> None:
+    chatbot = load_for_samples("chatbot")
+    assert chatbot.handler(_sample("chatbot", "message"), CONTEXT)["statusCode"] == 200
+    another = SimpleNamespace(**vars(CONTEXT) | {"aws_request_id": "another"})
+    refused = chatbot.handler(_sample("chatbot", "replay"), another)
+    assert json.loads(refused["body"])["code"] == "Replayed"
+
+
+def test_a_sample_message_that_is_signed_anew_passes_with_another_key(
+    chat: Chat, load: Callable[[str], ModuleType]
+) -> None:
+    chatbot = load("chatbot")
+    fresh = freshen(_sample("chatbot", "message"), KEY, time.time())
+    assert chatbot.handler(fresh, CONTEXT)["statusCode"] == 200
 
 
 def test_the_sample_environment_names_what_the_functions_read(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = json.loads((ROOT / "events" / "env.json").read_text())
-    for name, value in (sample["StarterFunction"] | sample["JanitorFunction"]).items():
-        monkeypatch.setenv(name, value)
-    StarterSettings.from_environment()
-    JanitorSettings.from_environment()
+    for function, settings in {
+        "StarterFunction": [StarterSettings],
+        "JanitorFunction": [JanitorSettings],
+        "ChatbotFunction": [ChatbotSettings, TokenSettings],
+        "TokenRefresherFunction": [RefresherSettings, TokenSettings],
+    }.items():
+        with monkeypatch.context() as environment:
+            for name, value in sample[function].items():
+                environment.setenv(name, value)
+            for each in settings:
+                each.from_environment()
 
 
 def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
