@@ -1,0 +1,182 @@
+"""The template's second flow: numbers that came from reasoning, and who may read which secret."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from slotkeeper import custom_resource
+from slotkeeper.chat_token import timing
+from slotkeeper.chatbot import ANSWER_SECONDS
+from slotkeeper.signatures import WINDOW
+from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
+
+# API Gateway guide, "Quotas for configuring and running a REST API in API Gateway": integration timeout.
+API_GATEWAY_SECONDS = 29
+
+TIMING = timing(min_interval=5)
+
+
+def _app(function: str) -> str:
+    return (ROOT / "functions" / function / "app.py").read_text()
+
+
+def _spare_seconds() -> float:
+    found = re.search(r"^SPARE_SECONDS = ([\d.]+)$", _app("chatbot"), re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def test_the_function_ends_before_api_gateway_gives_up() -> None:
+    assert FUNCTIONS["ChatbotFunction"]["Timeout"] < API_GATEWAY_SECONDS
+
+
+def test_two_answers_and_the_longest_wait_between_them_fit_the_functions_timeout() -> None:
+    longest = ANSWER_SECONDS + TIMING.patience + ANSWER_SECONDS
+    assert longest + _spare_seconds() <= FUNCTIONS["ChatbotFunction"]["Timeout"]
+
+
+def test_patience_outlives_a_holder_that_dies_and_the_refresh_of_whoever_takes_over() -> None:
+    assert TIMING.patience >= TIMING.lease + TIMING.holding
+
+
+def test_a_wait_is_alarmed_once_it_is_longer_than_a_lock_lasts_and_before_it_is_in_vain() -> None:
+    threshold = RESOURCES["TokenWaitAlarm"]["Properties"]["Threshold"]
+    assert TIMING.lease <= threshold < TIMING.patience
+
+
+def test_the_refresher_has_time_to_wait_and_to_answer_cloudformation() -> None:
+    resource = RESOURCES["TokenAtDeployment"]["Properties"]
+    timeout = FUNCTIONS["TokenRefresherFunction"]["Timeout"]
+    assert TIMING.patience + custom_resource.ANSWER_SECONDS < timeout < resource["ServiceTimeout"]
+
+
+def test_the_youngest_token_that_is_refreshed_is_old_enough_before_patience_ends() -> None:
+    longest = TEMPLATE["Parameters"]["TokenMinRefreshSeconds"]["MaxValue"]
+    assert longest + TIMING.holding <= TIMING.patience
+
+
+def test_f34_signatures_are_deleted_by_the_attribute_that_the_code_writes() -> None:
+    ttl = RESOURCES["SeenSignatureTable"]["Properties"]["TimeToLiveSpecification"]
+    assert ttl == {"AttributeName": "expires_at", "Enabled": True}
+    assert WINDOW == 300
+
+
+SECRETS = ("SigningKeySecret", "ApiCredentialsSecret")
+
+
+def _reads(role: str, refresher: bool) -> set[str]:
+    """The secrets whose values a role may read, with or without a refresher."""
+    text = str(_resolved(RESOURCES[role]["Properties"]["Policies"], refresher))
+    statements = re.findall(r"secretsmanager:GetSecretValue[^}]*?'Fn::GetAtt': \['(\w+)'", text)
+    return set(statements)
+
+
+def _resolved(node: Any, refresher: bool) -> Any:
+    if isinstance(node, dict):
+        if list(node) == ["Fn::If"] and node["Fn::If"][0] == "HasRefresher":
+            return _resolved(node["Fn::If"][1 if refresher else 2], refresher)
+        return {key: _resolved(value, refresher) for key, value in node.items()}
+    return [_resolved(each, refresher) for each in node] if isinstance(node, list) else node
+
+
+@pytest.mark.parametrize(
+    ("role", "refresher", "secrets"),
+    [
+        ("ChatbotRole", False, {"SigningKeySecret", "ApiCredentialsSecret"}),
+        ("ChatbotRole", True, {"SigningKeySecret"}),
+        ("TokenRefresherRole", True, {"ApiCredentialsSecret"}),
+    ],
+)
+def test_who_refreshes_has_the_credentials_and_nobody_else(role: str, refresher: bool, secrets: set[str]) -> None:
+    assert _reads(role, refresher) == secrets
+
+
+@pytest.mark.parametrize("refresher", [False, True])
+def test_the_chatbot_may_invoke_the_refresher_only_where_there_is_one(refresher: bool) -> None:
+    allowed = str(_resolved(RESOURCES["ChatbotRole"]["Properties"]["Policies"], refresher))
+    environment = _resolved(FUNCTIONS["ChatbotFunction"]["Environment"]["Variables"], refresher)
+    assert ("lambda:InvokeFunction" in allowed) == refresher
+    assert ("AWS::NoValue" in str(environment["TOKEN_REFRESHER_FUNCTION"])) != refresher
+    assert ("AWS::NoValue" in str(environment["API_CREDENTIALS_SECRET"])) == refresher
+
+
+@pytest.mark.parametrize("role", [name for name, resource in RESOURCES.items() if resource["Type"] == "AWS::IAM::Role"])
+def test_no_other_role_reads_a_secret(role: str) -> None:
+    assert role in ("ChatbotRole", "TokenRefresherRole") or "secretsmanager" not in str(RESOURCES[role])
+
+
+def test_nothing_of_the_refresher_exists_without_a_schedule() -> None:
+    named = {name for name in RESOURCES if name.startswith("TokenRefresher") or name == "TokenAtDeployment"}
+    assert named == {"TokenRefresherFunction", "TokenRefresherLogGroup", "TokenRefresherRole", "TokenAtDeployment"}
+    assert all(RESOURCES[name]["Condition"] == "HasRefresher" for name in named)
+    assert TEMPLATE["Parameters"]["TokenRefreshSchedule"]["Default"] == ""
+
+
+def test_an_ask_is_not_repeated_after_its_lock_is_over() -> None:
+    config = FUNCTIONS["TokenRefresherFunction"]["EventInvokeConfig"]
+    assert config == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+
+
+def test_a_deployment_never_overwrites_what_was_put_into_a_secret() -> None:
+    credentials = RESOURCES["ApiCredentialsSecret"]["Properties"]
+    assert not {"SecretString", "GenerateSecretString"} & credentials.keys()
+    assert "SecretString" not in RESOURCES["SigningKeySecret"]["Properties"]
+
+
+def test_the_signing_key_is_made_where_the_code_looks_for_it() -> None:
+    made = RESOURCES["SigningKeySecret"]["Properties"]["GenerateSecretString"]
+    assert (made["GenerateStringKey"], json.loads(made["SecretStringTemplate"])) == ("signing_key", {})
+    assert made["PasswordLength"] >= 32
+
+
+def test_no_secret_value_is_in_an_environment_variable() -> None:
+    """Whoever may look at a function's configuration would see it."""
+    for name in ("ChatbotFunction", "TokenRefresherFunction"):
+        variables = FUNCTIONS[name]["Environment"]["Variables"]
+        assert not [key for key in variables if re.search("TOKEN$|PASSWORD|CLIENT_SECRET|SIGNING_KEY$", key)]
+        assert "resolve:secretsmanager" not in str(variables)
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://api.example.com", True),
+        ("https://api.example.com/v2", True),
+        ("http://127.0.0.1:8080", True),
+        ("http://api.example.com", False),
+        ("http://127.0.0.1.example.com", False),
+        ("https://user:password@api.example.com", False),
+        ("https://api.example.com?x=1", False),
+        ("", False),
+    ],
+)
+def test_credentials_go_nowhere_in_the_clear(url: str, allowed: bool) -> None:
+    pattern = TEMPLATE["Parameters"]["ChatApiUrl"]["AllowedPattern"]
+    assert (re.fullmatch(pattern, url) is not None) == allowed
+
+
+@pytest.mark.parametrize(
+    ("schedule", "allowed"),
+    [("", True), ("rate(30 minutes)", True), ("cron(0 * * * ? *)", True), ("30 minutes", False)],
+)
+def test_a_schedule_is_an_expression_or_empty(schedule: str, allowed: bool) -> None:
+    pattern = TEMPLATE["Parameters"]["TokenRefreshSchedule"]["AllowedPattern"]
+    assert (re.fullmatch(pattern, schedule) is not None) == allowed
+
+
+def test_what_api_gateway_answers_by_itself_has_the_form_of_our_own_answers() -> None:
+    for response in RESOURCES["ChatbotApi"]["Properties"]["GatewayResponses"].values():
+        template = response["ResponseTemplates"]["application/json"]
+        # API Gateway guide, "Variables for data models": messageString comes with its quotes.
+        rendered = template.replace("$context.error.messageString", '"said"')
+        assert json.loads(rendered).keys() == {"code", "reason", "request_id"}
+
+
+@pytest.mark.parametrize("alarm", ["TokenRefusedAlarm", "TokenWaitAlarm", "TokenTakeOverAlarm"])
+def test_an_alarm_watches_a_metric_that_is_written(alarm: str) -> None:
+    metric = RESOURCES[alarm]["Properties"]["MetricName"]
+    assert f'"{metric}"' in (ROOT / "layers" / "slotkeeper" / "slotkeeper" / "chat_token.py").read_text()
