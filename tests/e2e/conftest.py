@@ -8,17 +8,37 @@ from pathlib import Path
 import pytest
 
 from local.aws import EmbeddedAws
+from local.chat_service import ChatService
+from tests.e2e.chat import Bot
 from tests.e2e.stack import GRACE, LOOK_GAP, Stack
 
 
 @pytest.fixture(scope="session")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def chat_service() -> Iterator[ChatService]:
+    """The chat API's stand-in, which the deployed chatbot asks."""
+    with ChatService() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def parameters(chat_service: ChatService) -> dict[str, str]:
+    """What the stack is deployed with."""
+    return {
+        "JanitorSchedule": "rate(1 day)",  # out of the way: a test says itself when the janitor goes round
+        "GraceSeconds": str(GRACE),
+        "LookGapSeconds": str(LOOK_GAP),
+        "ChatApiUrl": chat_service.url,
+        "TokenMinRefreshSeconds": "0",  # tests kill tokens faster than anybody should
+    }
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str]) -> Iterator[Stack]:
     state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
     # A finished run keeps its place in Glue for a while, which shows only at a job that is full.
     environment = {"SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "2"}
     with EmbeddedAws.start(state_dir, faults=True, environment=environment) as aws:
-        # The schedule is left out of the way: a test says itself when the janitor goes round.
-        aws.deploy({"JanitorSchedule": "rate(1 day)", "GraceSeconds": str(GRACE), "LookGapSeconds": str(LOOK_GAP)})
+        aws.deploy(parameters)
         yield Stack(aws)
 
 
@@ -27,3 +47,11 @@ def stack(deployed: Stack) -> Iterator[Stack]:
     deployed.faults.clear()
     yield deployed
     deployed.faults.clear()
+
+
+@pytest.fixture
+def bot(deployed: Stack, chat_service: ChatService) -> Iterator[Bot]:
+    made = Bot(deployed.aws, chat_service)
+    made.reset()
+    yield made
+    chat_service.mend()

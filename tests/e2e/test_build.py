@@ -17,6 +17,13 @@ from tests.e2e.stack import Stack
 # Lambda guide, "Runtime-included SDK versions": boto3 and what it needs.
 IN_THE_RUNTIME = ["boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"]
 BUILT = ROOT / "build" / "sam"
+FUNCTIONS = [
+    "StarterFunction",
+    "JanitorFunction",
+    "ProcessRegistrarFunction",
+    "ChatbotFunction",
+    "TokenRefresherFunction",
+]
 
 
 @pytest.fixture
@@ -28,7 +35,7 @@ def runtime(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("function", ["StarterFunction", "JanitorFunction", "ProcessRegistrarFunction"])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_loads_with_the_layer_and_the_runtime_alone(stack: Stack, runtime: Path, function: str) -> None:
     path = [str(BUILT / function), str(BUILT / "SlotkeeperLayer" / "python"), str(runtime)]
     sample = json.loads((ROOT / "events" / "env.json").read_text())

@@ -1,0 +1,133 @@
+"""The deployed chatbot as its senders and the API see it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+
+from local.aws import EmbeddedAws
+from local.chat_service import ChatService
+from local.gateway import reachable
+from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+
+_numbers = itertools.count(1)  # the same message in the same second would be a replay
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+    @property
+    def code(self) -> str:
+        return str(self.body.get("code", ""))
+
+
+class Bot:
+    """One deployed chatbot, its stand-in for the API behind it, and a sender who knows the signing key."""
+
+    def __init__(self, aws: EmbeddedAws, service: ChatService) -> None:
+        self.aws = aws
+        self.service = service
+        self.outputs = aws.outputs
+        self._dynamodb = aws.client("dynamodb")
+        self._secrets = aws.client("secretsmanager")
+        self._lambda = aws.client("lambda")
+        self._http = urllib3.PoolManager(maxsize=50, retries=False)
+        signing = self._secrets.get_secret_value(SecretId=self.outputs["SigningKeySecretArn"])
+        self.key = str(json.loads(signing["SecretString"])["signing_key"])
+
+    def reset(self) -> None:
+        """A sound API, the right credentials, nobody refused, no lock. The token stays; its containers know it."""
+        self.service.mend()
+        self.service.forbidden.clear()
+        self.service.auth_latency = self.service.answer_latency = 0.0
+        self.put_credentials(self.service.client_secret)
+        self._dynamodb.update_item(
+            TableName=self.outputs["TokenTableName"],
+            Key={"token_name": {"S": "chatbot"}},
+            UpdateExpression="REMOVE refused_until, refused_reason, refresh_lock",
+        )
+
+    def put_credentials(self, client_secret: str) -> None:
+        value = json.dumps({"client_id": self.service.client_id, "client_secret": client_secret})
+        self._secrets.put_secret_value(SecretId=self.outputs["ApiCredentialsSecretArn"], SecretString=value)
+
+    def item(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._dynamodb.get_item(
+            TableName=self.outputs["TokenTableName"], Key={"token_name": {"S": "chatbot"}}, ConsistentRead=True
+        )
+        return dict(found.get("Item", {}))
+
+    def message(self, text: str = "hello") -> str:
+        return json.dumps({"message_id": f"m{next(_numbers)}", "text": text})
+
+    def sign(self, body: str, at: float | None = None) -> dict[str, str]:
+        stamp = int(time.time() if at is None else at)
+        return {TIMESTAMP_HEADER: str(stamp), SIGNATURE_HEADER: sign(self.key, stamp, body)}
+
+    def post(self, body: str, headers: dict[str, str] | None = None) -> Reply:
+        """Sends a body, signed now unless other headers are given."""
+        return self.request("POST", "", body, self.sign(body) if headers is None else headers)
+
+    def request(self, method: str, path: str, body: str, headers: dict[str, str]) -> Reply:
+        url = reachable(self.outputs["ChatbotUrl"], self.aws.endpoint) + path
+        headers = {"Content-Type": "application/json", **headers}
+        answer = self._http.request(method, url, body=body.encode(), headers=headers, timeout=40)
+        assert answer.headers["Content-Type"] == "application/json"
+        return Reply(answer.status, dict(answer.headers), answer.json())
+
+    def say(self, text: str = "hello") -> Reply:
+        return self.post(self.message(text))
+
+    def say_at_once(self, count: int, text: str = "hello") -> list[Reply]:
+        """That many messages from as many senders."""
+        with ThreadPoolExecutor(count) as senders:
+            return list(senders.map(lambda _: self.say(text), range(count)))
+
+    def warm(self, containers: int) -> None:
+        """Makes that many containers, by messages that are all in flight together."""
+        self.service.answer_latency = 1.0
+        replies = self.say_at_once(containers)
+        self.service.answer_latency = 0.0
+        assert {reply.status for reply in replies} == {200}
+
+    def asked(self, path: str) -> int:
+        """How many requests for a path have reached the API."""
+        return sum(request.path == path for request in self.service.log)
+
+    @contextmanager
+    def timeout(self, seconds: int) -> Iterator[None]:
+        """Another timeout of the function, meanwhile. Its containers start anew."""
+        name = self.outputs["ChatbotFunctionName"]
+        usual = self._lambda.get_function_configuration(FunctionName=name)["Timeout"]
+        self._lambda.update_function_configuration(FunctionName=name, Timeout=seconds)
+        try:
+            yield
+        finally:
+            self._lambda.update_function_configuration(FunctionName=name, Timeout=usual)
+
+    def invoke(self, function: str, event: Any) -> Any:
+        answer = self._lambda.invoke(FunctionName=function, Payload=json.dumps(event))
+        found = json.loads(answer["Payload"].read())
+        assert "errorMessage" not in found, found
+        return found
+
+    def logs(self) -> str:
+        """Everything that functions and engine have logged."""
+        return "\n".join([*self._log_events(), (self.aws.state_dir / "engine.log").read_text(errors="replace")])
+
+    def _log_events(self) -> Iterable[str]:
+        logs = self.aws.client("logs")
+        for group in logs.describe_log_groups()["logGroups"]:
+            pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group["logGroupName"])
+            yield from (event["message"] for page in pages for event in page["events"])

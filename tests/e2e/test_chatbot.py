@@ -1,0 +1,185 @@
+"""The deployed chatbot: who is answered, who is refused and why, and one token for every container."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from local import processes
+from local.chat_service import ANSWERS, AUTH, Outage, answer_to
+from slotkeeper.chat_token import timing
+from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from tests.e2e.chat import Bot
+from tests.support.waiting import wait_until
+
+TIMING = timing(min_interval=0)
+
+
+def test_a_signed_message_is_answered(bot: Bot) -> None:
+    body = bot.message("grüß dich")
+    reply = bot.post(body)
+    assert (reply.status, reply.body) == (
+        200,
+        {"message_id": json.loads(body)["message_id"], "answer": answer_to("grüß dich")},
+    )
+
+
+BODY = '{"message_id": "stranger", "text": "hello"}'
+REFUSED: dict[str, tuple[Callable[[Bot], tuple[str, dict[str, str]]], int, str]] = {
+    "no signature": (lambda _: (BODY, {}), 401, "MissingHeader"),
+    "a signature of another body": (lambda bot: (BODY, bot.sign(BODY + " ")), 401, "WrongSignature"),
+    "a made-up signature": (
+        lambda bot: (BODY, bot.sign(BODY) | {SIGNATURE_HEADER: "v1=" + "0" * 64}),
+        401,
+        "WrongSignature",
+    ),
+    "the signature of another moment": (
+        lambda bot: (BODY, bot.sign(BODY) | {TIMESTAMP_HEADER: str(int(time.time()) - 60)}),
+        401,
+        "WrongSignature",
+    ),
+    "a request of an hour ago": (lambda bot: (BODY, bot.sign(BODY, time.time() - 3600)), 401, "StaleTimestamp"),
+    "a request of tomorrow": (lambda bot: (BODY, bot.sign(BODY, time.time() + 86400)), 401, "StaleTimestamp"),
+    "junk, signed": (lambda bot: ("{", bot.sign("{")), 400, "MalformedMessage"),
+    "no text, signed": (
+        lambda bot: ('{"message_id": "m"}', bot.sign('{"message_id": "m"}')),
+        400,
+        "MalformedMessage",
+    ),
+    "too large, signed": (lambda bot: ("x" * 70_000, bot.sign("x" * 70_000)), 413, "MessageTooLarge"),
+}
+
+
+@pytest.mark.parametrize(("make", "status", "code"), REFUSED.values(), ids=REFUSED)
+def test_a_bad_request_is_refused_with_its_reason_and_nothing_is_forwarded(
+    bot: Bot, make: Callable[[Bot], tuple[str, dict[str, str]]], status: int, code: str
+) -> None:
+    before = len(bot.service.log)
+    body, headers = make(bot)
+    reply = bot.post(body, headers)
+    assert (reply.status, reply.code) == (status, code)
+    assert reply.body["reason"]
+    assert reply.body["request_id"]
+    assert len(bot.service.log) == before
+
+
+def test_a_replayed_request_is_refused_by_every_container(bot: Bot) -> None:
+    body = bot.message()
+    headers = bot.sign(body)
+    bot.warm(3)
+    bot.service.answer_latency = 0.5
+    answered = bot.asked("/answers")
+    with ThreadPoolExecutor(6) as senders:
+        replies = list(senders.map(lambda _: bot.post(body, headers), range(6)))
+    assert sorted(reply.status for reply in replies) == [200, 401, 401, 401, 401, 401]
+    assert {reply.code for reply in replies if reply.status == 401} == {"Replayed"}
+    assert bot.asked("/answers") == answered + 1
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", "/elsewhere"), ("DELETE", "")])
+def test_what_is_not_there_is_json_too_and_starts_no_function(bot: Bot, method: str, path: str) -> None:
+    reply = bot.request(method, path, "", {})
+    assert (reply.status, reply.code) == (404, "NotFound")
+    assert "POST /v1/messages" in reply.body["reason"]
+
+
+def test_an_api_that_is_down_is_502_that_says_so(bot: Bot) -> None:
+    bot.say()
+    bot.service.strike(ANSWERS, Outage("answer", retry_after=17))
+    reply = bot.say()
+    assert (reply.status, reply.code, reply.headers["Retry-After"]) == (502, "ChatApiFailed", "17")
+    assert "POST /answers was answered with HTTP 503" in reply.body["reason"]
+
+
+def test_f35_wrong_credentials_cost_one_post_however_many_messages_come(bot: Bot) -> None:
+    bot.warm(4)
+    bot.put_credentials("wrong")
+    bot.service.invalidate()
+    before = bot.service.auths
+    replies = [*bot.say_at_once(8), *bot.say_at_once(8)]
+    assert {(reply.status, reply.code) for reply in replies} == {(502, "TokenRefused")}
+    assert bot.service.auths == before + 1
+    assert "the credentials may be wrong; the API is not asked again before 20" in replies[0].body["reason"]
+    assert 1 <= int(replies[0].headers["Retry-After"]) <= TIMING.refusal + TIMING.spread
+
+
+def test_t1_a_token_that_dies_under_several_warm_containers_is_one_post(bot: Bot) -> None:
+    bot.warm(6)
+    bot.service.auth_latency = 0.5
+    bot.service.invalidate()
+    before = bot.service.auths
+    assert {reply.status for reply in bot.say_at_once(6)} == {200}
+    assert bot.service.auths == before + 1
+    assert bot.service.is_live(bot.item()["access_token"]["S"])
+
+
+def test_one_message_that_is_always_unauthorized_costs_the_others_nothing(bot: Bot) -> None:
+    bot.say()
+    bot.service.forbidden.add("secret plans")
+    before = bot.service.auths
+    replies = [bot.say("secret plans"), bot.say(), bot.say("secret plans"), bot.say()]
+    assert [reply.status for reply in replies] == [502, 200, 502, 200]
+    assert replies[0].code == "ChatApiUnauthorized"
+    assert bot.service.auths == before
+
+
+def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(bot: Bot) -> None:
+    bot.say()
+    bot.service.invalidate()
+    bot.service.strike(AUTH, Outage("hold", times=1))
+    before = bot.service.auths
+    with ThreadPoolExecutor(1) as sender:
+        killed = sender.submit(bot.say)
+        wait_until(lambda: bot.service.auths > before, "the first POST /auth")
+        _kill_containers(bot)
+        began = time.monotonic()
+        # The engine finds out about a dead container when it next wants to use it.
+        wait_until(lambda: bot.say().status == 200, "the others to go on")
+        waited = time.monotonic() - began
+    assert killed.result().status == 502
+    assert TIMING.lease / 2 < waited < TIMING.lease + 2  # the container that waits starts cold
+    assert bot.service.auths == before + 2
+
+
+def _kill_containers(bot: Bot) -> None:
+    """As Lambda ends a container: from outside, in the middle of what it does."""
+    for pid in processes.session_members(bot.aws.pid):
+        if pid != bot.aws.pid:
+            processes.send_signal(pid, signal.SIGKILL)
+
+
+def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(bot: Bot) -> None:
+    """Of 9 s, 2 are for a cold start and 5 for the answer; a refresh may need a lease of 10."""
+    bot.say()
+    bot.service.invalidate()
+    before = bot.service.auths
+    with bot.timeout(9):
+        reply = bot.say()
+    assert (reply.status, reply.code) == (503, "TokenTimeout")
+    assert int(reply.headers["Retry-After"]) > 0
+    assert bot.service.auths == before
+    assert "refresh_lock" not in bot.item()
+    assert bot.say().status == 200
+
+
+def test_neither_token_nor_secret_nor_key_is_in_any_log(bot: Bot) -> None:
+    tokens = []
+    for prepare in (lambda: None, bot.service.invalidate, bot.service.invalidate):
+        prepare()
+        assert bot.say().status == 200
+        tokens.append(bot.item()["access_token"]["S"])
+    bot.put_credentials("a-wrong-secret")
+    bot.service.invalidate()
+    bot.say()
+    bot.post("{")
+    bot.post(BODY, {})
+    logs = bot.logs()
+    assert "Stored a new token" in logs
+    assert "The API gave no token" in logs
+    for secret in (bot.key, bot.service.client_secret, "a-wrong-secret", *tokens):
+        assert secret not in logs

@@ -1,0 +1,97 @@
+"""The stack with one writer: the same, updated to have a schedule for its token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from local.chat_service import AUTH, ChatService
+from local.environment import ROOT
+from tests.e2e.chat import Bot
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def updated(deployed: Stack, chat_service: ChatService, parameters: dict[str, str]) -> Iterator[int]:
+    """The stack with a schedule; yields how many `POST /auth` the update itself was."""
+    bot = Bot(deployed.aws, chat_service)
+    bot.reset()
+    before = chat_service.auths
+    deployed.aws.deploy(parameters | {"TokenRefreshSchedule": "rate(1 day)"})
+    yield chat_service.auths - before
+    deployed.aws.deploy(parameters)
+
+
+@pytest.fixture
+def asking(updated: int, bot: Bot) -> Bot:
+    return bot
+
+
+def _function(bot: Bot) -> str:
+    resource = bot.aws.client("cloudformation").describe_stack_resource(
+        StackName="slotkeeper", LogicalResourceId="TokenRefresherFunction"
+    )
+    return str(resource["StackResourceDetail"]["PhysicalResourceId"])
+
+
+def test_the_deployment_itself_puts_a_token_there(updated: int) -> None:
+    assert updated == 1
+
+
+def test_the_chatbot_has_no_credentials_asks_the_refresher_and_answers(asking: Bot) -> None:
+    configuration = asking.aws.client("lambda").get_function_configuration(
+        FunctionName=asking.outputs["ChatbotFunctionName"]
+    )
+    assert "API_CREDENTIALS_SECRET" not in configuration["Environment"]["Variables"]
+    asking.service.invalidate()
+    before = asking.service.auths
+    assert asking.say().status == 200
+    assert asking.service.auths == before + 1
+
+
+def test_t1_a_token_that_dies_under_several_containers_is_one_ask_and_one_post(asking: Bot) -> None:
+    asking.warm(5)
+    asking.service.auth_latency = 0.5
+    asking.service.invalidate()
+    before = asking.service.auths
+    assert {reply.status for reply in asking.say_at_once(5)} == {200}
+    assert asking.service.auths == before + 1
+
+
+def test_the_schedule_replaces_the_token_and_readers_take_the_new_one(asking: Bot) -> None:
+    asking.say()
+    before = asking.service.auths
+    event = json.loads((ROOT / "events" / "token_refresher" / "schedule.json").read_text())
+    generation = int(asking.invoke(_function(asking), event)["Generation"])
+    assert asking.item()["generation"] == {"N": str(generation)}
+    assert asking.say().status == 200
+    assert asking.service.auths == before + 1
+
+
+def test_the_schedule_is_a_rule_that_invokes_it(asking: Bot) -> None:
+    rules = asking.aws.client("events").list_rules()["Rules"]
+    assert [rule["ScheduleExpression"] for rule in rules if "TokenRefresher" in rule["Name"]] == ["rate(1 day)"]
+
+
+def test_f35_a_refresher_that_gets_no_token_is_heard_of_by_whoever_asked(asking: Bot) -> None:
+    asking.warm(4)
+    asking.service.strike(AUTH)
+    asking.service.invalidate()
+    before = asking.service.auths
+    replies = asking.say_at_once(4)
+    assert {(reply.status, reply.code) for reply in replies} == {(502, "TokenRefused")}
+    assert "POST /auth was answered with HTTP 503" in replies[0].body["reason"]
+    assert asking.service.auths == before + 1
+
+
+def test_neither_token_nor_secret_is_in_any_log(asking: Bot) -> None:
+    asking.say()
+    asking.invoke(_function(asking), {})
+    token = asking.item()["access_token"]["S"]
+    wait_until(lambda: asking.logs().count("Stored a new token") >= 2, "the refresher's log")
+    logs = asking.logs()
+    for secret in (asking.key, asking.service.client_secret, token):
+        assert secret not in logs
