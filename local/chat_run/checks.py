@@ -40,7 +40,7 @@ def one_auth_each(by_cause: Sequence[Sequence[Request]], wanted: int) -> Check:
     problems += [f"{count} after invalidation {i}" for i, count in enumerate(counts[1:], 1) if count != 1]
     if made < wanted:
         problems.append(f"only {made} of {wanted} invalidations could be made, since the last one never healed")
-    found = f"{counts[0]} for the first token, {', '.join(map(str, counts[1:])) or 'none'} after the invalidations"
+    found = f"one for the first token and one for each of {made} invalidations"
     return Check("one POST /auth per invalidation", not problems, "; ".join(problems) or found)
 
 

@@ -100,6 +100,8 @@ def test_a_message_that_is_ahead_of_its_time_waits() -> None:
     first = [made.next() for _ in range(12)]
     with ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(made.next)
+        with pytest.raises(TimeoutError):
+            ahead.result(0.2)
         for message in first[:9]:
             assert message is not None
             made.end(message, answered=True)
@@ -108,6 +110,24 @@ def test_a_message_that_is_ahead_of_its_time_waits() -> None:
         assert tenth is not None
         made.end(tenth, answered=True)
         assert ahead.result(20) == Message(13)
+
+
+def test_the_last_message_waits_for_the_last_invalidation() -> None:
+    api = Api()
+    made = course(6, 50, 5, api)
+    for _ in range(4):
+        message = made.next()
+        assert message is not None
+        made.end(message, answered=True)
+    fifth = made.next()
+    assert fifth is not None
+    with ThreadPoolExecutor(1) as pool:
+        last = pool.submit(made.next)
+        with pytest.raises(TimeoutError):
+            last.result(0.2)
+        made.end(fifth, answered=True)
+        assert last.result(20) == Message(6)
+    assert len(api.kills) == 5
 
 
 def test_a_token_that_never_heals_ends_the_invalidations_and_not_the_run() -> None:

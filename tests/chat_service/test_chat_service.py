@@ -7,12 +7,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from local.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, answer_to
+from local.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, Request, answer_to
 from tests.chat_service.asking import Asking
 from tests.support.waiting import wait_until
 
@@ -66,6 +66,37 @@ def test_there_is_nothing_to_invalidate_without_a_live_token(service: ChatServic
     client.token()
     assert service.invalidate() is not None
     assert service.invalidate() is None
+
+
+def test_a_token_is_killed_only_if_the_log_says_what_was_asked_for(service: ChatService, client: Asking) -> None:
+    token = client.token()
+    assert service.invalidate(lambda log: any(request.path == "/me" for request in log)) is None
+    assert client.me(token) == 200
+    assert service.invalidate(lambda log: log[-1].path == "/me") is not None
+    assert client.me(token) == 401
+
+
+def test_no_token_is_judged_between_the_look_at_the_log_and_the_kill(service: ChatService, client: Asking) -> None:
+    token = client.token()
+    asked: list[Future[int]] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def look(_log: list[Request]) -> bool:
+            asked.append(pool.submit(client.me, token))
+            with pytest.raises(TimeoutError):
+                asked[0].result(0.2)
+            return True
+
+        assert service.invalidate(look) is not None
+        assert asked[0].result() == 401
+
+
+def test_a_401_stands_in_the_log_as_soon_as_the_token_is_judged(service: ChatService, client: Asking) -> None:
+    service.strike(ANSWERS, Outage("hang", takes_effect=True))
+    waiting = in_background(lambda: client.answer("hello", "never made"))
+    wait_until(lambda: [(r.status, r.ended) for r in service.log] == [(401, None)], "the judgement")
+    service.mend()
+    waiting.join(20)
 
 
 def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatService, client: Asking) -> None:
@@ -364,6 +395,7 @@ def test_a_stop_lets_nobody_hang(service: ChatService) -> None:
         service.stop()
         waiting.join(20)
         assert not waiting.is_alive()
+    assert service.log[0].ended is not None
 
 
 def test_it_serves_this_machine_only(service: ChatService) -> None:
