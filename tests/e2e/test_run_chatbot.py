@@ -1,0 +1,26 @@
+"""The chatbot's run on a real deployment, as small as it can be and still share its token."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from local.aws import EmbeddedAws
+from local.chat_run.main import perform
+from local.chat_run.report import Parameters
+from local.chat_service import ChatService
+from local.running.command import Phases
+
+
+def test_the_run_holds_what_it_has_to_show(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO())
+    parameters = Parameters(messages=24, senders=2, invalidations=2, auth_latency=0.2)
+    with EmbeddedAws.start(tmp_path) as aws, ChatService(auth_latency=0.2, answer_latency=0.05) as service:
+        report = perform(aws, service, parameters, console, Phases(console))
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    assert (report["answered"], report["containers"], report["take_overs"]) == (24, 2, 0)
+    assert report["auths"] == {"cold": 1, "per_invalidation": [1, 1], "total": 3}
+    assert report["token_waits"]["count"] >= 2
+    assert list(report["phases"]) == ["deploy", "containers", "run", "collect"]
