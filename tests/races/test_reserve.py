@@ -19,7 +19,7 @@ from slotkeeper.processes import Processes
 from slotkeeper.slots import Granted, Slots
 
 CLIENTS = 8
-ROUNDS = 20
+ROUNDS = 10
 LIMIT = 3
 TABLE = "slots"
 

@@ -1,0 +1,94 @@
+"""Each protection of the token taken out: the same crowd, on the same engine, shows what it is there for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from local.chat_service import AUTH, Outage
+from slotkeeper import token_item
+from slotkeeper.token_item import TokenItem, TokenTable
+from slotkeeper.token_lock import Timing, TokenRefused
+from slotkeeper.token_policy import Known
+from tests.races.freezing import OTHERS, Freeze, ask_after_standing_still_between_look_and_take
+from tests.races.sharing import SKEW, Sharing, at_once, errors_of
+
+CROWD = 40
+SOON_OVER = Timing(api=2.0, store=1.0, clock_skew=SKEW, min_interval=0.0, patience=3.5)  # nothing here ends well
+ALWAYS = "attribute_not_exists(no_such_attribute)"
+
+
+def take_out_of_conditions(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """`part` holds from here on whatever the item is."""
+    update = TokenTable._update
+
+    def weakened(
+        table: TokenTable, name: str, expression: str, condition: str, values: Mapping[str, Any]
+    ) -> tuple[bool, TokenItem]:
+        return update(table, name, expression, condition.replace(part, f"({part} OR {ALWAYS})"), values)
+
+    monkeypatch.setattr(TokenTable, "_update", weakened)
+
+
+def test_control_without_the_lock_in_the_condition_several_post(
+    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_out_of_conditions(monkeypatch, "attribute_not_exists(refresh_lock)")
+    errors_of([instance.get for instance in sharing.several(CROWD, timing=SOON_OVER)])
+    assert sharing.service.auths > 1
+
+
+def test_control_without_the_generation_in_the_condition_who_looked_long_ago_posts_again(
+    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_out_of_conditions(monkeypatch, "attribute_not_exists(generation)")
+    ask_after_standing_still_between_look_and_take(sharing)
+    assert sharing.service.auths > 1
+
+
+def test_control_without_comparing_tokens_everybody_who_had_the_old_one_posts(
+    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instances = sharing.several(OTHERS, still_valid=None, timing=SOON_OVER)
+    at_once([instance.get for instance in instances])
+    sharing.service.invalidate()
+    monkeypatch.setattr(Known, "is_in", lambda _known, _item: True)
+    errors_of([instance.ask for instance in instances])
+    assert sharing.service.auths > 1 + 1
+
+
+def test_control_without_the_release_code_a_late_store_overwrites_the_newer_token(
+    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_item, "HELD_CONDITION", f"(refresh_lock.release_code = :mine OR {ALWAYS})")
+    freeze = Freeze(sharing, "between POST and store", SOON_OVER)
+    freeze.begin()
+    freeze.outlast_the_lease()
+    errors_of([other.ask for other in freeze.others])
+    freeze.stop.go_on()
+    freeze.message.exception()
+    assert not sharing.stored_is_live()
+
+
+def test_control_without_the_room_for_skew_a_live_lock_is_taken_over(
+    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freeze = Freeze(sharing, "before the POST", SOON_OVER)
+    monkeypatch.setattr(Timing, "lease", Timing.holding)
+    freeze.begin()
+    sharing.clock.move(sharing.timing.holding - 0.05)
+    errors_of([other.ask for other in freeze.others])
+    freeze.stop.go_on()
+    freeze.message.exception()
+    assert sharing.service.auths > 1 + 1
+
+
+def test_control_without_the_refusal_everybody_posts(sharing: Sharing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timing, "longest_refusal", -1.0)
+    sharing.service.strike(AUTH, Outage(status=503))
+    assert {type(error) for error in errors_of([instance.get for instance in sharing.several(OTHERS)])} == {
+        TokenRefused
+    }
+    assert sharing.service.auths > 1

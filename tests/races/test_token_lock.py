@@ -1,0 +1,154 @@
+"""One token, many instances at once, on an engine that is atomic. Deaths, freezes and losses stand in files beside."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from local.chat_service import AUTH, Outage
+from local.dynamodb_local import DynamoDbLocal
+from slotkeeper.token_lock import StillUnauthorized, TokenRefused
+from tests.races.elsewhere import Elsewhere
+from tests.races.sharing import SKEW, UNHURRIED, Instance, Sharing, at_once, errors_of
+from tests.support.boundary import Calls
+from tests.support.waiting import wait_until
+
+COLD = 500
+BUSY = 50
+THINKS = 0.2  # seconds between two messages of one: what is judged is the lock, not how much the machine bears
+
+
+def test_t1_f29_500_cold_clients_at_once_cost_one_post(sharing: Sharing, dynamodb_local: DynamoDbLocal) -> None:
+    sharing.dynamodb = dynamodb_local.client(connections=COLD)
+    tokens = at_once([instance.get for instance in sharing.several(COLD)])
+    assert (set(map(sharing.service.is_live, tokens)), sharing.service.auths) == ({True}, 1)
+
+
+def test_t1_f29_500_cold_clients_in_four_processes_with_skewed_clocks_cost_one_post(sharing: Sharing) -> None:
+    skews = [SKEW, -SKEW, 0.0] * 41 + [SKEW, -SKEW]
+    with ExitStack() as ends:
+        processes = [ends.enter_context(Elsewhere(sharing, skews)) for _ in range(4)]
+        assert [process.says() for process in processes] == ["ready"] * 4
+        for process in processes:
+            process.go_on()
+        tokens = [token for process in processes for token in process.says()["tokens"]]
+    assert (len(tokens), set(map(sharing.service.is_live, tokens)), sharing.service.auths) == (COLD, {True}, 1)
+
+
+class Load:
+    """Instances that ask the API one message after the other while it is entered."""
+
+    def __init__(self, sharing: Sharing, instances: list[Instance]) -> None:
+        self._service = sharing.service
+        self._over = threading.Event()
+        self._last_token = [""] * len(instances)  # with which each one was answered
+        self.failed: list[Exception] = []
+        self.answered = 0
+        self._threads = [threading.Thread(target=self._ask, args=each) for each in enumerate(instances)]
+
+    def _ask(self, number: int, instance: Instance) -> None:
+        while not self._over.wait(THINKS * (0.5 + number / BUSY)):  # not all in step
+            try:
+                instance.ask()
+            except Exception as error:
+                self.failed.append(error)
+            else:
+                self._last_token[number] = instance.get()
+                self.answered += 1
+
+    def wait_until_all_use_the_live_token(self) -> None:
+        """Nobody is between a 401 and its repetition any more."""
+        wait_until(lambda: all(map(self._service.is_live, self._last_token)), "an answer for everybody", timeout=60)
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def test_t1_ten_invalidations_under_load_cost_ten_posts_and_no_answer_whatever_the_clocks(sharing: Sharing) -> None:
+    sharing.timing = replace(UNHURRIED, min_interval=0.05)
+    with Load(sharing, sharing.several(BUSY // 2, SKEW)) as load:
+        for _ in range(10):
+            load.wait_until_all_use_the_live_token()
+            sharing.service.invalidate()
+        load.wait_until_all_use_the_live_token()
+    assert (load.failed, sharing.service.auths) == ([], 1 + 10)
+
+
+@pytest.mark.parametrize("probes", [True, False])
+def test_f31_a_request_that_is_always_answered_401_costs_nobody_an_answer(sharing: Sharing, probes: bool) -> None:
+    sharing.timing = replace(UNHURRIED, min_interval=1.5)
+    sharing.service.forbidden = {"forbidden"}
+    settings = {} if probes else {"still_valid": None}
+    bad = sharing.new(**settings)
+    with Load(sharing, sharing.several(BUSY, **settings)) as load:
+        load.wait_until_all_use_the_live_token()
+        for _ in range(2):
+            with pytest.raises(StillUnauthorized):
+                bad.ask("forbidden")
+    lives = sharing.service.token_history
+    assert load.failed == []
+    if probes:
+        assert len(lives) == 1
+    else:
+        # The clocks that judge the age are true ones here, so what each token lived is at least the interval.
+        assert all(life.until - life.since >= 1.5 for life in lives if life.until is not None)
+
+
+class Hammers:
+    """A hundred instances that ask for a token at once, whatever they heard before. The clock stands still."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        sharing.clock.hold()
+        self._instances = sharing.several(100, SKEW)
+
+    def strike(self) -> set[str]:
+        """What they hear."""
+        return {str(error) for error in errors_of([instance.get for instance in self._instances])}
+
+
+def test_f35_wrong_credentials_cost_one_post_per_refusal_and_all_hear_why_at_once(sharing: Sharing) -> None:
+    sharing.client_secret = "not the service's"
+    hammers = Hammers(sharing)
+    why = {"the API gave no token: POST /auth was answered with HTTP 401: the credentials may be wrong"}
+    assert (hammers.strike(), sharing.service.auths) == (why, 1)
+    sharing.clock.move(sharing.timing.refusal - 0.1)
+    calls = Calls(sharing.dynamodb)
+    assert (hammers.strike(), sharing.service.auths) == (why, 1)
+    assert Counter(calls.made) == {"GetItem": 100}  # one look each, and no waiting
+
+
+def test_f35_after_an_outage_a_hundred_recover_with_one_post(sharing: Sharing) -> None:
+    hammers = Hammers(sharing)
+    sharing.service.strike(AUTH, Outage(status=503))
+    assert hammers.strike() == {"the API gave no token: POST /auth was answered with HTTP 503"}
+    sharing.service.mend()
+    sharing.clock.move(sharing.timing.refusal + 4 * SKEW)  # over by the slowest clock, even if the fastest one wrote it
+    assert (hammers.strike(), sharing.service.auths, sharing.stored_is_live()) == ({"None"}, 2, True)
+
+
+@pytest.mark.parametrize("kind", ["drop", "hang"])
+def test_a_post_that_took_effect_and_was_never_answered_is_not_repeated_before_the_refusal_ends(
+    sharing: Sharing, kind: Literal["drop", "hang"]
+) -> None:
+    sharing.timing = replace(UNHURRIED, api=1.0)
+    sharing.clock.hold()
+    sharing.service.strike(AUTH, Outage(kind, takes_effect=True))
+    instances = sharing.several(20)
+    assert {type(error) for error in errors_of([instance.get for instance in instances])} == {TokenRefused}
+    assert (sharing.service.auths, len(sharing.service.token_history)) == (1, 1)
+    sharing.service.mend()
+    sharing.clock.move(sharing.timing.refusal + 2 * sharing.timing.spread)
+    assert set(map(sharing.service.is_live, at_once([instance.get for instance in instances]))) == {True}
+    assert sharing.service.auths == 2
