@@ -127,7 +127,8 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: float)
     type=click.IntRange(1, MOST_SENDERS),
     default=50,
     show_default=True,
-    help="How many send at once; each keeps a container of the chatbot busy, 80 MB (make: SENDERS).",
+    help="How many send at once. Each keeps a container of the chatbot busy, 80 MB of memory; two processors take "
+    "about fifty of them (make: SENDERS).",
 )
 @click.option(
     "--invalidations",
