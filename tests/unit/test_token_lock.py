@@ -150,6 +150,34 @@ def test_call_does_not_refresh_for_a_second_401(instances: Instances) -> None:
     assert (asked, instances.api.posts, token.get()) == (["token-1", "token-2"], 2, "token-2")
 
 
+def test_call_repeats_twice_for_an_instance_whose_token_is_older_than_the_dead_one(instances: Instances) -> None:
+    """It was idle for the whole life of a token: the one that it finds stored has died, and nobody has noticed yet."""
+    idle = instances.new()
+    idle.get()
+    busy = instances.new()
+    busy.invalidate("token-1")
+    busy.get()
+    instances.api.live = "somebody else's"
+    assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
+
+
+def test_call_asks_with_three_tokens_at_most(instances: Instances) -> None:
+    idle = instances.new()
+    idle.get()
+    asked: list[str] = []
+
+    def always_401(value: str) -> str:
+        asked.append(value)
+        other = instances.new()  # somebody else refreshes each time
+        other.invalidate(value)
+        other.get()
+        raise Unauthorized
+
+    with pytest.raises(StillUnauthorized, match="again, with a newer token"):
+        idle.call(always_401)
+    assert asked == ["token-1", "token-2", "token-3"]
+
+
 def test_a_request_that_is_always_answered_401_costs_nobodys_token_if_the_api_can_be_asked(
     instances: Instances,
 ) -> None:

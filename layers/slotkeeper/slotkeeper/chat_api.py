@@ -47,7 +47,8 @@ class ChatApi:
     def __init__(self, url: str, credentials: Callable[[], Credentials]) -> None:
         self._url = url
         self._credentials = credentials
-        # No retries: `POST /auth` and `POST /answers` must not happen twice without anybody's knowing.
+        # False, which to urllib3 means redirects too: `POST /auth` and `POST /answers` must not happen twice without
+        # anybody's knowing, and credentials must not go to wherever an answer says.
         self._http = urllib3.PoolManager(retries=False, maxsize=2)
 
     def authenticate(self, seconds: float) -> str:
@@ -112,7 +113,6 @@ class ChatApi:
                 body=json.dumps(body).encode() if body is not None else None,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), total=seconds),
-                redirect=False,  # it would carry credentials and tokens to wherever the answer says
                 preload_content=False,
             )
             content = _read(response, asked, deadline)

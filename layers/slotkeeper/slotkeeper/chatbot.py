@@ -126,8 +126,8 @@ class Chatbot:
             # What a wait leaves must be enough for the answer itself.
             return Answered(message.message_id, self._token.call(ask, within=left() - ANSWER_SECONDS))
         except ChatApiFailed as error:
-            # Not SIGN_AGAIN: the API may have answered, and the answer have been lost.
-            return Refused(502, "ChatApiFailed", str(error), message.message_id, error.retry_after)
+            reason = f"{error}. It may have answered all the same; to try again, sign the message again."
+            return Refused(502, "ChatApiFailed", reason, message.message_id, error.retry_after)
         except StillUnauthorized as error:
             return refused(502, "ChatApiUnauthorized", str(error))
         except TokenRefused as error:

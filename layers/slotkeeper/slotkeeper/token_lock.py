@@ -66,6 +66,8 @@ __all__ = [
 # second that DynamoDB serves of one item (DynamoDB guide, "Service, account, and table quotas").
 FIRST_PAUSE, GROWTH, LONGEST_PAUSE = 0.05, 1.25, 0.7
 
+MOST_TOKENS = 3  # with which one request is asked: the cached one, the stored one, a new one
+
 
 class SharedToken:
     """One API token, shared by all instances that name the same item. Safe to use from many threads.
@@ -114,7 +116,7 @@ class SharedToken:
             ClientError, BotoCoreError: DynamoDB refused for good.
         """
         cached = self._cached
-        return cached.value if cached is not None else self._obtain(within).value
+        return cached.value if cached is not None else self._obtain(within)[0].value
 
     def invalidate(self, token: str) -> None:
         """The API answered 401 to this token. The next `get` uses another one, or refreshes if there is none yet."""
@@ -126,29 +128,36 @@ class SharedToken:
             self._bad, self._cached = cached, None
 
     def call[Answer](self, request: Callable[[str], Answer], within: float | None = None) -> Answer:
-        """Runs a request with a valid token, and once more with another token if it raises Unauthorized.
+        """Runs a request with a valid token, and once more with a new token if it raises Unauthorized.
+
+        A token that was in the item all along may be as dead as the one in the cache: then a 401 to it is the first one
+        that says so, and not the second. So an instance that has not looked for long may ask three times, never more.
 
         Args:
-            within: seconds for both tokens together; the request's own time comes on top.
+            within: seconds for all the tokens together; the request's own time comes on top.
 
         Raises:
-            StillUnauthorized: the second token did not help, or the first one was valid. Nobody's token is refreshed.
+            StillUnauthorized: a new token did not help, or the API accepts the token. Nobody's token is refreshed.
             Whatever `get` and the request raise.
         """
-        began = time.monotonic()
-        first = self.get(within)
-        left = None if within is None else within - (time.monotonic() - began)
-        try:
-            return request(first)
-        except Unauthorized:
-            self.invalidate(first)
-        second = self.get(left)
-        if second == first:
-            raise StillUnauthorized("the API answered 401 to this request, though it accepts the token")
-        try:
-            return request(second)
-        except Unauthorized:
-            raise StillUnauthorized("the API answered 401 to this request again, with a newer token") from None
+        tried: list[str] = []
+        left = within
+        while True:
+            began = time.monotonic()
+            cached = self._cached
+            known, is_new = (cached, False) if cached is not None else self._obtain(left)
+            token = known.value
+            if left is not None:
+                left -= time.monotonic() - began
+            if token in tried:
+                raise StillUnauthorized("the API answered 401 to this request, though it accepts the token")
+            try:
+                return request(token)
+            except Unauthorized:
+                if tried and (is_new or len(tried) == MOST_TOKENS - 1):
+                    raise StillUnauthorized("the API answered 401 to this request again, with a newer token") from None
+                self.invalidate(token)
+                tried.append(token)
 
     def refresh(self, handed_over: str | None = None, within: float | None = None) -> int:
         """Replaces the stored token though nobody has found it invalid: for the one function that refreshes.
@@ -172,18 +181,22 @@ class SharedToken:
             return item.generation
         if item.access_token is not None:
             self._bad, self._cached = Known(item.access_token, item.generation), None
-        return self._obtain(within, probes=False, handed_over=handed_over).generation or 0
+        return self._obtain(within, probes=False, handed_over=handed_over)[0].generation or 0
 
-    def _obtain(self, within: float | None, *, probes: bool = True, handed_over: str | None = None) -> Known:
+    def _obtain(
+        self, within: float | None, *, probes: bool = True, handed_over: str | None = None
+    ) -> tuple[Known, bool]:
+        """A token, and whether it is new: not stored yet when this instance began to look."""
         seconds = self._timing.patience if within is None else max(0.0, min(within, self._timing.patience))
         if not self._one_at_a_time.acquire(timeout=seconds):
             raise TokenTimeout(f"no valid token within {seconds:.1f} s: another thread is looking for it")
         try:
-            return self._cached or self._search(seconds, probes=probes, handed_over=handed_over)
+            found = self._cached  # by another thread, meanwhile
+            return (found, True) if found is not None else self._search(seconds, probes, handed_over)
         finally:
             self._one_at_a_time.release()
 
-    def _search(self, seconds: float, *, probes: bool, handed_over: str | None) -> Known:
+    def _search(self, seconds: float, probes: bool, handed_over: str | None) -> tuple[Known, bool]:
         search = Search(self._means, self._bad, seconds, probes=probes, handed_over=handed_over)
         look_until_found = backoff.on_predicate(
             backoff.expo,
@@ -204,4 +217,4 @@ class SharedToken:
         if found is None:
             raise TokenTimeout(f"no valid token within {seconds:.1f} s: {search.because}")
         self._cached = found
-        return found
+        return found, search.is_new(found)

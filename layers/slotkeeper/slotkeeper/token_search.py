@@ -89,6 +89,7 @@ class Search:
         self._in_hand: str | None = None  # a new token that is not known to be stored
         self._watched_code: str | None = None
         self._watched_since = 0.0
+        self._first_seen: int | None = None  # the generation that was stored when the search began
 
     @property
     def waited(self) -> float:
@@ -99,6 +100,10 @@ class Search:
     def refreshing(self) -> bool:
         """Whether this instance has tried to take the lock."""
         return bool(self._taken)
+
+    def is_new(self, found: Known) -> bool:
+        """Whether a token has been stored since the search began."""
+        return found.generation != self._first_seen
 
     def look(self) -> Known | None:
         """One look at the item and what follows from it; None if it has to be looked at again. Raises as `get`."""
@@ -114,6 +119,8 @@ class Search:
 
     def _act(self, item: TokenItem) -> Known | None:
         watched = self._watch(item)
+        if self._first_seen is None:
+            self._first_seen = item.generation
         if item.lock is not None and item.lock.release_code in self._taken:
             return self._hold(item, item.lock.release_code)
         if self._in_hand is not None:
