@@ -92,11 +92,11 @@ def _respond(reply: Reply) -> Response[str]:
         return _json(200, {"message_id": reply.message_id, "answer": reply.answer})
     ours = reply.status >= 500
     say = logger.error if ours else logger.warning
-    say("Did not answer", status=reply.status, code=reply.code, reason=reply.reason, message_id=reply.message_id)
+    fields = {"code": reply.code, "reason": reply.reason, "message_id": reply.message_id}
+    say("Did not answer", extra=fields | {"status": reply.status, "cause": reply.cause and repr(reply.cause)})
     metrics.add_metric("MessagesFailed" if ours else "MessagesRefused", MetricUnit.Count, 1)
     if reply.code == "ChatApiFailed":
         metrics.add_metric("ChatApiFailures", MetricUnit.Count, 1)
-    fields = {"code": reply.code, "reason": reply.reason, "message_id": reply.message_id}
     fields["request_id"] = app.current_event.request_context.request_id
     headers = {"Retry-After": str(reply.retry_after)} if reply.retry_after is not None else {}
     return _json(reply.status, {name: value for name, value in fields.items() if value is not None}, headers)

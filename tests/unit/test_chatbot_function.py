@@ -245,6 +245,19 @@ def test_f36_a_function_that_is_out_of_time_does_not_begin_a_refresh(bot: Bot) -
     assert "refresh_lock" not in bot.chat.item()
 
 
+@pytest.fixture
+def refusing(chat: Chat, load: Callable[[str], ModuleType]) -> Callable[[str, str], Bot]:
+    """A chatbot that AWS denies an operation."""
+
+    def make(service: str, operation: str) -> Bot:
+        refuse(clients_to_be(service), operation, "AccessDeniedException", times=99)
+        module = load("chatbot")
+        module._chatbot._clock = lambda: NOW
+        return Bot(module, chat)
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("operation", "service", "code"),
     [
@@ -253,15 +266,14 @@ def test_f36_a_function_that_is_out_of_time_does_not_begin_a_refresh(bot: Bot) -
         ("GetSecretValue", "secretsmanager", "SignatureUnchecked"),
     ],
 )
-def test_where_aws_fails_the_bot_fails_closed_with_503_and_forwards_nothing(
-    bot: Bot, load: Callable[[str], ModuleType], operation: str, service: str, code: str
+def test_where_aws_fails_the_bot_fails_closed_with_503_forwards_nothing_and_logs_why(
+    refusing: Callable[[str, str], Bot], capsys: pytest.CaptureFixture[str], operation: str, service: str, code: str
 ) -> None:
-    refuse(clients_to_be(service), operation, "AccessDeniedException", times=99)
-    module = load("chatbot")
-    module._chatbot._clock = lambda: NOW
-    status, body = Bot(module, bot.chat).send()
+    bot = refusing(service, operation)
+    status, body = bot.send()
     assert (status, body["code"]) == (503, code)
     assert "AccessDenied" not in body["reason"]
+    assert "AccessDenied" in capsys.readouterr().out
     assert bot.chat.service.log == []
 
 
