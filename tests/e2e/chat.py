@@ -43,8 +43,7 @@ class Bot:
         self._secrets = aws.client("secretsmanager")
         self._lambda = aws.client("lambda")
         self._http = urllib3.PoolManager(maxsize=50, retries=False)
-        signing = self._secrets.get_secret_value(SecretId=self.outputs["SigningKeySecretArn"])
-        self.key = str(json.loads(signing["SecretString"])["signing_key"])
+        self.key = str(json.loads(self.secrets()[0])["signing_key"])
 
     def reset(self) -> None:
         """A sound API, the right credentials, nobody refused, no lock. The token stays; its containers know it."""
@@ -57,6 +56,11 @@ class Bot:
             Key={"token_name": {"S": "chatbot"}},
             UpdateExpression="REMOVE refused_until, refused_reason, refresh_lock",
         )
+
+    def secrets(self) -> list[str]:
+        """The signing keys and the API's credentials, as they are stored now."""
+        names = (self.outputs["SigningKeySecretArn"], self.outputs["ApiCredentialsSecretArn"])
+        return [str(self._secrets.get_secret_value(SecretId=name)["SecretString"]) for name in names]
 
     def put_credentials(self, client_secret: str) -> None:
         value = json.dumps({"client_id": self.service.client_id, "client_secret": client_secret})

@@ -167,6 +167,11 @@ def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(
     assert bot.say().status == 200
 
 
+def test_f34_the_deployed_table_of_signatures_forgets_them(bot: Bot) -> None:
+    told = bot.aws.client("dynamodb").describe_time_to_live(TableName=bot.outputs["SeenSignatureTableName"])
+    assert told["TimeToLiveDescription"] == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+
+
 def test_neither_token_nor_secret_nor_key_is_in_any_log(bot: Bot) -> None:
     tokens = []
     for prepare in (lambda: None, bot.service.invalidate, bot.service.invalidate):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,19 +15,28 @@ from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until
 
 
+@dataclass(frozen=True)
+class Update:
+    """What the update of the stack did: how many `POST /auth`, and the secrets before and after."""
+
+    posts: int
+    before: list[str]
+    after: list[str]
+
+
 @pytest.fixture(scope="module")
-def updated(deployed: Stack, chat_service: ChatService, parameters: dict[str, str]) -> Iterator[int]:
-    """The stack with a schedule; yields how many `POST /auth` the update itself was."""
+def updated(deployed: Stack, chat_service: ChatService, parameters: dict[str, str]) -> Iterator[Update]:
+    """The stack with a schedule."""
     bot = Bot(deployed.aws, chat_service)
     bot.reset()
-    before = chat_service.auths
+    posts, before = chat_service.auths, bot.secrets()
     deployed.aws.deploy(parameters | {"TokenRefreshSchedule": "rate(1 day)"})
-    yield chat_service.auths - before
+    yield Update(chat_service.auths - posts, before, bot.secrets())
     deployed.aws.deploy(parameters)
 
 
 @pytest.fixture
-def asking(updated: int, bot: Bot) -> Bot:
+def asking(updated: Update, bot: Bot) -> Bot:
     return bot
 
 
@@ -37,8 +47,12 @@ def _function(bot: Bot) -> str:
     return str(resource["StackResourceDetail"]["PhysicalResourceId"])
 
 
-def test_the_deployment_itself_puts_a_token_there(updated: int) -> None:
-    assert updated == 1
+def test_the_deployment_itself_puts_a_token_there(updated: Update) -> None:
+    assert updated.posts == 1
+
+
+def test_a_deployment_overwrites_no_secret(updated: Update) -> None:
+    assert updated.after == updated.before
 
 
 def test_the_chatbot_has_no_credentials_asks_the_refresher_and_answers(asking: Bot) -> None:

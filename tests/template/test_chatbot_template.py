@@ -30,6 +30,18 @@ def _spare_seconds() -> float:
     return float(found[1])
 
 
+def test_the_outputs_that_others_build_on_are_there() -> None:
+    promised = {
+        "ChatbotUrl",
+        "ChatbotFunctionName",
+        "TokenTableName",
+        "SeenSignatureTableName",
+        "ApiCredentialsSecretArn",
+        "SigningKeySecretArn",
+    }
+    assert promised <= TEMPLATE["Outputs"].keys()
+
+
 def test_the_function_ends_before_api_gateway_gives_up() -> None:
     assert FUNCTIONS["ChatbotFunction"]["Timeout"] < API_GATEWAY_SECONDS
 
