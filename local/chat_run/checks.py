@@ -56,15 +56,19 @@ def none_refused(records: Records, fates: Sequence[Fate]) -> Check:
     return Check("nobody is refused", not problems, "; ".join(problems) or "no message was sent twice")
 
 
-def two_asks_at_most(fates: Sequence[Fate]) -> Check:
-    """A message asks the API once, and once more after a 401; a naive store needs more."""
+# The cached token, the stored one, and the new one: a container that was idle for a token's whole life finds both dead.
+MOST_ASKS = 3
+
+
+def three_asks_at_most(fates: Sequence[Fate]) -> Check:
+    """A message asks the API once for each token it can meet; where instances kill each other's, there is no bound."""
     more = [
         f"{f.delivery.message.message_id} ({len(f.asks)})"
         for f in fates
-        if len(f.asks) > 2 and len(f.delivery.tries) == 1
+        if len(f.asks) > MOST_ASKS and len(f.delivery.tries) == 1
     ]
     most = max((len(f.asks) for f in fates), default=0)
-    return Check("no message asks the API more than twice", not more, named(more) or f"at most {most} times")
+    return Check("no message asks the API more than three times", not more, named(more) or f"at most {most} times")
 
 
 def stored_is_live(records: Records) -> Check:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from local.chat_service import Request
@@ -14,19 +13,22 @@ from .course import Invalidation
 from .records import Records
 from .sending import Delivery
 
-# How a message was answered: `cold` met no token at all, `at_once` a valid one, `renewed` had a 401 and then the next
-# token, `sent_again` needed its sender to try again, `refused` was given up.
+# How a message was answered: `cold` met no token at all, `at_once` a valid one, `renewed` one or two dead ones before the
+# next, `sent_again` needed its sender to try again, `refused` was given up.
 Kind = Literal["cold", "at_once", "renewed", "sent_again", "refused"]
 
 
 @dataclass(frozen=True)
 class Fate:
-    """A message, the `POST /answers` that were made for it, and how long it had to wait for a token after a 401."""
+    """A message, the `POST /answers` made for it, and the seconds from its first 401 to a token that was valid.
+
+    `wait` is None if it met no 401, or nothing else.
+    """
 
     delivery: Delivery
     asks: tuple[Request, ...]
     kind: Kind
-    waits: tuple[float, ...]
+    wait: float | None
 
     @property
     def latency(self) -> float:
@@ -56,11 +58,6 @@ def fates(records: Records) -> list[Fate]:
 
 
 def _fate(delivery: Delivery, asks: Sequence[Request], first_token: float) -> Fate:
-    waits = tuple(
-        later.began - earlier.ended
-        for earlier, later in pairwise(asks)
-        if earlier.status == 401 and earlier.ended is not None
-    )
     kind: Kind = "at_once"
     if delivery.answer is None:
         kind = "refused"
@@ -70,7 +67,16 @@ def _fate(delivery: Delivery, asks: Sequence[Request], first_token: float) -> Fa
         kind = "renewed"
     elif delivery.sent < first_token:
         kind = "cold"
-    return Fate(delivery, tuple(asks), kind, waits)
+    return Fate(delivery, tuple(asks), kind, _wait(asks))
+
+
+def _wait(asks: Sequence[Request]) -> float | None:
+    """Whoever meets two dead tokens, its own and the stored one, has waited once all the same."""
+    turned_away = next((ask.ended for ask in asks if ask.status == 401), None)
+    if turned_away is None:
+        return None
+    admitted = [ask.began for ask in asks if ask.status != 401 and ask.began >= turned_away]
+    return admitted[0] - turned_away if admitted else None
 
 
 def auths_by_cause(log: Sequence[Request], invalidations: Sequence[Invalidation]) -> list[list[Request]]:

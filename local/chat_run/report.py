@@ -13,7 +13,7 @@ Keys of report.json (times in seconds; instants count from the first message sen
 | `containers` | instances of the chatbot, by their cold starts; null if none reported one |
 | `auths` | `POST /auth`: `cold` (the first token), `per_invalidation` (one number each), `total` |
 | `take_overs` | expired locks that another instance took over, by the chatbot's metric |
-| `token_waits` | count, p50, p99, max: from a 401 to the next `POST /answers` of the same message, by the API |
+| `token_waits` | count, p50, p99, max: from a message's first 401 to the ask with a token that is valid, by the API |
 | `latency` | the same of whole messages, as their senders saw them: `all`, `at_once`, `renewed` (had a 401), `cold` |
 | `stored` | the token's item at the end: which token, whether it is live, generation, locked |
 | `total_seconds` | first message sent to last message ended |
@@ -60,7 +60,7 @@ def build(parameters: Parameters, records: Records, phases: dict[str, float]) ->
         checks.all_answered(all_fates, parameters.messages),
         checks.one_auth_each(by_cause, parameters.invalidations),
         checks.none_refused(records, all_fates),
-        checks.two_asks_at_most(all_fates),
+        checks.three_asks_at_most(all_fates),
         checks.stored_is_live(records),
         checks.really_shared(containers, parameters.senders),
     ]
@@ -79,7 +79,7 @@ def build(parameters: Parameters, records: Records, phases: dict[str, float]) ->
             "total": len(auths(records.log)),
         },
         "take_overs": int(records.metrics.get("TokenTakeOvers", 0)),
-        "token_waits": _spread([wait for fate in all_fates for wait in fate.waits]),
+        "token_waits": _spread([fate.wait for fate in all_fates if fate.wait is not None]),
         "latency": {
             "all": _spread([fate.latency for fate in all_fates]),
             **{

@@ -82,6 +82,27 @@ def records(**changes: Any) -> Records:
     return Records(**(fields | changes))
 
 
+def two_dead_tokens() -> Records:
+    """`records`, then a second invalidation at 5.0 s, which m5 is the first to meet, in a container that was idle."""
+    log = one_invalidation()
+    log.ask(5, 5.2, 1, 401)  # the cached token
+    log.ask(5, 5.25, 2, 401)  # the stored one
+    log.auth(6.0, 3)
+    log.ask(5, 6.6, 3)
+    calm = records()
+    return records(
+        deliveries=[*calm.deliveries, delivery(5, 5.1, 6.8)],
+        log=log.requests,
+        tokens=[
+            calm.tokens[0],
+            TokenLife(2, ORIGIN + 3.1, ORIGIN + 5.0, "invalidate"),
+            TokenLife(3, ORIGIN + 6.0),
+        ],
+        invalidations=[*calm.invalidations, invalidation(5.0, 2)],
+        stored=Stored(token=3, live=True, generation=3, locked=False),
+    )
+
+
 def report(found: Records, *, messages: int = 4, senders: int = 2, invalidations: int = 1) -> dict[str, Any]:
     return build(Parameters(messages, senders, invalidations, 0.5), found, {"run": 4.2})
 

@@ -12,7 +12,7 @@ import pytest
 from local.chat_run import picture
 from local.chat_run.sending import Try
 from local.running.drawing import DPI, WIDTH
-from tests.chat_run.notes import ORIGIN, delivery, one_invalidation, records, report
+from tests.chat_run.notes import ORIGIN, delivery, one_invalidation, records, report, two_dead_tokens
 
 LOST = delivery(1, 0.0, 0.0, answer=None, first=502)
 
@@ -43,10 +43,11 @@ def with_everything() -> dict[str, Any]:
     [
         report(records()),
         with_everything(),
+        report(two_dead_tokens(), messages=5, invalidations=2),
         report(records(invalidations=[])),
         report(records(deliveries=[LOST], log=[], tokens=[], invalidations=[])),
     ],
-    ids=["all well", "with everything", "without invalidations", "without a token"],
+    ids=["all well", "with everything", "two dead tokens", "without invalidations", "without a token"],
 )
 def test_a_run_is_drawn_whatever_became_of_it(made: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "tokens.png"
