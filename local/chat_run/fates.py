@@ -13,8 +13,8 @@ from .course import Invalidation
 from .records import Records
 from .sending import Delivery
 
-# How a message was answered: `cold` met no token at all, `at_once` a valid one, `renewed` one or two dead ones before the
-# next, `sent_again` needed its sender to try again, `refused` was given up.
+# How a message was answered: `cold` met no token at all, `at_once` a valid one, `renewed` one dead one or two before
+# the next, `sent_again` needed its sender to try again, `refused` was given up.
 Kind = Literal["cold", "at_once", "renewed", "sent_again", "refused"]
 
 
