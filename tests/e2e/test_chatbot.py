@@ -77,7 +77,7 @@ def test_a_replayed_request_is_refused_by_every_container(bot: Bot) -> None:
     with ThreadPoolExecutor(6) as senders:
         replies = list(senders.map(lambda _: bot.post(body, headers), range(6)))
     assert sorted(reply.status for reply in replies) == [200, 401, 401, 401, 401, 401]
-    assert {reply.code for reply in replies if reply.status == 401} == {"Replayed"}
+    assert {reply.code for reply in replies if reply.status == 401} == {"ReplayedSignature"}
     assert bot.asked("/answers") == answered + 1
 
 

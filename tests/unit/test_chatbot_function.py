@@ -142,7 +142,7 @@ def test_a_stale_request_is_refused_before_anything_is_read(
 def test_a_replayed_request_is_refused_and_not_forwarded(bot: Bot) -> None:
     bot.send()
     status, body = bot.send()
-    assert (status, body["code"]) == (401, "Replayed")
+    assert (status, body["code"]) == (401, "ReplayedSignature")
     assert bot.chat.asked("/answers") == 1
 
 

@@ -189,7 +189,7 @@ def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(
     assert chatbot.handler(_sample("chatbot", "message"), CONTEXT)["statusCode"] == 200
     another = SimpleNamespace(**vars(CONTEXT) | {"aws_request_id": "another"})
     refused = chatbot.handler(_sample("chatbot", "replay"), another)
-    assert json.loads(refused["body"])["code"] == "Replayed"
+    assert json.loads(refused["body"])["code"] == "ReplayedSignature"
 
 
 def test_a_sample_message_that_is_signed_anew_passes_with_another_key(

@@ -106,7 +106,7 @@ class Chatbot:
             verify(self._signing_keys(), signed_at, signature, request.body)
             if not self._seen.note(signature, signed_at, request.request_id):
                 raise SignatureRefused(
-                    "Replayed", "this signature has been used already: every request needs one of its own"
+                    "ReplayedSignature", "this signature has been used already: every request needs one of its own"
                 )
         except SignatureRefused as error:
             return Refused(401, error.code, str(error))
