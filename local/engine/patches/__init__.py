@@ -20,6 +20,7 @@ ORDER = (
     "sqs_locks",
     "sqs_handles",
     "event_source_groups",
+    "lambda_code",
     "schedules",
     "apigateway_responses",
     "faults",
