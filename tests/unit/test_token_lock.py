@@ -34,7 +34,7 @@ from slotkeeper.token_lock import (
 )
 from slotkeeper.token_policy import Known
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
-from tests.unit.tokens import NAME, QUICK, Api, Instances
+from tests.unit.tokens import NAME, QUICK, TABLE, Api, Instances
 
 NOW = 1_800_000_000.0
 BRIEF = Timing(api=0.2, store=0.1, clock_skew=0.0, min_interval=0.0)
@@ -532,6 +532,13 @@ def test_the_scheduled_writer_replaces_a_token_that_nobody_doubts(instances: Ins
     instances.new().get()
     writer = instances.new(timing=Timing(min_interval=0), still_valid=instances.api.accepts)
     assert [writer.refresh(), writer.refresh()] == [2, 3]
+
+
+def test_the_scheduled_writer_makes_a_token_where_somebody_has_deleted_the_item(instances: Instances) -> None:
+    writer = instances.new()
+    writer.refresh()
+    instances.dynamodb.delete_item(TableName=TABLE, Key={"token_name": {"S": NAME}})
+    assert (writer.refresh(), instances.raw_item()["access_token"]) == (1, {"S": "token-2"})
 
 
 def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(instances: Instances) -> None:

@@ -179,8 +179,9 @@ class SharedToken:
         item = self._means.table.read(self._means.name)
         if handed_over is not None and (item.lock is None or item.lock.release_code != handed_over):
             return item.generation
-        if item.access_token is not None:
-            self._bad, self._cached = Known(item.access_token, item.generation), None
+        # Dropped even if the item is gone: somebody has deleted it, and waits for a new token.
+        self._cached = None
+        self._bad = Known(item.access_token, item.generation) if item.access_token is not None else None
         return self._obtain(within, probes=False, handed_over=handed_over)[0].generation or 0
 
     def _obtain(
