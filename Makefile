@@ -13,10 +13,14 @@ SENDERS       ?= 50
 INVALIDATIONS ?= 5
 AUTH_LATENCY  ?= 0.5
 
+# What `make say` says. It reaches the shell as it is, whatever quotes it holds.
+TEXT ?= Good morning
+export TEXT
+
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
-LINTED := layers functions local jobs tests
+LINTED := layers functions local jobs tests benchmarks
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export SAM_CLI_TELEMETRY := 0
@@ -45,9 +49,17 @@ run-chatbot: setup  ## Deploy the chatbot, let many senders talk to it, kill its
 	@$(PYTHON) -m local.chat_run --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
+.PHONY: bench-token
+bench-token: setup-dev  ## Measure the wait for the shared token against two rivals (build/bench/)
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m benchmarks.token_lock $(BENCH)
+
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
 	@$(PYTHON) -m local up
+
+.PHONY: say
+say:  ## Say something to the chatbot that local-up deployed
+	@$(PYTHON) -m local say -- "$$TEXT"
 
 .PHONY: local-down
 local-down:  ## Stop it
@@ -62,7 +74,7 @@ test: setup-dev  ## Run every test
 lint: setup-dev  ## Check style, types, template and its security
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
-	@mypy --no-error-summary layers/slotkeeper/slotkeeper local
+	@mypy --no-error-summary layers/slotkeeper/slotkeeper local benchmarks
 	@for app in functions/*/app.py jobs/*.py; do mypy --no-error-summary $$app || exit 1; done
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
