@@ -59,6 +59,7 @@ local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/
 
 .PHONY: say
 say:  ## Say something to the chatbot that local-up deployed
+	@[ -x $(PYTHON) ] || { echo "local: not running: run make local-up"; exit 1; }
 	@$(PYTHON) -m local say -- "$$TEXT"
 
 .PHONY: local-down

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from local import deployment, processes
+from local.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from local.clients import local_client
 from local.environment import ACCESS_KEY, REGION, ROOT, child_environment
 
@@ -41,6 +42,7 @@ class EmbeddedAws:
     ) -> None:
         self.state_dir = state_dir
         self.endpoint = endpoint
+        self.chat_service: str | None = None  # the URL of the chat API's stand-in, if one lives in the engine
         self.outputs: dict[str, str] = {}
         self.pid = pid
         self._token = token
@@ -53,13 +55,15 @@ class EmbeddedAws:
         *,
         port: int = 0,
         faults: bool = False,
+        chat_service: bool = False,
         environment: Mapping[str, str] | None = None,
         say: Say = silent,
     ) -> Self:
         """Start an engine and wait until it answers; `port` 0 takes a free one.
 
-        Until `detach`, the engine ends when this process does, however that ends. `environment` reaches the engine
-        (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
+        With `chat_service` the chat API's stand-in lives in it. Until `detach`, the engine ends when this process does,
+        however that ends. `environment` reaches the engine (SLOTKEEPER_ENGINE_WITHOUT,
+        SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
         """
         say("starting the embedded AWS")
         state_dir = state_dir.resolve()
@@ -67,7 +71,7 @@ class EmbeddedAws:
         cls._refuse_a_second(state_dir)
         for attempt in range(3):
             chosen = port or _free_port()
-            aws = cls._launch(state_dir, chosen, faults, environment or {})
+            aws = cls._launch(state_dir, chosen, faults, _free_port() if chat_service else None, environment or {})
             try:
                 aws._wait_until_ready()
             except EngineError:
@@ -84,7 +88,9 @@ class EmbeddedAws:
         raise AssertionError("unreachable")
 
     @classmethod
-    def _launch(cls, state_dir: Path, port: int, faults: bool, environment: Mapping[str, str]) -> Self:
+    def _launch(
+        cls, state_dir: Path, port: int, faults: bool, chat_port: int | None, environment: Mapping[str, str]
+    ) -> Self:
         endpoint = f"http://127.0.0.1:{port}"
         token = secrets.token_hex(8)
         scratch = state_dir / "scratch"
@@ -106,6 +112,8 @@ class EmbeddedAws:
         if faults:
             settings["SLOTKEEPER_ENGINE_FAULTS"] = str(state_dir / "faults.json")
             (state_dir / "faults.json").unlink(missing_ok=True)
+        if chat_port:
+            settings["SLOTKEEPER_CHAT_SERVICE_PORT"] = str(chat_port)
         with (state_dir / "engine.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "local.engine", "--token", token],
@@ -117,7 +125,9 @@ class EmbeddedAws:
                 cwd=scratch,
                 start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end the engine in order
             )
-        return cls(state_dir, endpoint, process.pid, token, process)
+        aws = cls(state_dir, endpoint, process.pid, token, process)
+        aws.chat_service = f"http://127.0.0.1:{chat_port}" if chat_port else None
+        return aws
 
     @classmethod
     def _refuse_a_second(cls, state_dir: Path) -> None:
@@ -139,6 +149,7 @@ class EmbeddedAws:
         if not processes.is_ours(state["pid"], state["token"]):
             raise EngineError(f"the embedded AWS of {state_dir} is not running any more: run `make local-up`")
         aws = cls(state_dir, state["endpoint"], state["pid"], state["token"], None)
+        aws.chat_service = state.get("chat_service")
         outputs = state_dir / "outputs.json"
         if outputs.exists():
             aws.outputs = json.loads(outputs.read_text())["outputs"]
@@ -153,13 +164,16 @@ class EmbeddedAws:
     ) -> dict[str, str]:
         """Build and deploy `template` as the stack `slotkeeper`; return its outputs. Raises DeploymentError."""
         self.outputs = deployment.deploy(self, parameters or {}, template, say)
-        document = {
+        document: dict[str, Any] = {
             "endpoint": self.endpoint,
             "region": REGION,
             "access_key_id": ACCESS_KEY,
             "secret_access_key": ACCESS_KEY,
             "outputs": self.outputs,
         }
+        if self.chat_service:
+            account = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+            document["chat_service"] = {"url": self.chat_service} | account
         (self.state_dir / "outputs.json").write_text(json.dumps(document, indent=2) + "\n")
         return self.outputs
 
@@ -216,7 +230,7 @@ class EmbeddedAws:
                 time.sleep(0.05)
 
     def _write_state(self) -> None:
-        state = {"pid": self.pid, "token": self._token, "endpoint": self.endpoint}
+        state = {"pid": self.pid, "token": self._token, "endpoint": self.endpoint, "chat_service": self.chat_service}
         temporary = self.state_dir / "engine.pid.new"
         temporary.write_text(json.dumps(state) + "\n")
         os.replace(temporary, self.state_dir / "engine.pid")

@@ -1,4 +1,4 @@
-"""The commands `python -m local up`, `down` and `status`."""
+"""The commands `python -m local up`, `down`, `status` and `say`."""
 
 import json
 import signal
@@ -8,14 +8,19 @@ from pathlib import Path
 import click
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
+from rich.markup import escape
 
-from local import processes
+from local import chatbot, processes
 from local.aws import EmbeddedAws, EngineError
+from local.chat_service.control import PREFIX
+from local.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from local.deployment import DeploymentError
 from local.environment import ROOT
 from local.run import sending, work
 
 STATE_DIR = ROOT / "build" / "local"
+CHAT_API_URL = "ChatApiUrl"  # the template's parameter
+TALK = 'make say TEXT="Good morning"'
 FIRST_MONTH = "2012-01"  # of the sample data
 console = Console(highlight=False, soft_wrap=True)
 
@@ -62,7 +67,11 @@ def _parameter(_context: click.Context, _option: click.Parameter, values: tuple[
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 takes a free one.")
 @click.option("--parameter", callback=_parameter, multiple=True, metavar="NAME=VALUE", help="A template parameter.")
 def up(port: int, parameter: dict[str, str]) -> None:
-    """Start it, deploy template.yaml, put one month of the sample data in its bucket, and leave it running."""
+    """Start it, deploy template.yaml, put one month of the sample data in its bucket, and leave it running.
+
+    The chatbot asks a stand-in of the chat API, which lives as long as the engine does, unless you give it another by
+    --parameter ChatApiUrl=...; then put that one's credentials into the secret that ApiCredentialsSecretArn names.
+    """
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError:
@@ -72,11 +81,14 @@ def up(port: int, parameter: dict[str, str]) -> None:
             say(f"already running at {aws.endpoint}; deploying again")
             started = False
         else:
-            aws = EmbeddedAws.start(STATE_DIR, port=port, say=say)
+            aws = EmbeddedAws.start(STATE_DIR, port=port, chat_service=True, say=say)
             started = True
         try:
-            outputs = aws.deploy(parameter, say=say)
+            chat_api = None if CHAT_API_URL in parameter else aws.chat_service
+            outputs = aws.deploy(parameter | ({CHAT_API_URL: chat_api} if chat_api else {}), say=say)
             part = upload_sample(aws)
+            if chat_api:
+                chatbot.give_credentials(aws, CLIENT_ID, CLIENT_SECRET)
         except BaseException:
             _past_interrupts()
             if started:
@@ -87,6 +99,9 @@ def up(port: int, parameter: dict[str, str]) -> None:
     _past_interrupts()
     aws.detach()
     say(f"ready at {aws.endpoint}; {len(outputs)} outputs in {_shown(STATE_DIR / 'outputs.json')}")
+    if chat_api:
+        say(f"the chatbot asks the chat API's stand-in at {chat_api}; talk to the chatbot: {TALK}")
+        say(f"kill the token of its instances: curl -X POST {chat_api}{PREFIX}invalidate")
     say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
     # Bare, so that the line can be copied whole.
     console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
@@ -133,10 +148,23 @@ def status() -> None:
         raise SystemExit(1) from None
     count = len(processes.session_members(aws.pid))
     say(f"running at {aws.endpoint} (process {aws.pid}, {count} processes in all)")
+    if aws.chat_service:
+        say(f"the chat API's stand-in serves at {aws.chat_service}")
     for name, value in sorted(aws.outputs.items()):
         console.print(f"  {name} = {value}")
     if not aws.outputs:
         say("nothing is deployed yet")
+
+
+@main.command("say")
+@click.argument("text")
+def talk(text: str) -> None:
+    """Sign TEXT as a chat service would, send it to the deployed chatbot, and print the answer."""
+    try:
+        console.print(chatbot.ask(EmbeddedAws.attach(STATE_DIR), text), markup=False)
+    except (EngineError, chatbot.Unanswered, BotoCoreError, ClientError) as error:
+        say(escape(str(error)))
+        raise SystemExit(1) from None
 
 
 def _shown(path: Path) -> str:

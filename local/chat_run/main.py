@@ -15,6 +15,7 @@ from rich.console import Console
 
 from local.aws import EmbeddedAws
 from local.chat_service import ChatService
+from local.chatbot import give_credentials, signing_key
 from local.gateway import reachable
 from local.running.command import Command, Phases, carry_out
 from local.running.viewing import for_console
@@ -54,15 +55,6 @@ def collect(aws: EmbeddedAws, service: ChatService, senders: Senders, course: Co
     )
 
 
-def exchange_secrets(aws: EmbeddedAws, service: ChatService) -> str:
-    """Give the chatbot the API's credentials; answer the key by which its senders sign."""
-    secrets = aws.client("secretsmanager")
-    credentials = {"client_id": service.client_id, "client_secret": service.client_secret}
-    secrets.put_secret_value(SecretId=aws.outputs["ApiCredentialsSecretArn"], SecretString=json.dumps(credentials))
-    answer = secrets.get_secret_value(SecretId=aws.outputs["SigningKeySecretArn"])
-    return str(json.loads(answer["SecretString"])["signing_key"])
-
-
 def perform(
     aws: EmbeddedAws, service: ChatService, parameters: Parameters, console: Console, phases: Phases
 ) -> dict[str, Any]:
@@ -70,13 +62,14 @@ def perform(
     with phases.phase("deploy", "build and deploy"):
         # 0: the interval guards against requests that are always refused; here it would be measured as a wait.
         aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0"})
-    key = exchange_secrets(aws, service)
+    give_credentials(aws, service.client_id, service.client_secret)
     messages = [Message(number) for number in range(1, parameters.messages + 1)]
     course = Course(messages, parameters.senders, parameters.invalidations, service.invalidate)
     url = reachable(aws.outputs["ChatbotUrl"], aws.endpoint)
-    senders = Senders(course, url, key, parameters.senders)
+    senders = Senders(course, url, signing_key(aws), parameters.senders)
     with (
-        phases.phase("containers", f"start {parameters.senders} containers of the chatbot"),
+        # Nearly all of it goes into importing Python modules, which no two containers share.
+        phases.phase("containers", f"start {parameters.senders} containers, about a second of a processor each"),
         for_console(console, view.starting_panel, view.starting_line) as starts,
     ):
         senders.knock()

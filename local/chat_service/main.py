@@ -10,7 +10,7 @@ import click
 
 from .control import PREFIX
 from .records import Request
-from .service import ChatService
+from .service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET, ChatService
 
 SECONDS = click.FloatRange(min=0, max=3600)
 
@@ -23,10 +23,10 @@ def _say(request: Request) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; 0 takes a free one.")
-@click.option("--client-id", default="slotkeeper", help="The account's client id.")
-@click.option("--client-secret", default="stand-in", help="Its secret. It guards nothing: use no real one.")
-@click.option("--auth-latency", type=SECONDS, default=0.5, help="Seconds that POST /auth takes.")
-@click.option("--answer-latency", type=SECONDS, default=0.05, help="Seconds that an answer takes.")
+@click.option("--client-id", default=CLIENT_ID, help="The account's client id.")
+@click.option("--client-secret", default=CLIENT_SECRET, help="Its secret. It guards nothing: use no real one.")
+@click.option("--auth-latency", type=SECONDS, default=AUTH_LATENCY, help="Seconds that POST /auth takes.")
+@click.option("--answer-latency", type=SECONDS, default=ANSWER_LATENCY, help="Seconds that an answer takes.")
 def main(port: int, client_id: str, client_secret: str, auth_latency: float, answer_latency: float) -> None:
     """Serve the chat API's stand-in on 127.0.0.1 until Ctrl-C: one live token, and every POST /auth kills the others.
 

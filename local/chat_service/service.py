@@ -19,6 +19,9 @@ from .tokens import Tokens
 
 AUTH, ME, ANSWERS = ROUTES = ("POST /auth", "GET /me", "POST /answers")
 Effect = Literal["start", "end"]
+# By hand (`make local-up`, `python -m local.chat_service`). They guard nothing, and latencies are seconds.
+CLIENT_ID, CLIENT_SECRET = "slotkeeper", "stand-in"
+AUTH_LATENCY, ANSWER_LATENCY = 0.5, 0.05
 UNAUTHORIZED = Reply(401, {"error": "the token is not valid"}, {"WWW-Authenticate": "Bearer"})
 
 
@@ -38,7 +41,7 @@ class ChatService:
         self,
         *,
         port: int = 0,
-        client_id: str = "slotkeeper",
+        client_id: str = CLIENT_ID,
         client_secret: str | None = None,
         auth_latency: float = 0.0,
         answer_latency: float = 0.0,

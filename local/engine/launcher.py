@@ -10,6 +10,8 @@ import time
 from importlib import import_module
 
 from local import processes
+from local.chat_service import ChatService
+from local.chat_service.service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET
 from local.engine import patches
 
 MINISTACK_VERSION = "1.5.33"  # a test holds it to requirements/local.in
@@ -26,6 +28,8 @@ def main() -> None:
     without = {name for name in os.environ.get("SLOTKEEPER_ENGINE_WITHOUT", "").split(",") if name}
     os.environ.pop("PYTHONPATH", None)  # it brought us here; functions and scripts must not find the project by it
     patches.apply_all(without)
+    if port := os.environ.pop("SLOTKEEPER_CHAT_SERVICE_PORT", ""):
+        _serve_chat_api(int(port))
     sys.argv = sys.argv[:1]  # MiniStack parses the command line too
     # Imported after the patches are in: it binds some handlers while it is imported.
     import_module("ministack.app").main()
@@ -38,6 +42,13 @@ def check_version(installed: str) -> None:
             f"the embedded AWS needs ministack {MINISTACK_VERSION}, but {installed} is installed: "
             "install requirements/local.txt, or check every patch in local/engine/patches against the new version"
         )
+
+
+def _serve_chat_api(port: int) -> None:
+    """The chat API's stand-in, on a thread of this process: whatever ends the engine ends it too."""
+    ChatService(
+        port=port, client_secret=CLIENT_SECRET, auth_latency=AUTH_LATENCY, answer_latency=ANSWER_LATENCY
+    ).start()
 
 
 def _end_with_parent() -> None:

@@ -5,22 +5,37 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner, Result
 from rich.console import Console
 
+from local import cli
 from local.aws import EmbeddedAws
 from local.chat_run.main import perform
 from local.chat_run.report import Parameters
-from local.chat_service import ChatService
+from local.chat_service import ANSWERS, ChatService, Outage, answer_to
 from local.running.command import Phases
 
 
-def test_the_run_holds_what_it_has_to_show(tmp_path: Path) -> None:
+def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO())
     parameters = Parameters(messages=24, senders=2, invalidations=2, auth_latency=0.2)
     with EmbeddedAws.start(tmp_path) as aws, ChatService(auth_latency=0.2, answer_latency=0.05) as service:
         report = perform(aws, service, parameters, console, Phases(console))
+        answered = say(tmp_path, "Good morning", monkeypatch)
+        service.strike(ANSWERS, Outage(status=503))
+        refused = say(tmp_path, "Good night", monkeypatch)
     assert [check for check in report["checks"] if not check["ok"]] == []
     assert (report["answered"], report["containers"], report["take_overs"]) == (24, 2, 0)
     assert report["auths"] == {"cold": 1, "per_invalidation": [1, 1], "total": 3}
     assert report["token_waits"]["count"] >= 2
     assert list(report["phases"]) == ["deploy", "containers", "run", "collect"]
+    assert (answered.exit_code, answered.output.strip()) == (0, answer_to("Good morning"))
+    assert refused.exit_code == 1
+    assert refused.output.startswith("local: 502 ChatApiFailed: ")
+
+
+def say(state_dir: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Result:
+    """`python -m local say`, as if this engine had been left running."""
+    monkeypatch.setattr(cli, "STATE_DIR", state_dir)
+    return CliRunner().invoke(cli.main, ["say", text])

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import urllib3
 from click.testing import CliRunner
 
 from local import cli, processes
@@ -17,28 +18,31 @@ from local.aws import EmbeddedAws, EngineError
 from local.environment import ROOT
 from tests.support.waiting import wait_until
 
-# `up` in a folder of its own. Its deployment is one bucket, or never ends.
+# `up` in a folder of its own. Its deployment is a bucket and a secret, or never ends.
 UP = """
 import sys, time
 from pathlib import Path
 from local import cli, deployment
 cli.STATE_DIR = Path(sys.argv[1])
-def deploy(aws, *_others):
-    print("deploying", flush=True)
+def deploy(aws, parameters, *_others):
+    print("deploying", parameters, flush=True)
     aws.client("s3").create_bucket(Bucket="data")
+    secrets = aws.client("secretsmanager")
+    if not secrets.list_secrets()["SecretList"]:
+        secrets.create_secret(Name="credentials", SecretString="{}")
     time.sleep(SECONDS)
-    return {"DataBucketName": "data"}
+    return {"DataBucketName": "data", "ApiCredentialsSecretArn": "credentials"}
 deployment.deploy = deploy
-sys.argv[1:] = ["up"]
+sys.argv[1:] = ["up", *sys.argv[2:]]
 import local.__main__
 """
 ENDLESS, SHORT = UP.replace("SECONDS", "600"), UP.replace("SECONDS", "0")
 
 
 @contextmanager
-def running(script: str, state_dir: Path) -> Iterator[subprocess.Popen[str]]:
+def running(script: str, state_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-c", script, str(state_dir)]
+    command = [sys.executable, "-c", script, str(state_dir), *options]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
@@ -71,9 +75,7 @@ def test_a_killed_up_leaves_no_engine(tmp_path: Path) -> None:
 
 
 def test_up_leaves_the_engine_running_and_down_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running(SHORT, tmp_path) as up:
-        said, _ = up.communicate()
-        assert up.returncode == 0, said
+    said = up_once(tmp_path)
     body = json.loads(said.splitlines()[-1])
     assert body == {
         "process": "sample",
@@ -81,12 +83,75 @@ def test_up_leaves_the_engine_running_and_down_ends_it(tmp_path: Path, monkeypat
         "arguments": {"--input_key": "input/2012-01.csv", "--output_key": "output/2012-01.json"},
     }
     engine = EmbeddedAws.attach(tmp_path)
+    assert f"the chat API's stand-in at {engine.chat_service}" in said
     uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
     assert uploaded["Body"].read().startswith(b"date,")
-    monkeypatch.setattr(cli, "STATE_DIR", tmp_path)
-    monkeypatch.setattr(cli, "_past_interrupts", lambda: None)  # this process goes on
-    assert CliRunner().invoke(cli.main, ["down"]).exit_code == 0
+    carry_out("down", tmp_path, monkeypatch)
     assert processes.session_members(engine.pid) == []
+    assert not is_reachable(engine)
+
+
+def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up_once(tmp_path)
+    engine = EmbeddedAws.attach(tmp_path)
+    told = json.loads((tmp_path / "outputs.json").read_text())["chat_service"]
+    assert json.loads(credentials(engine)) == {name: told[name] for name in ("client_id", "client_secret")}
+    token = urllib3.request("POST", f"{told['url']}/auth", body=credentials(engine)).json()["access_token"]
+    engine.client("secretsmanager").put_secret_value(SecretId="credentials", SecretString="the user's own")
+    said = up_once(tmp_path, "--parameter", "ChatApiUrl=https://chat.example")
+    assert "'ChatApiUrl': 'https://chat.example'" in said
+    assert "stand-in" not in said
+    assert credentials(engine) == "the user's own"
+    said = up_once(tmp_path)
+    assert "already running" in said
+    assert f"'ChatApiUrl': '{told['url']}'" in said
+    assert json.loads((tmp_path / "outputs.json").read_text())["chat_service"] == told
+    bearer = {"Authorization": f"Bearer {token}"}
+    assert urllib3.request("GET", f"{told['url']}/me", headers=bearer).status == 200
+    assert told["url"] in carry_out("status", tmp_path, monkeypatch)
+    carry_out("down", tmp_path, monkeypatch)
+
+
+def test_without_an_engine_nothing_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "STATE_DIR", tmp_path)
+    result = CliRunner().invoke(cli.main, ["say", "Good morning"])
+    assert result.exit_code == 1
+    assert "run `make local-up`" in result.output
+
+
+def test_without_a_deployment_nothing_can_be_said(aws: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "STATE_DIR", aws.state_dir)
+    result = CliRunner().invoke(cli.main, ["say", "Good morning"])
+    assert (result.exit_code, result.output) == (1, "local: no chatbot is deployed here: run `make local-up`\n")
+
+
+def up_once(state_dir: Path, *options: str) -> str:
+    with running(SHORT, state_dir, *options) as up:
+        said, _ = up.communicate()
+        assert up.returncode == 0, said
+    return said
+
+
+def carry_out(command: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(cli, "STATE_DIR", state_dir)
+    monkeypatch.setattr(cli, "_past_interrupts", lambda: None)  # this process goes on
+    result = CliRunner().invoke(cli.main, [command])
+    assert result.exit_code == 0
+    return result.output
+
+
+def credentials(engine: EmbeddedAws) -> str:
+    return str(engine.client("secretsmanager").get_secret_value(SecretId="credentials")["SecretString"])
+
+
+def is_reachable(engine: EmbeddedAws) -> bool:
+    try:
+        urllib3.request("GET", f"{engine.chat_service}/_control/state", retries=False)
+    except urllib3.exceptions.HTTPError:
+        return False
+    return True
 
 
 def test_down_clears_up_after_an_engine_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
