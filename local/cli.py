@@ -22,7 +22,7 @@ STATE_DIR = ROOT / "build" / "local"
 CHAT_API_URL = "ChatApiUrl"  # the template's parameter
 TALK = 'make say TEXT="Good morning"'
 FIRST_MONTH = "2012-01"  # of the sample data
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, emoji=False)  # an ARN has ":secret:" in it
 
 
 def say(message: str) -> None:
@@ -151,7 +151,7 @@ def status() -> None:
     if aws.chat_service:
         say(f"the chat API's stand-in serves at {aws.chat_service}")
     for name, value in sorted(aws.outputs.items()):
-        console.print(f"  {name} = {value}")
+        console.print(f"  {name} = {value}", markup=False)
     if not aws.outputs:
         say("nothing is deployed yet")
 

@@ -64,7 +64,7 @@ class Phases:
 
 def terminal() -> Console:
     """A pipe has no width of its own, and 80 columns break the tables' lines."""
-    return Console() if sys.stdout.isatty() else Console(width=NO_TERMINAL_WIDTH)
+    return Console(emoji=False) if sys.stdout.isatty() else Console(width=NO_TERMINAL_WIDTH, emoji=False)
 
 
 @contextmanager

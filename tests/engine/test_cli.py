@@ -29,13 +29,14 @@ def deploy(aws, parameters, *_others):
     aws.client("s3").create_bucket(Bucket="data")
     secrets = aws.client("secretsmanager")
     if not secrets.list_secrets()["SecretList"]:
-        secrets.create_secret(Name="credentials", SecretString="{}")
+        secrets.create_secret(Name="a:secret:[b]", SecretString="{}")
     time.sleep(SECONDS)
-    return {"DataBucketName": "data", "ApiCredentialsSecretArn": "credentials"}
+    return {"DataBucketName": "data", "ApiCredentialsSecretArn": "a:secret:[b]"}
 deployment.deploy = deploy
 sys.argv[1:] = ["up", *sys.argv[2:]]
 import local.__main__
 """
+CREDENTIALS = "a:secret:[b]"  # a console would take parts of it for an emoji and for its own markup
 ENDLESS, SHORT = UP.replace("SECONDS", "600"), UP.replace("SECONDS", "0")
 
 
@@ -99,7 +100,7 @@ def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
     told = json.loads((tmp_path / "outputs.json").read_text())["chat_service"]
     assert json.loads(credentials(engine)) == {name: told[name] for name in ("client_id", "client_secret")}
     token = urllib3.request("POST", f"{told['url']}/auth", body=credentials(engine)).json()["access_token"]
-    engine.client("secretsmanager").put_secret_value(SecretId="credentials", SecretString="the user's own")
+    engine.client("secretsmanager").put_secret_value(SecretId=CREDENTIALS, SecretString="the user's own")
     said = up_once(tmp_path, "--parameter", "ChatApiUrl=https://chat.example")
     assert "'ChatApiUrl': 'https://chat.example'" in said
     assert "stand-in" not in said
@@ -110,7 +111,9 @@ def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
     assert json.loads((tmp_path / "outputs.json").read_text())["chat_service"] == told
     bearer = {"Authorization": f"Bearer {token}"}
     assert urllib3.request("GET", f"{told['url']}/me", headers=bearer).status == 200
-    assert told["url"] in carry_out("status", tmp_path, monkeypatch)
+    status = carry_out("status", tmp_path, monkeypatch)
+    assert told["url"] in status
+    assert f"ApiCredentialsSecretArn = {CREDENTIALS}\n" in status
     carry_out("down", tmp_path, monkeypatch)
 
 
@@ -143,7 +146,7 @@ def carry_out(command: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def credentials(engine: EmbeddedAws) -> str:
-    return str(engine.client("secretsmanager").get_secret_value(SecretId="credentials")["SecretString"])
+    return str(engine.client("secretsmanager").get_secret_value(SecretId=CREDENTIALS)["SecretString"])
 
 
 def is_reachable(engine: EmbeddedAws) -> bool:
