@@ -58,7 +58,7 @@ local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/
 	@$(PYTHON) -m local up
 
 .PHONY: say
-say:  ## Say something to the chatbot that local-up deployed
+say:  ## Say TEXT to the chatbot of local-up, and print its answer
 	@[ -x $(PYTHON) ] || { echo "local: not running: run make local-up"; exit 1; }
 	@$(PYTHON) -m local say -- "$$TEXT"
 
