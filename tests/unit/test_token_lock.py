@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,12 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from slotkeeper import token_search
+from slotkeeper import token_lock, token_search
 from slotkeeper.token_item import RefreshLock, TokenItem
 from slotkeeper.token_lock import (
     AuthenticationFailed,
     AuthenticationRefused,
+    Event,
     HandOver,
     MalformedToken,
     Refreshed,
@@ -198,6 +199,19 @@ def test_a_request_that_is_always_answered_401_costs_nobodys_token_if_the_api_ca
     )
 
 
+def test_f31_nor_does_it_where_another_function_refreshes(instances: Instances) -> None:
+    asked: list[str] = []
+    reader = instances.new(authenticate=HandOver(asked.append), still_valid=instances.api.accepts)
+    instances.new().get()
+
+    def always_401(_value: str) -> str:
+        raise Unauthorized
+
+    with pytest.raises(StillUnauthorized, match="accepts the token"):
+        reader.call(always_401)
+    assert (asked, "refresh_lock" in instances.raw_item()) == ([], False)
+
+
 def test_a_probe_that_fails_does_not_stand_in_the_way(instances: Instances) -> None:
     def broken(_token: str, _seconds: float) -> bool:
         raise TimeoutError
@@ -255,6 +269,17 @@ def test_f35_a_refusal_that_cannot_be_written_is_told_and_the_lock_stays(instanc
     with pytest.raises(TokenRefused, match="out of order"):
         instances.new(authenticate=down, timing=BRIEF).get()
     assert "refresh_lock" in instances.raw_item()
+
+
+def test_f35_a_refusal_is_written_though_the_callers_own_report_fails(instances: Instances) -> None:
+    instances.api.down = "out of order"
+
+    def broken(_event: Event) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        instances.new(report=broken).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
 
 
 def test_a_refusal_of_a_holder_that_was_overtaken_binds_nobody_not_even_itself(instances: Instances) -> None:
@@ -511,6 +536,45 @@ def test_a_thread_that_waited_for_another_one_uses_its_token(instances: Instance
     assert token.get() == "its token"
 
 
+class _AnotherThreadFirst:
+    """The lock between threads, which another thread holds for a while; `meanwhile` is what that one does."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = meanwhile
+
+    def acquire(self, timeout: float) -> bool:
+        assert timeout >= 0
+        self._meanwhile()
+        self._meanwhile = lambda: None
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+def test_t4_the_time_that_another_thread_took_is_not_there_a_second_time(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = [0.0]
+    monkeypatch.setattr(token_lock, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    token = instances.new(timing=BRIEF)
+    token._one_at_a_time = _AnotherThreadFirst(lambda: moment.__setitem__(0, BRIEF.api))
+    with pytest.raises(TokenTimeout, match="too few to begin"):
+        token.get(within=BRIEF.holding + 0.1)
+    assert instances.api.posts == 0
+
+
+def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instances) -> None:
+    idle = instances.new()
+    idle.get()
+    busy = instances.new()
+    busy.invalidate("token-1")
+    busy.get()
+    instances.api.live = "somebody else's"
+    idle._one_at_a_time = _AnotherThreadFirst(lambda: idle._search(1.0, True, None))
+    assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
+
+
 def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10)
     began = time.monotonic()
@@ -539,6 +603,11 @@ def test_the_scheduled_writer_makes_a_token_where_somebody_has_deleted_the_item(
     writer.refresh()
     instances.dynamodb.delete_item(TableName=TABLE, Key={"token_name": {"S": NAME}})
     assert (writer.refresh(), instances.raw_item()["access_token"]) == (1, {"S": "token-2"})
+
+
+def test_f33_the_scheduled_writer_bears_a_read_that_is_not_answered(instances: Instances) -> None:
+    lose_answer(instances.dynamodb, "GetItem")
+    assert instances.new().refresh() == 1
 
 
 def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(instances: Instances) -> None:
@@ -609,6 +678,14 @@ def test_an_item_of_other_types_is_named_not_guessed_at(instances: Instances, at
     instances.put(**{attribute: value})
     with pytest.raises(MalformedToken, match=f"item 'bot' of the token table: {attribute} is not of its"):
         instances.new().get()
+
+
+@pytest.mark.parametrize("generation", [0, -1])
+def test_an_item_whose_generation_somebody_has_reset_is_refreshed_like_any_other(
+    instances: Instances, generation: int
+) -> None:
+    instances.put(access_token={"S": "dead"}, generation={"N": str(generation)})
+    assert instances.new().call(instances.api.ask) == "answer"
 
 
 def test_f34_all_times_are_seconds(instances: Instances) -> None:

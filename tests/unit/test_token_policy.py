@@ -116,8 +116,15 @@ def test_f35_by_no_clock_within_the_skew_a_refusal_is_shorter_than_it_says_or_ig
 
 @pytest.mark.parametrize("field", ["api", "store", "refusal", "patience"])
 def test_a_time_of_zero_is_refused_where_it_makes_no_sense(field: str) -> None:
-    with pytest.raises(ValueError, match=f"Timing.{field} must be above 0 seconds, got 0"):
+    with pytest.raises(ValueError, match=f"Timing.{field} must be a finite number of seconds above 0, got 0"):
         replace(TIMING, **{field: 0})
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("field", ["api", "store", "clock_skew", "refusal", "min_interval", "patience"])
+def test_a_time_that_no_clock_reaches_is_refused_and_named(field: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"Timing.{field} must be"):
+        replace(TIMING, **{field: seconds})
 
 
 def test_a_patience_in_which_nobody_could_refresh_is_refused() -> None:

@@ -206,6 +206,14 @@ def test_a_dead_token_is_one_ask_and_one_new_token(chat: Chat, asked: Asked, bot
     assert (len(asked.payloads), chat.service.auths) == (2, 2)
 
 
+def test_f31_a_message_that_is_always_unauthorized_is_no_ask(chat: Chat, asked: Asked, bot: ModuleType) -> None:
+    _send(bot, chat)
+    chat.service.forbidden.add("hello")
+    status, body = _send(bot, chat, "m2")
+    assert (status, body["code"]) == (502, "ChatApiUnauthorized")
+    assert (len(asked.payloads), chat.service.auths) == (1, 1)
+
+
 def test_a_refresher_that_gets_no_token_is_heard_of_at_once(chat: Chat, asked: Asked, bot: ModuleType) -> None:
     chat.service.strike(AUTH)
     began = time.monotonic()

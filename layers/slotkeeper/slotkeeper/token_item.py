@@ -87,11 +87,10 @@ class TokenTable:
         would ask the API again at once.
         """
         lock = {"release_code": {"S": release_code}, "expires": _number(expires)}
-        values: dict[str, Any] = {":lock": {"M": lock}}
-        conditions = ["attribute_not_exists(generation)"]
-        if seen.generation:
-            conditions = ["generation = :generation"]
-            values[":generation"] = {"N": str(seen.generation)}
+        values: dict[str, Any] = {":lock": {"M": lock}, ":generation": {"N": str(seen.generation)}}
+        conditions = ["generation = :generation"]
+        if not seen.generation:  # absent, or somebody has set it to 0
+            conditions = ["(attribute_not_exists(generation) OR generation = :generation)"]
         if seen.lock is None:
             conditions.append("attribute_not_exists(refresh_lock)")
         else:

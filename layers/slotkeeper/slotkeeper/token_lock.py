@@ -39,7 +39,7 @@ from slotkeeper.token_outcomes import (
     Waited,
 )
 from slotkeeper.token_policy import Known, Timing
-from slotkeeper.token_search import HandOver, Means, Search
+from slotkeeper.token_search import HandOver, Means, Search, insist
 
 __all__ = [
     "AuthenticationFailed",
@@ -99,6 +99,7 @@ class SharedToken:
         self._timing = timing or Timing()
         self._means = Means(table, name, authenticate, still_valid, self._timing, report, clock)
         self._cached: Known | None = None
+        self._cached_is_new = False  # see _obtain
         self._bad: Known | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -176,7 +177,7 @@ class SharedToken:
         Raises:
             As `get`.
         """
-        item = self._means.table.read(self._means.name)
+        item = insist(self._means.table.read, self._timing.store)(self._means.name)
         if handed_over is not None and (item.lock is None or item.lock.release_code != handed_over):
             return item.generation
         # Dropped even if the item is gone: somebody has deleted it, and waits for a new token.
@@ -187,13 +188,16 @@ class SharedToken:
     def _obtain(
         self, within: float | None, *, probes: bool = True, handed_over: str | None = None
     ) -> tuple[Known, bool]:
-        """A token, and whether it is new: not stored yet when this instance began to look."""
+        """A token, and whether it is new: not stored yet when this thread, or the one that found it, began to look."""
+        began = time.monotonic()
         seconds = self._timing.patience if within is None else max(0.0, min(within, self._timing.patience))
         if not self._one_at_a_time.acquire(timeout=seconds):
             raise TokenTimeout(f"no valid token within {seconds:.1f} s: another thread is looking for it")
         try:
             found = self._cached  # by another thread, meanwhile
-            return (found, True) if found is not None else self._search(seconds, probes, handed_over)
+            if found is not None:
+                return found, self._cached_is_new
+            return self._search(max(0.0, seconds - (time.monotonic() - began)), probes, handed_over)
         finally:
             self._one_at_a_time.release()
 
@@ -217,5 +221,5 @@ class SharedToken:
                 self._means.report(Waited(search.waited))
         if found is None:
             raise TokenTimeout(f"no valid token within {seconds:.1f} s: {search.because}")
-        self._cached = found
-        return found, search.is_new(found)
+        self._cached, self._cached_is_new = found, search.is_new(found)
+        return found, self._cached_is_new

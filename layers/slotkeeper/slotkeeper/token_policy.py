@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from slotkeeper.token_item import TokenItem
@@ -30,11 +31,15 @@ class Timing:
 
     def __post_init__(self) -> None:
         for name in ("api", "store", "refusal", "patience"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Timing.{name} must be above 0 seconds, got {getattr(self, name)!r}")
+            if not 0 < getattr(self, name) < inf:
+                raise ValueError(
+                    f"Timing.{name} must be a finite number of seconds above 0, got {getattr(self, name)!r}"
+                )
         for name in ("clock_skew", "min_interval"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"Timing.{name} must be 0 seconds or more, got {getattr(self, name)!r}")
+            if not 0 <= getattr(self, name) < inf:
+                raise ValueError(
+                    f"Timing.{name} must be a finite number of seconds, 0 or more, got {getattr(self, name)!r}"
+                )
         if not self.patience > self.holding:
             raise ValueError(f"Timing.patience must be above api + store, {self.holding:g} s, got {self.patience!r}")
 

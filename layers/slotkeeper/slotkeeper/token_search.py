@@ -174,12 +174,12 @@ class Search:
                 table.unlock(name, code)
                 self.because = "the lock came too late to use it"
                 return None
-            if isinstance(self._means.authenticate, HandOver):
-                self._hand_over(self._means.authenticate, code)
-                return None
             if self._probes and item.access_token is not None and self._is_still_valid(item.access_token, left / 2):
                 table.unlock(name, code)
                 return Known(item.access_token, item.generation)
+            if isinstance(self._means.authenticate, HandOver):
+                self._hand_over(self._means.authenticate, code)
+                return None
             self._in_hand = self._ask_the_api(self._means.authenticate, code, timing.api - self._elapsed(since))
             if self._in_hand is None:
                 return None
@@ -242,24 +242,28 @@ class Search:
         timing = self._means.timing
         # By the fastest clock allowed it must still last for the whole refusal.
         until = self._means.clock() + timing.refusal + timing.spread
-        insist = backoff.on_exception(
-            backoff.expo,
-            (BotoCoreError, ClientError),
-            giveup=lambda error: not _is_transient(error),
-            max_time=timing.store,
-            logger=None,
-            factor=0.05,
-        )(self._means.table.refuse)
-        self._means.report(AuthenticationFailed(reason))
         try:
-            held = insist(self._means.name, code, until, reason)
+            held = insist(self._means.table.refuse, timing.store)(self._means.name, code, until, reason)
         except (BotoCoreError, ClientError):
             held = True  # the lock stays, and keeps the others from asking until it expires
+        self._means.report(AuthenticationFailed(reason))
         if held:
             raise TokenRefused(reason, until)
 
     def _elapsed(self, since: _Instant) -> float:
         return max(self._means.clock() - since.wall, time.monotonic() - since.monotonic)
+
+
+def insist[**P, R](call: Callable[P, R], seconds: float) -> Callable[P, R]:
+    """A call of DynamoDB, repeated for so many seconds while it is throttled, broken off or unanswered."""
+    return backoff.on_exception(
+        backoff.expo,
+        (BotoCoreError, ClientError),
+        giveup=lambda error: not _is_transient(error),
+        max_time=seconds,
+        logger=None,
+        factor=0.05,
+    )(call)
 
 
 def _is_transient(error: Exception) -> bool:
