@@ -102,14 +102,13 @@ class Calls:
     """What the instances' calls would use of DynamoDB.
 
     A read of up to 4 KB that is consistent uses one read unit, a write of up to 1 KB one write unit, and so does a
-    write that its condition refuses (DynamoDB guide, "DynamoDB read and write operations"). DynamoDB tells the item
-    with the refusal; DynamoDB Local does not, and is asked for it by a read that DynamoDB would not see.
+    write that its condition refuses (DynamoDB guide, "DynamoDB read and write operations").
     """
 
     def __init__(self, dynamodb: Any) -> None:
         self.reads = 0
         self.writes = 0
-        self.refused = 0
+        self.refused = 0  # of the writes
         self.latencies: list[float] = []  # seconds
         self._lock = threading.Lock()
         self._mine = threading.local()
@@ -120,12 +119,10 @@ class Calls:
         self._mine.began = time.monotonic()
 
     def _end(self, model: Any, http_response: Any, **_: Any) -> None:
-        refused = http_response.status_code >= 400
         with self._lock:
             self.latencies.append(time.monotonic() - self._mine.began)
             if model.name == "UpdateItem":
                 self.writes += 1
-                self.refused += refused
-            elif not getattr(self._mine, "refused", False):
+                self.refused += http_response.status_code >= 400
+            else:
                 self.reads += 1
-        self._mine.refused = refused

@@ -1,7 +1,8 @@
 """`python -m benchmarks.token_lock`: how long instances wait for a token that another one refreshes, and what it costs.
 
-Every instance has a token; it dies, and all meet the 401 at the same instant. On DynamoDB Local and the chat API's
-stand-in, for the token lock and for two rivals. An answered 401 is tried again up to three times, as a chatbot would.
+Every instance has a token; it dies, and all meet the 401 at the same instant. On the embedded AWS, the fastest engine
+that is atomic, and the chat API's stand-in; for the token lock and for two rivals. A token that is dead again when it
+comes is tried up to three times, as a chatbot would.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import click
@@ -23,8 +24,9 @@ from rich.table import Table
 
 from benchmarks import looks, token_picture
 from benchmarks.strategies import NAME, WAYS, Calls, Store
+from local.aws import EmbeddedAws, EngineError
 from local.chat_service import ChatService
-from local.dynamodb_local import DynamoDbLocal
+from local.clients import local_client
 from local.running.command import terminal
 from slotkeeper.chat_api import ChatApi
 from slotkeeper.credentials import Credentials
@@ -46,9 +48,9 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
 
-def measure(engine: DynamoDbLocal, way: str, waiters: int, auth_seconds: float) -> dict[str, Any]:
+def measure(engine: EmbeddedAws, way: str, waiters: int, auth_seconds: float) -> dict[str, Any]:
     """One invalidation that `waiters` instances meet at once."""
-    dynamodb = engine.client(connections=waiters)
+    dynamodb = local_client("dynamodb", engine.endpoint, connections=waiters)
     store = Store(dynamodb, TABLE)
     dynamodb.delete_item(TableName=TABLE, Key={"token_name": {"S": NAME}})
     with ChatService(auth_latency=auth_seconds) as service:
@@ -88,7 +90,8 @@ def measure(engine: DynamoDbLocal, way: str, waiters: int, auth_seconds: float) 
 
 def summary(way: str, waiters: int, auth_seconds: float, rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The figures of one way at one number of waiters, over all its rounds."""
-    waits = [seconds for each in rounds for seconds in each["losers_seconds"]]
+    waits = sorted(seconds for each in rounds for seconds in each["losers_seconds"])
+    reckoned = looks.reckon(way, waiters, auth_seconds).waits if way in looks.PAUSES else []
     return {
         "way": way,
         "waiters": waiters,
@@ -96,25 +99,24 @@ def summary(way: str, waiters: int, auth_seconds: float, rounds: Sequence[dict[s
         "failed": [each["failed"] for each in rounds],
         "wait_p50": percentile(waits, 0.5),
         "wait_p99": percentile(waits, 0.99),
-        "over_auth_p50": percentile(waits, 0.5) - auth_seconds,
-        "over_auth_p99": percentile(waits, 0.99) - auth_seconds,
-        "reads": round(sum(each["reads"] for each in rounds) / len(rounds)),
-        "writes": round(sum(each["writes"] for each in rounds) / len(rounds)),
-        "refused_writes": round(sum(each["refused_writes"] for each in rounds) / len(rounds)),
+        "reckoned_wait_p99": percentile(reckoned, 0.99) if reckoned else None,
+        "reads": round(mean(each["reads"] for each in rounds)),
+        "writes": round(mean(each["writes"] for each in rounds)),
+        "refused_writes": round(mean(each["refused_writes"] for each in rounds)),
         "call_seconds": median(each["call_seconds"] for each in rounds),
-        "waits": sorted(waits),
+        "waits": waits,
     }
 
 
 def thousand(auth_seconds: float) -> dict[str, Any]:
     """What a thousand who wait ask of DynamoDB."""
-    reckoned = looks.reckon(THOUSAND, auth_seconds)
+    reckoned = looks.reckon("token lock", THOUSAND, auth_seconds)
     return {
         "waiters": THOUSAND,
         "most_reads_a_second": looks.MOST_READS,
         "looks_served": sum(reckoned.served),
         "looks_throttled": sum(reckoned.throttled),
-        "looks_a_second_at_the_cap": round(reckoned.at_the_cap),
+        "looks_a_second_at_the_cap": round(looks.at_the_cap(THOUSAND)),
         "wait_p50": percentile(reckoned.waits, 0.5),
         "wait_p99": percentile(reckoned.waits, 0.99),
         "bin_seconds": looks.BIN,
@@ -125,28 +127,21 @@ def thousand(auth_seconds: float) -> dict[str, Any]:
 
 def figures(report: dict[str, Any]) -> Table:
     """The report for the eye."""
-    auth = report["auth_seconds"]
-    table = Table(title=f"One invalidation, POST /auth of {auth:g} s, {report['rounds']} rounds", title_justify="left")
-    for name in (
-        "way",
-        "waiters",
-        "POST /auth",
-        "failed",
-        "p50 over /auth",
-        "p99 over /auth",
-        "reads",
-        "writes",
-        "call",
-    ):
-        table.add_column(name, justify="left" if name == "way" else "right")
+    title = f"One invalidation, a POST /auth of {report['auth_seconds']:g} s, {report['rounds']} rounds"
+    caption = "wait: of those who did not refresh; reckoned: p99 with calls of 5 ms; reads, writes: DynamoDB's units"
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    table.add_column("way")
+    for name in ("waiters", "POST /auth", "failed", "wait p50", "wait p99", "reckoned", "reads", "writes", "a call"):
+        table.add_column(name, justify="right")
     for row in report["measured"]:
         table.add_row(
             row["way"],
             str(row["waiters"]),
             _range(row["posts"]),
             _range(row["failed"]),
-            f"{row['over_auth_p50'] * 1000:.0f} ms",
-            f"{row['over_auth_p99'] * 1000:.0f} ms",
+            f"{row['wait_p50']:.2f} s",
+            f"{row['wait_p99']:.2f} s",
+            "" if row["reckoned_wait_p99"] is None else f"{row['reckoned_wait_p99']:.2f} s",
             str(row["reads"]),
             f"{row['writes']} ({row['refused_writes']} refused)",
             f"{row['call_seconds'] * 1000:.0f} ms",
@@ -165,9 +160,10 @@ def say_what_it_means(report: dict[str, Any], console: Console) -> None:
         if row["way"] == "token lock" and row["waiters"] == 100:
             bound = goal(report["auth_seconds"])
             verdict = "[green]met[/]" if row["wait_p99"] <= bound else "[bold red]MISSED[/]"
-            console.print(
-                f"Goal at 100 waiters, p99 <= 1.5 x /auth + 250 ms = {bound:.2f} s: {verdict}, {row['wait_p99']:.2f} s"
-            )
+            promised = f"p99 <= 1.5 x /auth + 250 ms = {bound:.2f} s"
+            found = f"{row['wait_p99']:.2f} s here, where a call takes {row['call_seconds'] * 1000:.0f} ms"
+            reckoned = f"{row['reckoned_wait_p99']:.2f} s reckoned for calls of {looks.LOOK_SECONDS * 1000:.0f} ms"
+            console.print(f"Goal at 100 waiters, {promised}: {verdict}, {found}; {reckoned}", soft_wrap=True)
     many = report["thousand"]
     console.print(
         f"{many['waiters']} who wait, reckoned against the {many['most_reads_a_second']} reads a second that DynamoDB "
@@ -181,8 +177,8 @@ def carry_out(waiters: Sequence[int], auth_seconds: float, rounds: int, console:
     """Measure everything; the report."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     measured = []
-    with DynamoDbLocal.start(FOLDER / "dynamodb.log") as engine, Progress(*columns, console=console) as progress:
-        engine.client().create_table(
+    with EmbeddedAws.start(FOLDER / "aws") as engine, Progress(*columns, console=console) as progress:
+        engine.client("dynamodb").create_table(
             TableName=TABLE,
             BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": "token_name", "AttributeType": "S"}],
@@ -214,7 +210,10 @@ def main(waiters: tuple[int, ...], auth_seconds: float, rounds: int) -> None:
     """
     console = terminal()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    report = carry_out(waiters, auth_seconds, rounds, console)
+    try:
+        report = carry_out(waiters, auth_seconds, rounds, console)
+    except EngineError as error:
+        raise click.ClickException(str(error)) from None
     (FOLDER / "token_lock.json").write_text(json.dumps(report, indent=2) + "\n")
     token_picture.draw(report, goal(auth_seconds), FOLDER / "token_lock.png")
     console.print(figures(report))

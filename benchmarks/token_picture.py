@@ -25,7 +25,7 @@ def _draw_waits(axes: Axes, report: Mapping[str, Any], goal: float) -> None:
         color, line = LOOK[row["way"]]
         waits = row["waits"]
         shares = [(number + 1) / len(waits) for number in range(len(waits))]
-        failed = sum(row["failed"])
+        failed = max(row["failed"])
         label = f"{row['way']}: {max(row['posts'])} POST /auth" + (f", {failed} messages failed" if failed else "")
         axes.step(waits, shares, where="post", color=color, linestyle=line, linewidth=2, label=label)
     axes.axvline(report["auth_seconds"], color=GREY, linewidth=1)
@@ -36,7 +36,7 @@ def _draw_waits(axes: Axes, report: Mapping[str, Any], goal: float) -> None:
     axes.set_ylim(0, 1.01)
     axes.set_xlabel("seconds from the 401 to a live token, or to giving up")
     axes.set_ylabel("share of the messages that waited")
-    axes.legend(loc="lower right", frameon=False, fontsize=9)
+    axes.legend(loc="upper left", bbox_to_anchor=(-0.03, -0.13), frameon=False, fontsize=9)
     axes.set_title(f"{rows[0]['waiters']} instances meet one dead token", loc="left", pad=22)
 
 
