@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,14 @@ import local.__main__
 """
 CREDENTIALS = "a:secret:[b]"  # a console would take parts of it for an emoji and for its own markup
 ENDLESS, SHORT = UP.replace("SECONDS", "600"), UP.replace("SECONDS", "0")
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path) -> Iterator[Path]:
+    """The folder of an engine that `up` leaves running; it ends here at the latest."""
+    yield tmp_path
+    with suppress(EngineError):
+        EmbeddedAws.attach(tmp_path).stop()
 
 
 @contextmanager
@@ -75,46 +83,46 @@ def test_a_killed_up_leaves_no_engine(tmp_path: Path) -> None:
         wait_until(lambda: not processes.session_members(engine), "the engine's end")
 
 
-def test_up_leaves_the_engine_running_and_down_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = up_once(tmp_path)
+def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = up_once(left_behind)
     body = json.loads(said.splitlines()[-1])
     assert body == {
         "process": "sample",
         "request_id": "first",
         "arguments": {"--input_key": "input/2012-01.csv", "--output_key": "output/2012-01.json"},
     }
-    engine = EmbeddedAws.attach(tmp_path)
+    engine = EmbeddedAws.attach(left_behind)
     assert f"the chat API's stand-in at {engine.chat_service}" in said
     uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
     assert uploaded["Body"].read().startswith(b"date,")
-    carry_out("down", tmp_path, monkeypatch)
+    carry_out("down", left_behind, monkeypatch)
     assert processes.session_members(engine.pid) == []
     assert not is_reachable(engine)
 
 
 def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left_behind: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    up_once(tmp_path)
-    engine = EmbeddedAws.attach(tmp_path)
-    told = json.loads((tmp_path / "outputs.json").read_text())["chat_service"]
+    up_once(left_behind)
+    engine = EmbeddedAws.attach(left_behind)
+    told = json.loads((left_behind / "outputs.json").read_text())["chat_service"]
     assert json.loads(credentials(engine)) == {name: told[name] for name in ("client_id", "client_secret")}
     token = urllib3.request("POST", f"{told['url']}/auth", body=credentials(engine)).json()["access_token"]
     engine.client("secretsmanager").put_secret_value(SecretId=CREDENTIALS, SecretString="the user's own")
-    said = up_once(tmp_path, "--parameter", "ChatApiUrl=https://chat.example")
+    said = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
     assert "'ChatApiUrl': 'https://chat.example'" in said
     assert "stand-in" not in said
     assert credentials(engine) == "the user's own"
-    said = up_once(tmp_path)
+    said = up_once(left_behind)
     assert "already running" in said
     assert f"'ChatApiUrl': '{told['url']}'" in said
-    assert json.loads((tmp_path / "outputs.json").read_text())["chat_service"] == told
+    assert json.loads((left_behind / "outputs.json").read_text())["chat_service"] == told
     bearer = {"Authorization": f"Bearer {token}"}
     assert urllib3.request("GET", f"{told['url']}/me", headers=bearer).status == 200
-    status = carry_out("status", tmp_path, monkeypatch)
+    status = carry_out("status", left_behind, monkeypatch)
     assert told["url"] in status
     assert f"ApiCredentialsSecretArn = {CREDENTIALS}\n" in status
-    carry_out("down", tmp_path, monkeypatch)
+    carry_out("down", left_behind, monkeypatch)
 
 
 def test_without_an_engine_nothing_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
