@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, answer_to
+from slotkeeper import chat_api
 from slotkeeper.chat_api import LARGEST_ANSWER, ChatApi, ChatApiFailed
 from slotkeeper.chat_messages import ChatMessage
 from slotkeeper.credentials import Credentials, UnusableSecret
@@ -201,6 +202,47 @@ def test_an_answer_without_a_usable_token_is_a_refusal_that_repeats_nothing_of_i
     with Listener(answer) as server, pytest.raises(AuthenticationRefused) as refused:
         ChatApi(server.url, lambda: Credentials("me", SECRET)).authenticate(5.0)
     assert SECRET not in str(refused.value)
+
+
+class HangsUp:
+    """A server that answers one request on each connection, and breaks the connection off at the second: as a NAT
+    gateway does that has forgotten it, without a word beforehand."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> HangsUp:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _serve(self) -> None:
+        for number in (1, 2):
+            connection, _ = self._socket.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(_http(b'{"access_token": "token-%d"}' % number))
+                connection.recv(65536)
+
+
+def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the one `POST /auth` fails on it, and everybody is refused for the whole of a refusal."""
+    with HangsUp() as server:
+        api = ChatApi(server.url, lambda: Credentials("me", SECRET))
+        api.authenticate(5.0)
+        monkeypatch.setattr(chat_api, "LONGEST_IDLE", 0.0)
+        assert api.authenticate(5.0) == "token-2"
+
+
+@pytest.mark.parametrize("token", ["", "live ", "with\r\nX-Header: 1"])
+def test_what_cannot_be_a_token_is_not_valid_whatever_the_api_makes_of_it(
+    api: ChatApi, service: ChatService, token: str
+) -> None:
+    assert not api.is_valid(token, 5.0)
+    assert service.log == []
 
 
 def test_nobody_is_followed_to_another_place() -> None:

@@ -23,6 +23,10 @@ from slotkeeper.token_lock import AuthenticationRefused, Unauthorized
 
 CONNECT_SECONDS = 2.0
 LARGEST_ANSWER = 1_000_000  # bytes
+# For how many seconds a connection may have been idle and is still used. A container is frozen between two messages: that
+# the other end has hung up, or a NAT gateway has forgotten it, shows only when something is written, and then the request
+# has failed. Nothing is asked twice here, so a stale connection would cost everybody a refusal.
+LONGEST_IDLE = 5.0
 
 # What may stand in a header. http.client would refuse anything else with an error that repeats it.
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
@@ -50,6 +54,7 @@ class ChatApi:
         # False, which to urllib3 means redirects too: `POST /auth` and `POST /answers` must not happen twice without
         # anybody's knowing, and credentials must not go to wherever an answer says.
         self._http = urllib3.PoolManager(retries=False, maxsize=2)
+        self._last_asked = 0.0
 
     def authenticate(self, seconds: float) -> str:
         """A new token, within `seconds`. It ends every earlier one, also if its answer is lost.
@@ -74,6 +79,8 @@ class ChatApi:
 
     def is_valid(self, token: str, seconds: float) -> bool:
         """Whether the API accepts a token, asked without any effect. Raises ChatApiFailed if it does not say."""
+        if not _TOKEN.fullmatch(token):
+            return False  # as `answer` holds it, or that and the probe would disagree for ever
         status, _ = self._ask("GET", "/me", seconds, token=token)
         return status == 200
 
@@ -105,6 +112,7 @@ class ChatApi:
         if seconds <= 0:
             raise ChatApiFailed(f"no time was left for {asked}")
         deadline = time.monotonic() + seconds
+        self._forget_idle_connections()
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         try:
             response = self._http.request(
@@ -131,6 +139,12 @@ class ChatApi:
         except (ValueError, RecursionError):
             answer = {}
         return response.status, answer if isinstance(answer, dict) else {}
+
+    def _forget_idle_connections(self) -> None:
+        now = time.time()  # the monotonic clock may stand still while a container is frozen
+        if not 0 <= now - self._last_asked <= LONGEST_IDLE:
+            self._http.clear()
+        self._last_asked = now
 
 
 def _read(response: urllib3.BaseHTTPResponse, asked: str, deadline: float) -> bytes:
