@@ -23,9 +23,9 @@ from slotkeeper.token_lock import AuthenticationRefused, Unauthorized
 
 CONNECT_SECONDS = 2.0
 LARGEST_ANSWER = 1_000_000  # bytes
-# For how many seconds a connection may have been idle and is still used. A container is frozen between two messages: that
-# the other end has hung up, or a NAT gateway has forgotten it, shows only when something is written, and then the request
-# has failed. Nothing is asked twice here, so a stale connection would cost everybody a refusal.
+# For how many seconds a connection may have been idle and is still used. A container is frozen between two messages.
+# That the other end has hung up, or a NAT gateway forgotten the connection, it learns only by writing, and then the
+# request has failed. Nothing is asked twice here, so at a `POST /auth` it would cost everybody a refusal.
 LONGEST_IDLE = 5.0
 
 # What may stand in a header. http.client would refuse anything else with an error that repeats it.
