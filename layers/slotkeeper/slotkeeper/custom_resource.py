@@ -11,6 +11,7 @@ import urllib3
 from botocore.exceptions import ClientError
 
 ANSWER_SECONDS = 10.0
+ROLE_SECONDS = 30
 
 
 def answer(
@@ -41,4 +42,6 @@ def _is_final(error: Exception) -> bool:
 
 # A role that this deployment made a moment ago may not be known everywhere yet (IAM guide, "Changes that I make are not
 # always immediately visible").
-until_the_role_is_known = backoff.on_exception(backoff.expo, ClientError, giveup=_is_final, max_time=30, logger=None)
+until_the_role_is_known = backoff.on_exception(
+    backoff.expo, ClientError, giveup=_is_final, max_time=ROLE_SECONDS, logger=None
+)
