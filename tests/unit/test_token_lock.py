@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -581,6 +583,17 @@ def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instan
     with pytest.raises(TokenTimeout, match=r"no valid token within 0\.2 s: another instance is refreshing it"):
         instances.new().get(within=0.2)
     assert time.monotonic() - began >= 0.2
+
+
+def test_t4_nobody_waits_longer_because_the_clock_is_set_back_meanwhile(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_of_another(instances, NOW + 10)
+    clock = itertools.chain([datetime(2026, 10, 25, 3)], itertools.repeat(datetime(2026, 10, 25, 2), 20))
+    set_back = SimpleNamespace(datetime=SimpleNamespace(now=lambda: next(clock)))
+    monkeypatch.setattr("backoff._sync.datetime", set_back)
+    with pytest.raises(TokenTimeout):
+        instances.new().get(within=0.2)
 
 
 def test_f36_with_too_little_time_left_it_does_not_begin(instances: Instances) -> None:

@@ -205,7 +205,8 @@ class SharedToken:
         search = Search(self._means, self._bad, seconds, probes=probes, handed_over=handed_over)
         look_until_found = backoff.on_predicate(
             backoff.expo,
-            lambda found: found is None,
+            # backoff's own bound goes by a clock that may be set back.
+            lambda found: found is None and search.waited < seconds,
             jitter=backoff.full_jitter,
             max_time=seconds,
             logger=None,
