@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -236,6 +237,14 @@ def test_t4_a_wait_in_vain_ends_in_time_for_an_answer_that_says_so(bot: Bot) -> 
     # 8 s, less the 2 s that a cold start may take of API Gateway's 29 s and the 5 s of an answer.
     assert 0.8 < time.monotonic() - began < 3.0
     assert bot.chat.service.log == []
+
+
+def test_t4_an_answer_has_no_more_time_than_the_function(bot: Bot) -> None:
+    bot.send()
+    bot.chat.service.strike(ANSWERS, Outage("hang"))
+    status, body = bot.send({"message_id": "m2", "text": "again"}, seconds=3.0)
+    assert (status, body["code"]) == (502, "ChatApiFailed")
+    assert re.match(r"POST /answers was not answered within [01]\.\d s", body["reason"])
 
 
 def test_f36_a_function_that_is_out_of_time_does_not_begin_a_refresh(bot: Bot) -> None:

@@ -143,6 +143,18 @@ def test_f33_nor_where_the_engine_does_not_tell_whose_item_was_in_the_way(seen: 
     assert seen.note(SIGNATURE, int(NOW), "one")
 
 
+def test_f33_and_then_it_is_read_consistently(seen: SeenSignatures, chat: Chat) -> None:
+    """An older state knows nothing of the write whose answer was lost."""
+    asked: list[dict[str, Any]] = []
+    chat.dynamodb.meta.events.register(
+        "provide-client-params.dynamodb.GetItem", lambda params, **_: asked.append(params)
+    )
+    lose_answer(chat.dynamodb, "PutItem")
+    _tell_no_item(chat)
+    seen.note(SIGNATURE, int(NOW), "one")
+    assert asked[0]["ConsistentRead"] is True
+
+
 def test_a_replay_is_refused_where_the_engine_does_not_tell_either(seen: SeenSignatures, chat: Chat) -> None:
     seen.note(SIGNATURE, int(NOW), "one")
     _tell_no_item(chat)

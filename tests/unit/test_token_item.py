@@ -69,6 +69,12 @@ def test_a_refusal_that_was_seen_does_not_stand_in_the_way_for_ever(table: Token
     assert table.take("bot", table.read("bot"), "next", NOW + 60)
 
 
+def test_nor_one_that_somebody_has_written_more_finely(table: TokenTable, dynamodb: Any) -> None:
+    item = {"token_name": {"S": "bot"}, "refused_until": {"N": f"{NOW + 30:.0f}.0004"}}
+    dynamodb.put_item(TableName="tokens", Item=item)
+    assert table.take("bot", table.read("bot"), "next", NOW + 60)
+
+
 def test_a_refusal_that_was_not_seen_does(table: TokenTable) -> None:
     table.take("bot", table.read("bot"), "first", NOW)
     table.refuse("bot", "first", NOW + 30, "out of order")
