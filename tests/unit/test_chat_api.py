@@ -189,6 +189,7 @@ def _http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
 UNUSABLE = {
     "not JSON": _http(SECRET.encode()),
     "not an object": _http(b"[]"),
+    "nested too deeply": _http(b"[" * 100_000),
     "no token": _http(b'{"token": "%s"}' % SECRET.encode()),
     "a token of another type": _http(b'{"access_token": ["%s"]}' % SECRET.encode()),
     "an empty token": _http(b'{"access_token": ""}'),
@@ -221,9 +222,14 @@ class HangsUp:
 
     def _serve(self) -> None:
         for number in (1, 2):
-            connection, _ = self._socket.accept()
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # nobody came a second time
             with connection:
-                connection.recv(65536)
+                received = b""
+                while not received.endswith(b"}"):  # the headers and the body may come one after the other
+                    received += connection.recv(65536)
                 connection.sendall(_http(b'{"access_token": "token-%d"}' % number))
                 connection.recv(65536)
 
@@ -235,6 +241,14 @@ def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch:
         api.authenticate(5.0)
         monkeypatch.setattr(chat_api, "LONGEST_IDLE", 0.0)
         assert api.authenticate(5.0) == "token-2"
+
+
+def test_control_a_connection_that_was_not_idle_is_used_again() -> None:
+    with HangsUp() as server:
+        api = ChatApi(server.url, lambda: Credentials("me", SECRET))
+        api.authenticate(5.0)
+        with pytest.raises(AuthenticationRefused, match="POST /auth failed: ProtocolError"):
+            api.authenticate(5.0)
 
 
 @pytest.mark.parametrize("token", ["", "live ", "with\r\nX-Header: 1"])
