@@ -20,6 +20,8 @@ export TEXT
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
+# Tests that start engines take turns; all the others share the processors.
+WITH_ENGINES := tests/races tests/engine tests/e2e
 LINTED := layers functions local jobs tests benchmarks
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -68,8 +70,8 @@ local-down:  ## Stop it
 
 .PHONY: test
 test: setup-dev  ## Run every test
-	@$(PYTHON) -m pytest tests/unit tests/template tests/workflow tests/run tests/chat_service tests/chat_run --numprocesses 2
-	@$(PYTHON) -m pytest tests/races tests/engine tests/e2e
+	@$(PYTHON) -m pytest $(addprefix --ignore=,$(WITH_ENGINES)) --numprocesses 2
+	@$(PYTHON) -m pytest $(WITH_ENGINES)
 
 .PHONY: lint
 lint: setup-dev  ## Check style, types, template and its security

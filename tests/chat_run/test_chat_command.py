@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.aws import EmbeddedAws, EngineError
 from local.chat_run import main as command
 from local.chat_run import summary, view
 from local.chat_run.course import Course
@@ -47,22 +45,6 @@ def test_a_wrong_option_is_answered_with_the_variables_of_make(
     result = CliRunner().invoke(command.main, wrong)
     assert result.exit_code == 2
     assert "from make: MESSAGES=1..2000 SENDERS=1..100 INVALIDATIONS=0..50 AUTH_LATENCY=0..3" in result.output
-
-
-def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_state_dir: Path) -> None:
-        raise EngineError("no engine today")
-
-    monkeypatch.setattr(command, "RUN_DIR", tmp_path)
-    monkeypatch.setattr(EmbeddedAws, "start", refuse)
-    for name in command.WRITTEN:
-        (tmp_path / name).touch()
-    result = CliRunner().invoke(command.main, [])
-    assert result.exit_code == 1
-    assert "no engine today" in result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_the_makefile_s_defaults_are_the_command_s() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.aws import EmbeddedAws, EngineError
 from local.run import main as command
 from local.run import summary
 from local.running.command import Phases
@@ -23,22 +21,6 @@ def test_a_wrong_option_is_answered_with_the_variables_of_make(wrong: list[str])
     result = CliRunner().invoke(command.main, wrong)
     assert result.exit_code == 2
     assert "from make: REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1" in result.output
-
-
-def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_state_dir: Path) -> None:
-        raise EngineError("no engine today")
-
-    monkeypatch.setattr(command, "RUN_DIR", tmp_path)
-    monkeypatch.setattr(EmbeddedAws, "start", refuse)
-    for name in command.WRITTEN:
-        (tmp_path / name).touch()
-    result = CliRunner().invoke(command.main, [])
-    assert result.exit_code == 1
-    assert "no engine today" in result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_phases_are_reported_by_key_and_said_in_words() -> None:
