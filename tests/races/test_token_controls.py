@@ -36,7 +36,7 @@ def test_control_without_the_lock_in_the_condition_several_post(
     sharing: Sharing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_out_of_conditions(monkeypatch, "attribute_not_exists(refresh_lock)")
-    errors_of([instance.get for instance in sharing.several(CROWD, timing=SOON_OVER)])
+    errors_of([instance.get for instance in sharing.several(CROWD)])
     assert sharing.service.auths > 1
 
 
