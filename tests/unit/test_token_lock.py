@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 from moto import mock_aws
 
 from slotkeeper import token_lock, token_search
@@ -30,6 +30,7 @@ from slotkeeper.token_lock import (
     StoredTooLate,
     Timing,
     TokenRefused,
+    TokenTable,
     TokenTimeout,
     TookOver,
     Unauthorized,
@@ -455,6 +456,28 @@ def test_f33_a_token_stored_by_a_call_whose_answer_was_lost_is_not_refreshed_aga
     assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
     assert instances.raw_item()["generation"] == {"N": "1"}
     assert any(isinstance(event, Refreshed) for event in instances.events)
+
+
+def test_f33_a_token_that_was_replaced_before_its_holder_knew_it_was_stored_costs_no_third(
+    instances: Instances,
+) -> None:
+    """The answer to the store is lost, and before the next look another instance has found that token invalid."""
+    other = instances.new(timing=Timing(min_interval=0))
+    mine = boto3.client("dynamodb")
+
+    def replaced_and_unheard(**_: Any) -> None:
+        other.invalidate("token-1")
+        other.get()
+        raise ReadTimeoutError(endpoint_url="the service")
+
+    def about_to_store() -> None:
+        instances.api.before_answer = lambda: None
+        mine.meta.events.register_first("after-call.dynamodb.UpdateItem", replaced_and_unheard)
+
+    instances.api.before_answer = about_to_store
+    holder = instances.new(timing=Timing())
+    holder._means = replace(holder._means, table=TokenTable(mine, TABLE))
+    assert (holder.get(), instances.api.posts, StoredTooLate() in instances.events) == ("token-2", 2, False)
 
 
 def test_f33_a_store_that_is_throttled_is_tried_again_with_the_token_in_hand(instances: Instances) -> None:

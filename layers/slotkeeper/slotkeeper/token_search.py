@@ -87,6 +87,7 @@ class Search:
         self._began = time.monotonic()
         self._taken: dict[str, _Instant] = {}  # release codes that may be the lock's, since when at the latest
         self._in_hand: str | None = None  # a new token that is not known to be stored
+        self._held_since = _Instant(0.0, 0.0)  # its lock, at the latest
         self._watched_code: str | None = None
         self._watched_since = 0.0
         self._first_seen: int | None = None  # the generation that was stored when the search began
@@ -166,7 +167,7 @@ class Search:
     def _hold(self, item: TokenItem, code: str) -> Known | None:
         """What the holder of the lock does. `item` has the token that was found invalid."""
         table, name, timing = self._means.table, self._means.name, self._means.timing
-        since = self._taken[code]
+        since = self._held_since = self._taken[code]
         if self._in_hand is None:
             left = timing.api - self._elapsed(since)
             if left < timing.api / 2:
@@ -197,6 +198,11 @@ class Search:
         if stored:
             self._means.report(Refreshed(item.generation, self.waited))
             return Known(token, item.generation)
+        if self._elapsed(self._held_since) < self._means.timing.holding:
+            # Nobody can have taken the lock over by now. So the token was stored, the answer was lost, and another
+            # instance has found it invalid and refreshed it since: theirs is a good one.
+            self.because = "its own token was replaced at once"
+            return None
         if item.access_token is not None:
             self.bad = Known(item.access_token, item.generation)
         self.because = "its own token came after its lock was gone"
