@@ -27,6 +27,7 @@ from slotkeeper.settled import Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 from tests.unit.chat import Chat
+from tests.unit.tokens import Api, Instances
 
 ROOT = Path(__file__).parents[2]
 NOW = 1_800_000_000.0
@@ -242,3 +243,9 @@ def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
         for name, value in made.environment.items():
             monkeypatch.setenv(name, value)
         yield made
+
+
+@pytest.fixture
+def instances() -> Iterator[Instances]:
+    with mock_aws():
+        yield Instances(boto3.client("dynamodb"), Api())

@@ -33,7 +33,7 @@ def test_the_token_lock_in_a_function_of_ones_own(service: ChatService, capsys: 
         "table_name": TABLE,
     }
     with mock_aws():
-        Instances(boto3.client("dynamodb"), Api(), time.time)
+        Instances(boto3.client("dynamodb"), Api())
         exec(OWN_FUNCTION, names)
     assert (capsys.readouterr().out != "", service.auths) == (True, 1)
 

@@ -10,6 +10,8 @@ from slotkeeper.token_lock import AuthenticationRefused, Event, SharedToken, Tim
 
 TABLE = "tokens"
 NAME = "bot"
+NOW = 1_800_000_000.0
+BRIEF = Timing(api=0.2, store=0.1, clock_skew=0.0, min_interval=0.0)
 QUICK = Timing(api=2.0, store=1.0, clock_skew=0.0, min_interval=0.0)
 
 
@@ -42,7 +44,7 @@ class Api:
 class Instances:
     """What several containers would be: each with a cache of its own."""
 
-    def __init__(self, dynamodb: Any, api: Api, now: Callable[[], float]) -> None:
+    def __init__(self, dynamodb: Any, api: Api) -> None:
         dynamodb.create_table(
             TableName=TABLE,
             BillingMode="PAY_PER_REQUEST",
@@ -51,7 +53,7 @@ class Instances:
         )
         self.dynamodb = dynamodb
         self.api = api
-        self.now = now
+        self.time = NOW
         self.table = TokenTable(dynamodb, TABLE)
         self.events: list[Event] = []
 
@@ -60,7 +62,7 @@ class Instances:
             "authenticate": self.api.authenticate,
             "timing": QUICK,
             "report": self.events.append,
-            "clock": self.now,
+            "clock": lambda: self.time,
             **changes,
         }
         return SharedToken(self.table, NAME, **arguments)
@@ -72,3 +74,9 @@ class Instances:
     def raw_item(self) -> dict[str, Any]:
         key = {"token_name": {"S": NAME}}
         return self.dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True).get("Item", {})
+
+
+def lock_of_another(instances: Instances, expires: float, **more: Any) -> None:
+    """The item, locked by an instance that is not there."""
+    lock = {"M": {"release_code": {"S": "other"}, "expires": {"N": str(expires)}}}
+    instances.put(refresh_lock=lock, **more)
