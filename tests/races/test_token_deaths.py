@@ -163,6 +163,36 @@ def test_t3_f36_a_holder_that_thaws_has_its_message_answered_and_leaves_a_live_t
     assert sharing.count(StoredTooLate) == 1
 
 
+def test_t3_f36_a_holder_that_thaws_while_its_successor_has_yet_to_store_has_its_message_answered(
+    sharing: Sharing,
+) -> None:
+    freeze = Freeze(sharing, "before the POST")
+    freeze.begin()
+    freeze.outlast_the_lease()
+    freeze.successors_stop.set_up = True
+    (successors,) = start([freeze.successor.ask])
+    freeze.successors_stop.wait_until_reached()
+    freeze.stop.go_on()  # its late POST kills the token that the successor is about to store
+    wait_until(lambda: sharing.count(StoredTooLate) == 1, "the late token, refused")
+    stored = sharing.item().generation
+    freeze.successors_stop.go_on()
+    wait_until(lambda: sharing.item().generation > stored, "the successor's token, dead by now")
+    freeze.let_the_token_age()
+    freeze.all_are_answered()
+    assert successors.result() == answer_to("hello")
+
+
+def test_t3_f36_a_holder_whose_late_post_is_not_answered_has_its_message_answered(sharing: Sharing) -> None:
+    freeze = Freeze(sharing, "before the POST")
+    freeze.begin()
+    freeze.outlast_the_lease()
+    at_once([other.ask for other in freeze.others])
+    freeze.let_the_token_age()
+    sharing.service.strike(AUTH, Outage("drop", takes_effect=True, times=1))
+    freeze.stop.go_on()
+    freeze.all_are_answered()
+
+
 def test_t1_f36_a_live_lock_is_not_taken_over_by_whose_clock_is_four_seconds_ahead_of_its_holders(
     sharing: Sharing,
 ) -> None:

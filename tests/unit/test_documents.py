@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import io
 import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import pytest
 from moto import mock_aws
 
 from local.chat_service import ChatService
+from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
 from tests.unit.tokens import TABLE, Api, Instances
 
+KEY = "0123456789abcdef"
 ROOT = Path(__file__).parents[2]
 OWN_FUNCTION, SIGNING = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "shared-token.md").read_text(), re.DOTALL)
 
@@ -38,7 +41,12 @@ def test_the_token_lock_in_a_function_of_ones_own(service: ChatService, capsys: 
     assert (capsys.readouterr().out != "", service.auths) == (True, 1)
 
 
-def test_the_headers_of_a_signed_message() -> None:
-    names: dict[str, Any] = {"json": json, "time": time, "signing_key": "0123456789abcdef"}
-    exec(SIGNING, names)
-    assert set(names["headers"]) == {"X-Slotkeeper-Timestamp", "X-Slotkeeper-Signature"}
+def test_a_signed_message_by_the_standard_library_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[urllib.request.Request] = []
+    monkeypatch.setattr(urllib.request, "urlopen", lambda request: sent.append(request) or io.BytesIO(b"answer"))
+    exec(SIGNING, {"signing_key": KEY, "chatbot_url": "http://127.0.0.1/messages"})
+    headers = {name.lower(): value for name, value in sent[0].header_items()}
+    timestamp, signature = check_headers(
+        headers[TIMESTAMP_HEADER.lower()], headers[SIGNATURE_HEADER.lower()], time.time()
+    )
+    verify([KEY], timestamp, signature, cast(bytes, sent[0].data))

@@ -129,6 +129,19 @@ def test_call_repeats_twice_for_an_instance_whose_token_is_older_than_the_dead_o
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
+def test_a_new_token_that_is_dead_already_is_replaced_if_the_api_can_be_asked(instances: Instances) -> None:
+    def stillborn(seconds: float) -> str:
+        token = instances.api.authenticate(seconds)
+        if instances.api.posts == 2:
+            instances.api.live = "a late POST's"
+        return token
+
+    token = instances.new(authenticate=stillborn, still_valid=instances.api.accepts)
+    token.get()
+    instances.api.live = "somebody else's"
+    assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 3)
+
+
 def test_call_asks_with_three_tokens_at_most(instances: Instances) -> None:
     idle = instances.new()
     idle.get()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.token_item import RefreshLock, TokenItem
+from slotkeeper.token_lock import LONGEST_PAUSE
 from slotkeeper.token_policy import Known, Timing, Wait, decide
 
 NOW = 1_800_000_000.0
@@ -133,4 +134,4 @@ def test_a_patience_in_which_nobody_could_refresh_is_refused() -> None:
 
 
 def test_the_default_patience_outlives_a_holders_death_and_the_next_ones_refresh() -> None:
-    assert TIMING.patience >= TIMING.lease + TIMING.holding
+    assert TIMING.patience >= TIMING.lease + LONGEST_PAUSE + TIMING.holding + 1

@@ -31,8 +31,8 @@ _NOBODY_THERE = {"AccessDeniedException", "ResourceNotFoundException"}
 
 def timing(min_interval: float) -> Timing:
     """How long what may take, in seconds; both functions must agree on it. Patience outlives one holder that dies (the
-    lease, 10) and the refresh of whoever takes over (6)."""
-    return Timing(api=4.0, store=2.0, clock_skew=2.0, patience=16.0, min_interval=min_interval)
+    lease, 9.5), a last pause and the refresh of whoever takes over (5.5)."""
+    return Timing(api=3.5, store=2.0, clock_skew=2.0, patience=17.0, min_interval=min_interval)
 
 
 def report(event: Event) -> None:

@@ -24,7 +24,7 @@ from slotkeeper.signatures import (
 )
 from slotkeeper.token_lock import SharedToken, StillUnauthorized, TokenRefused, TokenTimeout
 
-ANSWER_SECONDS = 5.0  # for one `POST /answers`
+ANSWER_SECONDS = 4.5  # for one `POST /answers`
 
 SIGN_AGAIN = "Nothing was answered; to try again, sign the message again."
 _SOON = 5  # seconds after which a caller may try again where nobody can say
@@ -129,7 +129,7 @@ class Chatbot:
             reason = f"{error}. It may have answered all the same; to try again, sign the message again."
             return Refused(502, "ChatApiFailed", reason, message.message_id, error.retry_after)
         except StillUnauthorized as error:
-            return refused(502, "ChatApiUnauthorized", str(error))
+            return Refused(502, "ChatApiUnauthorized", str(error), message.message_id)
         except TokenRefused as error:
             until = datetime.fromtimestamp(error.until, UTC).isoformat(timespec="seconds")
             wait = max(1, math.ceil(error.until - self._clock()))

@@ -132,7 +132,9 @@ class SharedToken:
         """Runs a request with a valid token, and once more with a new token if it raises Unauthorized.
 
         A token that was in the item all along may be as dead as the one in the cache: then a 401 to it is the first one
-        that says so, and not the second. So an instance that has not looked for long may ask three times, never more.
+        that says so, and not the second. With `still_valid` a new token is not held to be good either: the late POST of
+        a container that stood still may have killed it before it was stored. So a request may be made three times, but
+        never more.
 
         Args:
             within: seconds for all the tokens together; the request's own time comes on top.
@@ -155,7 +157,9 @@ class SharedToken:
             try:
                 return request(token)
             except Unauthorized:
-                if tried and (is_new or len(tried) == MOST_TOKENS - 1):
+                # Where the API can be asked, the search for the next token finds out whether this one is dead.
+                blamed = is_new and self._means.still_valid is None
+                if tried and (blamed or len(tried) == MOST_TOKENS - 1):
                     raise StillUnauthorized("the API answered 401 to this request again, with a newer token") from None
                 self.invalidate(token)
                 tried.append(token)

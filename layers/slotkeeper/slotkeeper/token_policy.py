@@ -114,5 +114,5 @@ def decide(
     elif item.access_token is not None and -timing.spread <= now - item.stored_at < timing.min_interval:
         return Wait(f"the stored one is younger than the {timing.min_interval:g} s between two refreshes")
     if left < timing.holding:
-        return Wait(f"nobody refreshes it, and {left:.1f} s are too few to begin")
+        return Wait(f"nobody refreshes it, and {max(0.0, left):.1f} s are too few to begin")
     return "take"
