@@ -13,13 +13,16 @@ SENDERS       ?= 50
 INVALIDATIONS ?= 5
 AUTH_LATENCY  ?= 0.5
 
-# What `make say` says. It reaches the shell as it is, whatever quotes it holds.
+# What `make say` says. It reaches the shell as it is, whatever quotes and dollars it holds.
 TEXT ?= Good morning
+override TEXT := $(value TEXT)
 export TEXT
 
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
+# The set-up writes it last: an interrupted one has a Python, but not the packages.
+READY  := $(VENV)/.installed-local
 # Tests that start engines take turns; all the others share the processors.
 WITH_ENGINES := tests/races tests/engine tests/e2e
 LINTED := layers functions local jobs tests benchmarks
@@ -61,12 +64,12 @@ local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/
 
 .PHONY: say
 say:  ## Say TEXT to the chatbot of local-up, and print its answer
-	@[ -x $(PYTHON) ] || { echo "local: not running: run make local-up"; exit 1; }
+	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 1; }
 	@$(PYTHON) -m local say -- "$$TEXT"
 
 .PHONY: local-down
 local-down:  ## Stop it
-	@if [ -x $(PYTHON) ]; then $(PYTHON) -m local down; else echo "local: not running"; fi
+	@if [ -e $(READY) ]; then $(PYTHON) -m local down; else echo "local: not running"; fi
 
 .PHONY: test
 test: setup-dev  ## Run every test
@@ -98,6 +101,7 @@ lock: setup  ## Compile requirements/*.in again (needs the registry)
 	done
 
 .PHONY: clean
-clean: local-down  ## Remove everything generated
+clean:  ## Remove everything generated
+	@$(MAKE) --no-print-directory local-down || echo "local: could not be asked to end; removing its files all the same"
 	@rm -rf build .aws-sam .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
