@@ -16,7 +16,7 @@ from tests.races.freezing import OTHERS, Freeze, ask_after_standing_still_betwee
 from tests.races.sharing import SKEW, Sharing, at_once, errors_of
 
 CROWD = 40
-SOON_OVER = Timing(api=2.0, store=1.0, clock_skew=SKEW, min_interval=0.0, patience=3.5)  # nothing here ends well
+SOON_OVER = Timing(api=2.0, store=1.0, clock_skew=SKEW, min_interval=0.0, patience=5.0)  # nothing here ends well
 ALWAYS = "attribute_not_exists(no_such_attribute)"
 
 

@@ -53,7 +53,7 @@ def test_two_answers_and_the_longest_wait_between_them_fit_the_functions_timeout
 
 
 def test_patience_outlives_a_holder_that_dies_and_the_refresh_of_whoever_takes_over() -> None:
-    # Who waits looks again this much after the lease's end at the latest, and may have begun a little before the holder.
+    # Who waits looks again a pause after the lease's end at the latest, and may have begun a bit before the holder.
     assert TIMING.patience >= TIMING.lease + LONGEST_PAUSE + TIMING.holding + 1
 
 
