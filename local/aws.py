@@ -20,6 +20,7 @@ from local import deployment, processes
 from local.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from local.clients import local_client
 from local.environment import ACCESS_KEY, REGION, ROOT, child_environment
+from local.gateway import reachable
 
 READY_SECONDS = 30.0
 LET_GO = b"."  # anything written to the engine's stdin tells it to outlive its parent
@@ -174,8 +175,16 @@ class EmbeddedAws:
         if self.chat_service:
             account = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
             document["chat_service"] = {"url": self.chat_service} | account
+        if self.chatbot_url:
+            document["chatbot_url"] = self.chatbot_url
         (self.state_dir / "outputs.json").write_text(json.dumps(document, indent=2) + "\n")
         return self.outputs
+
+    @property
+    def chatbot_url(self) -> str | None:
+        """Where ChatbotUrl is answered here; None if no chatbot is deployed."""
+        url = self.outputs.get("ChatbotUrl")
+        return reachable(url, self.endpoint) if url else None
 
     def client(self, service: str) -> Any:
         """A boto3 client for this engine. It never reads the user's AWS files."""

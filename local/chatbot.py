@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from local.aws import EmbeddedAws
 from local.chat_run.messages import signed
-from local.gateway import reachable
 from local.sign_event import first_key
 
 # Seconds. API Gateway ends after 29; the embedded AWS does not, and may have a container to start.
@@ -36,10 +35,10 @@ def signing_key(aws: EmbeddedAws) -> str:
 
 def ask(aws: EmbeddedAws, text: str) -> str:
     """Sign one message, send it to the deployed chatbot, and return its answer. Raises Unanswered."""
-    if "ChatbotUrl" not in aws.outputs:
+    if not aws.chatbot_url:
         raise Unanswered("no chatbot is deployed here: run `make local-up`")
     body = json.dumps({"message_id": secrets.token_hex(8), "text": text}).encode()
-    at = urlsplit(reachable(aws.outputs["ChatbotUrl"], aws.endpoint))
+    at = urlsplit(aws.chatbot_url)
     connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=TIMEOUT)
     try:
         with contextlib.closing(connection):

@@ -1,4 +1,4 @@
-"""The commands `python -m local up`, `down`, `status` and `say`."""
+"""The commands `python -m local up`, `credentials`, `down`, `status` and `say`."""
 
 import json
 import signal
@@ -14,12 +14,13 @@ from local import chatbot, processes
 from local.aws import EmbeddedAws, EngineError
 from local.chat_service.control import PREFIX
 from local.chat_service.service import CLIENT_ID, CLIENT_SECRET
-from local.deployment import DeploymentError
+from local.deployment import DeploymentError, check_names
 from local.environment import ROOT
 from local.run import sending, work
 
 STATE_DIR = ROOT / "build" / "local"
 CHAT_API_URL = "ChatApiUrl"  # the template's parameter
+GIVE_CREDENTIALS = "build/venv/bin/python -m local credentials"
 TALK = 'make say TEXT="Good morning"'
 FIRST_MONTH = "2012-01"  # of the sample data
 console = Console(highlight=False, soft_wrap=True, emoji=False)  # an ARN has ":secret:" in it
@@ -48,7 +49,7 @@ def _past_interrupts() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-@click.group(cls=Interruptible)
+@click.group(cls=Interruptible, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Run the embedded AWS with the project's template deployed to it."""
 
@@ -60,6 +61,10 @@ def _parameter(_context: click.Context, _option: click.Parameter, values: tuple[
         if not separator or not name:
             raise click.BadParameter(f"{value!r} is not of the form Name=value")
         parameters[name] = text
+    try:
+        check_names(parameters)
+    except DeploymentError as error:
+        raise click.BadParameter(str(error)) from None
     return parameters
 
 
@@ -70,8 +75,9 @@ def up(port: int, parameter: dict[str, str]) -> None:
     """Start it, deploy template.yaml, put one month of the sample data in its bucket, and leave it running.
 
     The chatbot asks a stand-in of the chat API, which lives as long as the engine does, unless you give it another by
-    --parameter ChatApiUrl=...; then put that one's credentials into the secret that ApiCredentialsSecretArn names.
+    --parameter ChatApiUrl=...; then give it that one's credentials by `python -m local credentials`.
     """
+    own_api = CHAT_API_URL in parameter
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError:
@@ -81,10 +87,10 @@ def up(port: int, parameter: dict[str, str]) -> None:
             say(f"already running at {aws.endpoint}; deploying again")
             started = False
         else:
-            aws = EmbeddedAws.start(STATE_DIR, port=port, chat_service=True, say=say)
+            aws = EmbeddedAws.start(STATE_DIR, port=port, chat_service=not own_api, say=say)
             started = True
         try:
-            chat_api = None if CHAT_API_URL in parameter else aws.chat_service
+            chat_api = None if own_api else aws.chat_service
             outputs = aws.deploy(parameter | ({CHAT_API_URL: chat_api} if chat_api else {}), say=say)
             part = upload_sample(aws)
             if chat_api:
@@ -102,9 +108,18 @@ def up(port: int, parameter: dict[str, str]) -> None:
     if chat_api:
         say(f"the chatbot asks the chat API's stand-in at {chat_api}; talk to the chatbot: {TALK}")
         say(f"kill the token of its instances: curl -X POST {chat_api}{PREFIX}invalidate")
+    if own_api:
+        say(f"the chatbot asks {escape(parameter[CHAT_API_URL])}; this asks you for its credentials:")
+        console.print(GIVE_CREDENTIALS)
+    _say_chatbot_url(aws)
     say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
     # Bare, so that the line can be copied whole.
     console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
+
+
+def _say_chatbot_url(aws: EmbeddedAws) -> None:
+    if aws.chatbot_url:
+        say(f"your own sender posts to {aws.chatbot_url}")
 
 
 def upload_sample(aws: EmbeddedAws) -> work.Part:
@@ -122,6 +137,22 @@ def first_body(process: str) -> str:
         "--output_key": f"output/{FIRST_MONTH}.json",
     }
     return json.dumps({"process": process, "request_id": "first", "arguments": arguments})
+
+
+@main.command()
+@click.option("--client-id", prompt=True, help="Asked for if not given.")
+@click.option("--client-secret", prompt=True, hide_input=True, help="Asked for, unseen, if not given.")
+def credentials(client_id: str, client_secret: str) -> None:
+    """Give the deployed chatbot the credentials of the chat API that ChatApiUrl names."""
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+        if not aws.outputs:
+            raise EngineError("nothing is deployed yet: run `make local-up`")
+        chatbot.give_credentials(aws, client_id, client_secret)
+    except (EngineError, BotoCoreError, ClientError) as error:
+        say(escape(str(error)))
+        raise SystemExit(1) from None
+    say("the chatbot's credentials are in place")
 
 
 @main.command()
@@ -150,6 +181,7 @@ def status() -> None:
     say(f"running at {aws.endpoint} (process {aws.pid}, {count} processes in all)")
     if aws.chat_service:
         say(f"the chat API's stand-in serves at {aws.chat_service}")
+    _say_chatbot_url(aws)
     for name, value in sorted(aws.outputs.items()):
         console.print(f"  {name} = {value}", markup=False)
     if not aws.outputs:
@@ -160,6 +192,9 @@ def status() -> None:
 @click.argument("text")
 def talk(text: str) -> None:
     """Sign TEXT as a chat service would, send it to the deployed chatbot, and print the answer."""
+    if not text.strip():
+        say("TEXT is empty: there is nothing to say")
+        raise SystemExit(2)
     try:
         console.print(chatbot.ask(EmbeddedAws.attach(STATE_DIR), text), markup=False)
     except (EngineError, chatbot.Unanswered, BotoCoreError, ClientError) as error:

@@ -1,15 +1,17 @@
 """`sam build` and `sam deploy` of a template to the embedded AWS, and errors that say why it failed."""
 
+import difflib
 import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
+from samtranslator.yaml_helper import yaml_parse
 
 from local.environment import ROOT, child_environment
 
@@ -57,6 +59,16 @@ def deploy(aws: Target, parameters: Mapping[str, str], template: Path, say: Call
         _sam(aws, command)
     stack = aws.client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"][0]
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+
+
+def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yaml") -> None:
+    """Raises DeploymentError for a name that is no parameter of `template`: sam deploy would pass over it silently."""
+    known = list(yaml_parse(template.read_text(encoding="utf-8")).get("Parameters", {}))
+    for name in parameters:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            instead = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+            raise DeploymentError(f"{template.name} has no parameter {name}; {instead}")
 
 
 def _sam(aws: Target, arguments: list[str]) -> None:

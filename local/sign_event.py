@@ -45,7 +45,7 @@ def first_key(secret: str) -> str:
     return str(found["signing_key"] if "signing_key" in found else found["signing_keys"][0])
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--secret", required=True, help="The stack's output SigningKeySecretArn. Your own AWS credentials read it."
