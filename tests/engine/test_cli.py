@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def deploy(aws, parameters, *_others):
     if not secrets.list_secrets()["SecretList"]:
         secrets.create_secret(Name="a:secret:[b]", SecretString="{}")
     time.sleep(SECONDS)
-    return {"DataBucketName": "data", "ApiCredentialsSecretArn": "a:secret:[b]"}
+    url = "https://abc.execute-api.us-east-1.amazonaws.com/v1/messages"
+    return {"DataBucketName": "data", "ApiCredentialsSecretArn": "a:secret:[b]", "ChatbotUrl": url}
 deployment.deploy = deploy
 sys.argv[1:] = ["up", *sys.argv[2:]]
 import local.__main__
@@ -113,6 +115,7 @@ def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
     assert "'ChatApiUrl': 'https://chat.example'" in said
     assert "stand-in" not in said
     assert credentials(engine) == "the user's own"
+    assert cli.GIVE_CREDENTIALS in said
     said = up_once(left_behind)
     assert "already running" in said
     assert f"'ChatApiUrl': '{told['url']}'" in said
@@ -136,6 +139,98 @@ def test_without_a_deployment_nothing_can_be_said(aws: EmbeddedAws, monkeypatch:
     monkeypatch.setattr(cli, "STATE_DIR", aws.state_dir)
     result = CliRunner().invoke(cli.main, ["say", "Good morning"])
     assert (result.exit_code, result.output) == (1, "local: no chatbot is deployed here: run `make local-up`\n")
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_text_is_not_said(text: str) -> None:
+    result = CliRunner().invoke(cli.main, ["say", "--", text])
+    assert (result.exit_code, result.output) == (2, "local: TEXT is empty: there is nothing to say\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("SlotLimits", "did you mean SlotLimit?"), ("Foo", "it has ProcessName, SlotLimit,")]
+)
+def test_a_parameter_that_the_template_does_not_have_starts_nothing(
+    name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "STATE_DIR", tmp_path)
+    result = CliRunner().invoke(cli.main, ["up", "--parameter", f"{name}=1"], env={"COLUMNS": "1000"})
+    assert result.exit_code == 2
+    assert f"template.yaml has no parameter {name}; {hint}" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_with_an_api_of_your_own_there_is_no_stand_in(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
+    engine = EmbeddedAws.attach(left_behind)
+    assert engine.chat_service is None
+    assert "chat_service" not in json.loads((left_behind / "outputs.json").read_text())
+    assert (
+        f"the chatbot asks https://chat.example; this asks you for its credentials:\n{cli.GIVE_CREDENTIALS}\n" in said
+    )
+    assert "stand-in" not in carry_out("status", left_behind, monkeypatch)
+    given = CliRunner().invoke(cli.main, ["credentials"], input="the-id\nthe-secret\n")
+    assert given.exit_code == 0
+    assert "the-secret" not in given.output
+    assert json.loads(credentials(engine)) == {"client_id": "the-id", "client_secret": "the-secret"}
+
+
+def test_up_and_status_say_where_your_own_sender_posts_to(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = up_once(left_behind)
+    engine = EmbeddedAws.attach(left_behind)
+    expected = f"{engine.endpoint}/_aws/execute-api/abc/v1/messages"
+    assert json.loads((left_behind / "outputs.json").read_text())["chatbot_url"] == expected
+    for text in (said, carry_out("status", left_behind, monkeypatch)):
+        assert f"your own sender posts to {expected}\n" in text
+
+
+@pytest.mark.parametrize("command", [[], ["up"], ["credentials"], ["down"], ["status"], ["say"]], ids=" ".join)
+def test_every_command_has_a_short_help(command: list[str]) -> None:
+    assert CliRunner().invoke(cli.main, [*command, "-h"]).exit_code == 0
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The Makefile with an environment in the making: its Python only repeats what it is told."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    python = tmp_path / "build" / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+    return tmp_path
+
+
+def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # Below `make test` it would take itself for a part of that, and say which folder it enters.
+    alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    command = ["make", *arguments]
+    return subprocess.run(command, cwd=checkout, env=alone, capture_output=True, text=True, check=False)
+
+
+def finish_setup(checkout: Path) -> None:
+    (checkout / "build" / "venv" / ".installed-local").touch()
+
+
+@pytest.mark.parametrize("text", ["cost $5", "$(shell id) $$x", '`id` "it\'s" \\ #', ""])
+def test_make_says_the_text_as_it_is(checkout: Path, text: str) -> None:
+    finish_setup(checkout)
+    assert make(checkout, "say", f"TEXT={text}").stdout == f"-m\nlocal\nsay\n--\n{text}\n"
+
+
+def test_make_asks_no_python_without_packages(checkout: Path) -> None:
+    said = make(checkout, "say")
+    assert (said.returncode, said.stdout) == (2, "local: not running, and not set up yet: run make local-up\n")
+    down = make(checkout, "local-down")
+    assert (down.returncode, down.stdout) == (0, "local: not running\n")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_make_clean_removes_everything_whatever_becomes_of_local_down(checkout: Path, finished: bool) -> None:
+    (checkout / "build" / "venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
+    if finished:
+        finish_setup(checkout)
+    assert make(checkout, "clean").returncode == 0
+    assert [path.name for path in checkout.iterdir()] == ["Makefile"]
 
 
 def up_once(state_dir: Path, *options: str) -> str:
