@@ -37,6 +37,10 @@ def _in_order(fates: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(fates, key=lambda fate: fate["sent"])
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _draw_tokens(axes: Axes, report: Mapping[str, Any]) -> None:
     tokens, end = report["tokens"], report["total_seconds"]
     made = {request["token"]: request for request in report["auth_requests"] if request["token"] is not None}
@@ -51,7 +55,7 @@ def _draw_tokens(axes: Axes, report: Mapping[str, Any]) -> None:
     axes.scatter(began, rows, marker="|", s=150, color=INK, linewidths=1.8, zorder=3)
     rest = max(1, len(tokens))
     axes.set_ylim(rest + 0.6, 0.4)  # the first token on top
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
     axes.set_ylabel("token")
     auths, cut = report["auths"], len(report["invalidations"])
     one_each = auths["cold"] == 1 and set(auths["per_invalidation"]) <= {1}
@@ -71,11 +75,11 @@ def _draw_messages(axes: Axes, report: Mapping[str, Any]) -> None:
     turned_away = [(ask["began"], row) for row, f in enumerate(fates, 1) for ask in f["asks"] if ask["status"] == 401]
     axes.scatter([x for x, _ in turned_away], [y for _, y in turned_away], s=5, color=INK, linewidths=0, zorder=3)
     axes.set_ylim(len(fates) + 1, 0)  # the first message on top
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
     axes.set_ylabel("message, as sent")
     parameters = report["parameters"]
     containers = report["containers"]
-    by = f"{parameters['senders']} senders" + (f", {containers} containers" if containers else "")
+    by = _counted(parameters["senders"], "sender") + (f", {_counted(containers, 'container')}" if containers else "")
     axes.set_title(f"{report['answered']} of {parameters['messages']} messages answered; {by}", loc="left")
 
 

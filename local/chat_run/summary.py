@@ -37,7 +37,8 @@ def figures(report: Mapping[str, Any]) -> Table:
     table.add_column()
     table.add_row("messages answered", f"{report['answered']} of {report['parameters']['messages']}")
     table.add_row("answered", _asks(report["asks"]))
-    table.add_row("refused, sent again", f"{len(report['refused'])}, {report['sent_again']}")
+    table.add_row("refused", str(len(report["refused"])))
+    table.add_row("sent again", str(report["sent_again"]))
     containers = report["containers"]
     table.add_row("containers of the bot", "not known" if containers is None else str(containers))
     table.add_row("POST /auth", f"{auths['cold']} at first, {_each(auths['per_invalidation'])}")
@@ -45,7 +46,7 @@ def figures(report: Mapping[str, Any]) -> Table:
     table.add_row("wait for a new token", _spread(report["token_waits"]))
     table.add_row("latency, after a 401", _spread(latency["renewed"]))
     table.add_row("latency, token at hand", _spread(latency["at_once"]))
-    table.add_row("latency, before the first", _spread(latency["cold"]))
+    table.add_row("latency, no token yet", _spread(latency["cold"]))
     table.add_row("latency, all", _spread(latency["all"]))
     table.add_row("total time", f"{report['total_seconds']:.2f} s")
     return table

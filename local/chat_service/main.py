@@ -17,7 +17,8 @@ SECONDS = click.FloatRange(min=0, max=3600)
 
 def _say(request: Request) -> None:
     took = (request.ended or request.began) - request.began
-    token = "no token" if request.token is None else f"token {request.token}"
+    missing = "unknown token" if request.unknown_token else "no token"
+    token = missing if request.token is None else f"token {request.token}"
     click.echo(f"{request.method} {request.path}  {request.status or 'no answer'}  {token}  {took * 1000:.0f} ms")
 
 

@@ -18,6 +18,7 @@ class Request:
     began: float
     began_monotonic: float
     token: int | None = None  # the token it bore, or that it made (POST /auth); None: none, or never one of ours
+    unknown_token: bool = False  # it bore one that was never made here
     text: str | None = None  # what POST /answers asked
     # None: not decided, or ended without an answer. A 401 stands here as soon as the token is judged.
     status: int | None = None

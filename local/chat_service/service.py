@@ -208,7 +208,8 @@ class ChatService:
         scheme, _, token = authorization.partition(" ")
         with self._judging:
             known, live = self._tokens.look(token) if scheme.lower() == "bearer" else (None, False)
-            self._note(number, token=known, status=None if live else UNAUTHORIZED.status)
+            unknown = bool(token) and known is None
+            self._note(number, token=known, unknown_token=unknown, status=None if live else UNAUTHORIZED.status)
         return live
 
     def _make_token(self, number: int) -> str:

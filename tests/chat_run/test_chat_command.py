@@ -106,6 +106,7 @@ def test_the_figures_stand_on_one_line_each_of_a_narrow_terminal() -> None:
     summary.show(Console(file=text, width=80), made)
     assert "p50 12.34 s, p99 12.34 s, max 12.34 s (1997)" in text.getvalue()
     assert "1 at first, then 1 for each of 5 invalidations" in text.getvalue()
+    assert "latency, no token yet" in text.getvalue()
     assert "holds" in text.getvalue()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from local.chat_run import picture
 from local.chat_run.sending import Try
@@ -55,6 +56,15 @@ def test_a_run_is_drawn_whatever_became_of_it(made: dict[str, Any], tmp_path: Pa
     width, height = size_of(path)
     assert width == int(WIDTH * DPI)
     assert height > sum(picture.heights(len(made["tokens"]), len(made["fates"]))) * DPI
+
+
+def test_one_token_is_number_one_and_one_sender_is_no_plural() -> None:
+    made = report(records(invalidations=[], tokens=records().tokens[:1]), senders=1)
+    top, middle = Figure().subplots(2)
+    picture._draw_tokens(top, made)
+    picture._draw_messages(middle, made)
+    assert all(float(tick).is_integer() for tick in top.get_yticks())
+    assert middle.get_title(loc="left").endswith("; 1 sender, 2 containers")
 
 
 def test_the_picture_grows_with_the_run_and_stops_growing() -> None:

@@ -171,6 +171,14 @@ def test_no_token_and_an_unknown_one_are_refused(client: Asking, token: str | No
     assert client.answer("hello", token)[0] == 401
 
 
+@pytest.mark.parametrize(("token", "unknown"), [("never made", True), (None, False)])
+def test_the_log_tells_an_unknown_token_from_none(
+    service: ChatService, client: Asking, token: str | None, unknown: bool
+) -> None:
+    client.me(token)
+    assert (service.log[-1].token, service.log[-1].unknown_token) == (None, unknown)
+
+
 def test_a_token_is_a_bearer_token(service: ChatService, client: Asking) -> None:
     client.connection.request("GET", "/me", headers={"Authorization": f"Basic {client.token()}"})
     assert client.connection.getresponse().status == 401
