@@ -23,8 +23,8 @@ PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
 # The set-up writes it last: an interrupted one has a Python, but not the packages.
 READY  := $(VENV)/.installed-local
-# Tests that start engines take turns; all the others share the processors.
-WITH_ENGINES := tests/races tests/engine tests/e2e
+# The tests on the embedded AWS take turns; all the others share the processors.
+WITH_ENGINES := tests/engine tests/e2e
 LINTED := layers functions local jobs tests benchmarks
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
