@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from local.chat_service import AUTH, Outage
-from slotkeeper import token_item
+from slotkeeper import token_item, token_lock
 from slotkeeper.token_item import TokenItem, TokenTable
 from slotkeeper.token_lock import Timing, TokenRefused
 from slotkeeper.token_policy import Known
@@ -63,6 +63,7 @@ def test_control_without_the_release_code_a_late_store_overwrites_the_newer_toke
     sharing: Sharing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_item, "HELD_CONDITION", f"(refresh_lock.release_code = :mine OR {ALWAYS})")
+    monkeypatch.setattr(token_lock, "MOST_TOKENS", 2)  # with a third one it would refresh what it has just spoilt
     freeze = Freeze(sharing, "between POST and store", SOON_OVER)
     freeze.begin()
     freeze.outlast_the_lease()
