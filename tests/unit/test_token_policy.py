@@ -91,6 +91,10 @@ def test_f36_with_too_little_time_left_the_lock_is_left_to_others() -> None:
     assert (isinstance(decided(STORED, left=6.9), Wait), decided(STORED, left=7.0)) == (True, "take")
 
 
+def test_time_that_is_up_is_none_and_never_less() -> None:
+    assert decided(STORED, left=-0.04) == Wait("nobody refreshes it, and 0.0 s are too few to begin")
+
+
 @given(
     holder=st.floats(-1, 1),
     observer=st.floats(-1, 1),
