@@ -1,0 +1,1 @@
+"""Retries that outlive the queue, for any consumer of SQS messages."""

@@ -1,0 +1,71 @@
+"""What work raises, and what the planner is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from botocore.exceptions import ClientError
+
+# In characters. A dead letter and the ledger's row carry a reason for every attempt.
+LONGEST_REASON = 500
+
+_ROOTS = (Exception, BaseException, object)
+
+
+class Retryable(Exception):
+    """This attempt failed and a later one may not. Subclass it to name an error type that a policy has a rule for.
+
+    Args:
+        retry_after: seconds that the downstream asked to be left in peace for; it wins over the policy's own wait.
+    """
+
+    retry_after: float | None = None  # for a subclass with a constructor of its own
+
+    def __init__(self, reason: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class Poison(Exception):
+    """No attempt can ever succeed: the message is set aside at once, with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How an attempt ended that did not succeed.
+
+    Args:
+        types: its names, from the most specific to the least; a policy's rule is found by them.
+        reason: for people; not empty.
+        retry_after: as the downstream said it, in seconds and unchecked.
+        final: no attempt can ever succeed.
+    """
+
+    types: tuple[str, ...]
+    reason: str
+    retry_after: float | None = None
+    final: bool = False
+
+    @classmethod
+    def of(cls, exception: BaseException) -> Failure:
+        """Any exception that work raised. What AWS answered goes by its error code first: `ThrottlingException`."""
+        names = [kind.__name__ for kind in type(exception).__mro__ if kind not in _ROOTS]
+        if isinstance(exception, ClientError):
+            names.insert(0, exception.response.get("Error", {}).get("Code", ""))
+        return cls(
+            types=tuple(dict.fromkeys(name for name in names if name)),
+            reason=_reason(exception),
+            retry_after=exception.retry_after if isinstance(exception, Retryable) else None,
+            final=isinstance(exception, Poison),
+        )
+
+
+def _reason(exception: BaseException) -> str:
+    # What cannot be printed becomes a space: SQS refuses most control characters (API Reference, SendMessage), and
+    # half of a surrogate pair, which a file's name may hold, is no text to any service.
+    text = "".join(character if character.isprintable() else " " for character in str(exception)).strip()
+    name = type(exception).__name__
+    return (f"{name}: {text}" if text else name)[:LONGEST_REASON]
