@@ -118,3 +118,15 @@ class RefresherSettings:
     @classmethod
     def from_environment(cls) -> RefresherSettings:
         return cls(credentials_secret=_text("API_CREDENTIALS_SECRET"))
+
+
+@dataclass(frozen=True)
+class WorkSettings:
+    """For the shipped work, the part of the worker that users replace. Times are in seconds."""
+
+    data_bucket_name: str
+    work_seconds: int
+
+    @classmethod
+    def from_environment(cls) -> WorkSettings:
+        return cls(data_bucket_name=_text("DATA_BUCKET_NAME"), work_seconds=_number("WORK_SECONDS"))
