@@ -56,15 +56,16 @@ class EmbeddedAws:
         *,
         port: int = 0,
         faults: bool = False,
+        downstream: bool = False,
         chat_service: bool = False,
         environment: Mapping[str, str] | None = None,
         say: Say = silent,
     ) -> Self:
         """Start an engine and wait until it answers; `port` 0 takes a free one.
 
-        With `chat_service` the chat API's stand-in lives in it. Until `detach`, the engine ends when this process does,
-        however that ends. `environment` reaches the engine (SLOTKEEPER_ENGINE_WITHOUT,
-        SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
+        With `faults`, local.faults acts in it; with `downstream`, local.downstream; with `chat_service` the chat API's
+        stand-in lives in it. Until `detach`, the engine ends when this process does, however that ends. `environment`
+        reaches the engine (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
         """
         say("starting the embedded AWS")
         state_dir = state_dir.resolve()
@@ -72,7 +73,8 @@ class EmbeddedAws:
         cls._refuse_a_second(state_dir)
         for attempt in range(3):
             chosen = port or _free_port()
-            aws = cls._launch(state_dir, chosen, faults, _free_port() if chat_service else None, environment or {})
+            named = ["faults"] * faults + ["downstream"] * downstream
+            aws = cls._launch(state_dir, chosen, named, _free_port() if chat_service else None, environment or {})
             try:
                 aws._wait_until_ready()
             except EngineError:
@@ -90,7 +92,7 @@ class EmbeddedAws:
 
     @classmethod
     def _launch(
-        cls, state_dir: Path, port: int, faults: bool, chat_port: int | None, environment: Mapping[str, str]
+        cls, state_dir: Path, port: int, files: list[str], chat_port: int | None, environment: Mapping[str, str]
     ) -> Self:
         endpoint = f"http://127.0.0.1:{port}"
         token = secrets.token_hex(8)
@@ -110,9 +112,10 @@ class EmbeddedAws:
             "PYTHONUNBUFFERED": "1",
             "SLOTKEEPER_ENGINE_TIED": "1",
         }
-        if faults:
-            settings["SLOTKEEPER_ENGINE_FAULTS"] = str(state_dir / "faults.json")
-            (state_dir / "faults.json").unlink(missing_ok=True)
+        for name in files:
+            settings[f"SLOTKEEPER_ENGINE_{name.upper()}"] = str(state_dir / f"{name}.json")
+            for left in (f"{name}.json", f"{name}.jsonl"):
+                (state_dir / left).unlink(missing_ok=True)
         if chat_port:
             settings["SLOTKEEPER_CHAT_SERVICE_PORT"] = str(chat_port)
         with (state_dir / "engine.log").open("wb") as log:

@@ -24,15 +24,18 @@ ORDER = (
     "schedules",
     "apigateway_responses",
     "faults",
+    "s3_downstream",
 )
+# Patches that act by a file, and the variable that names it.
+BY_FILE = {"faults": "SLOTKEEPER_ENGINE_FAULTS", "s3_downstream": "SLOTKEEPER_ENGINE_DOWNSTREAM"}
 
 
 def apply_all(without: set[str]) -> None:
-    """Apply every patch but those in `without`, and `faults` only if a fault file is named."""
+    """Apply every patch but those in `without`, and those that act by a file only if it is named."""
     unknown = without - set(ORDER)
     if unknown:
         raise SystemExit(f"SLOTKEEPER_ENGINE_WITHOUT names no such patch: {', '.join(sorted(unknown))}")
     for name in ORDER:
-        if name in without or (name == "faults" and "SLOTKEEPER_ENGINE_FAULTS" not in os.environ):
+        if name in without or (name in BY_FILE and BY_FILE[name] not in os.environ):
             continue
         import_module(f"{__name__}.{name}").apply()
