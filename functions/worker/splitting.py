@@ -1,0 +1,101 @@
+"""JSON Lines, split by the value of a field. Nothing here knows where the lines come from or go to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from slotkeeper.retry.errors import Poison
+
+# Each part is a PUT of its own, some 30 ms: these take half of the time that an attempt has.
+MOST_PARTS = 1000
+# In bytes. A parsed line can take fifty times its own length of memory.
+LONGEST_LINE = 1024 * 1024
+
+
+@dataclass
+class Part:
+    """The lines of one value. They stand in one piece: as millions of small objects they would not fit the memory."""
+
+    value: str
+    records: int = 0
+    content: bytearray = field(default_factory=bytearray, repr=False)
+
+    def add(self, line: bytes) -> None:
+        self.records += 1
+        self.content += line
+        self.content += b"\n"
+
+
+def split(chunks: Iterable[bytes], by: str) -> list[Part]:
+    """One part for each value of the field `by`, in the order of their first lines.
+
+    A line goes into its part as it came, byte for byte, in the order of the input. Empty lines are not records. Values
+    are told apart by their text, numbers by the digits they are written in: 1 and "1" share a part, 1 and 1.0 do not.
+
+    Raises:
+        Poison: the input can never be split; it names the first line that is wrong, the first one being line 1.
+    """
+    parts: dict[str, Part] = {}
+    for number, line in enumerate(_lines(chunks), start=1):
+        if not line.strip():
+            continue
+        value = _value(line, number, by)
+        if value not in parts:
+            if len(parts) == MOST_PARTS:
+                raise Poison(f"line {number} has value {MOST_PARTS + 1} of {by!r}; up to {MOST_PARTS} are allowed")
+            parts[value] = Part(value)
+        parts[value].add(line)
+    return list(parts.values())
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    # Not splitlines(): it ends a line at a carriage return too, which is white space to JSON.
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+        if len(rest) > LONGEST_LINE:
+            break  # it is refused already, whatever else belongs to it
+    if rest:
+        yield rest
+
+
+def _value(line: bytes, number: int, by: str) -> str:
+    if len(line) > LONGEST_LINE:
+        raise Poison(f"line {number} is longer than the {LONGEST_LINE} bytes that a line may have")
+    try:
+        record = _json.decode(line.decode())
+    except UnicodeDecodeError as error:
+        raise Poison(f"line {number} is not UTF-8 (byte {error.start + 1} of it)") from error
+    except (ValueError, RecursionError) as error:
+        raise Poison(f"line {number} is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Poison(f"line {number} is {_kind(record)}; it must be a JSON object")
+    if by not in record:
+        raise Poison(f"line {number} has no field {by!r}; every line needs it to be split by")
+    value = record[by]
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if not isinstance(value, str):
+        raise Poison(f"{by!r} of line {number} is {_kind(value)}; it must be a text, a number or a boolean")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise Poison(f"{by!r} of line {number} holds half of a surrogate pair, which is not a character") from error
+    return value
+
+
+def _kind(value: object) -> str:
+    """What a value is, without a word of it: the reason goes into logs and dead letters."""
+    return {list: "an array", dict: "an object", bool: "a boolean", str: "a text or a number"}.get(type(value), "null")
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Numbers stay the text they are: nothing is rounded, and no length of digits is too much work.
+_json: json.JSONDecoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_number)
