@@ -1,10 +1,12 @@
 """cloudformation_properties: what the template says is what the resource has; and a custom resource answers."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from local.aws import EmbeddedAws
-from tests.engine.conftest import ROLE
+from tests.engine.conftest import ROLE, lines, queue_arn
 from tests.support.waiting import wait_until
 
 SOURCE = """
@@ -58,20 +60,67 @@ TEMPLATE: dict[str, Any] = {
         "Said": {"Value": {"Fn::GetAtt": ["Custom", "Said"]}},
     },
 }
+MAPPING: dict[str, Any] = {
+    "Parameters": {name: {"Type": "String"} for name in ("Queue", "Function")}
+    | {"AtOnce": {"Type": "Number", "Default": 2}},
+    "Resources": {
+        "Mapping": {
+            "Type": "AWS::Lambda::EventSourceMapping",
+            "Properties": {
+                "FunctionName": {"Ref": "Function"},
+                "EventSourceArn": {"Ref": "Queue"},
+                "BatchSize": 1,
+                "ScalingConfig": {"MaximumConcurrency": {"Ref": "AtOnce"}},
+            },
+        },
+    },
+}
+# Notes how many are at it, itself among them.
+SIDE_BY_SIDE = """
+import os, pathlib, time
+folder = pathlib.Path(os.environ["FOLDER"])
+def handler(event, context):
+    mine = folder / ("at-it-" + context.aws_request_id)
+    mine.touch()
+    with open(folder / "notes", "a") as notes:
+        notes.write(str(len(list(folder.glob("at-it-*")))) + "\\n")
+    time.sleep(0.3)
+    mine.unlink()
+"""
 
 
-def test_a_stack_has_the_properties_of_its_template(aws: EmbeddedAws) -> None:
+def _created(aws: EmbeddedAws, name: str, template: dict[str, Any], **parameters: str) -> dict[str, str]:
+    """The outputs of a stack, once it is there."""
     stacks = aws.client("cloudformation")
-    stacks.create_stack(StackName="properties", TemplateBody=json.dumps(TEMPLATE))
+    given = [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()]
+    stacks.create_stack(StackName=name, TemplateBody=json.dumps(template), Parameters=given)
 
     def settled() -> dict[str, Any] | None:
-        stack: dict[str, Any] = stacks.describe_stacks(StackName="properties")["Stacks"][0]
+        stack: dict[str, Any] = stacks.describe_stacks(StackName=name)["Stacks"][0]
         return None if stack["StackStatus"].endswith("IN_PROGRESS") else stack
 
     stack = wait_until(settled, "the stack")
     assert stack is not None
     assert stack["StackStatus"] == "CREATE_COMPLETE"
-    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+
+
+def test_an_event_source_uses_as_many_at_once_as_a_parameter_says(
+    aws: EmbeddedAws, function: Callable[..., str], unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    sqs = aws.client("sqs")
+    url = sqs.create_queue(QueueName=unique("queue"))["QueueUrl"]
+    name = function(SIDE_BY_SIDE, Environment={"Variables": {"FOLDER": str(tmp_path)}})
+    for number in range(6):
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+    _created(aws, "mapping", MAPPING, Queue=queue_arn(aws, url), Function=name)
+    notes = tmp_path / "notes"
+    wait_until(lambda: len(lines(notes)) == 6, "six messages")
+    assert max(int(line) for line in lines(notes)) == 2
+
+
+def test_a_stack_has_the_properties_of_its_template(aws: EmbeddedAws) -> None:
+    outputs = _created(aws, "properties", TEMPLATE)
     assert outputs["Said"] == "hello"
     ttl = aws.client("dynamodb").describe_time_to_live(TableName=outputs["Table"])["TimeToLiveDescription"]
     assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires"}

@@ -96,11 +96,6 @@ def test_f18_the_janitor_has_a_schedule_and_not_only_events() -> None:
     assert {event["Type"] for event in events.values()} == {"Schedule", "EventBridgeRule"}
 
 
-def test_recursive_loops_are_stopped_in_every_function() -> None:
-    assert TEMPLATE["Globals"]["Function"]["RecursiveLoop"] == "Terminate"
-    assert not any("RecursiveLoop" in function for function in FUNCTIONS.values())
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_has_its_own_role_and_its_own_log_group_with_retention(name: str) -> None:
     function = FUNCTIONS[name]

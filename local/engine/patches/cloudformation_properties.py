@@ -1,7 +1,9 @@
-"""Template properties that MiniStack accepts and drops: TTL, reserved concurrency, recursive loop detection.
+"""Template properties that MiniStack drops or misreads: TTL, reserved and maximum concurrency, recursion settings.
 
 AWS: "CloudFormation: AWS::DynamoDB::Table" (TimeToLiveSpecification), "AWS::Lambda::Function"
 (ReservedConcurrentExecutions, RecursiveLoop): the resource has them once the stack is complete.
+"AWS::Lambda::EventSourceMapping ScalingConfig": MaximumConcurrency is an integer. MiniStack keeps the text that a
+parameter is, and from then on fails whenever it polls any queue.
 """
 
 import functools
@@ -12,9 +14,10 @@ from local.engine.emulator import PatchError, dynamodb, lambda_svc, provisioners
 
 
 def apply() -> None:
-    """Set the properties after MiniStack has created or updated the resource."""
-    _afterwards("AWS::DynamoDB::Table", _table)
-    _afterwards("AWS::Lambda::Function", _function)
+    """Put the properties right before, or set them after, MiniStack creates or updates the resource."""
+    _around("AWS::DynamoDB::Table", then=_table)
+    _around("AWS::Lambda::Function", then=_function)
+    _around("AWS::Lambda::EventSourceMapping", first=_mapping)
 
 
 def _table(name: str, properties: dict[str, Any]) -> None:
@@ -31,20 +34,46 @@ def _function(name: str, properties: dict[str, Any]) -> None:
         lambda_svc._put_function_recursion_config(name, {"RecursiveLoop": properties["RecursiveLoop"]})
 
 
-def _afterwards(kind: str, then: Callable[[str, dict[str, Any]], None]) -> None:
+def _mapping(properties: dict[str, Any]) -> dict[str, Any]:
+    scaling = properties.get("ScalingConfig") or {}
+    if "MaximumConcurrency" not in scaling:
+        return properties
+    return {**properties, "ScalingConfig": {**scaling, "MaximumConcurrency": int(scaling["MaximumConcurrency"])}}
+
+
+def _as_they_are(properties: dict[str, Any]) -> dict[str, Any]:
+    return properties
+
+
+def _nothing(_name: str, _properties: dict[str, Any]) -> None:
+    return None
+
+
+def _around(
+    kind: str,
+    *,
+    first: Callable[[dict[str, Any]], dict[str, Any]] = _as_they_are,
+    then: Callable[[str, dict[str, Any]], None] = _nothing,
+) -> None:
     handlers = provisioners._RESOURCE_HANDLERS.get(kind)
     if not handlers or not {"create", "update"} <= set(handlers):
         raise PatchError(f"MiniStack has no create and update of {kind} any more")
     # create(logical id, properties, stack) and update(physical id, old properties, new properties, stack)
-    handlers["create"] = _wrapped(handlers["create"], 1, then)
-    handlers["update"] = _wrapped(handlers["update"], 2, then)
+    handlers["create"] = _wrapped(handlers["create"], 1, first, then)
+    handlers["update"] = _wrapped(handlers["update"], 2, first, then)
 
 
-def _wrapped(original: Callable[..., Any], position: int, then: Callable[[str, dict[str, Any]], None]) -> Any:
+def _wrapped(
+    original: Callable[..., Any],
+    position: int,
+    first: Callable[[dict[str, Any]], dict[str, Any]],
+    then: Callable[[str, dict[str, Any]], None],
+) -> Any:
     @functools.wraps(original)
     def provision(*args: Any, **kwargs: Any) -> Any:
-        answer = original(*args, **kwargs)
-        then(answer[0] if isinstance(answer, tuple) else args[0], args[position])
+        properties = first(args[position])
+        answer = original(*args[:position], properties, *args[position + 1 :], **kwargs)
+        then(answer[0] if isinstance(answer, tuple) else args[0], properties)
         return answer
 
     return provision
