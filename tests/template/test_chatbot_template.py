@@ -127,7 +127,7 @@ def test_no_other_role_reads_a_secret(role: str) -> None:
 
 def test_nothing_of_the_refresher_exists_without_a_schedule() -> None:
     named = {name for name in RESOURCES if name.startswith("TokenRefresher") or name == "TokenAtDeployment"}
-    assert len(named) == 5
+    assert len(named) == 6
     assert all(RESOURCES[name]["Condition"] == "HasRefresher" for name in named)
     assert TEMPLATE["Parameters"]["TokenRefreshSchedule"]["Default"] == ""
 
