@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from slotkeeper.message_attributes import number, text
 from slotkeeper.requests import Delivery
 from slotkeeper.slots import Slots
 
@@ -30,12 +31,6 @@ def hide_seconds(waited: float, default_visibility: int) -> int:
     at least a quarter more than the queue's default, at most half an hour.
     """
     return int(max(default_visibility * 1.25, min(waited / 4, LONGEST_HIDE)))
-
-
-def _text(value: str, longest: int) -> MessageAttributeValueTypeDef:
-    # An attribute must not be empty, and takes no control characters (SQS API Reference, SendMessage).
-    printable = "".join(c if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff") else "?" for c in value)
-    return {"DataType": "String", "StringValue": printable[:longest] or "-"}
 
 
 class RequestQueue:
@@ -72,11 +67,11 @@ class RequestQueue:
         name, SQS would swallow the letter of a message that is moved back and refused again within five minutes.
         """
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
-            "code": _text(code, 100),
-            "reason": _text(reason, LONGEST_REASON),
-            "source_message_id": _text(delivery.message_id, 100),
-            "receives": {"DataType": "Number", "StringValue": str(delivery.receives)},
-            "sent_at": {"DataType": "Number", "StringValue": str(int(delivery.sent_at))},
+            "code": text(code, 100),
+            "reason": text(reason, LONGEST_REASON),
+            "source_message_id": text(delivery.message_id, 100),
+            "receives": number(delivery.receives),
+            "sent_at": number(int(delivery.sent_at)),
         }
         self._sqs.send_message(
             QueueUrl=self._dead_letter_queue_url,
@@ -97,10 +92,10 @@ class FailedRequestQueue:
     def keep(self, body: str, execution: str, error: str, cause: str) -> None:
         """Keeps a request with the attributes that the workflow's KeepRequest state gives it too."""
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
-            "execution_name": _text(execution, 80),
-            "error": _text(error, 256),
-            "cause": _text(cause, LONGEST_CAUSE),
-            "kept_by": _text("janitor", 20),
+            "execution_name": text(execution, 80),
+            "error": text(error, 256),
+            "cause": text(cause, LONGEST_CAUSE),
+            "kept_by": text("janitor", 20),
         }
         self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body or "{}", MessageAttributes=attributes)
 

@@ -121,6 +121,39 @@ class RefresherSettings:
 
 
 @dataclass(frozen=True)
+class RetrySettings:
+    """For a worker with retries. Times are in seconds, sizes in bytes."""
+
+    queue_url: str
+    queue_arn: str
+    dead_letter_queue_url: str
+    ledger_table_name: str
+    schedule_group: str
+    schedule_role_arn: str
+    schedule_dead_letter_queue_arn: str
+    policy_parameter: str
+    scheduler_beyond: int
+    work_seconds: int
+    largest_message: int
+
+    @classmethod
+    def from_environment(cls) -> RetrySettings:
+        return cls(
+            queue_url=_text("WORK_QUEUE_URL"),
+            queue_arn=_text("WORK_QUEUE_ARN"),
+            dead_letter_queue_url=_text("WORK_DEAD_LETTER_QUEUE_URL"),
+            ledger_table_name=_text("REQUEST_LEDGER_TABLE_NAME"),
+            schedule_group=_text("RETRY_SCHEDULE_GROUP"),
+            schedule_role_arn=_text("RETRY_SCHEDULE_ROLE_ARN"),
+            schedule_dead_letter_queue_arn=_text("RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN"),
+            policy_parameter=_text("RETRY_POLICY_PARAMETER"),
+            scheduler_beyond=_number("SCHEDULER_BEYOND_SECONDS"),
+            work_seconds=_number("WORK_SECONDS"),
+            largest_message=_number("WORK_QUEUE_LARGEST_MESSAGE"),
+        )
+
+
+@dataclass(frozen=True)
 class WorkSettings:
     """For the shipped work, the part of the worker that users replace. Times are in seconds."""
 

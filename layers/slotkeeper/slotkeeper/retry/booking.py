@@ -1,0 +1,174 @@
+"""Where the next attempt waits: in the queue itself, or with EventBridge Scheduler.
+
+    due within `beyond` seconds      SQS, by its DelaySeconds
+    due later                        a one-time schedule, to the minute, which sends the body to the queue
+    due later, and no schedule will  SQS in hops: the message comes back every quarter of an hour, and is sent on as it
+    take it (too large, refused)     is until its `not_before` has come
+
+A booking may be made twice (a lost answer, a second delivery that carries out the same plan). A schedule's name allows
+only one; of two messages the ledger lets one pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper import message_attributes
+from slotkeeper.retry.message import Message, instant
+
+if TYPE_CHECKING:
+    from mypy_boto3_scheduler import EventBridgeSchedulerClient
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
+
+LONGEST_DELAY = 900  # seconds; SQS API Reference, SendMessage, DelaySeconds
+
+# What a schedule carries to its target. Not documented as a number where SQS's mebibyte is, so far below what is known
+# to work; what is refused goes by hops.
+LARGEST_INPUT = 131_072
+
+# How long Scheduler tries to deliver, and how often: its own maxima (Scheduler API Reference, RetryPolicy). What it
+# gives up after that goes to its dead-letter queue.
+DELIVERY_AGE = 86_400
+DELIVERY_ATTEMPTS = 185
+
+NOT_BEFORE = "not_before"
+
+
+class TooLarge(Exception):
+    """The message of the next attempt does not fit the queue; the text says by how much."""
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """Where and as whom one-time schedules are made: the group's name, and ARNs."""
+
+    group: str
+    role_arn: str
+    queue_arn: str
+    dead_letter_queue_arn: str
+
+
+@dataclass(frozen=True)
+class Booked:
+    """Who brings the next attempt, and when, in seconds since the epoch."""
+
+    by: Literal["delay", "schedule", "hops"]
+    due: float
+
+
+class RetryQueue:
+    """The queue, as whoever books attempts on it uses it.
+
+    Args:
+        beyond: attempts due in more seconds than this go by Scheduler; 0 sends all of them that way.
+        largest: the queue's MaximumMessageSize, in bytes.
+        on_refused: told why Scheduler did not take a booking.
+    """
+
+    def __init__(
+        self,
+        sqs: SQSClient,
+        scheduler: EventBridgeSchedulerClient,
+        queue_url: str,
+        schedules: Schedules,
+        *,
+        beyond: int = LONGEST_DELAY,
+        largest: int = 1_048_576,
+        on_refused: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
+        if not 0 <= beyond <= LONGEST_DELAY:
+            raise ValueError(f"beyond must be 0 to {LONGEST_DELAY} seconds, which is what SQS can delay, got {beyond}")
+        self._sqs = sqs
+        self._scheduler = scheduler
+        self._queue_url = queue_url
+        self._schedules = schedules
+        self._beyond = beyond
+        self._largest = largest
+        self._on_refused = on_refused
+
+    def book(self, message: Message, due: float, now: float) -> Booked:
+        """Sees to it that the message is on the queue when it is due, or soon after; once if all goes well.
+
+        Raises:
+            TooLarge: no way is large enough for it.
+            ClientError, BotoCoreError: SQS did not take it, or nobody knows whether it did.
+        """
+        body = message.to_json()
+        if due - now > self._beyond:
+            # A schedule in the past would never come: the next whole minute that is ahead of every clock.
+            at = math.ceil(max(due, now + 5) / 60) * 60
+            if self._schedule(message, body, at):
+                return Booked("schedule", at)
+        if due - now > LONGEST_DELAY:
+            self._send(message, body, LONGEST_DELAY, due)
+            return Booked("hops", due)
+        self._send(message, body, max(0, math.ceil(due - now)))
+        return Booked("delay", due)
+
+    def send_on(self, message: Message, not_before: float, now: float) -> None:
+        """One more hop of a message that has come before its time. Raises as `book` does."""
+        self._send(message, message.to_json(), min(LONGEST_DELAY, math.ceil(not_before - now)), not_before)
+
+    def _send(self, message: Message, body: str, delay: int, not_before: float | None = None) -> None:
+        # For whoever filters or looks. The body alone is what counts: a schedule carries nothing else.
+        attributes: dict[str, MessageAttributeValueTypeDef] = {
+            "idempotency_key": message_attributes.text(message.request_id, 128),
+            "retry_count": message_attributes.number(len(message.retries)),
+        }
+        if not_before is not None:
+            attributes[NOT_BEFORE] = message_attributes.number(not_before)
+        size = message_attributes.size(body, attributes)
+        if size > self._largest:
+            raise TooLarge(
+                f"attempt {message.attempt} is {size} bytes with the times of the attempts before, "
+                f"and the queue takes {self._largest}"
+            )
+        self._sqs.send_message(
+            QueueUrl=self._queue_url, MessageBody=body, DelaySeconds=delay, MessageAttributes=attributes
+        )
+
+    def _schedule(self, message: Message, body: str, at: int) -> bool:
+        """Makes the attempt's schedule; False if it has to go another way."""
+        if len(body.encode()) > LARGEST_INPUT:
+            return False
+        try:
+            self._scheduler.create_schedule(
+                Name=schedule_name(message),
+                GroupName=self._schedules.group,
+                ScheduleExpression=f"at({instant(at)[:19]})",  # UTC, unless a time zone is given
+                FlexibleTimeWindow={"Mode": "OFF"},
+                ActionAfterCompletion="DELETE",
+                Description=f"Attempt {message.attempt} of a request",
+                Target={
+                    "Arn": self._schedules.queue_arn,
+                    "RoleArn": self._schedules.role_arn,
+                    "Input": body,
+                    "DeadLetterConfig": {"Arn": self._schedules.dead_letter_queue_arn},
+                    "RetryPolicy": {
+                        "MaximumEventAgeInSeconds": DELIVERY_AGE,
+                        "MaximumRetryAttempts": DELIVERY_ATTEMPTS,
+                    },
+                },
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ConflictException":
+                return True  # booked before: only its answer, or its worker, was lost
+            self._on_refused(str(error))
+            return False
+        except BotoCoreError as error:
+            # It may have been made all the same. Then two messages come, and the ledger lets one pass.
+            self._on_refused(str(error))
+            return False
+        return True
+
+
+def schedule_name(message: Message) -> str:
+    """The name of the schedule that brings an attempt: one name an attempt, of 64 characters at most."""
+    return f"{hashlib.sha256(message.request_id.encode()).hexdigest()[:48]}-{message.attempt}"

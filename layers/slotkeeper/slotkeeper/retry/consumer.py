@@ -1,0 +1,189 @@
+"""A message of a queue from its delivery to its end: worked on, booked again, or set aside.
+
+Whatever happens, a message is given up only when what it asked for is done, or stands somewhere else. An exception
+that leaves `consume` leaves the message on the queue, and its next delivery finds in the ledger how far this one came.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
+from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper.retry.attempt import (
+    AttemptStore,
+    DeadLettered,
+    NotDue,
+    Outcome,
+    OutcomeSerializer,
+    Retrying,
+    Succeeded,
+)
+from slotkeeper.retry.booking import NOT_BEFORE, RetryQueue, TooLarge
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.errors import Failure
+from slotkeeper.retry.ledger import Claimed, History, IdReused, Ledger
+from slotkeeper.retry.message import InvalidMessage, Message, parse_message
+from slotkeeper.retry.parameter import PolicyParameter
+from slotkeeper.retry.plan import DeadLetter, RetryAt, plan_retry
+from slotkeeper.retry.plan import History as Attempts
+
+# Seconds of the invocation that the work is not given: for noting, booking and settling how it ended.
+RESERVE = 15.0
+# What a lease outlasts the invocation by, in seconds: two workers' clocks may differ.
+CLOCK_SKEW = 5.0
+# Two clocks again: a message is not sent on for less than this.
+EARLY = 1.0
+
+StillInProgress = IdempotencyAlreadyInProgressError
+
+DIED = Failure(
+    types=("Died",),
+    reason="Died: nobody noted how the attempt ended: the worker was killed, timed out or ran out of memory. "
+    "Its effect may be there",
+)
+
+
+class NoTimeLeft(Exception):
+    """The invocation is too near its end to begin an attempt; the message stays for the next one."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the work is given."""
+
+    request_id: str
+    payload: Mapping[str, Any] = field(repr=False)
+    attempt: int = 1
+
+
+Perform = Callable[[Request, float], Any]
+
+
+class Consumer:
+    """Args:
+    work_seconds: how long an attempt may take at most; the work is told, and has to keep to it.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        queue: RetryQueue,
+        dead_letters: DeadLetterQueue,
+        policy: PolicyParameter,
+        *,
+        work_seconds: float = math.inf,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ledger = ledger
+        self._queue = queue
+        self._dead_letters = dead_letters
+        self._policy = policy
+        self._work_seconds = work_seconds
+        self._clock = clock
+
+    def consume(self, record: SQSRecord, perform: Perform, context: LambdaContext) -> Outcome:
+        """Sees one delivery to its end. `perform` raises Retryable or Poison; anything else is retried too.
+
+        Raises:
+            StillInProgress: another delivery works on this attempt.
+            NoTimeLeft: too little is left of the invocation.
+            Exception: whatever AWS calls raise. In every case the message has to stay on the queue.
+        """
+        now = self._clock()
+        try:
+            message = parse_message(record.body)
+        except InvalidMessage as error:
+            self._dead_letters.send_invalid(record.body, record.message_id, str(error))
+            return DeadLettered("InvalidMessage", str(error))
+        not_before = _not_before(record)
+        if not_before > now + EARLY:
+            self._queue.send_on(message, not_before, now)
+            return NotDue(not_before)
+        left = context.get_remaining_time_in_millis() / 1000
+        seconds = min(self._work_seconds, left - RESERVE)
+        if seconds < 1:
+            raise NoTimeLeft(f"{left:.0f} s are left of the invocation, and {RESERVE:.0f} s are kept for its end")
+        store = AttemptStore(self._ledger, message, uuid.uuid4().hex, now, left + CLOCK_SKEW)
+        attempt = idempotent_function(
+            self._attempt,
+            data_keyword_argument="request",
+            persistence_store=store,
+            config=IdempotencyConfig(event_key_jmespath="[request_id, attempt]", lambda_context=context),
+            output_serializer=OutcomeSerializer(),
+        )
+        request = Request(message.request_id, message.payload, message.attempt)
+        outcome: Outcome = attempt(store, message, perform, seconds, request=request)
+        return outcome
+
+    def _attempt(
+        self, store: AttemptStore, message: Message, perform: Perform, seconds: float, *, request: Request
+    ) -> Outcome:
+        claim = store.claim
+        if isinstance(claim, IdReused):
+            return self._set_aside_reused(message, claim)
+        if claim is None:
+            raise RuntimeError("Powertools' Idempotency is switched off (POWERTOOLS_IDEMPOTENCY_DISABLED)")
+        if claim.plan is not None:
+            return self._carry_out(message, claim, _plan(claim.plan), claim.history)
+        cause = None
+        if claim.died:
+            failure = DIED
+        else:
+            try:
+                return Succeeded(perform(request, seconds))
+            except Exception as error:
+                cause, failure = error, Failure.of(error)
+        # Decided once and noted first: a delivery that has to see this one's decision through must not make another.
+        attempts = Attempts(message.request_id, (*message.retries, claim.began), message.uncounted)
+        plan = plan_retry(failure, attempts, self._policy.get(), self._clock())
+        history = self._ledger.record(message, claim, vars(plan), failure.reason)
+        return self._carry_out(message, claim, plan, history, cause)
+
+    def _carry_out(
+        self,
+        message: Message,
+        claim: Claimed,
+        plan: RetryAt | DeadLetter,
+        history: History,
+        cause: Exception | None = None,
+    ) -> Outcome:
+        reason = str(history[-1]["error"])
+        if isinstance(plan, RetryAt):
+            after = message.after(claim.began, counted=plan.counted)
+            try:
+                booked = self._queue.book(after, plan.when, self._clock())
+                return Retrying(booked, reason, claim.died, cause)
+            except TooLarge as error:
+                plan = DeadLetter("TooLarge", f"{error}, so it was not tried again after {reason}")
+        self._dead_letters.send(message, claim.began, plan.code, plan.reason, history)
+        return DeadLettered(plan.code, plan.reason, claim.died, cause)
+
+    def _set_aside_reused(self, message: Message, claim: IdReused) -> Outcome:
+        reason = (
+            f"request_id {message.request_id!r} belongs to a request with another payload, which is {claim.status} "
+            f"(attempt {claim.attempts}); send this one under an id of its own"
+        )
+        self._dead_letters.send_unworked(message, "RequestIdReused", reason)
+        return DeadLettered("RequestIdReused", reason)
+
+
+def _plan(recorded: Mapping[str, Any]) -> RetryAt | DeadLetter:
+    return RetryAt(**recorded) if "when" in recorded else DeadLetter(**recorded)
+
+
+def _not_before(record: SQSRecord) -> float:
+    attribute = record.message_attributes.get(NOT_BEFORE)
+    try:
+        due = float((attribute and attribute.string_value) or 0)
+    except ValueError:
+        return 0.0
+    return due if math.isfinite(due) else 0.0

@@ -1,0 +1,282 @@
+"""The request ledger: one DynamoDB item a request, one conditional UpdateItem a step.
+
+    request_id        S, key
+    status            S: RUNNING, FAILED, WAITING, SUCCEEDED or DEAD_LETTERED
+    attempts          N: the number of the latest attempt that was claimed
+    claim             S: the token of the delivery that works on that attempt
+    lease_until       N: when that delivery is over, even if nobody says so
+    first_attempt_at, last_attempt_at, next_attempt_at   S: times for people
+    last_error        S
+    history           L of M {attempt N, at S, error S}: the first failed attempt and the last nineteen
+    plan              S, only while FAILED: what was decided about the failed attempt
+    result            S, only when SUCCEEDED: what the work answered, JSON
+    payload_hash      S
+    expires_at        N: TTL, seconds since the epoch
+
+    claim     a delivery of attempt n          if no attempt up to n was claimed before, and none succeeded -> RUNNING
+    take over a later delivery of attempt n    if the claim is the one it saw, whose lease has ended
+    record    whoever holds the claim          what was decided about its failure -> FAILED
+    settle    whoever holds the claim          -> SUCCEEDED, WAITING (for attempt n + 1) or DEAD_LETTERED
+
+Attempt n + 1 exists only once attempt n was decided, so its claim asks for no more than a smaller number; a late
+delivery of n then finds a larger one, and ends there. That is what keeps one chain of attempts one chain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from botocore.exceptions import ClientError
+
+from slotkeeper.retry.message import Message, epoch, instant
+from slotkeeper.retry.policy import LONGEST_AGE
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CLAIM_CONDITION = "attribute_not_exists(request_id) OR (attempts < :attempt AND #status <> :succeeded)"
+TAKE_OVER_CONDITION = "attempts = :attempt AND claim = :seen AND #status IN (:running, :failed)"
+HELD_CONDITION = "attempts = :attempt AND claim = :mine AND #status IN (:running, :failed)"
+
+CLAIM_UPDATE = (
+    "SET #status = :running, attempts = :attempt, claim = :mine, lease_until = :lease, payload_hash = :hash, "
+    "first_attempt_at = if_not_exists(first_attempt_at, :first), last_attempt_at = :now, expires_at = :expires "
+    "REMOVE next_attempt_at, #plan, #result"
+)
+TAKE_OVER_UPDATE = "SET claim = :mine, lease_until = :lease"
+RECORD_UPDATE = "SET #status = :failed, #plan = :plan, last_error = :error, history = :history"
+WAITING_UPDATE = "SET #status = :waiting, next_attempt_at = :next REMOVE #plan, lease_until"
+DEAD_LETTERED_UPDATE = "SET #status = :dead_lettered REMOVE #plan, lease_until"
+SUCCEEDED_UPDATE = "SET #status = :succeeded, #result = :result REMOVE #plan, lease_until"
+
+History = tuple[Mapping[str, Any], ...]  # failed attempts: {attempt, at, error}
+
+STATUSES = RUNNING, FAILED, WAITING, SUCCEEDED, DEAD_LETTERED = (
+    "RUNNING",
+    "FAILED",
+    "WAITING",
+    "SUCCEEDED",
+    "DEAD_LETTERED",
+)
+
+# A row outlives every message of its request: the retries' age, and then the days that the queue and the dead-letter
+# queue keep a message (SQS quotas: at most 14 each), and a day for clocks and TTL. Counted anew with each attempt.
+KEEP = LONGEST_AGE + 29 * 86400
+
+HISTORY_LENGTH = 20  # entries; a row is read and written whole, so its size is its price
+ERROR_LENGTH = 300  # characters
+
+
+@dataclass(frozen=True)
+class Row:
+    """What of an item the protocol needs. Times are seconds since the epoch."""
+
+    status: str
+    attempts: int
+    claim: str
+    lease_until: float
+    last_attempt_at: float
+    payload_hash: str
+    plan: Mapping[str, Any] | None = None
+    history: History = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The attempt is this delivery's own.
+
+    Args:
+        began: when the attempt began, as the row says it; seconds since the epoch.
+        died: an earlier delivery had claimed it, and nobody knows how that ended.
+        plan: what an earlier delivery has decided about its failure, and not seen through.
+        history: of the failed attempts before.
+    """
+
+    token: str
+    began: float
+    died: bool = False
+    plan: Mapping[str, Any] | None = None
+    history: History = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class InProgress:
+    """Another delivery works on this attempt until its lease ends."""
+
+    lease_until: float
+
+
+@dataclass(frozen=True)
+class Settled:
+    """This attempt has had its end, or a later one has begun."""
+
+    status: str
+    attempts: int
+
+
+@dataclass(frozen=True)
+class IdReused:
+    """The request id belongs to a request with another payload."""
+
+    status: str
+    attempts: int
+
+
+Claim = Claimed | InProgress | Settled | IdReused
+
+
+class ClaimLost(Exception):
+    """Another delivery has taken this attempt over; the text says which attempt."""
+
+
+class MalformedRow(Exception):
+    """The item is not what this page says; the text names the item and the attribute."""
+
+
+class Ledger:
+    """The steps against one table. Errors of DynamoDB itself pass through as ClientError or BotoCoreError."""
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+        self._dynamodb = dynamodb
+        self._table_name = table_name
+
+    def claim(self, message: Message, token: str, now: float, lease: float) -> Claim:
+        """Claims the message's attempt for the delivery that `token` stands for, for `lease` seconds."""
+        values = {
+            ":mine": {"S": token},
+            ":lease": _number(now + lease),
+            ":attempt": _number(message.attempt),
+            ":hash": {"S": message.payload_hash},
+            ":first": {"S": instant(message.retries[0] if message.retries else now)},
+            ":now": {"S": instant(now)},
+            ":expires": {"N": str(int(now) + KEEP)},
+        }
+        row = self._update(message, CLAIM_UPDATE, CLAIM_CONDITION, values)
+        if row.claim == token and row.attempts == message.attempt:  # also if only the answer to this call was lost
+            return Claimed(token, row.last_attempt_at, history=row.history)
+        if row.payload_hash != message.payload_hash and (message.attempt <= row.attempts or row.status == SUCCEEDED):
+            return IdReused(row.status, row.attempts)
+        if row.attempts != message.attempt or row.status not in (RUNNING, FAILED):
+            return Settled(row.status, row.attempts)
+        if now < row.lease_until:
+            return InProgress(row.lease_until)
+        return self._take_over(message, row, token, now, lease)
+
+    def _take_over(self, message: Message, seen: Row, token: str, now: float, lease: float) -> Claim:
+        values = {
+            ":seen": {"S": seen.claim},
+            ":mine": {"S": token},
+            ":lease": _number(now + lease),
+            ":attempt": _number(message.attempt),
+        }
+        row = self._update(message, TAKE_OVER_UPDATE, TAKE_OVER_CONDITION, values)
+        if row.claim != token:
+            return InProgress(row.lease_until)  # or settled by now; the next delivery of this message finds out
+        return Claimed(token, row.last_attempt_at, row.status == RUNNING, row.plan, row.history)
+
+    def record(self, message: Message, claimed: Claimed, plan: Mapping[str, Any], error: str) -> History:
+        """Writes down what was decided about a failed attempt, before anything is done about it; returns the history.
+
+        Raises:
+            ClaimLost: the lease had ended, and another delivery has taken the attempt over.
+        """
+        entry = {"attempt": message.attempt, "at": instant(claimed.began), "error": error[:ERROR_LENGTH]}
+        history = (*claimed.history, entry)
+        if len(history) > HISTORY_LENGTH:
+            history = (history[0], *history[1 - HISTORY_LENGTH :])
+        values = {
+            ":plan": {"S": json.dumps(dict(plan))},
+            ":error": {"S": error[:ERROR_LENGTH]},
+            ":history": {"L": [_entry(entry) for entry in history]},
+        }
+        self._held(message, claimed, RECORD_UPDATE, values, FAILED)
+        return history
+
+    def settle_waiting(self, message: Message, claimed: Claimed, due: float) -> None:
+        """The next attempt is booked. Raises ClaimLost."""
+        self._held(message, claimed, WAITING_UPDATE, {":next": {"S": instant(due)}}, WAITING)
+
+    def settle_dead_lettered(self, message: Message, claimed: Claimed) -> None:
+        """The dead letter is sent. Raises ClaimLost."""
+        self._held(message, claimed, DEAD_LETTERED_UPDATE, {}, DEAD_LETTERED)
+
+    def settle_succeeded(self, message: Message, claimed: Claimed, result: str) -> None:
+        """The work is done; `result` is JSON. Raises ClaimLost."""
+        self._held(message, claimed, SUCCEEDED_UPDATE, {":result": {"S": result}}, SUCCEEDED)
+
+    def _held(self, message: Message, claimed: Claimed, update: str, values: Mapping[str, Any], becomes: str) -> None:
+        mine = {":mine": {"S": claimed.token}, ":attempt": _number(message.attempt)}
+        row = self._update(message, update, HELD_CONDITION, {**mine, **values})
+        # A condition that fails on what this very call has written is an answer lost on its way.
+        if (row.claim, row.attempts, row.status) != (claimed.token, message.attempt, becomes):
+            raise ClaimLost(
+                f"attempt {message.attempt} of {message.request_id!r} was taken over: its row is {row.status}, "
+                f"attempt {row.attempts}"
+            )
+
+    def _update(self, message: Message, update: str, condition: str, values: Mapping[str, Any]) -> Row:
+        """Does the step if its condition holds; the row as it stands now."""
+        expression = f"{update} {condition}"
+        statuses = {f":{status.lower()}": {"S": status} for status in STATUSES}
+        key = {"request_id": {"S": message.request_id}}
+        try:
+            answer = self._dynamodb.update_item(
+                TableName=self._table_name,
+                Key=key,
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                # DynamoDB refuses names and values that its expressions do not use.
+                ExpressionAttributeNames={n: n[1:] for n in ("#status", "#plan", "#result") if n in expression},
+                ExpressionAttributeValues={**values, **{k: v for k, v in statuses.items() if k in expression}},
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            # Told by some engines never: so look before judging.
+            told = cast(dict[str, Any], error.response).get("Item")
+            if not told:
+                read = self._dynamodb.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
+                told = cast(dict[str, Any], read.get("Item", {}))
+            return _parse(message.request_id, told)
+        return _parse(message.request_id, cast(dict[str, Any], answer["Attributes"]))
+
+
+def _number(value: float) -> dict[str, str]:
+    return {"N": f"{value:.3f}".removesuffix(".000")}
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"M": {"attempt": _number(entry["attempt"]), "at": {"S": entry["at"]}, "error": {"S": entry["error"]}}}
+
+
+def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
+    attribute = ""
+    try:
+        texts = {}
+        for attribute in ("status", "claim", "payload_hash"):
+            texts[attribute] = str(item[attribute]["S"])
+        attribute = "last_attempt_at"
+        last_attempt_at = epoch(item["last_attempt_at"]["S"])
+        attribute = "attempts"
+        attempts = int(item["attempts"]["N"])
+        attribute = "lease_until"
+        lease_until = float(item.get("lease_until", {"N": "0"})["N"])
+        attribute = "plan"
+        plan = json.loads(item["plan"]["S"]) if "plan" in item else None
+        attribute = "history"
+        history = tuple(
+            {"attempt": int(e["M"]["attempt"]["N"]), "at": e["M"]["at"]["S"], "error": e["M"]["error"]["S"]}
+            for e in item.get("history", {"L": []})["L"]
+        )
+    except (KeyError, TypeError, ValueError):
+        raise MalformedRow(
+            f"item {request_id!r} of the request ledger: {attribute} is missing or not of its documented type"
+        ) from None
+    return Row(
+        attempts=attempts, lease_until=lease_until, last_attempt_at=last_attempt_at, plan=plan, history=history, **texts
+    )

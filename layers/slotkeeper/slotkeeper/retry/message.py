@@ -1,0 +1,124 @@
+"""The work message: what a body on the queue says, and the body of the attempt after it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from slotkeeper.json_body import InvalidBody, compile_schema, decode
+
+SCHEMA_FILE = Path(__file__).with_name("work.schema.json")
+DEEPEST = 100
+
+
+class InvalidMessage(ValueError):
+    """A body that can never be worked on; the text says what was wrong and what was expected."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One attempt of a request.
+
+    Args:
+        retries: when the earlier attempts began, seconds since the epoch, in their order.
+        uncounted: how many of those do not count as attempts.
+    """
+
+    request_id: str
+    payload: Mapping[str, Any] = field(repr=False)
+    retries: tuple[float, ...] = ()
+    uncounted: int = 0
+
+    @property
+    def attempt(self) -> int:
+        return len(self.retries) + 1
+
+    def after(self, began: float, *, counted: bool = True) -> Message:
+        """The message of the next attempt, this one having begun at `began`."""
+        return replace(self, retries=(*self.retries, began), uncounted=self.uncounted + (not counted))
+
+    @cached_property
+    def payload_hash(self) -> str:
+        """Tells two payloads apart that came under one request id."""
+        return hashlib.sha256(json.dumps(self.payload, sort_keys=True).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """The body. It is hardly larger than the one it came from: no escapes where a character does, no spaces."""
+        fields: dict[str, Any] = {"request_id": self.request_id, "payload": self.payload}
+        fields["retries"] = [instant(began) for began in self.retries]
+        if self.uncounted:
+            fields["uncounted"] = self.uncounted
+        body = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        # The two characters that JSON allows as they are, and SQS does not (SQS API Reference, SendMessage).
+        return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+
+
+def parse_message(body: str) -> Message:
+    """Reads a body.
+
+    Raises:
+        InvalidMessage: not JSON, not what work.schema.json says, or with times that are none.
+    """
+    try:
+        fields = decode(body, _validator())
+    except InvalidBody as error:
+        raise InvalidMessage(str(error)) from error
+    _check_values(fields["payload"])
+    if fields["uncounted"] > len(fields["retries"]):
+        raise InvalidMessage(
+            f"body.uncounted is {fields['uncounted']} but body.retries holds {len(fields['retries'])}: "
+            "it says how many of them do not count"
+        )
+    return Message(
+        request_id=fields["request_id"],
+        payload=fields["payload"],
+        retries=tuple(_time(text) for text in fields["retries"]),
+        uncounted=int(fields["uncounted"]),
+    )
+
+
+def instant(seconds: float) -> str:
+    """Seconds since the epoch as people read them: UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def epoch(text: str) -> float:
+    """The way back from `instant`. Raises ValueError."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _time(text: str) -> float:
+    try:
+        return epoch(text)
+    except ValueError as error:
+        raise InvalidMessage(f"body.retries holds {text!r}, which is no time: {error}") from error
+
+
+def _check_values(payload: Any) -> None:
+    """What Python reads as JSON, and nobody could send again as JSON."""
+    level = [payload]
+    for _ in range(DEEPEST):
+        if any(isinstance(item, float) and not math.isfinite(item) for item in level):
+            raise InvalidMessage("body.payload holds NaN, Infinity or a number beyond 1.8e308, which are not JSON")
+        level = [inner for item in level for inner in _items(item)]
+        if not level:
+            return
+    raise InvalidMessage(f"body.payload is nested more than {DEEPEST} levels deep")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+@cache
+def _validator() -> Callable[[Any], Any]:
+    return compile_schema(SCHEMA_FILE)

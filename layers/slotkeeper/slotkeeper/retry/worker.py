@@ -1,0 +1,117 @@
+"""What a Lambda function over a queue with retries has to call: batches, metrics, and a log line for each message."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper.clients import QUICK
+from slotkeeper.observability import logger, metrics
+from slotkeeper.retry.attempt import DeadLettered, NotDue, Outcome, Repeated, Retrying, Succeeded
+from slotkeeper.retry.booking import RetryQueue, Schedules
+from slotkeeper.retry.consumer import Consumer, NoTimeLeft, Perform, StillInProgress
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.ledger import Ledger
+from slotkeeper.retry.message import instant
+from slotkeeper.retry.parameter import PolicyParameter
+from slotkeeper.settings import RetrySettings
+
+
+class RetryingWorker:
+    """`handle` is all that a handler has to call. `perform` raises Retryable or Poison, see slotkeeper.retry.errors."""
+
+    def __init__(self, consumer: Consumer, perform: Perform) -> None:
+        self._consumer = consumer
+        self._perform = perform
+
+    @classmethod
+    def from_environment(cls, perform: Perform) -> RetryingWorker:
+        """Over the queues and tables that the environment names. Raises MissingSetting."""
+        settings = RetrySettings.from_environment()
+        sqs = boto3.client("sqs", config=QUICK)
+        queue = RetryQueue(
+            sqs,
+            boto3.client("scheduler", config=QUICK),
+            settings.queue_url,
+            Schedules(
+                settings.schedule_group,
+                settings.schedule_role_arn,
+                settings.queue_arn,
+                settings.schedule_dead_letter_queue_arn,
+            ),
+            beyond=settings.scheduler_beyond,
+            largest=settings.largest_message,
+            on_refused=_schedule_refused,
+        )
+        consumer = Consumer(
+            Ledger(boto3.client("dynamodb", config=QUICK), settings.ledger_table_name),
+            queue,
+            DeadLetterQueue(sqs, settings.dead_letter_queue_url),
+            PolicyParameter(boto3.client("ssm", config=QUICK), settings.policy_parameter, on_invalid=_policy_invalid),
+            work_seconds=settings.work_seconds,
+        )
+        return cls(consumer, perform)
+
+    def handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        """Answers the event source mapping which messages have to stay on the queue."""
+        # By default Powertools raises when every message of a batch failed, which with batches of one is each time: the
+        # function's error metric would count what the queue simply brings again.
+        processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
+        answer = process_partial_response(
+            event=event, record_handler=partial(self._consume, context), processor=processor, context=context
+        )
+        return dict(answer)
+
+    def _consume(self, context: LambdaContext, record: SQSRecord) -> None:
+        logger.append_keys(message_id=record.message_id)
+        try:
+            outcome = self._consumer.consume(record, self._perform, context)
+        except StillInProgress as error:
+            logger.info("Left the message on the queue: another delivery works on it", reason=str(error))
+            raise
+        except NoTimeLeft as error:
+            logger.warning("Left the message on the queue", reason=str(error))
+            raise
+        except Exception:
+            logger.exception("Left the message on the queue")
+            metrics.add_metric("WorkLeft", MetricUnit.Count, 1)
+            raise
+        _report(outcome)
+
+
+def _report(outcome: Outcome) -> None:
+    match outcome:
+        case Succeeded():
+            logger.info("Done")
+            metrics.add_metric("WorkSucceeded", MetricUnit.Count, 1)
+        case Retrying(booked, reason, _, cause):
+            logger.warning(
+                "Booked another attempt", reason=reason, by=booked.by, due=instant(booked.due), exc_info=cause
+            )
+            metrics.add_metric("WorkRetried", MetricUnit.Count, 1)
+        case DeadLettered(code, reason, _, cause):
+            logger.error("Moved the message to the dead-letter queue", code=code, reason=reason, exc_info=cause)
+            metrics.add_metric("WorkDeadLettered", MetricUnit.Count, 1)
+        case Repeated(status, attempts):
+            logger.warning("Dropped a repeated message", request_status=status, request_attempts=attempts)
+            metrics.add_metric("WorkRepeated", MetricUnit.Count, 1)
+        case NotDue(until):
+            logger.info("Sent the message on: it is not due yet", due=instant(until))
+    if isinstance(outcome, Retrying | DeadLettered) and outcome.died:
+        metrics.add_metric("WorkDied", MetricUnit.Count, 1)
+
+
+def _schedule_refused(reason: str) -> None:
+    logger.error("Scheduler did not take a retry, which goes by the queue instead", reason=reason)
+    metrics.add_metric("RetryScheduleRefused", MetricUnit.Count, 1)
+
+
+def _policy_invalid(reason: str) -> None:
+    logger.error("The retry policy is not used", reason=reason)
+    metrics.add_metric("RetryPolicyInvalid", MetricUnit.Count, 1)
