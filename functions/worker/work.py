@@ -32,7 +32,7 @@ from botocore.exceptions import ClientError
 
 from publishing import LONGEST_KEY, Outputs, s3_errors
 from slotkeeper.json_body import InvalidBody, compile_schema, decode
-from slotkeeper.retry.errors import Poison, Retryable
+from slotkeeper.retry import Poison, Request, Retryable
 from slotkeeper.settings import WorkSettings
 from splitting import split
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from botocore.response import StreamingBody
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
-    from slotkeeper.retry.message import Message
 
 # In bytes. The whole input is held once, beside the runtime, in 512 MB.
 LARGEST_INPUT = 64 * 1024 * 1024
@@ -74,7 +73,7 @@ class _Deadline:
             raise TooSlow(f"the {self._seconds:.1f} s of this attempt were up {when}; nothing was published")
 
 
-def perform(request: Message, remaining_seconds: float) -> dict[str, Any]:
+def perform(request: Request, remaining_seconds: float) -> dict[str, Any]:
     """Splits an object and publishes its parts, once however often it is called.
 
     Returns:
@@ -106,7 +105,7 @@ def perform(request: Message, remaining_seconds: float) -> dict[str, Any]:
     }
 
 
-def _wanted(request: Message) -> dict[str, Any]:
+def _wanted(request: Request) -> dict[str, Any]:
     try:
         wanted: dict[str, Any] = decode(json.dumps(request.payload), _validate)
     except InvalidBody as error:
