@@ -29,7 +29,7 @@ from slotkeeper.retry.attempt import (
 )
 from slotkeeper.retry.booking import NOT_BEFORE, RetryQueue, TooLarge
 from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.errors import Failure
+from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import Claimed, History, IdReused, Ledger
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.retry.parameter import PolicyParameter
@@ -69,8 +69,12 @@ Perform = Callable[[Request, float], Any]
 
 
 class Consumer:
-    """Args:
-    work_seconds: how long an attempt may take at most; the work is told, and has to keep to it.
+    """Sees deliveries to their end, one by one.
+
+    Args:
+        work_seconds: how long an attempt may take at most; the work is told, and has to keep to it.
+        on_message: told of each message as it was read, before anything is done about it.
+        clock: seconds since the epoch.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Consumer:
         policy: PolicyParameter,
         *,
         work_seconds: float = math.inf,
+        on_message: Callable[[Message], None] = lambda _message: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._ledger = ledger
@@ -88,6 +93,7 @@ class Consumer:
         self._dead_letters = dead_letters
         self._policy = policy
         self._work_seconds = work_seconds
+        self._on_message = on_message
         self._clock = clock
 
     def consume(self, record: SQSRecord, perform: Perform, context: LambdaContext) -> Outcome:
@@ -104,6 +110,7 @@ class Consumer:
         except InvalidMessage as error:
             self._dead_letters.send_invalid(record.body, record.message_id, str(error))
             return DeadLettered("InvalidMessage", str(error))
+        self._on_message(message)
         not_before = _not_before(record)
         if not_before > now + EARLY:
             self._queue.send_on(message, not_before, now)
@@ -141,7 +148,9 @@ class Consumer:
             try:
                 return Succeeded(perform(request, seconds))
             except Exception as error:
-                cause, failure = error, Failure.of(error)
+                failure = Failure.of(error)
+                # What the work says by itself needs no traceback; what it did not expect does.
+                cause = None if isinstance(error, Retryable | Poison) else error
         # Decided once and noted first: a delivery that has to see this one's decision through must not make another.
         attempts = Attempts(message.request_id, (*message.retries, claim.began), message.uncounted)
         plan = plan_retry(failure, attempts, self._policy.get(), self._clock())

@@ -18,7 +18,7 @@ from slotkeeper.retry.booking import RetryQueue, Schedules
 from slotkeeper.retry.consumer import Consumer, NoTimeLeft, Perform, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.ledger import Ledger
-from slotkeeper.retry.message import instant
+from slotkeeper.retry.message import Message, instant
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.settings import RetrySettings
 
@@ -55,6 +55,7 @@ class RetryingWorker:
             DeadLetterQueue(sqs, settings.dead_letter_queue_url),
             PolicyParameter(boto3.client("ssm", config=QUICK), settings.policy_parameter, on_invalid=_policy_invalid),
             work_seconds=settings.work_seconds,
+            on_message=_name,
         )
         return cls(consumer, perform)
 
@@ -69,6 +70,7 @@ class RetryingWorker:
         return dict(answer)
 
     def _consume(self, context: LambdaContext, record: SQSRecord) -> None:
+        logger.remove_keys(["request_id", "attempt"])  # the message's before this one in the batch
         logger.append_keys(message_id=record.message_id)
         try:
             outcome = self._consumer.consume(record, self._perform, context)
@@ -83,6 +85,12 @@ class RetryingWorker:
             metrics.add_metric("WorkLeft", MetricUnit.Count, 1)
             raise
         _report(outcome)
+
+
+def _name(message: Message) -> None:
+    logger.append_keys(request_id=message.request_id, attempt=message.attempt)
+    # Its largest value is watched in place of Lambda's recursion guard, which leaves this function alone.
+    metrics.add_metric("WorkHops", MetricUnit.Count, message.attempt)
 
 
 def _report(outcome: Outcome) -> None:
