@@ -1,0 +1,78 @@
+"""What the planner is told of an exception."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from slotkeeper.retry.errors import LONGEST_REASON, Failure, Poison, Retryable
+
+
+class RateLimited(Retryable):
+    """A type that a policy can name."""
+
+
+class OfItsOwnMaking(Retryable):
+    """Its constructor does not call Retryable's."""
+
+    def __init__(self, status: int) -> None:
+        Exception.__init__(self, f"status {status}")
+
+
+class FullDisk(OSError):
+    """One of a third party's kind."""
+
+
+def answered(error: dict[str, Any]) -> ClientError:
+    return ClientError({"Error": error}, "GetObject")
+
+
+@pytest.mark.parametrize(
+    ("exception", "types"),
+    [
+        (RateLimited("later"), ("RateLimited", "Retryable")),
+        (FullDisk("full"), ("FullDisk", "OSError")),
+        (Exception("anything"), ()),
+        (answered({"Code": "SlowDown"}), ("SlowDown", "ClientError")),
+        (answered({}), ("ClientError",)),
+    ],
+)
+def test_types_go_from_the_most_specific_to_the_least(exception: Exception, types: tuple[str, ...]) -> None:
+    assert Failure.of(exception).types == types
+
+
+def test_what_the_downstream_asked_for_is_taken_over() -> None:
+    assert Failure.of(RateLimited("later", retry_after=2.5)).retry_after == 2.5
+
+
+def test_a_subclass_with_a_constructor_of_its_own_asks_for_nothing() -> None:
+    assert Failure.of(OfItsOwnMaking(503)) == Failure(("OfItsOwnMaking", "Retryable"), "OfItsOwnMaking: status 503")
+
+
+def test_only_poison_is_final() -> None:
+    assert [Failure.of(exception).final for exception in (Poison("no such field"), Retryable(), KeyError())] == [
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exception", "reason"),
+    [
+        (Poison("no such field"), "Poison: no such field"),
+        (KeyError("a"), "KeyError: 'a'"),
+        (Retryable(), "Retryable"),
+        (ValueError(" \n"), "ValueError"),
+        (ValueError("line one\nline\ttwo"), "ValueError: line one line two"),
+        (ValueError("x" * 9999), "ValueError: " + "x" * (LONGEST_REASON - 12)),
+    ],
+)
+def test_a_reason_names_the_type_and_is_neither_empty_nor_endless(exception: Exception, reason: str) -> None:
+    assert Failure.of(exception).reason == reason
+
+
+def test_a_reason_holds_nothing_that_a_message_could_not_carry() -> None:
+    assert Failure.of(ValueError("a\x00b\ud800c\uffffd")).reason == "ValueError: a b c d"

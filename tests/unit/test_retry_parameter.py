@@ -1,0 +1,243 @@
+"""The policy that operators put into SSM Parameter Store, and what holds when there is none to be had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import jsonschema
+import pytest
+from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError
+from hypothesis import given
+from hypothesis import strategies as st
+from moto import mock_aws
+
+from slotkeeper.retry.parameter import SCHEMA_FILE, InvalidPolicy, PolicyParameter, parse_policy
+from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
+
+NAME = "/slotkeeper/retry-policy"
+SCHEMA = json.loads(SCHEMA_FILE.read_text())
+GOOD = '{"default": {"max_attempts": 3}}'
+OTHER = '{"default": {"max_attempts": 4}}'
+
+
+class Store:
+    """A parameter in moto, a clock, and a client that counts its calls and can be told to fail."""
+
+    def __init__(self, ssm: Any) -> None:
+        self.ssm = ssm
+        self.now = 1000.0
+        self.calls = 0
+        self.told: list[str] = []
+        self.trouble: Exception | None = None
+        self.parameter = PolicyParameter(self, NAME, on_invalid=self.told.append, clock=lambda: self.now)
+
+    def get_parameter(self, **request: Any) -> Any:
+        self.calls += 1
+        if self.trouble:
+            raise self.trouble
+        return self.ssm.get_parameter(**request)
+
+    def put(self, value: str) -> None:
+        self.ssm.put_parameter(Name=NAME, Value=value, Type="String", Overwrite=True)
+
+    def attempts_a_minute_later(self) -> int:
+        self.now += 60
+        return self.attempts()
+
+    def attempts(self) -> int:
+        return int(self.parameter.get().default.max_attempts)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with mock_aws():
+        yield Store(boto3.client("ssm"))
+
+
+def refused(code: str, status: int = 400) -> ClientError:
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetParameter")
+
+
+PASSING = {
+    "throttled": refused("ThrottlingException"),
+    "out of order": refused("InternalServerError", 500),
+    "not reachable": EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
+    "no answer": ConnectTimeoutError(endpoint_url="http://127.0.0.1:1"),
+}
+
+
+def test_an_operator_s_policy_holds(store: Store) -> None:
+    store.put(GOOD)
+    assert (store.parameter.get(), store.told) == (Policy.from_document({"default": {"max_attempts": 3}}), [])
+
+
+def test_the_template_s_value_is_the_built_in_policy(store: Store) -> None:
+    store.put("{}")
+    assert (store.parameter.get(), store.told) == (BUILT_IN, [])
+
+
+def test_a_reading_holds_for_a_minute_and_no_longer(store: Store) -> None:
+    store.put(GOOD)
+    seen = [store.attempts()]
+    store.put(OTHER)
+    for now in (1059.9, 1060.0):
+        store.now = now
+        seen.append(store.attempts())
+    assert (seen, store.calls) == ([3, 3, 4], 2)
+
+
+def test_a_missing_parameter_is_the_built_in_policy_and_somebody_is_told(store: Store) -> None:
+    assert (store.parameter.get(), store.told) == (
+        BUILT_IN,
+        [
+            "retry policy: SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound; "
+            "the built-in policy is used instead, and the parameter read again after 60 s"
+        ],
+    )
+
+
+def test_a_failed_reading_is_kept_and_told_once(store: Store) -> None:
+    for _ in range(100):
+        store.parameter.get()
+    assert (store.calls, len(store.told)) == (1, 1)
+
+
+def test_every_failed_reading_is_told(store: Store) -> None:
+    store.attempts()
+    store.attempts_a_minute_later()
+    assert (store.calls, len(store.told)) == (2, 2)
+
+
+def test_what_was_put_right_holds_at_the_next_reading(store: Store) -> None:
+    before = store.attempts()
+    store.put(GOOD)
+    assert (before, store.attempts_a_minute_later(), len(store.told)) == (8, 3, 1)
+
+
+@pytest.mark.parametrize("value", ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds": 9000}}'])
+def test_an_invalid_policy_is_answered_by_the_built_in_one_even_after_a_good_one(store: Store, value: str) -> None:
+    store.put(GOOD)
+    store.attempts()
+    store.put(value)
+    assert (store.attempts_a_minute_later(), len(store.told)) == (8, 1)
+    assert "is not valid: value" in store.told[0]
+    assert "the built-in policy is used instead" in store.told[0]
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ParameterNotFound"])
+def test_a_parameter_that_may_not_be_read_any_more_is_answered_by_the_built_in_policy(store: Store, code: str) -> None:
+    store.put(GOOD)
+    store.attempts()
+    store.trouble = refused(code)
+    assert (store.attempts_a_minute_later(), code in store.told[0]) == (8, True)
+
+
+@pytest.mark.parametrize("trouble", PASSING.values(), ids=PASSING)
+def test_trouble_that_passes_leaves_the_policy_that_was_read_before(store: Store, trouble: Exception) -> None:
+    store.put(GOOD)
+    store.attempts()
+    store.trouble = trouble
+    assert [store.attempts_a_minute_later(), store.attempts_a_minute_later()] == [3, 3]
+    assert ["the policy read before is used instead" in text for text in store.told] == [True, True]
+
+
+@pytest.mark.parametrize("trouble", PASSING.values(), ids=PASSING)
+def test_trouble_at_the_first_reading_leaves_the_built_in_policy(store: Store, trouble: Exception) -> None:
+    store.trouble = trouble
+    assert (store.attempts(), "the built-in policy is used instead" in store.told[0]) == (8, True)
+
+
+def test_trouble_brings_no_policy_back_that_was_overwritten(store: Store) -> None:
+    store.put(GOOD)
+    store.attempts()
+    store.put("{")
+    store.attempts_a_minute_later()
+    store.trouble = refused("ThrottlingException")
+    assert (store.attempts_a_minute_later(), "the built-in policy" in store.told[1]) == (8, True)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
+def test_a_reading_is_kept_for_a_finite_time(seconds: float) -> None:
+    with pytest.raises(ValueError, match="keep_seconds must be a finite number of seconds, 0 or more"):
+        PolicyParameter(boto3.client("ssm"), NAME, on_invalid=print, keep_seconds=seconds)
+
+
+BAD_VALUES = {
+    "not JSON": ("{", "value is not JSON"),
+    "not an object": ("[]", "value must be object (got [])"),
+    "a field beside": ('{"defaults": {}}', "value must not contain {'defaults'} properties; known are default, errors"),
+    "a name without its unit": ('{"default": {"base": 1}}', "known are backoff, jitter, base_seconds, cap_seconds"),
+    "a backoff nobody knows": ('{"default": {"backoff": "cubic"}}', "value.default.backoff must be one of"),
+    "a jitter nobody knows": ('{"default": {"jitter": "FULL"}}', "value.default.jitter must be one of"),
+    "base zero": ('{"default": {"base_seconds": 0}}', "value.default.base_seconds must be bigger than 0"),
+    "base not a number": ('{"default": {"base_seconds": NaN}}', "value.default: Rule.base must be a number"),
+    "base in words": ('{"default": {"base_seconds": "30"}}', 'base_seconds must be number (got "30")'),
+    "cap endless": ('{"default": {"cap_seconds": 1e999}}', "value.default.cap_seconds must be smaller than"),
+    "cap below base": ('{"errors": {"X": {"cap_seconds": 3}}}', "value.errors.X: Rule.cap must be at least base"),
+    "no attempt": ('{"default": {"max_attempts": 0}}', "max_attempts must be bigger than or equal to 1"),
+    "a hundred and one attempts": ('{"errors": {"X": {"max_attempts": 101}}}', "value.errors.X.max_attempts must"),
+    "half an attempt": ('{"default": {"max_attempts": 1.5}}', "max_attempts must be integer (got 1.5)"),
+    "older than a month": ('{"default": {"max_age_seconds": 2592001}}', "value.default.max_age_seconds must"),
+    "counts in words": ('{"default": {"counts": "no"}}', "value.default.counts must be boolean"),
+    "a rule that is none": ('{"errors": {"X": 7}}', "value.errors.X must be object"),
+    "an error without a name": ('{"errors": {"": {}}}', "value.errors must be named by"),
+    "nested without end": ("[" * 100_000, "value is not JSON"),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), BAD_VALUES.values(), ids=BAD_VALUES)
+def test_a_value_that_is_no_policy_is_refused_with_its_place(value: str, expected: str) -> None:
+    with pytest.raises(InvalidPolicy) as refusal:
+        parse_policy(value)
+    assert expected in str(refusal.value)
+
+
+def test_every_field_of_a_policy_is_read() -> None:
+    value = {
+        "default": {"backoff": "linear", "jitter": "none", "base_seconds": 1, "cap_seconds": 2, "max_attempts": 3},
+        "errors": {"X": {"max_age_seconds": 4.5, "counts": False}},
+    }
+    policy = parse_policy(json.dumps(value))
+    assert (policy.default, policy.errors["X"]) == (
+        Rule("linear", "none", 1, 2, 3),
+        Rule("linear", "none", 1, 2, 3, 4.5, counts=False),
+    )
+
+
+def test_the_schema_allows_what_a_rule_allows() -> None:
+    rule = SCHEMA["definitions"]["rule"]["properties"]
+    most = {name: said["maximum"] for name, said in rule.items() if "maximum" in said}
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    assert most == {
+        "base_seconds": LONGEST_AGE,
+        "cap_seconds": LONGEST_AGE,
+        "max_attempts": MOST_ATTEMPTS,
+        "max_age_seconds": LONGEST_AGE,
+    }
+    assert {name.removesuffix("_seconds") for name in rule} == set(Rule.__dataclass_fields__)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["default", "errors", "X", "max_attempts", "base_seconds", "counts"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+def outcome(value: Any) -> Policy | str:
+    try:
+        return parse_policy(json.dumps(value))
+    except InvalidPolicy as refusal:
+        return str(refusal)
+
+
+@given(JSON)
+def test_any_value_is_a_policy_or_is_refused_with_a_reason(value: Any) -> None:
+    read = outcome(value)
+    assert isinstance(read, Policy) or read.startswith("value")

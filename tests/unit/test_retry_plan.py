@@ -1,0 +1,232 @@
+"""What becomes of a request whose attempt has failed."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.retry.errors import Failure
+from slotkeeper.retry.plan import MOST_ALTOGETHER, DeadLetter, History, RetryAt, plan_retry
+from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
+
+NOW = 1_800_000_000.0
+FAILED = Failure(("Timeout", "Retryable"), "Timeout: no answer")
+LIMITED = Failure(("RateLimited", "Retryable"), "RateLimited: 429")
+PLAIN = Policy(
+    Rule("exponential", "none", base=30, cap=3600),
+    {"RateLimited": Rule("fixed", "none", base=10, cap=10, counts=False)},
+)
+
+
+def after(made: int, uncounted: int = 0, gap: float = 1.0) -> History:
+    """The history of a request whose attempt number `made` began, and failed, just now."""
+    return History("request-1", tuple(NOW - gap * (made - number) for number in range(1, made + 1)), uncounted)
+
+
+def asked(retry_after: Any, failure: Failure = FAILED) -> Failure:
+    return Failure(failure.types, failure.reason, retry_after)
+
+
+failures = st.builds(
+    Failure,
+    types=st.lists(st.sampled_from(["Timeout", "RateLimited", "Died", "Unheard"]), max_size=3).map(tuple),
+    reason=st.text(min_size=1, max_size=20),
+    retry_after=st.none() | st.floats() | st.integers(-(10**400), 10**400) | st.text(max_size=5),
+    final=st.booleans(),
+)
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> Rule:
+    base = draw(st.floats(0.001, 10_000))
+    return Rule(
+        draw(st.sampled_from(["exponential", "linear", "fixed"])),
+        draw(st.sampled_from(["none", "full", "equal", "decorrelated"])),
+        base,
+        base * draw(st.floats(1, 200)),
+        draw(st.integers(1, MOST_ATTEMPTS)),
+        draw(st.floats(0.001, LONGEST_AGE)),
+        draw(st.booleans()),
+    )
+
+
+policies = st.builds(Policy, rules(), st.dictionaries(st.sampled_from(["Timeout", "RateLimited", "Died"]), rules()))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Of any size, also with clocks that were wrong by far."""
+    made = draw(st.integers(1, 40) | st.integers(1, 3000))
+    spread = draw(st.floats(0, 1000) | st.floats(-1e7, 1e7))
+    attempts = tuple(NOW - spread * (made - number) / made for number in range(1, made + 1))
+    return History(draw(st.text(max_size=10)), attempts, draw(st.integers(0, made - 1)))
+
+
+@given(failures, histories(), policies)
+def test_a_retry_is_never_before_now_and_never_later_than_the_age_allows(
+    error: Failure, history: History, policy: Policy
+) -> None:
+    plan = plan_retry(error, history, policy, NOW)
+    latest = min(NOW, *history.attempts) + policy.rule_for(error.types).max_age
+    assert isinstance(plan, DeadLetter) or NOW <= plan.when <= latest + 1e-6
+
+
+@given(failures, histories(), policies)
+def test_r1_whoever_asks_again_gets_the_same_answer(error: Failure, history: History, policy: Policy) -> None:
+    assert plan_retry(error, history, policy, NOW) == plan_retry(error, history, policy, NOW)
+
+
+@given(failures, histories(), policies)
+def test_r4_a_request_ends_where_a_bound_is_reached_and_nowhere_else(
+    error: Failure, history: History, policy: Policy
+) -> None:
+    plan = plan_retry(error, history, policy, NOW)
+    rule, made = policy.rule_for(error.types), len(history.attempts)
+    used_up = made >= MOST_ALTOGETHER or (rule.counts and made - history.uncounted >= rule.max_attempts)
+    expected = {"Poison"} if error.final else {"AttemptsExhausted"} if used_up else {"TooOld", "RetryAt"}
+    code = plan.code if isinstance(plan, DeadLetter) else "RetryAt"
+    assert (code in expected, isinstance(plan, RetryAt) or error.reason in plan.reason) == (True, True)
+
+
+@given(failures, histories(), policies)
+def test_a_retry_says_whether_the_failed_attempt_counts(error: Failure, history: History, policy: Policy) -> None:
+    plan = plan_retry(error, history, policy, NOW)
+    assert isinstance(plan, DeadLetter) or plan.counted is policy.rule_for(error.types).counts
+
+
+def test_the_wait_grows_with_every_attempt_until_the_cap() -> None:
+    policy = Policy(Rule("exponential", "none", base=30, cap=200))
+    assert [plan_retry(FAILED, after(made), policy, NOW) for made in range(1, 6)] == [
+        RetryAt(NOW + wait, True) for wait in (30, 60, 120, 200, 200)
+    ]
+
+
+def test_f25_jitter_comes_from_the_request_and_the_attempt_and_nothing_else() -> None:
+    one, other = (History(key, (NOW - 5,)) for key in ("request-1", "request-2"))
+    again = History("request-1", (NOW - 5000,))
+    planned = [plan_retry(FAILED, history, BUILT_IN, NOW) for history in (one, again, other)]
+    assert (planned[0] == planned[1], planned[0] == planned[2]) == (True, False)
+
+
+def test_full_jitter_parts_the_requests_that_failed_together() -> None:
+    planned = [plan_retry(FAILED, History(f"request-{n}", (NOW,)), BUILT_IN, NOW) for n in range(200)]
+    waits = [plan.when - NOW for plan in planned if isinstance(plan, RetryAt)]
+    assert (len(waits), len(set(waits)) > 190, min(waits) < 2, 28 < max(waits) <= 30) == (200, True, True, True)
+
+
+def test_f22_poison_is_set_aside_at_its_first_attempt() -> None:
+    poison = Failure(("Poison",), "Poison: no such field", 5.0, final=True)
+    assert plan_retry(poison, after(1), BUILT_IN, NOW) == DeadLetter("Poison", "Poison: no such field")
+
+
+def test_r3_the_attempt_that_reaches_the_rule_s_number_is_the_last() -> None:
+    assert (type(plan_retry(FAILED, after(7), PLAIN, NOW)), plan_retry(FAILED, after(8), PLAIN, NOW)) == (
+        RetryAt,
+        DeadLetter(
+            "AttemptsExhausted",
+            "8 attempts count, and 8 are allowed; 8 were made; the last error: Timeout: no answer",
+        ),
+    )
+
+
+def test_f21_attempts_that_did_not_count_use_up_none() -> None:
+    last, one_more = (plan_retry(FAILED, after(made, uncounted=20), PLAIN, NOW) for made in (28, 27))
+    assert (type(last), type(one_more)) == (DeadLetter, RetryAt)
+
+
+def test_f21_a_failure_that_does_not_count_exhausts_nothing_however_many_count_before_it() -> None:
+    assert plan_retry(LIMITED, after(30), PLAIN, NOW) == RetryAt(NOW + 10, False)
+
+
+def test_where_errors_alternate_the_last_one_s_rule_judges_the_whole_request() -> None:
+    policy = Policy(Rule(max_attempts=8), {"Died": Rule(max_attempts=3), "Slow": Rule(max_attempts=20)})
+    died, slow = (Failure((name,), name) for name in ("Died", "Slow"))
+    answers = [plan_retry(*case, policy, NOW) for case in ((died, after(3)), (died, after(2)), (slow, after(19)))]
+    assert [type(answer) for answer in answers] == [DeadLetter, RetryAt, RetryAt]
+
+
+def test_r3_no_request_is_tried_for_ever_even_if_nothing_counts_and_no_pause_is_asked_for() -> None:
+    endless = asked(0, LIMITED)
+    before, at = (plan_retry(endless, after(made, made - 1), PLAIN, NOW) for made in (499, 500))
+    assert (before, at) == (
+        RetryAt(NOW, False),
+        DeadLetter(
+            "AttemptsExhausted",
+            "500 attempts were made, of which 0 count; no policy allows more than 500; the last error: "
+            "RateLimited: 429",
+        ),
+    )
+
+
+def test_no_retry_begins_after_the_age_that_is_allowed() -> None:
+    policy = Policy(Rule("fixed", "none", base=60, cap=60, max_age=600))
+    in_time, too_late = (History("k", (NOW - age, NOW)) for age in (540, 541))
+    assert (plan_retry(FAILED, in_time, policy, NOW), plan_retry(FAILED, too_late, policy, NOW)) == (
+        RetryAt(NOW + 60, True),
+        DeadLetter(
+            "TooOld",
+            "attempt 3 would begin 601 s after the first (60 s from now, by the policy), and 600 s are allowed; "
+            "the last error: Timeout: no answer",
+        ),
+    )
+
+
+def test_age_ends_what_does_not_count_too() -> None:
+    plan = plan_retry(LIMITED, History("k", (NOW - 86_395,)), PLAIN, NOW)
+    assert isinstance(plan, DeadLetter)
+    assert plan.code == "TooOld"
+
+
+def test_age_counts_from_the_earliest_start_whatever_its_place() -> None:
+    plan = plan_retry(FAILED, History("k", (NOW - 1, NOW - 90_000, NOW)), PLAIN, NOW)
+    assert isinstance(plan, DeadLetter)
+
+
+def test_a_start_in_the_future_makes_no_request_live_longer() -> None:
+    plan = plan_retry(asked(86_401), History("k", (NOW + 86_400,)), PLAIN, NOW)
+    assert isinstance(plan, DeadLetter)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 29, 3601, 86_400, "45"])
+def test_what_the_downstream_asks_for_wins_and_is_not_capped(seconds: Any) -> None:
+    assert plan_retry(asked(seconds), History("k", (NOW,)), PLAIN, NOW) == RetryAt(NOW + float(seconds), True)
+
+
+def test_what_the_downstream_asks_for_holds_for_what_does_not_count() -> None:
+    assert plan_retry(asked(77, LIMITED), after(3), PLAIN, NOW) == RetryAt(NOW + 77, False)
+
+
+@pytest.mark.parametrize("seconds", [-1, -1e300, -0.0])
+def test_a_time_that_is_over_already_means_now(seconds: float) -> None:
+    assert plan_retry(asked(seconds), after(1), PLAIN, NOW) == RetryAt(NOW, True)
+
+
+@pytest.mark.parametrize("seconds", [nan, inf, -inf, 10**400, "Wed, 21 Oct 2015 07:28:00 GMT", "", [], b"x"])
+def test_what_is_no_number_of_seconds_leaves_the_policy_s_own_wait(seconds: Any) -> None:
+    assert plan_retry(asked(seconds), after(1), PLAIN, NOW) == RetryAt(NOW + 30, True)
+
+
+@pytest.mark.parametrize("seconds", [86_401, 1e300])
+def test_a_downstream_that_asks_for_more_than_the_age_allows_ends_the_request(seconds: float) -> None:
+    plan = plan_retry(asked(seconds), after(1), PLAIN, NOW)
+    assert isinstance(plan, DeadLetter)
+    assert (plan.code, "as the downstream asked" in plan.reason) == ("TooOld", True)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "uncounted", "field"),
+    [
+        ((), 0, "attempts"),
+        ((nan,), 0, "attempts"),
+        ((1.0, inf), 0, "attempts"),
+        ((1.0,), 1, "uncounted"),
+        ((1.0, 2.0), -1, "uncounted"),
+    ],
+)
+def test_a_history_that_cannot_be_says_what_was_expected(attempts: Any, uncounted: int, field: str) -> None:
+    with pytest.raises(ValueError, match=rf"^History\.{field} must be .*, got "):
+        History("k", attempts, uncounted)
