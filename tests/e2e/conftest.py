@@ -11,6 +11,7 @@ from local.aws import EmbeddedAws
 from local.chat_service import ChatService
 from tests.e2e.chat import Bot
 from tests.e2e.stack import GRACE, LOOK_GAP, Stack
+from tests.e2e.work import Work
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +30,8 @@ def parameters(chat_service: ChatService) -> dict[str, str]:
         "LookGapSeconds": str(LOOK_GAP),
         "ChatApiUrl": chat_service.url,
         "TokenMinRefreshSeconds": "0",  # tests kill tokens faster than anybody should
+        "WorkSeconds": "5",
+        "SchedulerBeyondSeconds": "20",
     }
 
 
@@ -37,7 +40,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str
     state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
     # A finished run keeps its place in Glue for a while, which shows only at a job that is full.
     environment = {"SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "2"}
-    with EmbeddedAws.start(state_dir, faults=True, environment=environment) as aws:
+    with EmbeddedAws.start(state_dir, faults=True, downstream=True, environment=environment) as aws:
         aws.deploy(parameters)
         yield Stack(aws)
 
@@ -55,3 +58,10 @@ def bot(deployed: Stack, chat_service: ChatService) -> Iterator[Bot]:
     made.reset()
     yield made
     chat_service.mend()
+
+
+@pytest.fixture
+def work(deployed: Stack) -> Iterator[Work]:
+    made = Work(deployed.aws)
+    yield made
+    made.restore()

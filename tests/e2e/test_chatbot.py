@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from local import processes
 from local.chat_service import ANSWERS, AUTH, Outage, answer_to
 from slotkeeper.chat_token import timing
 from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from tests.e2e.chat import Bot
+from tests.e2e.containers import kill_containers
 from tests.support.waiting import wait_until
 
 TIMING = timing(min_interval=0)
@@ -136,7 +135,7 @@ def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(b
     with ThreadPoolExecutor(1) as sender:
         killed = sender.submit(bot.say)
         wait_until(lambda: bot.service.auths > before, "the first POST /auth")
-        _kill_containers(bot)
+        kill_containers(bot.aws)
         began = time.monotonic()
         # The engine finds out about a dead container when it next wants to use it.
         wait_until(lambda: bot.say().status == 200, "the others to go on")
@@ -144,13 +143,6 @@ def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(b
     assert killed.result().status == 502
     assert TIMING.lease / 2 < waited < TIMING.lease + 2  # the container that waits starts cold
     assert bot.service.auths == before + 2
-
-
-def _kill_containers(bot: Bot) -> None:
-    """As Lambda ends a container: from outside, in the middle of what it does."""
-    for pid in processes.session_members(bot.aws.pid):
-        if pid != bot.aws.pid:
-            processes.send_signal(pid, signal.SIGKILL)
 
 
 def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(bot: Bot) -> None:

@@ -1,0 +1,135 @@
+"""The deployed worker: done once or set aside, brought back by the queue or by Scheduler, and never half published."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.downstream import Step
+from tests.e2e.containers import kill_containers
+from tests.e2e.work import END, Work
+from tests.support.waiting import wait_until
+
+PARTS = {
+    "Oslo": b'{"city": "Oslo", "n": 1}\n{"city": "Oslo", "n": 3}\n',
+    "Rome": b'{"city": "Rome", "n": 2}\n',
+}
+
+
+def test_a_request_is_split_published_and_noted(work: Work) -> None:
+    request = work.request()
+    work.send(request)
+    row = work.wait_for(request, *END)
+    assert (row["status"], row["attempts"]) == ("SUCCEEDED", "1")
+    assert json.loads(row["result"])["manifest"] == f"work/published/{request}.json"
+    assert work.published(request) == PARTS
+
+
+def test_f24_the_same_request_twice_has_one_effect(work: Work) -> None:
+    request = work.request()
+    work.send(request)
+    work.wait_for(request, "SUCCEEDED")
+    work.send(request)
+    wait_until(lambda: _is_empty(work), "the second message to be consumed")
+    assert work.calls(request) == 1
+    assert work.row(request)["attempts"] == "1"
+
+
+@pytest.mark.parametrize("answer", ["slow_down", "error", "drop"])
+def test_a_downstream_that_fails_is_asked_again_later(work: Work, answer: str) -> None:
+    request = work.request(Step(answer=answer))
+    work.send(request)
+    row = work.wait_for(request, *END)
+    assert (row["status"], row["attempts"], work.calls(request)) == ("SUCCEEDED", "2", 2)
+    assert work.published(request) == PARTS
+
+
+def test_an_attempt_that_takes_too_long_is_given_up_and_made_again(work: Work) -> None:
+    request = work.request(Step(seconds=60))
+    work.send(request)
+    row = work.wait_for(request, *END)
+    assert (row["status"], row["attempts"]) == ("SUCCEEDED", "2")
+    assert work.published(request) == PARTS
+
+
+def test_a_retry_that_is_far_off_is_brought_by_a_schedule_of_its_own(work: Work) -> None:
+    request = work.request(Step(answer="slow_down", retry_after=3600))
+    work.send(request)
+    work.wait_for(request, "WAITING")
+    schedule = work.schedule(request, attempt=2)
+    assert schedule is not None
+    assert schedule["ActionAfterCompletion"] == "DELETE"
+    work.bring_forward(schedule)
+    assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
+    assert work.published(request) == PARTS
+    assert work.schedule(request, attempt=2) is None
+
+
+def test_r3_r4_poison_leaves_with_its_story_and_f26_redriven_it_is_the_same_request(work: Work) -> None:
+    work.empty_dead_letters()
+    request = work.request(lines=None)
+    work.send(request)
+    letter = work.dead_letter(request)
+    assert (letter["code"], letter["retry_count"]) == ("Poison", "1")
+    assert f"no s3://{work.bucket}/{work.input_key(request)}" in letter["reason"]
+    assert [entry["attempt"] for entry in json.loads(letter["history"])] == [1]
+    work.wait_for(request, "DEAD_LETTERED")
+
+    work.put_input(request)
+    work.redrive()
+    row = work.wait_for(request, "SUCCEEDED")
+    assert row["attempts"] == "2"
+    assert work.published(request) == PARTS
+
+
+def test_what_fails_for_ever_is_set_aside_after_the_policys_attempts(work: Work) -> None:
+    request = work.request(*[Step(answer="error")] * 9)
+    work.send(request)
+    letter = work.dead_letter(request)
+    assert (letter["code"], letter["retry_count"], work.calls(request)) == ("AttemptsExhausted", "3", 3)
+    assert [entry["attempt"] for entry in json.loads(letter["history"])] == [1, 2, 3]
+    assert work.published(request) is None
+    assert work.keys(f"work/parts/{request}/") == []
+
+
+def test_a_worker_that_is_killed_at_work_costs_an_attempt_and_nothing_else(work: Work) -> None:
+    work.hide_for(1)
+    request = work.request(Step(seconds=4))
+    work.send(request)
+    wait_until(lambda: work.calls(request), "the worker to ask the downstream")
+    kill_containers(work.aws)
+    work.end_lease(request)
+    row = work.wait_for(request, *END)
+    assert (row["status"], row["attempts"]) == ("SUCCEEDED", "2")
+    assert "killed" in row["last_error"]
+    assert work.published(request) == PARTS
+
+
+def test_a_second_delivery_meanwhile_waits_its_turn(work: Work) -> None:
+    work.hide_for(1)
+    request = work.request(Step(seconds=3))
+    work.send(request)
+    row = work.wait_for(request, *END)
+    wait_until(lambda: _is_empty(work), "the message to be consumed")
+    assert (row["status"], row["attempts"], work.calls(request)) == ("SUCCEEDED", "1", 1)
+
+
+def test_the_largest_message_finds_room_for_its_story(work: Work) -> None:
+    work.empty_dead_letters()
+    request = work.request()
+    largest = 1_015_808
+    padding = largest - len(work.body(request, padding="").encode())
+    with pytest.raises(ClientError, match=str(largest)):
+        work.send(request, padding="x" * (padding + 1))
+    work.send(request, padding="x" * padding)  # a field that no work message has
+    letter = wait_until(lambda: work.letters().get(""), "its dead letter") or {}
+    assert letter["code"] == "InvalidMessage"
+    assert "padding" in letter["reason"]
+
+
+def _is_empty(work: Work) -> bool:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = work.sqs.get_queue_attributes(QueueUrl=work.queue_url, AttributeNames=names)["Attributes"]
+    return all(found[name] == "0" for name in names)

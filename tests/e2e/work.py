@@ -1,0 +1,178 @@
+"""The deployed worker as tests use it: inputs, messages, a downstream that follows a script, and what came of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from local.aws import EmbeddedAws
+from local.downstream import Downstream, Step
+from slotkeeper.retry.booking import schedule_name
+from slotkeeper.retry.message import Message
+from tests.support.waiting import wait_until
+
+# Seconds-scale, for tests that wait.
+POLICY = {"default": {"base_seconds": 0.1, "cap_seconds": 1, "max_attempts": 3, "max_age_seconds": 7200}}
+LINES = b'{"city": "Oslo", "n": 1}\n{"city": "Rome", "n": 2}\n{"city": "Oslo", "n": 3}\n'
+END = ("SUCCEEDED", "DEAD_LETTERED")
+_numbers = itertools.count(1)
+
+
+class Work:
+    """Clients and shorthands over one deployed worker. `restore` puts back what a test has changed for all."""
+
+    def __init__(self, aws: EmbeddedAws) -> None:
+        self.aws = aws
+        self.outputs = aws.outputs
+        self.sqs = aws.client("sqs")
+        self.s3 = aws.client("s3")
+        self.dynamodb = aws.client("dynamodb")
+        self.scheduler = aws.client("scheduler")
+        self._ssm = aws.client("ssm")
+        self.downstream = Downstream(aws.state_dir)
+        self.queue_url = self.outputs["WorkQueueUrl"]
+        self.bucket = self.outputs["DataBucketName"]
+        self.group = self.outputs["RetryScheduleGroupName"]
+        self._visibility = self._attribute("VisibilityTimeout")
+        self.put_policy(json.dumps(POLICY))
+
+    def _attribute(self, name: str) -> str:
+        found = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=[name])
+        return str(found["Attributes"][name])
+
+    def put_policy(self, value: str) -> None:
+        self._ssm.put_parameter(Name=self.outputs["RetryPolicyParameterName"], Value=value, Overwrite=True)
+
+    def hide_for(self, seconds: int) -> None:
+        """How long a delivered message is hidden from now on: nobody waits twelve minutes for a redelivery here."""
+        self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
+
+    def restore(self) -> None:
+        self.hide_for(int(self._visibility))
+        self.downstream.follow({})
+        self.put_policy("{}")
+
+    # ------------------------------------------------------------------------------------------------------- sending
+
+    def request(self, *steps: Step, lines: bytes | None = LINES) -> str:
+        """A new request whose input meets these steps; without `lines` it has no input. Its id."""
+        request_id = f"request-{next(_numbers)}"
+        if lines is not None:
+            self.put_input(request_id, lines)
+        self.downstream.follow({self.input_key(request_id): steps})
+        return request_id
+
+    def put_input(self, request_id: str, lines: bytes = LINES) -> None:
+        self.s3.put_object(Bucket=self.bucket, Key=self.input_key(request_id), Body=lines)
+
+    @staticmethod
+    def input_key(request_id: str) -> str:
+        return f"work/input/{request_id}.jsonl"
+
+    def body(self, request_id: str, **fields: Any) -> str:
+        payload = {"input_key": self.input_key(request_id), "split_by": "city"}
+        return json.dumps({"request_id": request_id, "payload": payload, **fields})
+
+    def send(self, request_id: str, **fields: Any) -> None:
+        self.sqs.send_message(QueueUrl=self.queue_url, MessageBody=self.body(request_id, **fields))
+
+    # ------------------------------------------------------------------------------------------------- what has come
+
+    def row(self, request_id: str) -> dict[str, Any]:
+        """The ledger's row as plain values; empty if there is none."""
+        answer = self.dynamodb.get_item(
+            TableName=self.outputs["RequestLedgerTableName"],
+            Key={"request_id": {"S": request_id}},
+            ConsistentRead=True,
+        )
+        return {name: next(iter(value.values())) for name, value in answer.get("Item", {}).items()}
+
+    def wait_for(self, request_id: str, *statuses: str) -> dict[str, Any]:
+        wait_until(
+            lambda: self.row(request_id).get("status") in statuses, f"{request_id} to be {' or '.join(statuses)}"
+        )
+        return self.row(request_id)
+
+    def end_lease(self, request_id: str) -> None:
+        """As if the time of the delivery that works on it were long over."""
+        self.dynamodb.update_item(
+            TableName=self.outputs["RequestLedgerTableName"],
+            Key={"request_id": {"S": request_id}},
+            UpdateExpression="SET lease_until = :past",
+            ExpressionAttributeValues={":past": {"N": "1"}},
+        )
+
+    def published(self, request_id: str) -> dict[str, bytes] | None:
+        """Value -> content of the parts that a reader finds by the manifest; None if nothing is published."""
+        keys = self.keys(f"work/published/{request_id}.json")
+        if not keys:
+            return None
+        manifest = json.loads(self._read(keys[0]))
+        return {part["value"]: self._read(part["key"]) for part in manifest["parts"]}
+
+    def _read(self, key: str) -> bytes:
+        content: bytes = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        return content
+
+    def keys(self, prefix: str) -> list[str]:
+        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+        return [found["Key"] for page in pages for found in page.get("Contents", [])]
+
+    def calls(self, request_id: str) -> int:
+        """How often the downstream was asked for a request's input."""
+        return sum(call.key == self.input_key(request_id) for call in self.downstream.calls())
+
+    def dead_letter(self, request_id: str) -> dict[str, Any]:
+        """The dead letter of a request, looked at and left where it is."""
+        return wait_until(lambda: self.letters().get(request_id), f"a dead letter of {request_id}") or {}
+
+    def letters(self) -> Mapping[str, dict[str, Any]]:
+        """The dead letters by request id; under no id those that have none."""
+        answer = self.sqs.receive_message(
+            QueueUrl=self.outputs["WorkDeadLetterQueueUrl"],
+            MaxNumberOfMessages=10,
+            MessageAttributeNames=["All"],
+            VisibilityTimeout=0,
+        )
+        found = {}
+        for message in answer.get("Messages", []):
+            attributes = {name: value["StringValue"] for name, value in message.get("MessageAttributes", {}).items()}
+            found[attributes.get("idempotency_key", "")] = {"body": message["Body"], **attributes}
+        return found
+
+    def redrive(self) -> None:
+        """What "Start DLQ redrive" does, which the engine lacks: each dead letter back as a new message, as it is."""
+        url = self.outputs["WorkDeadLetterQueueUrl"]
+        answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+        for letter in answer.get("Messages", []):
+            self.sqs.send_message(
+                QueueUrl=self.queue_url,
+                MessageBody=letter["Body"],
+                MessageAttributes=letter.get("MessageAttributes", {}),
+            )
+            self.sqs.delete_message(QueueUrl=url, ReceiptHandle=letter["ReceiptHandle"])
+
+    def empty_dead_letters(self) -> None:
+        self.sqs.purge_queue(QueueUrl=self.outputs["WorkDeadLetterQueueUrl"])
+
+    def schedule(self, request_id: str, attempt: int) -> dict[str, Any] | None:
+        """The schedule that brings an attempt; None if there is none."""
+        name = schedule_name(Message(request_id, {}, (0.0,) * (attempt - 1)))
+        try:
+            found: dict[str, Any] = self.scheduler.get_schedule(GroupName=self.group, Name=name)
+        except self.scheduler.exceptions.ResourceNotFoundException:
+            return None
+        return found
+
+    def bring_forward(self, schedule: Mapping[str, Any]) -> None:
+        """Lets a schedule fire now instead of at its minute."""
+        self.scheduler.update_schedule(
+            Name=schedule["Name"],
+            GroupName=self.group,
+            ScheduleExpression="at(2020-01-01T00:00:00)",
+            FlexibleTimeWindow=schedule["FlexibleTimeWindow"],
+            ActionAfterCompletion=schedule["ActionAfterCompletion"],
+            Target=schedule["Target"],
+        )
