@@ -40,6 +40,8 @@ def split(chunks: Iterable[bytes], by: str) -> list[Part]:
     """
     parts: dict[str, Part] = {}
     for number, line in enumerate(_lines(chunks), start=1):
+        if len(line) > LONGEST_LINE:
+            raise Poison(f"line {number} is longer than the {LONGEST_LINE} bytes that a line may have")
         if not line.strip():
             continue
         value = _value(line, number, by)
@@ -58,14 +60,12 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
         if len(rest) > LONGEST_LINE:
-            break  # it is refused already, whatever else belongs to it
+            break  # `split` refuses it, whatever else belongs to it
     if rest:
         yield rest
 
 
 def _value(line: bytes, number: int, by: str) -> str:
-    if len(line) > LONGEST_LINE:
-        raise Poison(f"line {number} is longer than the {LONGEST_LINE} bytes that a line may have")
     try:
         record = _json.decode(line.decode())
     except UnicodeDecodeError as error:

@@ -1,0 +1,256 @@
+"""Published all or none, and once: whatever dies, fails or comes at the same time."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from slotkeeper.retry.errors import Retryable
+from slotkeeper.retry.message import Message
+from tests.support.boundary import Killed
+from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, Bucket, fail_at, fail_on, kill_at, request
+
+
+def refusal(code: str, status: int = 400) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "PutObject")
+
+
+def lost() -> ReadTimeoutError:
+    return ReadTimeoutError(endpoint_url="the bucket")
+
+
+def assert_published_once(bucket: Bucket, request_id: str) -> None:
+    """One effect, whole, and nothing left beside it."""
+    assert bucket.read(request_id) == BY_CITY
+    assert bucket.times_published(request_id) == 1
+    assert bucket.parts(request_id) == bucket.named_parts(request_id)
+
+
+def test_the_manifest_tells_what_was_made_of_what(bucket: Bucket) -> None:
+    result = bucket.work.perform(request("a/b", attempt=1), 50)
+
+    manifest = bucket.manifest("a%2Fb")
+    assert manifest is not None
+    source = bucket.s3.head_object(Bucket="data", Key=INPUT_KEY)
+    prefix = manifest["prefix"]
+    assert prefix.startswith("work/parts/a%2Fb/1/")
+    assert manifest.pop("published_at").endswith("+00:00")
+    assert manifest == {
+        "request_id": "a/b",
+        "attempt": 1,
+        "prefix": prefix,
+        "input": {"key": INPUT_KEY, "etag": source["ETag"], "version_id": source["VersionId"]},
+        "split_by": "city",
+        "records": 3,
+        "parts": [
+            {"value": "Oslo", "key": f"{prefix}Oslo.jsonl", "records": 2, "bytes": 50},
+            {"value": "Rom/a", "key": f"{prefix}Rom%2Fa.jsonl", "records": 1, "bytes": 26},
+        ],
+    }
+    assert result == {"manifest": "work/published/a%2Fb.json", "attempt": 1, "parts": 2, "records": 3}
+    assert bucket.read("a%2Fb") == BY_CITY
+
+
+def test_an_input_without_lines_publishes_a_manifest_without_parts(bucket: Bucket) -> None:
+    bucket.put(b"")
+    assert bucket.perform(request())["records"] == 0
+    assert bucket.read("r") == {}
+
+
+def test_a_reader_never_sees_a_part_of_it(bucket: Bucket) -> None:
+    seen: list[dict[str, bytes] | None] = []
+
+    def look(number: int, name: str) -> None:
+        seen.append(bucket.read("r"))
+
+    bucket.perform(request(), on=look)
+
+    published_at = bucket.boundaries.passed.index(f"after {MANIFEST_PUT}r.json")
+    assert seen[:published_at] == [None] * published_at
+    assert seen[published_at:] == [BY_CITY] * (len(seen) - published_at)
+
+
+def test_another_performance_finds_it_published_and_writes_nothing(bucket: Bucket) -> None:
+    first = bucket.perform(request())
+    bucket.put(b'{"city": "Bonn"}\n')
+
+    assert bucket.perform(request(attempt=2)) == first
+    assert not [name for name in bucket.boundaries.passed if "PutObject" in name]
+    assert_published_once(bucket, "r")
+
+
+def test_a_request_id_that_published_other_work_is_refused(bucket: Bucket) -> None:
+    bucket.perform(request())
+    refused = bucket.perform(request(split_by="n"))
+    assert str(refused).startswith(f"request_id 'r' has published '{INPUT_KEY}' split by 'city' already")
+    assert_published_once(bucket, "r")
+
+
+def die_after_a_part(bucket: Bucket, request_id: str) -> None:
+    bucket.perform(request(request_id), on=fail_on("after PutObject", Killed()))
+
+
+def enumerate_deaths(bucket: Bucket, boundaries: int, attempt: int) -> None:
+    """Attempt `attempt` dies at each of its boundaries in turn, as the ones before it did, and the next one comes."""
+    for boundary in range(boundaries):
+        request_id = bucket.new_request_id()
+        if attempt > 1:
+            die_after_a_part(bucket, request_id)
+
+        died = bucket.perform(request(request_id, attempt), on=kill_at(boundary))
+        seen = bucket.read(request_id)
+        done = bucket.perform(request(request_id, attempt + 1))
+
+        assert isinstance(died, Killed)
+        assert seen in (None, BY_CITY)
+        assert done["parts"] == 2
+        assert_published_once(bucket, request_id)
+
+
+def test_f25_killed_at_any_call_the_next_attempt_makes_one_whole_effect(bucket: Bucket) -> None:
+    boundaries = bucket.count_boundaries(request())
+    assert boundaries == 10  # before and after two reads, two parts and the manifest
+    enumerate_deaths(bucket, boundaries, attempt=1)
+
+
+def test_f25_killed_at_any_call_of_the_attempt_after_a_death_too(bucket: Bucket) -> None:
+    die_after_a_part(bucket, "counted")
+    boundaries = bucket.count_boundaries(request("counted", attempt=2))
+    assert boundaries == 14  # and before and after the listing and the removal of what the first one left
+    enumerate_deaths(bucket, boundaries, attempt=2)
+
+
+# What a call fails with, and the step from boundary to boundary: who is told 403 can be sure that there was no effect.
+FAULTS: dict[str, tuple[Exception, int]] = {
+    "no answer": (lost(), 1),
+    "failed": (refusal("InternalError", 500), 1),
+    "asked to slow down": (refusal("SlowDown", 503), 1),
+    "refused": (refusal("AccessDenied", 403), 2),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_call_fails_nothing_is_half_published_and_the_next_attempt_succeeds(
+    bucket: Bucket, fault: str
+) -> None:
+    error, step = FAULTS[fault]
+    for boundary in range(0, bucket.count_boundaries(request()), step):
+        request_id = bucket.new_request_id()
+
+        first = bucket.perform(request(request_id), on=fail_at(boundary, error))
+        seen = bucket.read(request_id)
+        second = bucket.perform(request(request_id, attempt=2))
+
+        assert isinstance(first, Retryable | ClientError) or seen == BY_CITY
+        assert seen in (None, BY_CITY)
+        assert second["parts"] == 2
+        assert_published_once(bucket, request_id)
+
+
+def test_a_manifest_whose_answer_was_lost_is_found_and_is_success(bucket: Bucket) -> None:
+    result = bucket.perform(request(), on=fail_on(f"after {MANIFEST_PUT}", lost()))
+    assert result == {"manifest": "work/published/r.json", "attempt": 1, "parts": 2, "records": 3}
+    assert_published_once(bucket, "r")
+
+
+def test_a_manifest_that_arrives_after_its_sender_gave_up_names_parts_that_are_there(bucket: Bucket) -> None:
+    on_its_way: list[dict[str, Any]] = []
+    event = "provide-client-params.s3.PutObject"
+    bucket.client.meta.events.register(event, lambda params, **_: on_its_way.append(dict(params)))
+
+    gave_up = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", lost()))
+    assert bucket.read("r") is None
+    bucket.s3.put_object(**on_its_way[-1])
+
+    assert isinstance(gave_up, Retryable)
+    assert bucket.read("r") == BY_CITY
+    assert bucket.perform(request(attempt=2))["attempt"] == 1
+    assert_published_once(bucket, "r")
+
+
+@pytest.mark.parametrize("code", ["ConditionalRequestConflict", "PreconditionFailed"])
+def test_a_manifest_that_is_refused_and_not_there_is_tried_later_and_leaves_nothing(bucket: Bucket, code: str) -> None:
+    failed = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", refusal(code, 409)))
+    assert isinstance(failed, Retryable)
+    assert bucket.parts("r") == []
+
+
+def test_a_conflict_with_another_attempt_that_published_is_its_success(bucket: Bucket) -> None:
+    def other_wins(number: int, name: str) -> None:
+        if name.startswith(f"before {MANIFEST_PUT}"):
+            perform_elsewhere(bucket, request(attempt=2))
+            raise refusal("ConditionalRequestConflict", 409)
+
+    assert bucket.perform(request(), on=other_wins)["attempt"] == 2
+    assert_published_once(bucket, "r")
+
+
+def perform_elsewhere(bucket: Bucket, made: Message) -> None:
+    """In a thread of its own, to its end."""
+    thread = threading.Thread(target=bucket.perform, args=(made,))
+    thread.start()
+    thread.join()
+
+
+# Who is refused looks what is there, lists and removes: three calls more.
+REFUSED_ADDS = 6
+
+
+class Interleaved:
+    """Two performances, of which one moves at a time.
+
+    The first one runs up to its call `first_stops`, the second one up to its call `second_stops`, the first one to its
+    end, the second one to its end. After every call of either, `seen` gets what a reader sees.
+    """
+
+    def __init__(self, bucket: Bucket, first: Message, second: Message, first_stops: int, second_stops: int) -> None:
+        self.seen: list[dict[str, bytes] | None] = []
+        self.second_result: Any = None
+        self._bucket = bucket
+        self._request_id = first.request_id
+        self._stops = (first_stops, second_stops)
+        self._main = threading.current_thread()
+        self._go_on = threading.Event()
+        self._stopped = threading.Event()
+        self._second = threading.Thread(target=self._run_second, args=(second,))
+        self.first_result = bucket.perform(first, on=self._on)
+        self._go_on.set()
+        self._second.join()
+
+    def _run_second(self, second: Message) -> None:
+        self.second_result = self._bucket.perform(second, on=self._on)
+        self._stopped.set()
+
+    def _on(self, number: int, name: str) -> None:
+        if name.startswith("after"):
+            self.seen.append(self._bucket.read(self._request_id))
+        first_stops, second_stops = self._stops
+        if threading.current_thread() is self._main:
+            if number == first_stops:
+                self._second.start()
+                self._stopped.wait()
+        elif number == second_stops:
+            self._stopped.set()
+            self._go_on.wait()
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 1)])
+def test_f24_two_at_once_interleaved_at_every_call_publish_one_whole_effect(
+    bucket: Bucket, first: int, second: int
+) -> None:
+    # Between the end of a call and the beginning of the next one nothing reaches the bucket: one stop is enough.
+    boundaries = bucket.count_boundaries(request("counted", first))
+    for first_stops in range(0, boundaries, 2):
+        for second_stops in range(0, boundaries + REFUSED_ADDS, 2):
+            made = bucket.new_request_id()
+
+            both = Interleaved(bucket, request(made, first), request(made, second), first_stops, second_stops)
+
+            assert both.first_result["parts"] == 2
+            assert both.second_result == both.first_result
+            assert [seen for seen in both.seen if seen not in (None, BY_CITY)] == []
+            assert_published_once(bucket, made)
