@@ -35,6 +35,7 @@ from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.retry.plan import DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.plan import History as Attempts
+from slotkeeper.retry.policy import LONGEST_AGE
 
 # Seconds of the invocation that the work is not given: for noting, booking and settling how it ended.
 RESERVE = 15.0
@@ -111,7 +112,7 @@ class Consumer:
             self._dead_letters.send_invalid(record.body, record.message_id, str(error))
             return DeadLettered("InvalidMessage", str(error))
         self._on_message(message)
-        not_before = _not_before(record)
+        not_before = _not_before(record, now)
         if not_before > now + EARLY:
             self._queue.send_on(message, not_before, now)
             return NotDue(not_before)
@@ -189,10 +190,11 @@ def _plan(recorded: Mapping[str, Any]) -> RetryAt | DeadLetter:
     return RetryAt(**recorded) if "when" in recorded else DeadLetter(**recorded)
 
 
-def _not_before(record: SQSRecord) -> float:
-    attribute = record.message_attributes.get(NOT_BEFORE)
+def _not_before(record: SQSRecord, now: float) -> float:
+    attribute = record.message_attributes[NOT_BEFORE]
     try:
-        due = float((attribute and attribute.string_value) or 0)
+        due = float((attribute and attribute.get("stringValue")) or 0)
     except ValueError:
         return 0.0
-    return due if math.isfinite(due) else 0.0
+    # Later than any policy allows, it is not ours: a sender's milliseconds would keep the message hopping for ever.
+    return due if due <= now + LONGEST_AGE else 0.0

@@ -39,7 +39,7 @@ class DeadLetterQueue:
     def send_unworked(self, message: Message, code: str, reason: str) -> None:
         """A message that was not worked on, as it is."""
         self._send(
-            message.to_json(),
+            message.source or message.to_json(),
             {
                 "code": message_attributes.text(code, 100),
                 "reason": message_attributes.text(reason, LONGEST_REASON),
@@ -62,7 +62,8 @@ class DeadLetterQueue:
         after = message.after(began)
         body = after.to_json()
         if len(body.encode()) > LARGEST:
-            body = message.to_json()
+            # As it came, which SQS is known to take: 1e9 grows to 1000000000.0 when it is written again.
+            body = message.source or message.to_json()
         tries = after.retries
         self._send(
             body,

@@ -260,6 +260,8 @@ def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
         texts = {}
         for attribute in ("status", "claim", "payload_hash"):
             texts[attribute] = str(item[attribute]["S"])
+        attribute = "status"
+        STATUSES.index(texts["status"])
         attribute = "last_attempt_at"
         last_attempt_at = epoch(item["last_attempt_at"]["S"])
         attribute = "attempts"
@@ -267,7 +269,7 @@ def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
         attribute = "lease_until"
         lease_until = float(item.get("lease_until", {"N": "0"})["N"])
         attribute = "plan"
-        plan = json.loads(item["plan"]["S"]) if "plan" in item else None
+        plan = dict(json.loads(item["plan"]["S"])) if "plan" in item or texts["status"] == FAILED else None
         attribute = "history"
         history = tuple(
             {"attempt": int(e["M"]["attempt"]["N"]), "at": e["M"]["at"]["S"], "error": e["M"]["error"]["S"]}

@@ -29,12 +29,14 @@ class Message:
     Args:
         retries: when the earlier attempts began, seconds since the epoch, in their order.
         uncounted: how many of those do not count as attempts.
+        source: the body that it was read from.
     """
 
     request_id: str
     payload: Mapping[str, Any] = field(repr=False)
     retries: tuple[float, ...] = ()
     uncounted: int = 0
+    source: str = field(default="", repr=False, compare=False)
 
     @property
     def attempt(self) -> int:
@@ -42,7 +44,7 @@ class Message:
 
     def after(self, began: float, *, counted: bool = True) -> Message:
         """The message of the next attempt, this one having begun at `began`."""
-        return replace(self, retries=(*self.retries, began), uncounted=self.uncounted + (not counted))
+        return replace(self, retries=(*self.retries, began), uncounted=self.uncounted + (not counted), source="")
 
     @cached_property
     def payload_hash(self) -> str:
@@ -81,6 +83,7 @@ def parse_message(body: str) -> Message:
         payload=fields["payload"],
         retries=tuple(_time(text) for text in fields["retries"]),
         uncounted=int(fields["uncounted"]),
+        source=body,
     )
 
 
@@ -96,7 +99,9 @@ def epoch(text: str) -> float:
 
 def _time(text: str) -> float:
     try:
-        return epoch(text)
+        began = epoch(text)
+        instant(began)  # the last microsecond of the year 9999 is one that nobody could say again
+        return began
     except ValueError as error:
         raise InvalidMessage(f"body.retries holds {text!r}, which is no time: {error}") from error
 
