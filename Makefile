@@ -13,6 +13,13 @@ SENDERS       ?= 50
 INVALIDATIONS ?= 5
 AUTH_LATENCY  ?= 0.5
 
+# What `make run-worker` draws its mix from, the factor on the downstream's 1 to 6 seconds, and how many call it at once.
+SEED    ?= 1
+SCALE   ?= 0.15
+WORKERS ?= 3
+# It sends 100 requests, unless somebody says otherwise.
+run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
+
 # What `make say` says. It reaches the shell as it is, whatever quotes and dollars it holds.
 TEXT ?= Good morning
 override TEXT := $(value TEXT)
@@ -36,6 +43,7 @@ help:  ## Show this list
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
+	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   requests (1..1000), mix, 0.02..1, callers (2..10)"
 
 .PHONY: setup
 setup:
@@ -53,6 +61,10 @@ run: setup  ## Deploy to the embedded AWS, pass requests through the slots, repo
 run-chatbot: setup  ## Deploy the chatbot, let many senders talk to it, kill its token on the way, report, stop
 	@$(PYTHON) -m local.chat_run --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
+
+.PHONY: run-worker
+run-worker: setup  ## Deploy the worker, send it slow, failing and poison requests, show what became of them, stop
+	@$(PYTHON) -m local.worker_run --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" --workers="$(WORKERS)"
 
 .PHONY: bench-token
 bench-token: setup-dev  ## Measure the wait for the shared token against two rivals (build/bench/)

@@ -1,0 +1,144 @@
+"""What the run has to show of its requests, each claim held against the records. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from local.running.checking import Check, named
+
+from .fates import Fate, Strangers
+from .mix import Poison
+from .records import DeadLetter, Records, Row
+
+FINAL = ("SUCCEEDED", "DEAD_LETTERED")
+
+
+def _check(name: str, problems: Mapping[str, Sequence[str]], found: str) -> Check:
+    told = [f"{what}: {named(which)}" for what, which in problems.items() if which]
+    return Check(name, not told, "; ".join(told) or found)
+
+
+def _able(fates: Iterable[Fate]) -> list[Fate]:
+    return [fate for fate in fates if fate.request.kind != "poison"]
+
+
+def _poison(fates: Iterable[Fate]) -> list[Fate]:
+    return [fate for fate in fates if fate.request.kind == "poison"]
+
+
+def all_succeeded(fates: Sequence[Fate], strangers: Strangers) -> Check:
+    """R1, R2: a manifest is the effect, and it is one."""
+    able = _able(fates)
+    problems = {
+        "not published": [fate.name for fate in able if not fate.manifests],
+        "published more than once": [fate.name for fate in able if len(fate.manifests) > 1],
+        "dead-lettered": [f"{fate.name} ({_why(fate)})" for fate in able if fate.dead],
+        "published, though poison": [fate.name for fate in _poison(fates) if fate.manifests],
+        "published, though nobody asked": strangers.manifests,
+    }
+    return _check("whatever can succeed has, once", problems, f"{len(able)} of {len(able)} published, once each")
+
+
+def _why(fate: Fate) -> str:
+    return ", ".join(letter.code or "no code" for letter in fate.dead)
+
+
+def results_whole(fates: Sequence[Fate], records: Records) -> Check:
+    """All or none: the manifest's parts hold the input's lines, each in its place, and nothing else was left behind."""
+    wrong: list[str] = []
+    named_parts: set[str] = set()
+    for fate in fates:
+        for manifest in fate.manifests:
+            named_parts.update(manifest.parts.values())
+            published = {
+                value: tuple(records.parts.get(key, b"").decode().splitlines()) for value, key in manifest.parts.items()
+            }
+            if published != fate.request.parts:
+                wrong.append(fate.name)
+    problems = {
+        "not the input's lines": wrong,
+        "left behind, named by no manifest": sorted(set(records.parts) - named_parts),
+    }
+    return _check("each result is whole, and nothing else is left", problems, f"{len(named_parts)} parts")
+
+
+def poison_set_aside(fates: Sequence[Fate], strangers: Strangers) -> Check:
+    """R4: one dead letter for each, which says why, when and how often."""
+    poison = _poison(fates)
+    problems = {
+        "not one dead letter": [f"{fate.name} ({len(fate.dead)})" for fate in poison if len(fate.dead) != 1],
+        "without its story": [
+            f"{fate.name} ({what})"
+            for fate in poison
+            for letter in fate.dead
+            if fate.request.poison and (what := _missing(fate.request.poison, fate.request.is_message, letter))
+        ],
+        "dead letters of nobody": strangers.dead,
+    }
+    return _check("each poison one has one dead letter with its story", problems, f"{len(poison)} dead letters")
+
+
+def _missing(poison: Poison, is_message: bool, letter: DeadLetter) -> str:
+    """What the letter should say and does not. Of a body that is no message, nobody knows attempts or times."""
+    wanted = {"code": letter.code == poison.code, "reason": poison.reason in (letter.reason or "")}
+    if is_message:
+        told = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in letter.history or []]
+        wanted |= {
+            "attempts": letter.retry_count == 1,
+            "first time": bool(letter.first_attempt_at),
+            "last time": bool(letter.last_attempt_at),
+            "history": told == [(1, True)],
+        }
+    return ", ".join(what for what, so in wanted.items() if not so)
+
+
+def poison_leaves_at_once(fates: Sequence[Fate]) -> Check:
+    """R3: the worker has had it once, and the downstream at most once."""
+    poison = _poison(fates)
+    problems = {
+        "tried again": [f"{fate.name} ({fate.attempts})" for fate in poison if fate.attempts > 1],
+        "read again": [f"{fate.name} ({len(fate.calls)})" for fate in poison if len(fate.calls) > 1],
+    }
+    calls = sum(len(fate.calls) for fate in poison)
+    return _check(
+        "poison leaves after one attempt", problems, f"{len(poison)} attempts, {calls} calls of the downstream"
+    )
+
+
+def ledger_agrees(fates: Sequence[Fate], strangers: Strangers) -> Check:
+    """The ledger against S3, the dead letters and the downstream, none of which reads it."""
+    wrong = [f"{fate.name} ({what})" for fate in fates if (what := _disagreement(fate))]
+    problems = {"disagree": wrong, "rows of nobody": strangers.rows}
+    rows = sum(fate.row is not None for fate in fates)
+    return _check("the ledger agrees with S3, the dead letters and the downstream", problems, f"{rows} rows")
+
+
+def _disagreement(fate: Fate) -> str:
+    row = fate.row
+    if row is None or not fate.request.is_message:
+        return "" if (row is None) == (not fate.request.is_message) else "has a row" if row else "no row"
+    status = {"succeeded": "SUCCEEDED", "dead_lettered": "DEAD_LETTERED", "nowhere": "neither"}[fate.end]
+    failed = row.attempts - 1 if fate.manifests else row.attempts
+    agrees = {
+        f"{row.status}, {fate.end}": row.status == status,
+        f"{row.attempts} attempts, {len(fate.calls)} calls": len(fate.calls) <= row.attempts,
+        f"{row.attempts} attempts, failed {row.history}": row.history == tuple(range(1, failed + 1)),
+        "another attempt published": all(manifest.attempt == row.attempts for manifest in fate.manifests),
+        "the dead letter's attempts or times": all(_same(letter, row) for letter in fate.dead),
+    }
+    return ", ".join(what for what, so in agrees.items() if not so)
+
+
+def _same(letter: DeadLetter, row: Row) -> bool:
+    told = (letter.retry_count, letter.first_attempt_at, letter.last_attempt_at)
+    return told == (row.attempts, row.first_attempt_at, row.last_attempt_at)
+
+
+def nothing_left(fates: Sequence[Fate], records: Records) -> Check:
+    """R1: nobody waits for ever, and nothing will fire later."""
+    unsettled = [f"{fate.name} ({fate.row.status})" for fate in fates if fate.row and fate.row.status not in FINAL]
+    problems = {
+        "still there": [f"{count} {what}" for what, count in records.left.items() if count],
+        "unsettled": unsettled,
+    }
+    return _check("nothing is left waiting", problems, f"0 {', 0 '.join(records.left)}")
