@@ -25,6 +25,10 @@ class FullDisk(OSError):
     """One of a third party's kind."""
 
 
+class NoSuchKey(ClientError):
+    """As boto3 makes one for each error of a service: named like its code."""
+
+
 def answered(error: dict[str, Any]) -> ClientError:
     return ClientError({"Error": error}, "GetObject")
 
@@ -37,6 +41,7 @@ def answered(error: dict[str, Any]) -> ClientError:
         (Exception("anything"), ()),
         (answered({"Code": "SlowDown"}), ("SlowDown", "ClientError")),
         (answered({}), ("ClientError",)),
+        (NoSuchKey({"Error": {"Code": "NoSuchKey"}}, "GetObject"), ("NoSuchKey", "ClientError")),
     ],
 )
 def test_types_go_from_the_most_specific_to_the_least(exception: Exception, types: tuple[str, ...]) -> None:

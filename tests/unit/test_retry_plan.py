@@ -105,6 +105,10 @@ def test_the_wait_grows_with_every_attempt_until_the_cap() -> None:
     ]
 
 
+def test_the_wait_grows_with_attempts_that_did_not_count_too() -> None:
+    assert plan_retry(FAILED, after(5, uncounted=3), PLAIN, NOW) == RetryAt(NOW + 480, True)
+
+
 def test_f25_jitter_comes_from_the_request_and_the_attempt_and_nothing_else() -> None:
     one, other = (History(key, (NOW - 5,)) for key in ("request-1", "request-2"))
     again = History("request-1", (NOW - 5000,))

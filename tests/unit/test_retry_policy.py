@@ -93,7 +93,7 @@ def test_decorrelated_jitter_stays_between_base_and_three_times_the_wait_before(
 def test_decorrelated_jitter_grows_and_spreads() -> None:
     rule = Rule(jitter="decorrelated", base=1, cap=1000)
     first, sixth = ([rule.delay(key, attempt) for key in MANY] for attempt in (1, 6))
-    assert (max(first) <= 3, sorted(sixth)[200] > 5, len(set(sixth)) > 390) == (True, True, True)
+    assert (2.9 < max(first) <= 3, sorted(sixth)[200] > 5, len(set(sixth)) > 390) == (True, True, True)
 
 
 @pytest.mark.parametrize(
