@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -95,6 +96,23 @@ def test_other_processes_flow_past_one_that_waits(stack: Stack) -> None:
         stack.end(free, f"r{n}")
         stack.wait_for_status(name, "SUCCEEDED")
     assert stack.executions(full) == []
+
+
+def test_one_at_a_time_a_process_goes_in_order_past_a_failure_and_past_a_busy_process(stack: Stack) -> None:
+    ordered, other = stack.process(limit=1), stack.process(limit=1)
+    ids = [f"r{n}" for n in range(4)]
+    names = [stack.send(ordered, request_id) for request_id in ids]
+    stack.wait_until_running(names[0])
+    aside = stack.send(other, "aside")
+    stack.end(other, "aside")
+    stack.wait_for_status(aside, "SUCCEEDED")
+    stack.end(ordered, "r1", how="fail")
+    stack.end(ordered, "r0", "r2", "r3")
+    stack.wait_for_status(names[-1], "SUCCEEDED")
+    assert [stack.status(name) for name in names] == ["SUCCEEDED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
+    runs = [run for name in names for run in stack.runs(name)]
+    assert len(runs) == len(names)
+    assert all(before["CompletedOn"] <= after["StartedOn"] for before, after in pairwise(runs))
 
 
 def test_two_processes_may_use_the_same_request_id(stack: Stack) -> None:
