@@ -168,7 +168,7 @@ def test_what_a_document_leaves_out_is_inherited() -> None:
         default,
         {
             "Slow": Rule("linear", base=5, cap=20, max_attempts=3, max_age=600),
-            "RateLimited": Rule(jitter="equal", base=2, cap=20, max_attempts=3, max_age=600),
+            "RateLimited": Rule(jitter="equal", base=2, cap=20, max_attempts=3, max_age=600, counts=False),
             "Died": default,
         },
     )

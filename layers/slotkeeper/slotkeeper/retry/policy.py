@@ -98,14 +98,17 @@ class Policy:
         """The policy that a document says which policy.schema.json allows.
 
         What `default` leaves out is as in the built-in policy; what an error type leaves out is as in this policy's
-        default. Error types of the built-in policy that are not named stay, on top of this policy's default.
+        default. The built-in policy's error types stay: what it says of them holds until a document says otherwise, so
+        that whoever gives RateLimited another wait does not make it count by that.
 
         Raises:
             ValueError: a rule's values do not go together; the text says whose.
         """
         default = _read("default", Rule(), document.get("default", {}))
-        named = {name: _read(f"errors.{name}", default, said) for name, said in document.get("errors", {}).items()}
-        return cls(default, {**_built_in_errors(default), **named})
+        errors = _built_in_errors(default)
+        for name, said in document.get("errors", {}).items():
+            errors[name] = _read(f"errors.{name}", errors.get(name, default), said)
+        return cls(default, errors)
 
 
 def _built_in_errors(default: Rule) -> dict[str, Rule]:

@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.clients import QUICK
+from slotkeeper.clients import BRISK, QUICK
 from slotkeeper.observability import logger, metrics
 from slotkeeper.retry.attempt import DeadLettered, NotDue, Outcome, Repeated, Retrying, Succeeded
 from slotkeeper.retry.booking import RetryQueue, Schedules
@@ -53,7 +53,7 @@ class RetryingWorker:
             Ledger(boto3.client("dynamodb", config=QUICK), settings.ledger_table_name),
             queue,
             DeadLetterQueue(sqs, settings.dead_letter_queue_url),
-            PolicyParameter(boto3.client("ssm", config=QUICK), settings.policy_parameter, on_invalid=_policy_invalid),
+            PolicyParameter(boto3.client("ssm", config=BRISK), settings.policy_parameter, on_invalid=_policy_invalid),
             work_seconds=settings.work_seconds,
             on_message=_name,
         )
