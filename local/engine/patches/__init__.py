@@ -19,6 +19,8 @@ ORDER = (
     "cloudformation_properties",
     "sqs_locks",
     "sqs_handles",
+    "sqs_sizes",
+    "sqs_redrive",
     "event_source_groups",
     "lambda_code",
     "schedules",

@@ -1,0 +1,22 @@
+"""sqs_sizes: a message is as large as its body and its attributes together."""
+
+from collections.abc import Callable
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.aws import EmbeddedAws
+
+
+def test_what_fits_without_its_attributes_does_not_fit_with_them(
+    aws: EmbeddedAws, unique: Callable[[str], str]
+) -> None:
+    sqs = aws.client("sqs")
+    url = sqs.create_queue(QueueName=unique("small"), Attributes={"MaximumMessageSize": "1024"})["QueueUrl"]
+    attributes = {"code": {"DataType": "String", "StringValue": "Poison"}}  # 16 bytes
+    sqs.send_message(QueueUrl=url, MessageBody="x" * 1024)
+    sqs.send_message(QueueUrl=url, MessageBody="x" * 1008, MessageAttributes=attributes)
+    with pytest.raises(ClientError, match="must be shorter than 1024 bytes"):
+        sqs.send_message(QueueUrl=url, MessageBody="x" * 1009, MessageAttributes=attributes)
+    entry = {"Id": "1", "MessageBody": "x" * 1009, "MessageAttributes": attributes}
+    assert sqs.send_message_batch(QueueUrl=url, Entries=[entry])["Failed"][0]["Code"] == "InvalidParameterValue"
