@@ -55,8 +55,9 @@ def _draw_callers(axes: Axes, report: Mapping[str, Any]) -> None:
     axes.set_ylim(0, max(limit, *counts) + 0.6)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     axes.set_ylabel("callers")
-    above = "never" if report["most_callers"] <= limit else f"{report['most_callers']}:"
-    axes.set_title(f"The downstream takes {limit} callers at once, and {above} had more", loc="left")
+    most = report["most_callers"]
+    said = "never had more" if most <= limit else f"HAD {most}"
+    axes.set_title(f"The downstream takes {limit} callers at once, and {said}", loc="left")
 
 
 def _draw_lanes(axes: Axes, report: Mapping[str, Any]) -> None:
