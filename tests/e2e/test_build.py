@@ -23,6 +23,7 @@ FUNCTIONS = [
     "ProcessRegistrarFunction",
     "ChatbotFunction",
     "TokenRefresherFunction",
+    "WorkerFunction",
 ]
 
 
@@ -40,7 +41,7 @@ def test_a_function_loads_with_the_layer_and_the_runtime_alone(stack: Stack, run
     path = [str(BUILT / function), str(BUILT / "SlotkeeperLayer" / "python"), str(runtime)]
     sample = json.loads((ROOT / "events" / "env.json").read_text())
     environment = {"AWS_DEFAULT_REGION": "us-east-1", **sample.get(function, sample["StarterFunction"])}
-    code = f"import sys; sys.path[:0] = {path!r}; import app; assert 'site-packages' not in app.boto3.__file__"
+    code = f"import sys; sys.path[:0] = {path!r}; import app, boto3; assert 'site-packages' not in boto3.__file__"
     # -I and -S: neither the environment's packages nor the project's folders.
     command = [sys.executable, "-I", "-S", "-c", code]
     ran = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
