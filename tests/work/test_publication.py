@@ -179,6 +179,23 @@ def test_a_manifest_that_is_refused_and_not_there_is_tried_later_and_leaves_noth
     assert bucket.parts("r") == []
 
 
+def test_a_manifest_that_may_not_be_written_leaves_nothing(bucket: Bucket) -> None:
+    failed = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", refusal("AccessDenied", 403)))
+    assert isinstance(failed, ClientError)
+    assert bucket.parts("r") == []
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_who_fails_removes_nothing_that_another_published_meanwhile(bucket: Bucket, attempt: int) -> None:
+    def other_wins(number: int, name: str) -> None:
+        if name.startswith(f"before {MANIFEST_PUT}"):
+            perform_elsewhere(bucket, request(attempt=attempt))
+            raise refusal("AccessDenied", 403)
+
+    assert isinstance(bucket.perform(request(attempt=1), on=other_wins), ClientError)
+    assert_published_once(bucket, "r")
+
+
 def test_a_conflict_with_another_attempt_that_published_is_its_success(bucket: Bucket) -> None:
     def other_wins(number: int, name: str) -> None:
         if name.startswith(f"before {MANIFEST_PUT}"):
