@@ -27,7 +27,9 @@ from slotkeeper.settled import Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 from tests.unit.chat import Chat
+from tests.unit.quick_aws import QuickAws
 from tests.unit.tokens import Api, Instances
+from tests.unit.working import Workplace
 
 ROOT = Path(__file__).parents[2]
 NOW = 1_800_000_000.0
@@ -249,3 +251,15 @@ def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
 def instances() -> Iterator[Instances]:
     with mock_aws():
         yield Instances(boto3.client("dynamodb"), Api())
+
+
+@pytest.fixture
+def workplace() -> Iterator[Workplace]:
+    with mock_aws():
+        yield Workplace()
+
+
+@pytest.fixture
+def quick_workplace() -> Workplace:
+    """The same without moto, for lives by the thousand."""
+    return Workplace(QuickAws())

@@ -1,0 +1,38 @@
+"""Messages on the way to a worker, and schedules that will bring some."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+# What SQS takes in a body or a text attribute (SQS API Reference, SendMessage).
+ALLOWED = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
+
+
+@dataclass(eq=False)
+class Letter:
+    """A message on the work queue, to be received from `visible_at` on."""
+
+    body: str
+    visible_at: float
+    message_id: str
+    attributes: dict[str, Any]
+
+    @property
+    def record(self) -> SQSRecord:
+        """As the event source mapping hands it over."""
+        attributes = {
+            name: {"dataType": value["DataType"], "stringValue": value["StringValue"]}
+            for name, value in self.attributes.items()
+        }
+        return SQSRecord({"messageId": self.message_id, "body": self.body, "messageAttributes": attributes})
+
+
+def due(schedule: dict[str, Any]) -> float:
+    """When a one-time schedule comes, in seconds since the epoch."""
+    told = schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")")
+    return datetime.fromisoformat(told).replace(tzinfo=UTC).timestamp()
