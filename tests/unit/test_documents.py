@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
 import re
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import boto3
 import pytest
+import urllib3
 from moto import mock_aws
 
 from local.chat_service import ChatService
+from slotkeeper import observability
+from slotkeeper.retry import Failure, Request
+from slotkeeper.retry.message import parse_message
+from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
+from tests.unit.conftest import CONTEXT
 from tests.unit.tokens import TABLE, Api, Instances
 
 KEY = "0123456789abcdef"
 ROOT = Path(__file__).parents[2]
-OWN_FUNCTION, SIGNING = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "shared-token.md").read_text(), re.DOTALL)
+RETRIES = (ROOT / "docs" / "retries.md").read_text()
+
+
+def _blocks(language: str, page: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+OWN_FUNCTION, SIGNING = _blocks("python", (ROOT / "docs" / "shared-token.md").read_text())
+OWN_WORK, OWN_CONSUMER = _blocks("python", RETRIES)
+MESSAGE, POLICY = _blocks("json", RETRIES)
 
 
 @pytest.fixture
@@ -50,3 +68,73 @@ def test_a_signed_message_by_the_standard_library_alone(monkeypatch: pytest.Monk
         headers[TIMESTAMP_HEADER.lower()], headers[SIGNATURE_HEADER.lower()], time.time()
     )
     verify([KEY], timestamp, signature, cast(bytes, sent[0].data))
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What the downstream of the page's work answers, and the requests that it got."""
+    told = SimpleNamespace(status=201, headers={}, json=lambda: {"invoice": "i-1"}, requests=[])
+
+    def request(_pool: Any, *about: Any, **more: Any) -> SimpleNamespace:
+        told.requests.append((*about, more["json"], more["headers"]))
+        return told
+
+    monkeypatch.setattr(urllib3.PoolManager, "request", request)
+    return told
+
+
+def _own_work() -> dict[str, Any]:
+    names: dict[str, Any] = {"api_url": "http://127.0.0.1"}
+    exec(OWN_WORK, names)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("status", "named", "retry_after", "final"),
+    [(429, "RateLimited", 7.0, False), (503, "Retryable", None, False), (422, "Poison", None, True)],
+)
+def test_work_of_ones_own_names_its_failures(
+    answer: SimpleNamespace, status: int, named: str, retry_after: float | None, final: bool
+) -> None:
+    answer.status = status
+    answer.headers = {"Retry-After": "7"}
+    with pytest.raises(Exception, match=r"the API") as raised:
+        _own_work()["perform"](Request("r", {}), 5.0)
+    failure = Failure.of(raised.value)
+    told = failure.retry_after and float(failure.retry_after)
+    assert (failure.types[0], told, failure.final) == (named, retry_after, final)
+
+
+def test_a_consumer_of_ones_own_with_the_variables_that_the_page_names(
+    answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mock_aws():
+        boto3.client("dynamodb").create_table(
+            TableName="ledger",
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
+        )
+        values = {"REQUEST_LEDGER_TABLE_NAME": "ledger", "SCHEDULER_BEYOND_SECONDS": "900", "WORK_SECONDS": "5"}
+        for row in re.findall(r"^\| (`[A-Z].*?`) \|", RETRIES, re.MULTILINE):
+            for name in re.findall(r"`([A-Z]+_[A-Z_]+)`", row):
+                monkeypatch.setenv(name, values.get(name, "1"))
+        importlib.reload(observability)  # Powertools reads its variables when its objects are made
+        names = _own_work()
+        exec(OWN_CONSUMER, names)
+        records = [{"messageId": "m", "body": MESSAGE, "messageAttributes": {}, "eventSource": "aws:sqs"}]
+        assert names["handler"]({"Records": records}, CONTEXT) == {"batchItemFailures": []}
+        row = boto3.client("dynamodb").scan(TableName="ledger")["Items"][0]
+    message = parse_message(MESSAGE)
+    assert (row["request_id"]["S"], row["status"]["S"]) == (message.request_id, "SUCCEEDED")
+    assert json.loads(row["result"]["S"]) == {"invoice": "i-1"}
+    sent = ("POST", "http://127.0.0.1/invoices", message.payload, {"Idempotency-Key": message.request_id})
+    assert answer.requests == [sent]
+
+
+def test_the_policy_of_the_page_says_what_the_page_says() -> None:
+    policy = parse_policy(POLICY)
+    assert (policy.default.max_attempts, policy.default.cap) == (12, 3600)
+    assert not policy.rule_for(["ThrottlingException", "ClientError"]).counts
+    assert not policy.rule_for(["RateLimited", "Retryable"]).counts
+    assert policy.rule_for(["TooSlow", "Retryable"]).max_attempts == 3
