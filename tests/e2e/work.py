@@ -143,16 +143,13 @@ class Work:
         return found
 
     def redrive(self) -> None:
-        """What "Start DLQ redrive" does, which the engine lacks: each dead letter back as a new message, as it is."""
-        url = self.outputs["WorkDeadLetterQueueUrl"]
-        answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
-        for letter in answer.get("Messages", []):
-            self.sqs.send_message(
-                QueueUrl=self.queue_url,
-                MessageBody=letter["Body"],
-                MessageAttributes=letter.get("MessageAttributes", {}),
-            )
-            self.sqs.delete_message(QueueUrl=url, ReceiptHandle=letter["ReceiptHandle"])
+        """What "Start DLQ redrive" to a custom destination does: each dead letter back as a new message, as it is."""
+        urls = (self.outputs["WorkDeadLetterQueueUrl"], self.queue_url)
+        source, destination = (
+            self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+            for url in urls
+        )
+        self.sqs.start_message_move_task(SourceArn=source, DestinationArn=destination)
 
     def empty_dead_letters(self) -> None:
         self.sqs.purge_queue(QueueUrl=self.outputs["WorkDeadLetterQueueUrl"])
