@@ -13,6 +13,6 @@ PATIENT = Config(connect_timeout=2, read_timeout=15, retries={"mode": "standard"
 # For the token item: somebody waits for an answer, and looks again by itself when a call fails.
 PROMPT = Config(connect_timeout=1, read_timeout=1, retries={"mode": "standard", "total_max_attempts": 2})
 
-# For what else the chatbot calls while somebody waits, since it does not look again by itself; and for the retry policy,
-# without which a worker gets along.
+# For what else the chatbot calls while somebody waits, since it does not look again by itself; and for the retry
+# policy, without which a worker gets along.
 BRISK = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 2})

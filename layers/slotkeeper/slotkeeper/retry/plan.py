@@ -23,8 +23,8 @@ from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import MOST_ATTEMPTS, Policy
 
 # However few of them count: else a downstream that always says Retry-After 0 would keep a message going, without a
-# pause, for all of max_age. Every start travels in the body, with 27 bytes: 500 are 13.5 KB, which a dead letter has room
-# for beside the largest message of WorkQueue.
+# pause, for all of max_age. Every start travels in the body, with 27 bytes: 500 are 13.5 KB, for which a dead letter
+# has room beside the largest message of WorkQueue.
 MOST_ALTOGETHER = 5 * MOST_ATTEMPTS
 
 
