@@ -1,0 +1,130 @@
+"""What whoever holds an attempt writes into its row, and what nobody else can."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from slotkeeper.retry.ledger import (
+    DEAD_LETTERED,
+    ERROR_LENGTH,
+    FAILED,
+    HISTORY_LENGTH,
+    SUCCEEDED,
+    WAITING,
+    Claimed,
+    ClaimLost,
+    Ledger,
+)
+from slotkeeper.retry.message import instant
+from tests.support.boundary import lose_answer
+from tests.unit.rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claimed, end
+from tests.unit.working import LEASE, NOW, Workplace
+
+
+@pytest.fixture
+def ledger(workplace: Workplace) -> Ledger:
+    return workplace.ledger
+
+
+def test_a_failed_attempt_is_written_down_with_what_was_decided(workplace: Workplace, ledger: Ledger) -> None:
+    history = ledger.record(FIRST, claimed(ledger), PLAN, "it failed")
+    assert history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
+    row = workplace.row()
+    assert (row["status"], row["last_error"]) == (FAILED, "it failed")
+    assert row["plan"] == '{"when": 1800000060.0, "counted": true}'
+    assert len(row["history"]) == 1
+
+
+def test_what_an_attempt_has_come_to_leaves_neither_plan_nor_lease(workplace: Workplace, ledger: Ledger) -> None:
+    end(ledger, WAITING)
+    row = workplace.row()
+    assert (row["status"], row["next_attempt_at"]) == (WAITING, instant(NOW + 60))
+    assert not {"plan", "lease_until"} & row.keys()
+    end(ledger, DEAD_LETTERED, SECOND)
+    row = workplace.row()
+    assert row["status"] == DEAD_LETTERED
+    assert not {"plan", "lease_until", "next_attempt_at"} & row.keys()
+    end(ledger, SUCCEEDED, SECOND.after(NOW))
+    row = workplace.row()
+    assert (row["status"], row["result"]) == (SUCCEEDED, "{}")
+    assert not {"plan", "lease_until"} & row.keys()
+
+
+STEPS = {
+    "record": lambda ledger, message, mine: ledger.record(message, mine, PLAN, "failed"),
+    "settle_waiting": lambda ledger, message, mine: ledger.settle_waiting(message, mine, NOW + 60),
+    "settle_dead_lettered": lambda ledger, message, mine: ledger.settle_dead_lettered(message, mine),
+    "settle_succeeded": lambda ledger, message, mine: ledger.settle_succeeded(message, mine, "{}"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: Workplace, ledger: Ledger, step: str) -> None:
+    mine = claimed(ledger)
+    claim(ledger, FIRST, OTHER, NOW + LEASE)
+    before = workplace.row()
+    with pytest.raises(ClaimLost, match="attempt 1 of 'r' was taken over: its row is RUNNING, attempt 1"):
+        STEPS[step](ledger, FIRST, mine)
+    assert workplace.row() == before
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
+    workplace: Workplace, ledger: Ledger, step: str
+) -> None:
+    """Two deliveries have the same token nowhere but here: so it is the attempt's number that is looked at."""
+    mine = claimed(ledger)
+    claim(ledger, SECOND, mine.token)
+    before = workplace.row()
+    with pytest.raises(ClaimLost, match="attempt 2"):
+        STEPS[step](ledger, FIRST, mine)
+    assert workplace.row() == before
+
+
+@pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED, SUCCEEDED])
+@pytest.mark.parametrize("step", STEPS)
+def test_what_is_settled_stays_as_it_is(workplace: Workplace, ledger: Ledger, status: str, step: str) -> None:
+    end(ledger, status)
+    mine = Claimed(ME, NOW)
+    before = workplace.row()
+    if step == f"settle_{status.lower()}":
+        STEPS[step](ledger, FIRST, mine)  # its own: an answer that was lost
+    else:
+        with pytest.raises(ClaimLost):
+            STEPS[step](ledger, FIRST, mine)
+    assert workplace.row() == before
+
+
+def test_a_claim_whose_answer_was_lost_is_known_by_its_token(workplace: Workplace, ledger: Ledger) -> None:
+    lose_answer(workplace.dynamodb, "UpdateItem")
+    with pytest.raises(ReadTimeoutError):
+        claim(ledger)
+    assert claim(ledger) == Claimed(ME, NOW)
+
+
+def test_a_take_over_whose_answer_was_lost_is_known_by_its_token(workplace: Workplace, ledger: Ledger) -> None:
+    claim(ledger)
+    workplace.strike(2, "after", _lose)
+    with pytest.raises(ReadTimeoutError):
+        claim(ledger, FIRST, OTHER, NOW + LEASE)
+    assert isinstance(claim(ledger, FIRST, OTHER, NOW + LEASE), Claimed)
+
+
+def _lose() -> None:
+    raise ReadTimeoutError(endpoint_url="DynamoDB")
+
+
+def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(ledger: Ledger) -> None:
+    message, history = FIRST, ()
+    for _ in range(HISTORY_LENGTH + 5):
+        mine = claimed(ledger, message)
+        history = ledger.record(message, mine, PLAN, f"error {message.attempt}")
+        message = message.after(NOW)
+    assert [entry["attempt"] for entry in history] == [1, *range(7, HISTORY_LENGTH + 6)]
+    assert claimed(ledger, message).history == history
+
+
+def test_a_long_error_is_cut(workplace: Workplace, ledger: Ledger) -> None:
+    history = ledger.record(FIRST, claimed(ledger), PLAN, "x" * 1000)
+    assert history[0]["error"] == workplace.row()["last_error"] == "x" * ERROR_LENGTH

@@ -1,0 +1,168 @@
+"""The work message: what is read, what is refused with a reason, and what goes back to the queue."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.retry.message import DEEPEST, SCHEMA_FILE, InvalidMessage, Message, epoch, instant, parse_message
+from tests.unit.letters import ALLOWED
+
+BEGAN = "2027-01-15T08:00:00.000Z"
+
+
+def _body(**fields: Any) -> str:
+    return json.dumps({"request_id": "r", "payload": {}, **fields})
+
+
+def _nested(levels: int) -> str:
+    return '{"request_id": "r", "payload": ' + '{"a":' * levels + "1" + "}" * levels + "}"
+
+
+def test_a_producer_says_no_more_than_an_id_and_a_payload() -> None:
+    message = parse_message('{"request_id": "r", "payload": {"a": 1}}')
+    assert message == Message("r", {"a": 1}, (), 0)
+    assert message.attempt == 1
+
+
+def test_an_attempt_knows_when_those_before_it_began() -> None:
+    message = parse_message(_body(retries=["2027-01-15T08:00:00Z", "2027-01-15T08:00:30.250Z"], uncounted=1))
+    assert (message.attempt, message.retries, message.uncounted) == (3, (1_800_000_000.0, 1_800_000_030.25), 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("junk", "body is not JSON"),
+        ("[]", "body must be object"),
+        ("{}", "must contain"),
+        ('{"payload": {}}', "request_id"),
+        ('{"request_id": "r"}', "payload"),
+        (_body(request_id=""), "body.request_id must be longer than or equal to 1"),
+        (_body(request_id="x" * 129), "body.request_id must be shorter than or equal to 128"),
+        (_body(request_id=7), "body.request_id must be string"),
+        (_body(payload=[]), "body.payload must be object"),
+        (_body(priority=1), "priority"),
+        (_body(retries=BEGAN), "body.retries must be array"),
+        (_body(retries=[1_800_000_000]), r"body.retries\[0\] must be string"),
+        (_body(retries=["yesterday"]), r"body.retries\[0\] must match pattern"),
+        (_body(retries=["2027-01-15T08:00:00"]), r"body.retries\[0\] must match pattern"),
+        (_body(retries=["2027-01-15T08:00:00+00:00"]), r"body.retries\[0\] must match pattern"),
+        (_body(retries=[BEGAN + "\n"]), r"body.retries\[0\] must match pattern"),
+        (_body(retries=["2027-02-30T08:00:00Z"]), "body.retries holds '2027-02-30T08:00:00Z', which is no time"),
+        (_body(retries=["0000-01-01T00:00:00Z"]), "which is no time"),
+        (_body(retries=["9999-12-31T23:59:59.999999Z"]), "which is no time"),
+        (_body(retries=[BEGAN] * 1001), "body.retries must contain less than or equal to 1000"),
+        (_body(retries=[BEGAN], uncounted=2), "body.uncounted is 2 but body.retries holds 1"),
+        (_body(uncounted=-1), "body.uncounted must be bigger than or equal to 0"),
+        (_body(uncounted=True), "body.uncounted must be integer"),
+        (_body(uncounted=0.5), "body.uncounted must be integer"),
+        ('{"request_id": "r", "payload": {"a": NaN}}', "not JSON"),
+        ('{"request_id": "r", "payload": {"a": [-Infinity]}}', "not JSON"),
+        ('{"request_id": "r", "payload": {"a": [{"b": 1e999}]}}', "not JSON"),
+        ('{"request_id": "r", "payload": {}, "uncounted": 1e999}', "body.uncounted must be integer"),
+        ('{"request_id": "r", "payload": {"a": "\\ud800"}}', "half of a surrogate pair"),
+        ('{"request_id": "\\udfff", "payload": {}}', "half of a surrogate pair"),
+        (_nested(DEEPEST), f"nested more than {DEEPEST} levels deep"),
+        (_nested(sys.getrecursionlimit() * 100), "body is not JSON|nested"),
+        ('{"request_id": "r", "payload": {"a": ' + "9" * 5000 + "}}", "body is not JSON"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_what_can_never_be_worked_on_is_refused_with_what_was_wrong(body: str, reason: str) -> None:
+    with pytest.raises(InvalidMessage, match=reason):
+        parse_message(body)
+
+
+def test_a_payload_may_be_nested_that_deep() -> None:
+    assert parse_message(_nested(DEEPEST - 1)).payload
+
+
+def test_the_next_attempt_carries_when_this_one_began_and_whether_it_counts() -> None:
+    message = Message("r", {}, (1.0,), 0).after(2.0).after(3.0, counted=False)
+    assert (message.retries, message.uncounted, message.attempt) == ((1.0, 2.0, 3.0), 1, 4)
+
+
+def test_what_is_sent_again_has_no_spaces_and_says_uncounted_only_if_there_are_any() -> None:
+    body = Message("r", {"a": [1, 2]}, (1_800_000_000.0,)).to_json()
+    assert body == '{"request_id":"r","payload":{"a":[1,2]},"retries":["2027-01-15T08:00:00.000Z"]}'
+
+
+def test_text_outside_ascii_does_not_grow_on_its_way() -> None:
+    body = '{"request_id":"r","payload":{"a":"日本語 ✓ 🎉"},"retries":[]}'
+    assert parse_message(body).to_json() == body
+
+
+def test_the_two_characters_that_sqs_refuses_stay_escaped() -> None:
+    body = '{"request_id": "r", "payload": {"a": "\\ufffe and \\uffff"}}'
+    again = parse_message(body).to_json()
+    assert ALLOWED.fullmatch(again)
+    assert parse_message(again).payload == {"a": "\ufffe and \uffff"}
+
+
+def test_an_attempt_adds_27_bytes() -> None:
+    message = Message("r", {}, (1_800_000_000.0,))
+    assert len(message.after(1_800_000_000.5).to_json()) - len(message.to_json()) == 27
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ('{"a": 1, "b": 2}', '{"b": 2,   "a": 1}', True),
+        ('{"a": "\\u00e9"}', '{"a": "é"}', True),
+        ('{"a": 1}', '{"a": 2}', False),
+        ('{"a": 1}', '{"a": true}', False),
+        ('{"a": 1}', '{"a": "1"}', False),
+        ('{"a": [1, 2]}', '{"a": [2, 1]}', False),
+    ],
+)
+def test_payloads_are_told_apart_by_what_they_say(one: str, other: str, same: bool) -> None:
+    hashes = {parse_message(f'{{"request_id": "r", "payload": {text}}}').payload_hash for text in (one, other)}
+    assert (len(hashes) == 1) == same
+
+
+def test_the_payload_is_not_in_what_is_printed_of_a_message() -> None:
+    assert "secret" not in repr(parse_message(_body(payload={"password": "secret"})))
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner) | st.dictionaries(text, inner),
+    max_leaves=20,
+)
+as_a_producer_checks = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
+# To the millisecond, from 1970 to 2200: later, a float has no room for them.
+times = st.integers(0, int(epoch("2200-01-01T00:00:00Z") * 1000))
+
+
+@st.composite
+def messages(draw: Any) -> Message:
+    retries = tuple(epoch(instant(ms / 1000)) for ms in draw(st.lists(times, max_size=5)))
+    uncounted = draw(st.integers(0, len(retries)))
+    request_id = draw(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128))
+    return Message(request_id, draw(st.dictionaries(text, values)), retries, uncounted)
+
+
+@given(messages())
+def test_every_message_is_read_again_as_it_was_sent(message: Message) -> None:
+    body = message.to_json()
+    again = parse_message(body)
+    assert again == message
+    assert again.payload_hash == message.payload_hash
+    assert again.to_json() == body
+    assert ALLOWED.fullmatch(body)
+    as_a_producer_checks.validate(json.loads(body))
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("request_id", "payload", "retries"), values)))
+def test_whatever_json_comes_is_read_or_refused(fields: Any) -> None:
+    with suppress(InvalidMessage):
+        parse_message(json.dumps(fields)).to_json()
