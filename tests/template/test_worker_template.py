@@ -265,6 +265,15 @@ def test_a_message_that_is_set_aside_is_heard_of(queue: str) -> None:
     assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
 
 
+def test_a_retry_that_scheduler_has_dropped_is_heard_of() -> None:
+    """Scheduler guide, "Monitoring Amazon EventBridge Scheduler with Amazon CloudWatch": by group."""
+    alarm = ALARMS["RetryScheduleLostAlarm"]
+    assert alarm["MetricName"] == "InvocationsFailedToBeSentToDeadLetterCount"
+    assert (alarm["Namespace"], alarm["Threshold"]) == ("AWS/Scheduler", 0)
+    assert alarm["Dimensions"] == [{"Name": "ScheduleGroup", "Value": {"Ref": "RetryScheduleGroup"}}]
+    assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
+
+
 # ------------------------------------------------------------------------------------------------- queues and tables
 
 

@@ -102,7 +102,7 @@ class RetryQueue:
         """
         body = message.to_json()
         if due - now > self._beyond:
-            # A schedule in the past would never come: the next whole minute that is ahead of every clock.
+            # A schedule in the past is refused, or never fires: the next whole minute that is ahead of every clock.
             at = math.ceil(max(due, now + 5) / 60) * 60
             if self._schedule(message, body, at):
                 return Booked("schedule", at)

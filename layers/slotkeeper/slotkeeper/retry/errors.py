@@ -16,12 +16,13 @@ class Retryable(Exception):
     """This attempt failed and a later one may not. Subclass it to name an error type that a policy has a rule for.
 
     Args:
-        retry_after: seconds that the downstream asked to be left in peace for; it wins over the policy's own wait.
+        retry_after: seconds that the downstream asked to be left in peace for, as a number or as a header's text; they
+            win over the policy's own wait. What is no number of seconds is ignored.
     """
 
-    retry_after: float | None = None  # for a subclass with a constructor of its own
+    retry_after: float | str | None = None  # for a subclass with a constructor of its own
 
-    def __init__(self, reason: str = "", *, retry_after: float | None = None) -> None:
+    def __init__(self, reason: str = "", *, retry_after: float | str | None = None) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
 
@@ -46,7 +47,7 @@ class Failure:
 
     types: tuple[str, ...]
     reason: str
-    retry_after: float | None = None
+    retry_after: float | str | None = None
     final: bool = False
 
     @classmethod
