@@ -50,7 +50,9 @@ def test_a_payload_that_is_none_is_poison_before_any_call(bucket: Bucket, payloa
 
 
 def test_an_input_key_longer_than_s3_has_them_is_poison(bucket: Bucket) -> None:
-    assert isinstance(bucket.perform(request(input_key="ö" * 513)), Poison)
+    refused = bucket.perform(request(input_key="ö" * 513))
+    assert isinstance(refused, Poison)
+    assert str(refused) == "payload.input_key is longer than the 1024 bytes that a key in S3 may have"
 
 
 def test_an_input_that_is_not_there_is_poison(bucket: Bucket) -> None:
