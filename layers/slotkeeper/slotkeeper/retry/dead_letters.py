@@ -87,6 +87,7 @@ class DeadLetterQueue:
             "first_attempt_at",
             "retry_count",
             "idempotency_key",
+            "source_message_id",
             "reason",
             "code",
         ):
