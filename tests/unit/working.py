@@ -18,6 +18,7 @@ import boto3
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyPersistenceLayerError
 from botocore.exceptions import BotoCoreError, ClientError
 
+from slotkeeper import message_attributes
 from slotkeeper.retry import Poison, Request, Retryable
 from slotkeeper.retry.attempt import Outcome
 from slotkeeper.retry.booking import RetryQueue, Schedules
@@ -145,6 +146,7 @@ class Workplace:
             return
         texts = [sent["MessageBody"], *(value["StringValue"] for value in sent["MessageAttributes"].values())]
         assert all(text and ALLOWED.fullmatch(text) for text in texts), "SQS would have refused it"
+        assert message_attributes.size(texts[0], sent["MessageAttributes"]) <= 1_048_576
         delay = sent.get("DelaySeconds", 0)
         assert 0 <= delay <= 900
         letter = Letter(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
