@@ -75,8 +75,7 @@ class Workplace:
             )
         self._looking.scheduler.create_schedule_group(Name=GROUP)
         self.put_policy("{}")
-        size = {"MaximumMessageSize": str(LARGEST)}
-        self.queue_url = self.sqs.create_queue(QueueName="work", Attributes=size)["QueueUrl"]
+        self.queue_url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
         self.dead_letter_url = self.sqs.create_queue(QueueName="work-dead")["QueueUrl"]
 
         self.now = NOW
@@ -101,7 +100,9 @@ class Workplace:
         self.use()
 
     def use(self, beyond: int = 900, largest: int = LARGEST) -> None:
-        """A new container, with these settings."""
+        """A new container, with these settings; the queue takes messages as large."""
+        with self.unnoted():
+            self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"MaximumMessageSize": str(largest)})
         self.ledger = Ledger(self.dynamodb, TABLE)
         self.retries = RetryQueue(
             self.sqs,

@@ -1,0 +1,129 @@
+"""What comes twice, late, or again from the dead-letter queue: one chain of attempts, and one effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry import Request
+from slotkeeper.retry.attempt import DeadLettered, Repeated, Succeeded
+from slotkeeper.retry.consumer import StillInProgress
+from slotkeeper.retry.ledger import SUCCEEDED, WAITING
+from tests.unit.working import INVOCATION, LEASE, NOW, Workplace
+
+
+def code(workplace: Workplace) -> str:
+    (letter,) = workplace.dead_letters
+    return str(letter.attributes["code"]["StringValue"])
+
+
+def test_another_delivery_of_what_is_being_worked_on_is_left_on_the_queue(workplace: Workplace) -> None:
+    letter = workplace.send(dies=1)
+    workplace.deliver(letter)
+    letter.visible_at = workplace.now = NOW + LEASE - 1
+    before = workplace.row()
+    with pytest.raises(StillInProgress):
+        workplace.consume(letter)
+    assert (workplace.queue, workplace.row(), workplace.performed) == ([letter], before, [("r", 1)])
+
+
+def test_f24_a_redelivery_of_what_is_done_is_dropped_without_a_second_effect(workplace: Workplace) -> None:
+    letter = workplace.send()
+    workplace.consume(letter)
+    assert workplace.consume(workplace.copy(letter)) == Repeated(SUCCEEDED, 1)
+    assert workplace.performed == [("r", 1)]
+
+
+def test_f24_a_message_that_a_producer_sent_twice_has_one_effect(workplace: Workplace) -> None:
+    workplace.send()
+    workplace.send()
+    workplace.live()
+    assert workplace.performed == [("r", 1)]
+
+
+def test_f25_a_redelivered_original_whose_retry_has_fired_starts_no_second_chain(workplace: Workplace) -> None:
+    original = workplace.send(fails=2)
+    workplace.consume(original)
+    workplace.consume(workplace.queue[0])
+    assert workplace.consume(workplace.copy(original)) == Repeated(WAITING, 2)
+    workplace.live()
+    assert workplace.consume(workplace.copy(original)) == Repeated(SUCCEEDED, 3)
+    assert workplace.performed == [("r", 1), ("r", 2), ("r", 3)]
+
+
+def test_f25_a_redelivered_original_whose_retry_still_waits_starts_no_second_chain(workplace: Workplace) -> None:
+    original = workplace.send(fails=1)
+    workplace.consume(original)
+    assert workplace.consume(workplace.copy(original)) == Repeated(WAITING, 1)
+    assert len(workplace.queue) == 1
+
+
+def test_f25_a_retry_that_comes_twice_ends_as_one_chain(workplace: Workplace) -> None:
+    workplace.consume(workplace.send(fails=3))
+    workplace.copy(workplace.queue[0])
+    workplace.live()
+    assert workplace.performed == [("r", 1), ("r", 2), ("r", 3), ("r", 4)]
+    assert workplace.effects == [("r", 4)]
+
+
+def test_f26_a_redriven_dead_letter_is_the_next_attempt_under_its_key_and_a_copy_of_it_is_nothing(
+    workplace: Workplace,
+) -> None:
+    workplace.put_policy('{"default": {"max_attempts": 2}}')
+    original = workplace.send(fails=2)
+    workplace.live()
+    dead = workplace.dead_letters[0]
+    redriven = workplace.redrive(dead)
+    copy = workplace.copy(redriven)
+    assert redriven.message_id != original.message_id
+    assert workplace.consume(redriven) == Succeeded({"attempt": 3})
+    assert workplace.consume(copy) == Repeated(SUCCEEDED, 3)
+    assert workplace.effects == [("r", 3)]
+
+
+def test_f26_a_redriven_dead_letter_that_fails_again_is_a_dead_letter_again(workplace: Workplace) -> None:
+    workplace.put_policy('{"default": {"max_attempts": 1}}')
+    workplace.send(fails=2)
+    workplace.live()
+    workplace.redrive(workplace.dead_letters[0])
+    workplace.live()
+    assert code(workplace) == "AttemptsExhausted"
+    workplace.redrive(workplace.dead_letters[0])
+    workplace.live()
+    assert workplace.performed == [("r", 1), ("r", 2), ("r", 3)]
+    assert workplace.effects == [("r", 3)]
+
+
+def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_one_goes_on(
+    workplace: Workplace,
+) -> None:
+    workplace.consume(workplace.send(fails=1))
+    before = workplace.row()
+    other = workplace.send(another="payload")
+    outcome = workplace.consume(other)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == code(workplace) == "RequestIdReused"
+    assert "another payload, which is WAITING (attempt 1)" in outcome.reason
+    assert (workplace.dead_letters[0].body, workplace.row()) == (other.body, before)
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+
+
+def test_a_worker_that_wakes_after_it_was_given_up_leaves_the_row_to_the_others(workplace: Workplace) -> None:
+    letter = workplace.send(fails=1)
+    does_as_told = workplace.perform
+
+    def stands_still(request: Request, seconds: float) -> Any:
+        workplace.perform = does_as_told
+        workplace.wait(INVOCATION + 6)
+        with workplace.unnoted():
+            workplace.consume(workplace.copy(letter))
+        return workplace.perform(request, seconds)
+
+    workplace.perform = stands_still
+    workplace.deliver(letter)
+    assert "was taken over" in str(workplace.left[0])
+    assert workplace.row()["last_error"].startswith("Died")
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
