@@ -93,7 +93,7 @@ lint: setup-dev  ## Check style, types, template and its security
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
 	@mypy --no-error-summary layers/slotkeeper/slotkeeper local benchmarks
-	@for app in functions/*/app.py jobs/*.py; do mypy --no-error-summary $$app || exit 1; done
+	@for folder in functions/*/ jobs/; do mypy --no-error-summary $$folder*.py || exit 1; done
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
