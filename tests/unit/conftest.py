@@ -16,19 +16,21 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper import chat_token, observability
+from slotkeeper import chat_token, observability, retry
 from slotkeeper.admission import Starter
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.processes import Processes
 from slotkeeper.reclaim import Findings, Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
 from slotkeeper.requests import Delivery
+from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.settled import Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 from tests.unit.chat import Chat
 from tests.unit.quick_aws import QuickAws
 from tests.unit.tokens import Api, Instances
+from tests.unit.work_account import WorkAccount
 from tests.unit.working import Workplace
 
 ROOT = Path(__file__).parents[2]
@@ -219,12 +221,17 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         monkeypatch.setenv(name, value)
     # Powertools reads its variables when its objects are made.
     importlib.reload(observability)
-    importlib.reload(chat_token)
+    for module in (chat_token, retrying_worker, retry):
+        importlib.reload(module)
     (log,) = observability.logger.handlers
     log.setStream(CurrentStdout())
 
     def load_function(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(f"{name}_app", ROOT / "functions" / name / "app.py")
+        folder = ROOT / "functions" / name
+        monkeypatch.syspath_prepend(str(folder))
+        for beside in folder.glob("*.py"):
+            sys.modules.pop(beside.stem, None)
+        spec = importlib.util.spec_from_file_location(f"{name}_app", folder / "app.py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -245,6 +252,15 @@ def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
         for name, value in made.environment.items():
             monkeypatch.setenv(name, value)
         yield made
+
+
+@pytest.fixture
+def work_account(account: Account, monkeypatch: pytest.MonkeyPatch) -> WorkAccount:
+    """In the same account, what the worker needs."""
+    made = WorkAccount()
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    return made
 
 
 @pytest.fixture

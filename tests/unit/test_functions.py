@@ -18,12 +18,15 @@ from slotkeeper.settings import (
     JanitorSettings,
     MissingSetting,
     RefresherSettings,
+    RetrySettings,
     StarterSettings,
     TokenSettings,
+    WorkSettings,
 )
 from tests.support.boundary import refuse
 from tests.unit.chat import KEY, SIGNING, Chat
 from tests.unit.conftest import CONTEXT, NOW, Account
+from tests.unit.work_account import WorkAccount
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,7 +121,18 @@ EVENTS = {
     "chatbot/unknown_field": "MessagesRefused",
     "chatbot/wrong_method": "MessagesRefused",
     "chatbot/unknown_path": "MessagesRefused",
+    "worker/request": "WorkSucceeded",
+    "worker/redelivery": "WorkSucceeded",
+    "worker/retry": "WorkSucceeded",
+    "worker/redriven_dead_letter": "WorkSucceeded",
+    "worker/two_records": "WorkDeadLettered",
+    "worker/poison_payload": "WorkDeadLettered",
+    "worker/not_json": "WorkDeadLettered",
+    "worker/missing_request_id": "WorkDeadLettered",
+    "worker/unknown_field": "WorkDeadLettered",
+    "worker/hop_not_due": "WorkHops",
 }
+VALUES = {"worker/hop_not_due": 2.0}  # the number of its attempt; all others count one
 
 # What the chatbot's sample events are refused with. `replay` is `message` once more.
 CODES = {
@@ -145,7 +159,24 @@ def test_a_sample_event_does_what_its_name_says(
 ) -> None:
     function, _, name = event.partition("/")
     load_for_samples(function).handler(_sample(function, name), CONTEXT)
-    assert f'"{metric}":[1.0]' in capsys.readouterr().out
+    assert f'"{metric}":[{VALUES.get(event, 1.0)}]' in capsys.readouterr().out
+
+
+def test_the_sample_message_before_its_time_is_sent_on(
+    load_for_samples: Callable[[str], ModuleType], work_account: WorkAccount
+) -> None:
+    load_for_samples("worker").handler(_sample("worker", "hop_not_due"), CONTEXT)
+    queue = work_account.sqs.get_queue_attributes(QueueUrl=work_account.queue_url, AttributeNames=["All"])
+    assert queue["Attributes"]["ApproximateNumberOfMessagesDelayed"] == "1"
+
+
+def test_the_sample_redelivery_is_dropped_after_the_message_that_it_repeats(
+    load_for_samples: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = load_for_samples("worker")
+    for name in ("request", "redelivery"):
+        assert worker.handler(_sample("worker", name), CONTEXT) == {"batchItemFailures": []}
+    assert '"WorkRepeated":[1.0]' in capsys.readouterr().out
 
 
 def _sample(function: str, name: str) -> dict[str, Any]:
@@ -154,15 +185,21 @@ def _sample(function: str, name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def load_for_samples(account: Account, chat: Chat, load: Callable[[str], ModuleType]) -> Callable[[str], ModuleType]:
+def load_for_samples(
+    account: Account, chat: Chat, load: Callable[[str], ModuleType], request: pytest.FixtureRequest
+) -> Callable[[str], ModuleType]:
     """Loads a function into the world of the sample events: their process, their moment, their signing key."""
     account.processes.create("sample", 3, "job")
     chat.secretsmanager.put_secret_value(SecretId=SIGNING, SecretString=json.dumps({"signing_key": SAMPLE_KEY}))
 
     def load_function(name: str) -> ModuleType:
+        if name == "worker":
+            request.getfixturevalue("work_account")
         module = load(name)
         if name == "chatbot":
             module._chatbot._clock = lambda: SAMPLE_MOMENT
+        if name == "worker":
+            module._worker._consumer._clock = lambda: NOW
         return module
 
     return load_function
@@ -207,6 +244,7 @@ def test_the_sample_environment_names_what_the_functions_read(monkeypatch: pytes
         "JanitorFunction": [JanitorSettings],
         "ChatbotFunction": [ChatbotSettings, TokenSettings],
         "TokenRefresherFunction": [RefresherSettings, TokenSettings],
+        "WorkerFunction": [RetrySettings, WorkSettings],
     }.items():
         with monkeypatch.context() as environment:
             for name, value in sample[function].items():

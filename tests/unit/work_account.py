@@ -1,0 +1,77 @@
+"""What the worker function needs of an account, made in moto, and the environment that names it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+
+ORDERS = b'{"city": "Oslo", "n": 1}\n{"city": "Bergen", "n": 2}\n'
+
+
+class WorkAccount:
+    """The worker's queues, ledger, schedule group, policy and bucket; the bucket has the sample events' input."""
+
+    def __init__(self) -> None:
+        self.sqs, self.dynamodb, self.s3 = (boto3.client(name) for name in ("sqs", "dynamodb", "s3"))
+        self.queue_url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
+        self.dead_letter_url = self.sqs.create_queue(QueueName="work-dead")["QueueUrl"]
+        self.dynamodb.create_table(
+            TableName="ledger",
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
+        )
+        boto3.client("scheduler").create_schedule_group(Name="retries")
+        boto3.client("ssm").put_parameter(Name="/policy", Value="{}", Type="String")
+        self.s3.create_bucket(Bucket="data")
+        self.s3.put_object(Bucket="data", Key="work/input/orders.jsonl", Body=ORDERS)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "WORK_QUEUE_URL": self.queue_url,
+            "WORK_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:work",
+            "WORK_QUEUE_LARGEST_MESSAGE": "1015808",
+            "WORK_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
+            "REQUEST_LEDGER_TABLE_NAME": "ledger",
+            "RETRY_SCHEDULE_GROUP": "retries",
+            "RETRY_SCHEDULE_ROLE_ARN": "arn:aws:iam::123456789012:role/schedules",
+            "RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:schedules-dead",
+            "RETRY_POLICY_PARAMETER": "/policy",
+            "SCHEDULER_BEYOND_SECONDS": "900",
+            "WORK_SECONDS": "50",
+            "DATA_BUCKET_NAME": "data",
+        }
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        answer = self.sqs.receive_message(
+            QueueUrl=self.dead_letter_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+        )
+        return list(answer.get("Messages", []))
+
+
+def record(body: Any, message_id: str = "m1", **attributes: str) -> dict[str, Any]:
+    """A message as the event source mapping hands it over."""
+    return {
+        "messageId": message_id,
+        "receiptHandle": f"handle-{message_id}",
+        "body": body if isinstance(body, str) else json.dumps(body),
+        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1800000000000"},
+        "messageAttributes": {name: {"dataType": "Number", "stringValue": value} for name, value in attributes.items()},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:work",
+    }
+
+
+def invocation(seconds: float = 120.0) -> Any:
+    """The context of an invocation with so much time left."""
+    return SimpleNamespace(
+        function_name="worker",
+        memory_limit_in_mb=512,
+        invoked_function_arn="arn:aws:lambda:::function:worker",
+        aws_request_id="1",
+        get_remaining_time_in_millis=lambda: int(seconds * 1000),
+    )
