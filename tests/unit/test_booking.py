@@ -87,6 +87,16 @@ def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
     assert booked == Booked("schedule", due(schedule))
 
 
+@pytest.mark.parametrize(("now", "on"), [(54.9, 60), (55.0, 60), (55.1, 120), (59.5, 120)])
+def test_a_minute_that_begins_at_once_is_left_to_clocks_that_are_slow(
+    workplace: Workplace, now: float, on: float
+) -> None:
+    """A schedule whose minute has begun elsewhere already would never come."""
+    workplace.use(beyond=0)
+    workplace.retries.book(MESSAGE, at(now + 0.1), at(now))
+    assert due(workplace.schedules()[0]) == at(on)
+
+
 def test_a_schedule_is_made_with_all_that_it_takes(workplace: Workplace) -> None:
     workplace.retries.book(MESSAGE, at(5000), NOW)
     (schedule,) = workplace.schedules()
