@@ -1,0 +1,160 @@
+"""The request ledger: many deliveries at once on an engine that is atomic, and each protection taken out.
+
+Each delivery is a client of its own, and all of them ask at the same instant.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from local.dynamodb_local import DynamoDbLocal
+from slotkeeper.retry import ledger as protocol
+from slotkeeper.retry.ledger import Claim, Claimed, ClaimLost, InProgress, Ledger, Settled
+from slotkeeper.retry.message import Message
+from tests.races.sharing import at_once, errors_of
+
+TABLE = "ledger"
+CROWD = 12
+ROUNDS = 8
+NOW, LEASE = 1_800_000_000.0, 125.0
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def ledgers(dynamodb_local: DynamoDbLocal) -> list[Ledger]:
+    """One for each delivery of a crowd."""
+    dynamodb_local.client().create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
+    )
+    return [Ledger(dynamodb_local.client(), TABLE) for _ in range(CROWD)]
+
+
+def new_message() -> Message:
+    return Message(f"request-{next(_names)}", {"a": 1})
+
+
+def claim_at_once(ledgers: list[Ledger], messages: list[Message], now: float = NOW) -> list[Claim]:
+    """Each ledger claims the message of its number, the messages being dealt in turn."""
+    dealt = zip(ledgers, itertools.cycle(messages), strict=False)
+    works = [_claim(ledger, message, f"token-{n}", now) for n, (ledger, message) in enumerate(dealt)]
+    return at_once(works)
+
+
+def _claim(ledger: Ledger, message: Message, token: str, now: float) -> Callable[[], Claim]:
+    return lambda: ledger.claim(message, token, now, LEASE)
+
+
+def mine(claims: list[Claim]) -> list[Claimed]:
+    return [claim for claim in claims if isinstance(claim, Claimed)]
+
+
+def most_who_claim_a_new_attempt(ledgers: list[Ledger]) -> int:
+    return max(len(mine(claim_at_once(ledgers, [new_message()]))) for _ in range(ROUNDS))
+
+
+def most_who_take_over_an_ended_lease(ledgers: list[Ledger]) -> int:
+    found = []
+    for _ in range(ROUNDS):
+        message = new_message()
+        ledgers[0].claim(message, "dead", NOW, LEASE)
+        found.append(len(mine(claim_at_once(ledgers, [message], NOW + LEASE))))
+    return max(found)
+
+
+def test_f24_of_many_deliveries_of_one_attempt_exactly_one_has_it(ledgers: list[Ledger]) -> None:
+    for _ in range(ROUNDS):
+        claims = claim_at_once(ledgers, [new_message()])
+        assert len(mine(claims)) == 1
+        assert sum(isinstance(claim, InProgress) for claim in claims) == CROWD - 1
+
+
+def test_of_many_who_find_the_same_ended_lease_exactly_one_takes_it_over(ledgers: list[Ledger]) -> None:
+    assert most_who_take_over_an_ended_lease(ledgers) == 1
+
+
+def test_f25_of_an_attempt_and_the_one_after_it_both_many_times_each_is_had_once_at_most(
+    ledgers: list[Ledger],
+) -> None:
+    """The later one is always had; the earlier one only by whoever came before it."""
+    for _ in range(ROUNDS):
+        first = new_message()
+        claims = claim_at_once(ledgers, [first, first.after(NOW)])
+        firsts, seconds = mine(claims[::2]), mine(claims[1::2])
+        assert len(seconds) == 1
+        assert len(firsts) <= 1
+        assert all(isinstance(claim, Claimed | InProgress | Settled) for claim in claims)
+
+
+def test_a_worker_that_wakes_and_the_one_that_takes_over_do_not_both_settle(ledgers: list[Ledger]) -> None:
+    for _ in range(ROUNDS):
+        message = new_message()
+        late = ledgers[0].claim(message, "late", NOW, LEASE)
+        assert isinstance(late, Claimed)
+        assert both_settle(ledgers, message, late) <= 1
+
+
+def both_settle(ledgers: list[Ledger], message: Message, late: Claimed) -> int:
+    """One worker settles its work while another takes it over and settles it too: how many of them could."""
+
+    def takes_over() -> None:
+        claim = ledgers[1].claim(message, "quick", NOW + LEASE, LEASE)
+        if not isinstance(claim, Claimed):
+            raise ClaimLost
+        ledgers[1].settle_waiting(message, claim, NOW + 60)
+
+    errors = errors_of([lambda: ledgers[0].settle_succeeded(message, late, "{}"), takes_over])
+    assert all(error is None or isinstance(error, ClaimLost) for error in errors)
+    return errors.count(None)
+
+
+def test_what_succeeded_is_claimed_by_nobody_however_many_ask(ledgers: list[Ledger]) -> None:
+    message = new_message()
+    claim = ledgers[0].claim(message, "first", NOW, LEASE)
+    assert isinstance(claim, Claimed)
+    ledgers[0].settle_succeeded(message, claim, "{}")
+    later = [message, message.after(NOW), message.after(NOW).after(NOW)]
+    assert {type(claim) for claim in claim_at_once(ledgers, later, NOW + 10**6)} == {Settled}
+
+
+def test_control_without_the_claims_condition_many_have_one_attempt(
+    ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weakened = "attribute_not_exists(nobody) OR (attempts < :attempt AND #status <> :succeeded)"
+    monkeypatch.setattr(protocol, "CLAIM_CONDITION", weakened)
+    assert most_who_claim_a_new_attempt(ledgers) > 1
+
+
+def test_control_with_attempts_up_to_the_same_many_have_one_attempt(
+    ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weakened = protocol.CLAIM_CONDITION.replace("attempts <", "attempts <=")
+    monkeypatch.setattr(protocol, "CLAIM_CONDITION", weakened)
+    assert most_who_claim_a_new_attempt(ledgers) > 1
+
+
+def test_control_without_the_claim_that_was_seen_many_take_over(
+    ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weakened = protocol.TAKE_OVER_CONDITION.replace("claim = :seen", "claim <> :mine AND :seen <> :mine")
+    monkeypatch.setattr(protocol, "TAKE_OVER_CONDITION", weakened)
+    assert most_who_take_over_an_ended_lease(ledgers) > 1
+
+
+def test_control_without_holding_the_claim_who_was_taken_over_settles(
+    ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weakened = protocol.HELD_CONDITION.replace("claim = :mine", "claim <> :nobody AND :mine <> :nobody")
+    monkeypatch.setattr(protocol, "HELD_CONDITION", weakened.replace(":nobody", ":attempt"))
+    message = new_message()
+    late = ledgers[0].claim(message, "late", NOW, LEASE)
+    assert isinstance(late, Claimed)
+    ledgers[1].claim(message, "quick", NOW + LEASE, LEASE)
+    with pytest.raises(ClaimLost, match="its row is SUCCEEDED"):  # told so, and too late
+        ledgers[0].settle_succeeded(message, late, "{}")
