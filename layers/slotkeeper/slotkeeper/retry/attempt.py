@@ -9,6 +9,7 @@ knows one record a key, not a chain of attempts.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,17 @@ from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import D
 from aws_lambda_powertools.utilities.idempotency.serialization.base import BaseIdempotencySerializer
 
 from slotkeeper.retry.booking import Booked
-from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED, WAITING, Claimed, IdReused, InProgress, Ledger, Settled
+from slotkeeper.retry.ledger import (
+    DEAD_LETTERED,
+    SUCCEEDED,
+    WAITING,
+    Claimed,
+    IdReused,
+    InProgress,
+    Ledger,
+    NextHasBegun,
+    Settled,
+)
 from slotkeeper.retry.message import Message
 
 
@@ -97,10 +108,14 @@ class AttemptStore(BasePersistenceLayer):
         ended = json.loads(data_record.response_data)
         if ended["status"] == SUCCEEDED:
             self._ledger.settle_succeeded(self._message, self.claim, ended["result"])
-        elif ended["status"] == WAITING:
-            self._ledger.settle_waiting(self._message, self.claim, ended["due"])
-        else:
-            self._ledger.settle_dead_lettered(self._message, self.claim)
+            return
+        # A retry that is due at once may be claimed by another worker before this one has noted that it waits; a dead
+        # letter may be redriven as soon. Nothing is left to note, and the message can be given up.
+        with suppress(NextHasBegun):
+            if ended["status"] == WAITING:
+                self._ledger.settle_waiting(self._message, self.claim, ended["due"])
+            else:
+                self._ledger.settle_dead_lettered(self._message, self.claim)
 
     def _delete_record(self, data_record: DataRecord) -> None:
         """Nothing: what a failed attempt has come to stands in the row, and its lease ends by itself."""

@@ -132,6 +132,10 @@ class ClaimLost(Exception):
     """Another delivery has taken this attempt over; the text says which attempt."""
 
 
+class NextHasBegun(ClaimLost):
+    """The request's next attempt was claimed meanwhile: what came of this one is being carried on."""
+
+
 class MalformedRow(Exception):
     """The item is not what this page says; the text names the item and the attribute."""
 
@@ -212,7 +216,8 @@ class Ledger:
         row = self._update(message, update, HELD_CONDITION, {**mine, **values})
         # A condition that fails on what this very call has written is an answer lost on its way.
         if (row.claim, row.attempts, row.status) != (claimed.token, message.attempt, becomes):
-            raise ClaimLost(
+            lost = NextHasBegun if row.attempts > message.attempt else ClaimLost
+            raise lost(
                 f"attempt {message.attempt} of {message.request_id!r} was taken over: its row is {row.status}, "
                 f"attempt {row.attempts}"
             )

@@ -1,0 +1,39 @@
+"""The next attempt begins before the one before it has noted that it is booked: no fault, so nobody is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotkeeper.retry.attempt import DeadLettered, Retrying
+from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED
+from tests.unit.working import Workplace
+
+
+@pytest.fixture
+def before_it_is_noted(workplace: Workplace) -> None:
+    """What the first attempt has sent is delivered before its row says so."""
+
+    def next_attempt() -> None:
+        with workplace.unnoted():
+            sent = workplace.queue[-1] if len(workplace.queue) > 1 else workplace.redrive(workplace.dead_letters[0])
+            workplace.wait(1)
+            workplace.consume(sent)
+
+    workplace.put_policy('{"default": {"jitter": "none"}}')
+    workplace.strike(5, "before", next_attempt)  # claim, policy, record, send, settle
+
+
+@pytest.mark.usefixtures("before_it_is_noted")
+def test_a_retry_that_comes_before_it_is_noted_leaves_no_message_behind(workplace: Workplace) -> None:
+    outcome = workplace.consume(workplace.send(fails=1, retry_after=0))
+    assert isinstance(outcome, Retrying)
+    assert workplace.calls[4] == "UpdateItem"
+    assert (workplace.queue, workplace.row()["status"], workplace.effects) == ([], SUCCEEDED, [("r", 2)])
+
+
+@pytest.mark.usefixtures("before_it_is_noted")
+def test_f26_a_dead_letter_that_is_redriven_before_it_is_noted_leaves_no_message_behind(workplace: Workplace) -> None:
+    outcome = workplace.consume(workplace.send(poison="no such thing"))
+    assert isinstance(outcome, DeadLettered)
+    assert (workplace.queue, workplace.row()["status"]) == ([], DEAD_LETTERED)
+    assert workplace.performed == [("r", 1), ("r", 2)]
