@@ -13,7 +13,7 @@ from botocore.config import Config
 
 from slotkeeper import message_attributes
 from slotkeeper.clients import QUICK
-from slotkeeper.retry.booking import LONGEST_DELAY
+from slotkeeper.retry.booking import LONGEST_DELAY, SOONEST
 from slotkeeper.retry.consumer import CLOCK_SKEW, RESERVE
 from slotkeeper.retry.dead_letters import LONGEST_REASON, DeadLetterQueue
 from slotkeeper.retry.errors import Failure
@@ -78,9 +78,16 @@ def test_the_longest_work_with_its_worst_overrun_can_still_be_noted(s3_client: C
     calls = 3  # the one under way when the time is up, a look whether it took effect, and the clean-up
     assert s3_client.retries["total_max_attempts"] == 1
     hanging = calls * _one_attempt(s3_client)
+    assert PARAMETERS["WorkSeconds"]["MaxValue"] + hanging + _all_attempts(QUICK) <= WORKER["Timeout"]
+
+
+def test_a_schedule_is_still_ahead_of_the_clock_when_the_last_attempt_to_make_it_gets_through() -> None:
+    assert _all_attempts(QUICK) + CLOCK_SKEW <= SOONEST
+
+
+def _all_attempts(client: Config) -> float:
     waits = 1 + 2  # botocore guide, "Retries": standard mode waits at most 2 ** (attempt - 1) seconds
-    noting = QUICK.retries["total_max_attempts"] * _one_attempt(QUICK) + waits
-    assert PARAMETERS["WorkSeconds"]["MaxValue"] + hanging + noting <= WORKER["Timeout"]
+    return client.retries["total_max_attempts"] * _one_attempt(client) + waits
 
 
 def _one_attempt(client: Config) -> float:

@@ -38,6 +38,10 @@ LARGEST_INPUT = 131_072
 DELIVERY_AGE = 86_400
 DELIVERY_ATTEMPTS = 185
 
+# Seconds from now within which no schedule is made. One in the past is refused, or never fires: CreateSchedule with all
+# its attempts may take 15 s (slotkeeper/clients.py), and two clocks may differ.
+SOONEST = 20
+
 NOT_BEFORE = "not_before"
 
 
@@ -102,8 +106,7 @@ class RetryQueue:
         """
         body = message.to_json()
         if due - now > self._beyond:
-            # A schedule in the past is refused, or never fires: the next whole minute that is ahead of every clock.
-            at = math.ceil(max(due, now + 5) / 60) * 60
+            at = math.ceil(max(due, now + SOONEST) / 60) * 60
             if self._schedule(message, body, at):
                 return Booked("schedule", at)
         if due - now > LONGEST_DELAY:
