@@ -91,8 +91,8 @@ class Workplace:
         self.invalid_policies: list[str] = []
         self.remaining = INVOCATION
         self._ids = itertools.count(1)
-        self._sending: dict[str, Any] = {}
-        self.sqs.meta.events.register("before-parameter-build.sqs.SendMessage", self._note_sending)
+        self.sqs.meta.events.register("before-parameter-build.sqs.SendMessage", self._note_asked)
+        self.dynamodb.meta.events.register("before-parameter-build.dynamodb.PutItem", self._note_asked)
         self.sqs.meta.events.register("after-call.sqs.SendMessage", self._note_sent)
         self.dynamodb.meta.events.register("after-call.dynamodb.PutItem", self._note_effect)
         self._hook("after")
@@ -138,11 +138,11 @@ class Workplace:
         if strike:
             strike()
 
-    def _note_sending(self, params: dict[str, Any], **_: Any) -> None:
-        self._sending = dict(params)
+    def _note_asked(self, params: dict[str, Any], context: Any, **_: Any) -> None:
+        context["asked"] = dict(params)
 
-    def _note_sent(self, parsed: dict[str, Any], **_: Any) -> None:
-        sent = self._sending
+    def _note_sent(self, parsed: dict[str, Any], context: Any, **_: Any) -> None:
+        sent = context["asked"]
         if "MessageId" not in parsed:
             return
         texts = [sent["MessageBody"], *(value["StringValue"] for value in sent["MessageAttributes"].values())]
@@ -153,9 +153,10 @@ class Workplace:
         letter = Letter(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
         (self.queue if sent["QueueUrl"] == self.queue_url else self.dead_letters).append(letter)
 
-    def _note_effect(self, parsed: dict[str, Any], **_: Any) -> None:
+    def _note_effect(self, parsed: dict[str, Any], context: Any, **_: Any) -> None:
         if "Error" not in parsed:
-            self.effects.append(self.performed[-1])
+            item = context["asked"]["Item"]
+            self.effects.append((item["request_id"]["S"], int(item["attempt"]["N"])))
 
     def strike(self, call: int, when: When, strike: Callable[[], None]) -> None:
         """Has something happen at the worker's call of this number from now, the next one being 1."""
@@ -170,9 +171,8 @@ class Workplace:
     def unnoted(self) -> Any:
         """What another worker does meanwhile, whose calls are not counted."""
         before, self._unnoted = self._unnoted, True
-        sending = self._sending
         yield
-        self._unnoted, self._sending = before, sending
+        self._unnoted = before
 
     # What a producer, an operator and the event source mapping do.
 
@@ -278,7 +278,7 @@ class Workplace:
         try:
             self.dynamodb.put_item(
                 TableName=EFFECTS,
-                Item={"request_id": {"S": request.request_id}},
+                Item={"request_id": {"S": request.request_id}, "attempt": {"N": str(request.attempt)}},
                 ConditionExpression="attribute_not_exists(request_id)",
             )
         except ClientError as error:
