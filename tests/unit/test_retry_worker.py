@@ -26,6 +26,7 @@ class Worker:
         self.consumer = module._worker._consumer
         self.consumer._clock = lambda: self.now
         self.now = NOW
+        self.seconds = 0.0
         self._output = output
         module._worker._perform = self._perform
 
@@ -46,7 +47,8 @@ class Worker:
         (emitted,) = [line for line in self.output() if "_aws" in line and "ColdStart" not in line]
         return {name: value for name, value in emitted.items() if name.startswith(("Work", "Retry"))}
 
-    def _perform(self, request: Request, _seconds: float) -> Any:
+    def _perform(self, request: Request, seconds: float) -> Any:
+        self.seconds = seconds
         told = request.payload
         if "dies" in told:
             raise Killed
@@ -187,6 +189,32 @@ def test_without_idempotency_nothing_is_worked_on_and_the_message_stays(
         assert worker.handle(record(work())) == ["m1"]
     (line,) = worker.logged()
     assert "POWERTOOLS_IDEMPOTENCY_DISABLED" in line["exception"]
+
+
+SETTINGS: dict[str, tuple[str, dict[str, Any], Callable[[Worker], bool]]] = {
+    "WORK_SECONDS": ("7", {}, lambda worker: worker.seconds == 7),
+    "SCHEDULER_BEYOND_SECONDS": ("0", {"fails": "x"}, lambda worker: worker.logged()[0]["by"] == "schedule"),
+    "WORK_QUEUE_LARGEST_MESSAGE": (
+        "1024",
+        {"fails": "x" * 1024, "retry_after": 9},
+        lambda worker: worker.logged()[0]["code"] == "TooLarge",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_of_the_environment_is_kept_to(
+    work_account: WorkAccount,
+    load: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    value, payload, kept = SETTINGS[name]
+    monkeypatch.setenv(name, value)
+    worker = Worker(load("worker"), capsys)
+    worker.handle(record(work(**payload)))
+    assert kept(worker)
 
 
 def test_every_missing_setting_is_named(work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch) -> None:
