@@ -114,6 +114,14 @@ def test_a_schedule_is_made_with_all_that_it_takes(workplace: Workplace) -> None
     }
 
 
+def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: Workplace) -> None:
+    told = Message("<aws.scheduler.schedule-arn>", {"<aws.scheduler.execution-id>": "\\<aws.scheduler.attempt-number>"})
+    workplace.retries.book(told, at(5000), NOW)
+    text = workplace.schedules()[0]["Target"]["Input"]
+    assert "<aws.scheduler." not in text
+    assert parse_message(text) == told
+
+
 @pytest.mark.parametrize("request_id", ["r", "x" * 128, "日本/語 \U0001f389", "../..", " "])
 def test_a_schedules_name_is_one_that_scheduler_takes_for_any_id(request_id: str) -> None:
     name = schedule_name(Message(request_id, {}, (NOW,) * 999))

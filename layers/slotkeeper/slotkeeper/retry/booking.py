@@ -139,7 +139,10 @@ class RetryQueue:
 
     def _schedule(self, message: Message, body: str, at: int) -> bool:
         """Makes the attempt's schedule; False if it has to go another way."""
-        if len(body.encode()) > LARGEST_INPUT:
+        # Scheduler puts values of its own where a payload says <aws.scheduler.execution-id> and the like (its guide,
+        # "Adding context attributes"). JSON has another way to say the same.
+        text = body.replace("<aws.scheduler.", "\\u003caws.scheduler.")
+        if len(text.encode()) > LARGEST_INPUT:
             return False
         try:
             self._scheduler.create_schedule(
@@ -152,7 +155,7 @@ class RetryQueue:
                 Target={
                     "Arn": self._schedules.queue_arn,
                     "RoleArn": self._schedules.role_arn,
-                    "Input": body,
+                    "Input": text,
                     "DeadLetterConfig": {"Arn": self._schedules.dead_letter_queue_arn},
                     "RetryPolicy": {
                         "MaximumEventAgeInSeconds": DELIVERY_AGE,
