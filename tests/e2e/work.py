@@ -156,7 +156,7 @@ class Work:
 
     def schedule(self, request_id: str, attempt: int) -> dict[str, Any] | None:
         """The schedule that brings an attempt; None if there is none."""
-        name = schedule_name(Message(request_id, {}, (0.0,) * (attempt - 1)))
+        name = schedule_name(Message(request_id, {}, (0.0,) * (attempt - 1)), self._attribute("QueueArn"))
         try:
             found: dict[str, Any] = self.scheduler.get_schedule(GroupName=self.group, Name=name)
         except self.scheduler.exceptions.ResourceNotFoundException:

@@ -16,6 +16,7 @@ from tests.unit.letters import due
 from tests.unit.working import ARN, GROUP, LARGEST, NOW, ROLE, Workplace
 
 MESSAGE = Message("r", {"a": "é"}, (NOW,))
+QUEUE = f"{ARN}work"
 
 
 def at(seconds: float) -> float:
@@ -81,7 +82,7 @@ def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
     quick_workplace.use(beyond=0)
     message = Message(f"{now} {seconds}", {})  # a schedule of its own
     booked = quick_workplace.retries.book(message, now + seconds, now)
-    (schedule,) = [made for made in quick_workplace.schedules() if made["Name"] == schedule_name(message)]
+    (schedule,) = [made for made in quick_workplace.schedules() if made["Name"] == schedule_name(message, QUEUE)]
     wanted = max(now + SOONEST, now + seconds)
     assert wanted <= due(schedule) < wanted + 60
     assert booked == Booked("schedule", due(schedule))
@@ -106,7 +107,7 @@ def test_a_schedule_is_made_with_all_that_it_takes(workplace: Workplace) -> None
     assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert schedule["Target"] == {
-        "Arn": f"{ARN}work",
+        "Arn": QUEUE,
         "RoleArn": ROLE,
         "Input": MESSAGE.to_json(),
         "DeadLetterConfig": {"Arn": f"{ARN}schedules-dead"},
@@ -124,14 +125,19 @@ def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: Workplace) 
 
 @pytest.mark.parametrize("request_id", ["r", "x" * 128, "日本/語 \U0001f389", "../..", " "])
 def test_a_schedules_name_is_one_that_scheduler_takes_for_any_id(request_id: str) -> None:
-    name = schedule_name(Message(request_id, {}, (NOW,) * 999))
+    name = schedule_name(Message(request_id, {}, (NOW,) * 999), QUEUE)
     assert re.fullmatch(r"[0-9a-zA-Z-_.]{1,64}", name)
 
 
 def test_an_attempt_has_one_name_and_no_other_attempt_has_it() -> None:
     messages = [MESSAGE, MESSAGE.after(NOW), Message("R", {}, (NOW,)), Message("r-2", {}), Message("r", {})]
-    assert len({schedule_name(message) for message in messages}) == len(messages)
-    assert schedule_name(MESSAGE) == schedule_name(Message("r", {"another": "payload"}, (NOW + 7,)))
+    assert len({schedule_name(message, QUEUE) for message in messages}) == len(messages)
+    assert schedule_name(MESSAGE, QUEUE) == schedule_name(Message("r", {"another": "payload"}, (NOW + 7,)), QUEUE)
+
+
+def test_two_queues_that_share_a_group_do_not_take_each_others_schedules_for_their_own() -> None:
+    """Whose name is taken believes that its retry is booked."""
+    assert schedule_name(MESSAGE, QUEUE) != schedule_name(MESSAGE, f"{ARN}another")
 
 
 def test_f25_a_booking_made_twice_is_one_schedule(workplace: Workplace) -> None:

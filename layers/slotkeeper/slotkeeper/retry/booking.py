@@ -146,7 +146,7 @@ class RetryQueue:
             return False
         try:
             self._scheduler.create_schedule(
-                Name=schedule_name(message),
+                Name=schedule_name(message, self._schedules.queue_arn),
                 GroupName=self._schedules.group,
                 ScheduleExpression=f"at({instant(at)[:19]})",  # UTC, unless a time zone is given
                 FlexibleTimeWindow={"Mode": "OFF"},
@@ -175,6 +175,11 @@ class RetryQueue:
         return True
 
 
-def schedule_name(message: Message) -> str:
-    """The name of the schedule that brings an attempt: one name an attempt, of 64 characters at most."""
-    return f"{hashlib.sha256(message.request_id.encode()).hexdigest()[:48]}-{message.attempt}"
+def schedule_name(message: Message, queue_arn: str) -> str:
+    """The name of the schedule that brings an attempt: one name an attempt, of 64 characters at most.
+
+    Two consumers may share a group, and may have requests of the same id: neither must take the other's schedule for
+    its own.
+    """
+    whose = hashlib.sha256(f"{queue_arn} {message.request_id}".encode()).hexdigest()[:48]
+    return f"{whose}-{message.attempt}"
