@@ -161,7 +161,7 @@ class Ledger:
         row = self._update(message, CLAIM_UPDATE, CLAIM_CONDITION, values)
         if row.claim == token and row.attempts == message.attempt:  # also if only the answer to this call was lost
             return Claimed(token, row.last_attempt_at, history=row.history)
-        if row.payload_hash != message.payload_hash and (message.attempt <= row.attempts or row.status == SUCCEEDED):
+        if row.payload_hash != message.payload_hash:
             return IdReused(row.status, row.attempts)
         if row.attempts != message.attempt or row.status not in (RUNNING, FAILED):
             return Settled(row.status, row.attempts)
