@@ -81,6 +81,23 @@ def test_what_can_never_be_worked_on_is_refused_with_what_was_wrong(body: str, r
         parse_message(body)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        _body(payload="secret"),
+        _body(payload=["secret"]),
+        _body(payload={"a": "secret"}, priority=1),
+        json.dumps({"payload": {"a": "secret"}}),
+        '["secret"]',
+        '{"request_id": "r", "payload": {"a": "secret", "b": NaN}}',
+    ],
+)
+def test_no_reason_has_a_word_of_the_payload(body: str) -> None:
+    with pytest.raises(InvalidMessage) as refused:
+        parse_message(body)
+    assert "secret" not in str(refused.value)
+
+
 def test_a_payload_may_be_nested_that_deep() -> None:
     assert parse_message(_nested(DEEPEST - 1)).payload
 

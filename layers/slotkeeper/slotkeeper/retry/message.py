@@ -12,6 +12,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
+
 from slotkeeper.json_body import InvalidBody, compile_schema, decode
 
 SCHEMA_FILE = Path(__file__).with_name("work.schema.json")
@@ -69,7 +71,7 @@ def parse_message(body: str) -> Message:
         InvalidMessage: not JSON, not what work.schema.json says, or with times that are none.
     """
     try:
-        fields = decode(body, _validator())
+        fields = decode(body, _validator(), _explain)
     except InvalidBody as error:
         raise InvalidMessage(str(error)) from error
     _check_values(fields["payload"])
@@ -104,6 +106,11 @@ def _time(text: str) -> float:
         return began
     except ValueError as error:
         raise InvalidMessage(f"body.retries holds {text!r}, which is no time: {error}") from error
+
+
+def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
+    """Without what there was instead where that holds the payload: reasons are logged. The dead letter has the body."""
+    return str(error.message).replace("data", "body", 1) if error.name in ("data", "data.payload") else ""
 
 
 def _check_values(payload: Any) -> None:
