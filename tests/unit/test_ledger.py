@@ -63,6 +63,14 @@ def test_the_first_attempt_of_a_request_that_the_ledger_has_not_seen_is_the_one_
     assert row["last_attempt_at"] == instant(NOW + 60)
 
 
+def test_when_the_first_attempt_began_stays_as_it_was_whatever_a_later_message_says(
+    workplace: Workplace, ledger: Ledger
+) -> None:
+    end(ledger, WAITING)
+    claim(ledger, FIRST.after(NOW + 500), now=NOW + 600)
+    assert workplace.row()["first_attempt_at"] == instant(NOW)
+
+
 def test_a_claim_says_when_the_attempt_began_as_the_row_has_it_to_the_millisecond(ledger: Ledger) -> None:
     assert claimed(ledger, now=NOW + 0.12345).began == NOW + 0.123
 

@@ -6,7 +6,7 @@ import pytest
 
 from slotkeeper.retry.attempt import DeadLettered, Retrying
 from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED
-from tests.unit.working import Workplace
+from tests.unit.working import LEASE, Workplace
 
 
 @pytest.fixture
@@ -37,3 +37,18 @@ def test_f26_a_dead_letter_that_is_redriven_before_it_is_noted_leaves_no_message
     assert isinstance(outcome, DeadLettered)
     assert (workplace.queue, workplace.row()["status"]) == ([], DEAD_LETTERED)
     assert workplace.performed == [("r", 1), ("r", 2)]
+
+
+def test_who_was_taken_over_before_it_could_note_it_does_not_give_its_message_up(workplace: Workplace) -> None:
+    """The next attempt has not begun: whether it is booked, only the one that took over can say."""
+
+    def take_over() -> None:
+        with workplace.unnoted():
+            workplace.wait(LEASE + 1)
+            workplace.deliver(workplace.copy_in_flight())
+
+    workplace.strike(5, "before", take_over)
+    letter = workplace.send(fails=1)
+    workplace.deliver(letter)
+    assert "attempt 1 of 'r' was taken over: its row is WAITING, attempt 1" in str(workplace.left[0])
+    assert letter in workplace.queue
