@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from local.chat_service import Request, answer_to
-from local.running.checking import Check, named
+from local.running.checking import Check, counted, named
 
 from .fates import Fate, auths
 from .records import Records
@@ -40,8 +40,11 @@ def one_auth_each(by_cause: Sequence[Sequence[Request]], wanted: int) -> Check:
     problems += [f"{count} after invalidation {i}" for i, count in enumerate(counts[1:], 1) if count != 1]
     if made < wanted:
         problems.append(f"only {made} of {wanted} invalidations could be made, since the last one never healed")
-    found = f"one for the first token and one for each of {made} invalidations"
-    return Check("one POST /auth per invalidation", not problems, "; ".join(problems) or found)
+    name = "one POST /auth per invalidation"
+    if not wanted and not problems:
+        return Check(name, None, "one for the first token; no invalidation was asked for")
+    found = f"one for the first token and one for each of {counted(made, 'invalidation')}"
+    return Check(name, not problems, "; ".join(problems) or found)
 
 
 def none_refused(records: Records, fates: Sequence[Fate]) -> Check:
@@ -91,7 +94,7 @@ def really_shared(containers: int | None, senders: int) -> Check:
     """One container with one cache has nothing to share, and would pass all of the above."""
     name = "several containers share the token"
     if senders == 1:
-        return Check(name, True, "one sender keeps one container busy: nothing to share was asked for")
+        return Check(name, None, "one sender keeps one container busy: nothing to share was asked for")
     if containers is None:
         return Check(name, False, "no container has reported its cold start")
-    return Check(name, containers > 1, f"{containers} containers of the chatbot")
+    return Check(name, containers > 1, f"{counted(containers, 'container')} of the chatbot")

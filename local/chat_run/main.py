@@ -17,6 +17,7 @@ from local.aws import EmbeddedAws
 from local.chat_service import ChatService
 from local.chatbot import give_credentials, signing_key
 from local.gateway import reachable
+from local.running.checking import counted
 from local.running.command import Command, Phases, carry_out
 from local.running.viewing import for_console
 from local.running.waiting import wait_until_over
@@ -79,7 +80,8 @@ def perform(
             starts.interval,
             stalled_after=FIRST_CONTAINER,
         )
-    said = f"send {parameters.messages} messages, kill the token {parameters.invalidations} times"
+    times = counted(parameters.invalidations, "time")
+    said = f"send {counted(parameters.messages, 'message')}, kill the token {times}"
     with (
         phases.phase("run", said),
         for_console(console, view.panel, view.plain_line) as shown,

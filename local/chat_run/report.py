@@ -17,8 +17,8 @@ Keys of report.json (times in seconds; instants count from the first message sen
 | `latency` | the same of whole messages, as their senders saw them: `all`, `at_once`, `renewed` (had a 401), `cold` |
 | `stored` | the token's item at the end: which token, whether it is live, generation, locked |
 | `total_seconds` | first message sent to last message ended |
-| `checks` | name, ok, and what was found, for each claim the run has to show |
-| `ok` | all checks hold |
+| `checks` | name, ok (null: this run could not show it), and what was found, for each claim the run has to show |
+| `ok` | no check fails |
 | `tokens` | one entry a token: number, since, until (null: live), ended_by |
 | `invalidations` | one entry each: at, token, healed_after (to the first answer with a newer token) |
 | `auth_requests` | one entry a `POST /auth`: began, ended, status, token |
@@ -36,6 +36,7 @@ from typing import Any
 
 from local.chat_service import Request
 from local.run.figures import percentile
+from local.running.checking import none_fails
 
 from . import checks
 from .fates import Fate, auths, auths_by_cause, fates, healing
@@ -90,7 +91,7 @@ def build(parameters: Parameters, records: Records, phases: dict[str, float]) ->
         "stored": asdict(records.stored),
         "total_seconds": _round(max(fate.delivery.ended for fate in all_fates) - origin),
         "checks": [asdict(check) for check in held_to],
-        "ok": all(check.ok for check in held_to),
+        "ok": none_fails(held_to),
         "tokens": [
             asdict(life) | {"since": _round(life.since - origin), "until": _since(life.until, origin)}
             for life in records.tokens

@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from local.aws import EmbeddedAws
+from local.running.checking import counted
 from local.running.command import Command, Phases, carry_out
 from local.running.viewing import for_console
 from local.running.waiting import wait_until_over
@@ -58,9 +59,9 @@ def perform(aws: EmbeddedAws, parameters: Parameters, console: Console, phases: 
     run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     bucket = outputs["DataBucketName"]
     todo = work.plan(work.read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
-    with phases.phase("upload", f"upload {len(todo.parts)} input files"):
+    with phases.phase("upload", f"upload {counted(len(todo.parts), 'input file')}"):
         sending.upload(aws.client("s3"), bucket, todo.parts)
-    with phases.phase("send", f"send {len(todo.requests)} requests"):
+    with phases.phase("send", f"send {counted(len(todo.requests), 'request')}"):
         sent = sending.send(aws.client("sqs"), outputs["RequestQueueUrl"], todo.requests)
     eyes = watching.Eyes(
         aws.client("stepfunctions"), aws.client("sqs"), aws.client("dynamodb"), dict(outputs), work.PROCESS

@@ -1,6 +1,6 @@
 """The frame of a run: one at a time in its folder, an engine of its own, phases said and timed, and its exit code.
 
-Exit codes: 0 all checks hold; 1 a check fails, or the run cannot go on; 2 wrong options; 130 interrupted.
+Exit codes: 0 no check fails; 1 one does, or the run cannot go on; 2 wrong options; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from local.running.checking import Check, named
+from local.running.checking import Check, counted, named
 
 from .fates import Fate, Strangers
 from .mix import Poison
 from .records import DeadLetter, Records, Row
 
+NO_POISON = "no poison was sent"
 FINAL = ("SUCCEEDED", "DEAD_LETTERED")
 
 
-def _check(name: str, problems: Mapping[str, Sequence[str]], found: str) -> Check:
+def _check(name: str, problems: Mapping[str, Sequence[str]], found: str, *, shown: bool = True) -> Check:
+    """Without anything to be seen (`shown`), what is no problem is no proof either."""
     told = [f"{what}: {named(which)}" for what, which in problems.items() if which]
-    return Check(name, not told, "; ".join(told) or found)
+    return Check(name, False if told else True if shown else None, "; ".join(told) or found)
 
 
 def _able(fates: Iterable[Fate]) -> list[Fate]:
@@ -59,7 +61,8 @@ def results_whole(fates: Sequence[Fate], records: Records) -> Check:
         "not the input's lines": wrong,
         "left behind, named by no manifest": sorted(set(records.parts) - named_parts),
     }
-    return _check("each result is whole, and nothing else is left", problems, f"{len(named_parts)} parts")
+    name = "each result is whole, and nothing else is left"
+    return _check(name, problems, counted(len(named_parts), "part"), shown=bool(named_parts))
 
 
 def poison_set_aside(fates: Sequence[Fate], strangers: Strangers) -> Check:
@@ -75,7 +78,9 @@ def poison_set_aside(fates: Sequence[Fate], strangers: Strangers) -> Check:
         ],
         "dead letters of nobody": strangers.dead,
     }
-    return _check("each poison one has one dead letter with its story", problems, f"{len(poison)} dead letters")
+    name = "each poison one has one dead letter with its story"
+    found = counted(len(poison), "dead letter") if poison else NO_POISON
+    return _check(name, problems, found, shown=bool(poison))
 
 
 def _missing(poison: Poison, is_message: bool, letter: DeadLetter) -> str:
@@ -100,9 +105,8 @@ def poison_leaves_at_once(fates: Sequence[Fate]) -> Check:
         "read again": [f"{fate.name} ({len(fate.calls)})" for fate in poison if len(fate.calls) > 1],
     }
     calls = sum(len(fate.calls) for fate in poison)
-    return _check(
-        "poison leaves after one attempt", problems, f"{len(poison)} attempts, {calls} calls of the downstream"
-    )
+    found = f"{counted(len(poison), 'attempt')}, {counted(calls, 'call')} of the downstream" if poison else NO_POISON
+    return _check("poison leaves after one attempt", problems, found, shown=bool(poison))
 
 
 def ledger_agrees(fates: Sequence[Fate], strangers: Strangers) -> Check:
@@ -110,7 +114,7 @@ def ledger_agrees(fates: Sequence[Fate], strangers: Strangers) -> Check:
     wrong = [f"{fate.name} ({what})" for fate in fates if (what := _disagreement(fate))]
     problems = {"disagree": wrong, "rows of nobody": strangers.rows}
     rows = sum(fate.row is not None for fate in fates)
-    return _check("the ledger agrees with S3, the dead letters and the downstream", problems, f"{rows} rows")
+    return _check("the ledger agrees with S3, the dead letters and the downstream", problems, counted(rows, "row"))
 
 
 def _disagreement(fate: Fate) -> str:
@@ -121,8 +125,8 @@ def _disagreement(fate: Fate) -> str:
     failed = row.attempts - 1 if fate.manifests else row.attempts
     agrees = {
         f"{row.status}, {fate.end}": row.status == status,
-        f"{row.attempts} attempts, {len(fate.calls)} calls": len(fate.calls) <= row.attempts,
-        f"{row.attempts} attempts, failed {row.history}": row.history == tuple(range(1, failed + 1)),
+        f"{counted(row.attempts, 'attempt')}, {counted(len(fate.calls), 'call')}": len(fate.calls) <= row.attempts,
+        f"{counted(row.attempts, 'attempt')}, failed {row.history}": row.history == tuple(range(1, failed + 1)),
         "another attempt published": all(manifest.attempt == row.attempts for manifest in fate.manifests),
         "the dead letter's attempts or times": all(_same(letter, row) for letter in fate.dead),
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from local.downstream import Call
 from local.run.figures import Interval, peak, utilisation
-from local.running.checking import Check, named
+from local.running.checking import Check, counted, named
 
 from .fates import Fate
 from .records import Records
@@ -30,10 +30,11 @@ def last_instant(records: Records) -> float:
 def never_above(records: Records, limit: int) -> Check:
     """By the downstream's own record: a caller counts from its request to its answer, or until it hangs up."""
     most = peak(interval(call, last_instant(records)) for call in records.calls)
-    # A run that never came there would show nothing.
-    enough = most == limit or len(records.sent) <= TELLING * limit
-    said = f"at most {most}, in {len(records.calls)} calls"
-    return Check(f"never more than {limit} callers at once", most <= limit and enough, said)
+    name = f"never more than {limit} callers at once"
+    said = f"at most {most}, in {counted(len(records.calls), 'call')}"
+    if most < limit and len(records.sent) <= TELLING * limit:
+        return Check(name, None, f"{said}; too few were sent to tell")
+    return Check(name, most == limit, said)  # a large run that never came there has gone wrong
 
 
 def too_slow(fate: Fate, limit: float) -> list[Call]:
@@ -47,8 +48,10 @@ def slow_ones_let_go(fates: Sequence[Fate], limit: float) -> Check:
     calls = [(fate.name, call) for fate in fates for call in too_slow(fate, limit)]
     waited = [f"{name} ({call.answer})" for name, call in calls if call.answer != "gone"]
     held = [(call.ended or call.began) - call.began for _, call in calls]
-    found = f"{len(calls)} calls given up after {min(held):.1f} to {max(held):.1f} s" if calls else "none was too slow"
     name = "who is too slow is given up, and its place is free again"
+    if not calls:
+        return Check(name, None, "none was too slow")
+    found = f"{counted(len(calls), 'call')} given up after {min(held):.1f} to {max(held):.1f} s"
     return Check(name, not waited, f"waited for: {named(waited)}" if waited else found)
 
 
@@ -61,9 +64,9 @@ def retries_hold_no_place(fates: Sequence[Fate], records: Records, limit: int) -
     """Who waited for its retry inside the worker would be one of the callers' few all the while."""
     name = "who waits for a retry keeps nobody waiting"
     most = under_way(fates, last_instant(records))
-    if len(fates) < TELLING * limit:
-        return Check(name, True, f"{most} requests under way at once; too few were sent to tell")
-    return Check(name, most > limit, f"{most} requests under way at once, in {limit} places")
+    if most <= limit and len(fates) < TELLING * limit:
+        return Check(name, None, f"{counted(most, 'request')} under way at once; too few were sent to tell")
+    return Check(name, most > limit, f"{counted(most, 'request')} under way at once, in {limit} places")
 
 
 def places_used(fates: Sequence[Fate], records: Records, limit: int) -> float | None:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from local.aws import EmbeddedAws
 from local.downstream import Downstream
+from local.running.checking import counted
 from local.running.command import Command, Phases, carry_out
 from local.running.viewing import for_console
 from local.running.waiting import wait_until_over
@@ -88,7 +89,7 @@ def perform(
     with phases.phase("upload", "upload the inputs"):
         sending.upload(aws.client("s3"), outputs["DataBucketName"], requests)
     downstream.follow({request.key: request.steps for request in requests})
-    with phases.phase("send", f"send {parameters.requests} requests"):
+    with phases.phase("send", f"send {counted(parameters.requests, 'request')}"):
         sent = sending.send(aws.client("sqs"), outputs["WorkQueueUrl"], requests)
     eyes = Eyes(aws.client("sqs"), aws.client("dynamodb"), aws.client("scheduler"), downstream, outputs)
     with phases.phase("run", "run"), for_console(console, view.panel, view.plain_line) as shown:

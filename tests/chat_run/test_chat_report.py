@@ -14,6 +14,7 @@ from tests.chat_run.notes import (
     delivery,
     failing,
     invalidation,
+    not_shown,
     one_invalidation,
     records,
     report,
@@ -159,11 +160,12 @@ def test_t3_a_stale_token_stored_at_the_end_is_a_finding(stored: Stored, finding
 
 @pytest.mark.parametrize(
     ("metrics", "finding"),
-    [({"ColdStart": 1}, "1 containers of the chatbot"), ({}, "no container has reported its cold start")],
+    [({"ColdStart": 1}, "1 container of the chatbot"), ({}, "no container has reported its cold start")],
 )
 def test_a_run_with_nothing_to_share_proves_nothing(metrics: dict[str, float], finding: str) -> None:
     assert failing(report(records(metrics=metrics))) == {SHARED: finding}
-    assert failing(report(records(metrics=metrics), senders=1)) == {}
+    alone = report(records(metrics=metrics), senders=1)
+    assert (failing(alone), list(not_shown(alone))) == ({}, [SHARED])
 
 
 def test_without_invalidations_there_are_no_waits() -> None:
@@ -180,6 +182,7 @@ def test_without_invalidations_there_are_no_waits() -> None:
     assert failing(made) == {}
     assert made["token_waits"] == {"count": 0, "p50": None, "p99": None, "max": None}
     assert made["auths"]["per_invalidation"] == []
+    assert not_shown(made) == {ONE_EACH: "one for the first token; no invalidation was asked for"}
 
 
 def test_take_overs_come_from_the_chatbot_s_metrics() -> None:

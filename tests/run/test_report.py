@@ -9,7 +9,7 @@ import pytest
 
 from local.run import report as report_module
 from local.run.records import EndMessage
-from tests.run.handmade import failing, glue_run, kept, records, report, workflow
+from tests.run.handmade import failing, glue_run, kept, not_shown, records, report, workflow
 
 # Three requests through one slot: each start lies 0.15 s after the release before it (exit at stop - 0.05).
 THREE = [workflow(1, 0.2, 1.2), workflow(2, 1.3, 2.3), workflow(3, 2.4, 3.4)]
@@ -177,6 +177,19 @@ def test_fewer_requests_than_slots_hand_nothing_off() -> None:
     made = report(2, records([workflow(1, 0.2, 1.2), workflow(2, 0.3, 1.3)]), limit=3)
     assert made["handoff"] == {"count": 0, "median": None, "p99": None, "max": None}
     assert failing(made) == {}
+    assert not_shown(made) == {
+        "never more than 3 at once": (
+            "at most 2 Glue runs alive, 2 inside RunGlueJob, 2 holding a slot: nobody found them all taken"
+        ),
+        "failed requests are in FailedRequestQueue": "no request failed; with FAIL above 0 some do",
+        "hand-off median below 1.5 s": "no request had to wait for a slot",
+    }
+
+
+def test_one_start_is_in_no_order() -> None:
+    made = report(1, records([workflow(1, 0.2, 1.2)]))
+    assert not_shown(made)["workflows start in message order"] == "1 start: nothing was there to be out of order"
+    assert made["starts_in_message_order"]
 
 
 def test_nothing_started_at_all_still_makes_a_report() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from local.aws import EmbeddedAws, EngineError
 from local.chat_run import main as chat_run
 from local.run import main as run
+from local.running import checking
+from local.running import command as frame
+from local.running.checking import Check, counted
 from local.worker_run import main as worker_run
 
 
@@ -29,3 +38,36 @@ def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
     assert result.exit_code == 1
     assert "no engine today" in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+HOLDS, FAILS = Check("it was seen", True, "twice"), Check("it was kept", False, "it was not")
+NOT_SHOWN = Check("it was undone", None, "nobody did it")
+
+
+@contextmanager
+def no_engine(*_arguments: Any, **_options: Any) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("checks", "code"), [([HOLDS], 0), ([HOLDS, NOT_SHOWN], 0), ([NOT_SHOWN], 0), ([HOLDS, FAILS, NOT_SHOWN], 1)]
+)
+def test_a_check_that_cannot_tell_fails_no_run(
+    checks: list[Check], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame, "engine", no_engine)
+    with pytest.raises(SystemExit) as ended:
+        frame.carry_out(tmp_path, [], lambda *_: {"checks": [asdict(check) for check in checks]})
+    assert ended.value.code == code
+    assert checking.none_fails(checks) == (code == 0)
+
+
+def test_a_check_that_cannot_tell_is_not_said_to_hold() -> None:
+    text = io.StringIO()
+    Console(file=text).print(checking.table({"checks": [asdict(each) for each in (HOLDS, FAILS, NOT_SHOWN)]}))
+    lines = [line.strip("│ ").split("│")[0].strip() for line in text.getvalue().splitlines()[2:5]]
+    assert lines == ["holds", "FAILS", "not shown"]
+
+
+def test_one_is_no_plural() -> None:
+    assert [counted(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]

@@ -150,4 +150,9 @@ def report(found: Records) -> dict[str, Any]:
 
 def failing(made: dict[str, Any]) -> dict[str, str]:
     """Name -> finding of the checks that fail."""
-    return {check["name"]: check["found"] for check in made["checks"] if not check["ok"]}
+    return {check["name"]: check["found"] for check in made["checks"] if check["ok"] is False}
+
+
+def not_shown(made: dict[str, Any]) -> dict[str, str]:
+    """Name -> finding of the checks that cannot tell."""
+    return {check["name"]: check["found"] for check in made["checks"] if check["ok"] is None}

@@ -25,6 +25,7 @@ from tests.worker_run.jottings import (
     failing,
     manifest,
     many,
+    not_shown,
     objects,
     part_key,
     records,
@@ -199,7 +200,7 @@ def test_r3_poison_that_was_tried_again_is_a_finding() -> None:
     [
         (1, {"status": "WAITING"}, f"{PLAIN} (WAITING, succeeded)"),
         (3, {"status": "SUCCEEDED"}, f"{MISSING} (SUCCEEDED, dead_lettered)"),
-        (2, {"attempts": 1, "history": ()}, f"{SLOW} (1 attempts, 2 calls, another attempt published)"),
+        (2, {"attempts": 1, "history": ()}, f"{SLOW} (1 attempt, 2 calls, another attempt published)"),
         (2, {"history": ()}, f"{SLOW} (2 attempts, failed ())"),
         (3, {"first_attempt_at": "earlier"}, f"{MISSING} (the dead letter's attempts or times)"),
         (3, {"last_attempt_at": "later"}, f"{MISSING} (the dead letter's attempts or times)"),
@@ -232,6 +233,34 @@ def test_a_third_caller_is_a_finding() -> None:
 def test_a_caller_whose_call_never_ended_counts_to_the_end() -> None:
     calls = changed(records().calls, 1, ended=None, answer=None)
     assert failing(report(records(calls=calls))) == {CALLERS: "at most 3, in 6 calls"}
+
+
+def test_a_small_run_shows_nothing_of_what_too_few_were_sent_for() -> None:
+    found = records()
+    quiet = records(
+        sent=[found.sent[0]],
+        calls=[found.calls[0], found.calls[5]],
+        rows=found.rows[:1],
+        dead=[],
+        manifests=found.manifests[:1],
+        parts=objects((LATE, 2)),
+    )
+    assert not_shown(report(quiet)) == {
+        CALLERS: "at most 1, in 2 calls; too few were sent to tell",
+        TOO_SLOW: "none was too slow",
+        STORIES: "no poison was sent",
+        AT_ONCE: "no poison was sent",
+        IN_PLACE: "1 request under way at once; too few were sent to tell",
+    }
+    assert report(quiet)["ok"]
+
+
+def test_results_of_nobody_show_nothing() -> None:
+    found = records()
+    made = report(records(manifests=[], parts={}))
+    assert not_shown(made) == {WHOLE: "0 parts"}
+    assert failing(made)[SUCCEEDED] == f"not published: {LATE}, {PLAIN}, {SLOW}"
+    assert not_shown(report(found)) == {}
 
 
 def test_a_large_run_that_never_had_as_many_callers_as_it_may_shows_nothing() -> None:
