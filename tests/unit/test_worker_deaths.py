@@ -167,3 +167,13 @@ def test_f24_another_delivery_of_the_same_message_after_any_call_changes_nothing
 
     for request_id in _lives(quick_workplace, story, "after", deliver_again):
         _check(quick_workplace, story, request_id)
+
+
+def test_the_age_of_a_request_counts_from_when_its_attempt_began_and_not_from_when_it_was_found_dead(
+    quick_workplace: Workplace,
+) -> None:
+    quick_workplace.put_policy('{"default": {"max_age_seconds": 700}}')
+    quick_workplace.send(dies=1)
+    quick_workplace.live()  # it is back after 720 s
+    (letter,) = quick_workplace.dead_letters
+    assert letter.attributes["code"]["StringValue"] == "TooOld"
