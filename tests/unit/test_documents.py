@@ -6,11 +6,13 @@ import importlib
 import io
 import json
 import re
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import boto3
@@ -30,6 +32,7 @@ from tests.unit.tokens import TABLE, Api, Instances
 KEY = "0123456789abcdef"
 ROOT = Path(__file__).parents[2]
 RETRIES = (ROOT / "docs" / "retries.md").read_text()
+REFERENCE = (ROOT / "docs" / "retries-reference.md").read_text()
 
 
 def _blocks(language: str, page: str) -> list[str]:
@@ -37,8 +40,8 @@ def _blocks(language: str, page: str) -> list[str]:
 
 
 OWN_FUNCTION, SIGNING = _blocks("python", (ROOT / "docs" / "shared-token.md").read_text())
-OWN_WORK, OWN_CONSUMER = _blocks("python", RETRIES)
-MESSAGE, POLICY = _blocks("json", RETRIES)
+(OWN_WORK,) = _blocks("python", RETRIES)
+MESSAGE, CORRECTION, POLICY = _blocks("json", RETRIES)
 
 
 @pytest.fixture
@@ -83,30 +86,41 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return told
 
 
-def _own_work() -> dict[str, Any]:
-    names: dict[str, Any] = {"api_url": "http://127.0.0.1"}
-    exec(OWN_WORK, names)
-    return names
+@pytest.fixture
+def own_work(answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The page's work, in the place of the shipped one."""
+    monkeypatch.setenv("API_URL", "http://127.0.0.1")
+    work = ModuleType("work")
+    exec(OWN_WORK, vars(work))
+    monkeypatch.setitem(sys.modules, "work", work)
+    return work
+
+
+@pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
+def test_work_of_ones_own_has_the_style_of_the_project(command: list[str]) -> None:
+    ruff = [sys.executable, "-m", "ruff", *command, "--no-cache", "--stdin-filename", "functions/worker/work.py", "-"]
+    ran = subprocess.run(ruff, cwd=ROOT, input=OWN_WORK, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(
-    ("status", "named", "retry_after", "final"),
-    [(429, "RateLimited", 7.0, False), (503, "Retryable", None, False), (422, "Poison", None, True)],
+    ("status", "named"),
+    [(429, ("RateLimited", 7.0, False)), (503, ("Retryable", None, False)), (422, ("Poison", None, True))],
 )
 def test_work_of_ones_own_names_its_failures(
-    answer: SimpleNamespace, status: int, named: str, retry_after: float | None, final: bool
+    answer: SimpleNamespace, own_work: ModuleType, status: int, named: tuple[str, float | None, bool]
 ) -> None:
     answer.status = status
     answer.headers = {"Retry-After": "7"}
     with pytest.raises(Exception, match=r"the API") as raised:
-        _own_work()["perform"](Request("r", {}), 5.0)
+        own_work.perform(Request("r", {}), 5.0)
     failure = Failure.of(raised.value)
     told = failure.retry_after and float(failure.retry_after)
-    assert (failure.types[0], told, failure.final) == (named, retry_after, final)
+    assert (failure.types[0], told, failure.final) == named
 
 
 def test_a_consumer_of_ones_own_with_the_variables_that_the_page_names(
-    answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    answer: SimpleNamespace, own_work: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mock_aws():
         boto3.client("dynamodb").create_table(
@@ -115,13 +129,14 @@ def test_a_consumer_of_ones_own_with_the_variables_that_the_page_names(
             AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
             KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
         )
-        values = {"REQUEST_LEDGER_TABLE_NAME": "ledger", "SCHEDULER_BEYOND_SECONDS": "900", "WORK_SECONDS": "5"}
-        for row in re.findall(r"^\| (`[A-Z].*?`) \|", RETRIES, re.MULTILINE):
+        values = {"REQUEST_LEDGER_TABLE_NAME": "ledger", "WORK_SECONDS": "5", "WORK_QUEUE_LARGEST_MESSAGE": "262144"}
+        for row in re.findall(r"^\| (`[A-Z].*?`) \|", REFERENCE, re.MULTILINE):
             for name in re.findall(r"`([A-Z]+_[A-Z_]+)`", row):
                 monkeypatch.setenv(name, values.get(name, "1"))
+        monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")  # there is no X-Ray here
         importlib.reload(observability)  # Powertools reads its variables when its objects are made
-        names = _own_work()
-        exec(OWN_CONSUMER, names)
+        names: dict[str, Any] = {}
+        exec((ROOT / "functions" / "worker" / "app.py").read_text(), names)
         records = [{"messageId": "m", "body": MESSAGE, "messageAttributes": {}, "eventSource": "aws:sqs"}]
         assert names["handler"]({"Records": records}, CONTEXT) == {"batchItemFailures": []}
         row = boto3.client("dynamodb").scan(TableName="ledger")["Items"][0]
@@ -130,6 +145,13 @@ def test_a_consumer_of_ones_own_with_the_variables_that_the_page_names(
     assert json.loads(row["result"]["S"]) == {"invoice": "i-1"}
     sent = ("POST", "http://127.0.0.1/invoices", message.payload, {"Idempotency-Key": message.request_id})
     assert answer.requests == [sent]
+
+
+def test_a_corrected_dead_letter_of_the_page_is_the_same_attempt_with_another_payload() -> None:
+    before, after = (parse_message(body) for body in CORRECTION.splitlines())
+    assert (after.request_id, after.retries) == (before.request_id, before.retries)
+    assert (after.attempt, after.payload) == (2, parse_message(MESSAGE).payload)
+    assert before.payload_hash != after.payload_hash
 
 
 def test_the_policy_of_the_page_says_what_the_page_says() -> None:
