@@ -116,17 +116,19 @@ def test_a_second_delivery_meanwhile_waits_its_turn(work: Work) -> None:
     assert (row["status"], row["attempts"], work.calls(request)) == ("SUCCEEDED", "1", 1)
 
 
-def test_the_largest_message_finds_room_for_its_story(work: Work) -> None:
+def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work: Work) -> None:
     work.empty_dead_letters()
     request = work.request()
-    largest = 1_015_808
-    padding = largest - len(work.body(request, padding="").encode())
+    largest = 1_047_552
+    padding = "x" * (largest - len(work.body(request).encode()) - len(', "padding": ""'))
+    payload = {"input_key": work.input_key(request), "split_by": "city", "padding": padding}
     with pytest.raises(ClientError, match=str(largest)):
-        work.send(request, padding="x" * (padding + 1))
-    work.send(request, padding="x" * padding)  # a field that no work message has
-    letter = wait_until(lambda: work.letters().get(""), "its dead letter") or {}
-    assert letter["code"] == "InvalidMessage"
-    assert "padding" in letter["reason"]
+        work.send(request, payload={**payload, "padding": padding + "x"})
+    work.send(request, payload=payload)
+    letter = work.dead_letter(request)
+    assert letter["code"] == "TooLarge"
+    assert "a request may have 1015808" in letter["reason"]
+    assert len(letter["body"]) == largest
 
 
 def _is_empty(work: Work) -> bool:

@@ -73,7 +73,7 @@ class Work:
 
     def body(self, request_id: str, **fields: Any) -> str:
         payload = {"input_key": self.input_key(request_id), "split_by": "city"}
-        return json.dumps({"request_id": request_id, "payload": payload, **fields})
+        return json.dumps({"request_id": request_id, "payload": payload} | fields)
 
     def send(self, request_id: str, **fields: Any) -> None:
         self.sqs.send_message(QueueUrl=self.queue_url, MessageBody=self.body(request_id, **fields))

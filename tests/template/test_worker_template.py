@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,14 +14,14 @@ from botocore.config import Config
 
 from slotkeeper import message_attributes
 from slotkeeper.clients import QUICK
-from slotkeeper.retry.booking import LONGEST_DELAY, SOONEST
+from slotkeeper.retry.booking import LONGEST_DELAY, SOONEST, RetryQueue
 from slotkeeper.retry.consumer import CLOCK_SKEW, RESERVE
 from slotkeeper.retry.dead_letters import LONGEST_REASON, DeadLetterQueue
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.ledger import ERROR_LENGTH, HISTORY_LENGTH, KEEP
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.parameter import parse_policy
-from slotkeeper.retry.plan import History, RetryAt, plan_retry
+from slotkeeper.retry.plan import MOST_ALTOGETHER, History, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
 from slotkeeper.settings import JanitorSettings, RetrySettings, StarterSettings, WorkSettings
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
@@ -145,19 +146,29 @@ def test_the_worker_knows_the_size_of_its_queue() -> None:
     assert _variables("WorkerFunction")["WORK_QUEUE_LARGEST_MESSAGE"] == str(largest)
 
 
-def test_the_largest_request_fits_a_dead_letter_with_all_of_its_story() -> None:
+def test_the_largest_request_has_room_for_its_story_and_for_its_redrive() -> None:
     sqs, largest = Mock(), _properties("WorkQueue")["MaximumMessageSize"]
+    request = RetryQueue(sqs, Mock(), "url", Mock(), largest=largest).largest_request
     empty = len(Message("r" * 128, {"x": ""}).to_json())
-    message = Message("r" * 128, {"x": "x" * (largest - empty)})
+    first = Message("r" * 128, {"x": "x" * (request - empty)})
+    message = replace(first, retries=(1.0,) * (MOST_ALTOGETHER - 1))
     history = [
         {"attempt": n, "at": "2026-11-21T09:30:00.000Z", "error": "\U0001f600" * ERROR_LENGTH} for n in range(20)
     ]
-    assert (len(message.to_json()), len(history)) == (largest, HISTORY_LENGTH)
-    DeadLetterQueue(sqs, "url").send(message, 1.0, "AttemptsExhausted", "\U0001f600" * LONGEST_REASON, history)
+    assert (len(first.to_json()), len(history)) == (request, HISTORY_LENGTH)
+    letters = DeadLetterQueue(sqs, "url", largest)
+    letters.send(message, 1.0, "AttemptsExhausted", "x" * LONGEST_REASON, history)
     sent = sqs.send_message.call_args.kwargs
     assert len(sent["MessageAttributes"]) == 7
-    size = message_attributes.size(sent["MessageBody"], sent["MessageAttributes"])
-    assert size <= _properties("WorkDeadLetterQueue")["MaximumMessageSize"] == MEBIBYTE
+    assert message_attributes.size(sent["MessageBody"], sent["MessageAttributes"]) <= largest
+
+
+def test_whatever_the_queue_takes_finds_room_in_the_dead_letter_queue_with_a_reason() -> None:
+    sqs, largest = Mock(), _properties("WorkQueue")["MaximumMessageSize"]
+    assert _properties("WorkDeadLetterQueue")["MaximumMessageSize"] == MEBIBYTE
+    message = Message("r" * 128, {}, source="x" * largest)
+    DeadLetterQueue(sqs, "url", largest).send_unworked(message, "0" * 36, "TooLarge", "x" * 200)
+    assert "reason" in sqs.send_message.call_args.kwargs["MessageAttributes"]
 
 
 # ------------------------------------------------------------------------------------------------ how many at a time

@@ -72,13 +72,13 @@ def test_an_attempt_is_leased_for_longer_than_its_invocation_lasts(workplace: Wo
 def test_work_that_fails_comes_back_when_its_policy_says(workplace: Workplace) -> None:
     workplace.put_policy(PLAIN)
     outcome = workplace.consume(workplace.send(fails=1))
-    assert outcome == Retrying(Booked("delay", NOW + 30), "Retryable: not now")
+    assert outcome == Retrying(Booked("delay", NOW + 30), "not now")
     (letter,) = workplace.queue
     assert letter.visible_at == NOW + 30
     assert parse_message(letter.body).retries == (NOW,)
     row = workplace.row()
     assert (row["status"], row["next_attempt_at"]) == (WAITING, instant(NOW + 30))
-    assert row["last_error"] == "Retryable: not now"
+    assert row["last_error"] == "not now"
 
 
 def test_work_may_fail_of_anything(workplace: Workplace) -> None:
@@ -111,7 +111,7 @@ def test_a_failure_that_does_not_count_is_carried_as_one(workplace: Workplace) -
 
 def test_r3_poison_leaves_at_once_with_its_story(workplace: Workplace) -> None:
     outcome = workplace.consume(workplace.send(poison="no such object"))
-    assert outcome == DeadLettered("Poison", "Poison: no such object")
+    assert outcome == DeadLettered("Poison", "no such object")
     assert (code(workplace), workplace.row()["status"], workplace.queue) == ("Poison", DEAD_LETTERED, [])
 
 
@@ -180,7 +180,7 @@ def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workpl
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.use()
     outcome = workplace.consume(letter)
-    assert outcome == Retrying(Booked("delay", NOW + 30), "Retryable: not now")
+    assert outcome == Retrying(Booked("delay", NOW + 30), "not now")
     assert workplace.queue[0].visible_at == workplace.now  # its time has passed meanwhile
     assert workplace.performed == [("r", 1)]
 
@@ -241,14 +241,29 @@ def test_a_retry_that_no_schedule_takes_comes_in_hops_when_it_is_due(workplace: 
     assert (workplace.effects, workplace.now) == ([("r", 2)], NOW + 5000)
 
 
-def test_a_retry_that_no_longer_fits_the_queue_is_set_aside_with_a_clear_reason(workplace: Workplace) -> None:
+def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear_reason(workplace: Workplace) -> None:
     workplace.use(largest=1024)
-    workplace.send(fails=1, filling="x" * 930)
+    body = workplace.send(filling="x" * 930).body
+    workplace.live()
+    letter = workplace.dead_letters[0]
+    assert (code(workplace), letter.body, workplace.performed) == ("TooLarge", body, [])
+    reason = letter.attributes["reason"]["StringValue"]
+    assert reason == (
+        f"the body has {len(body)} bytes, and a request may have 768; put its payload into S3, and send the key"
+    )
+
+
+def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(workplace: Workplace) -> None:
+    """A body that somebody has sent with more attempts than there is room for."""
+    workplace.use(largest=1024)
+    workplace.put_policy('{"default": {"max_attempts": 100}}')
+    body = json.dumps({"request_id": "r", "payload": {"fails": 40}, "retries": ["2027-01-15T07:59:00Z"] * 34})
+    workplace.send(body=body)
     workplace.live()
     assert code(workplace) == "TooLarge"
     reason = workplace.dead_letters[0].attributes["reason"]["StringValue"]
-    assert "attempt 2 is 10" in reason
-    assert reason.endswith("the queue takes 1024, so it was not tried again after Retryable: not now")
+    assert "attempt 38 is 1094 bytes" in reason
+    assert reason.endswith("the queue takes 1024, so it was not tried again after not now")
     assert workplace.row()["status"] == DEAD_LETTERED
 
 

@@ -104,7 +104,7 @@ def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_o
     outcome = workplace.consume(other)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == code(workplace) == "RequestIdReused"
-    assert "another payload, which is WAITING (attempt 1)" in outcome.reason
+    assert "another payload, whose status is WAITING since attempt 1" in outcome.reason
     assert (workplace.dead_letters[0].body, workplace.row()) == (other.body, before)
     workplace.live()
     assert workplace.effects == [("r", 2)]

@@ -67,7 +67,7 @@ def test_only_poison_is_final() -> None:
 @pytest.mark.parametrize(
     ("exception", "reason"),
     [
-        (Poison("no such field"), "Poison: no such field"),
+        (Poison("no such field"), "no such field"),
         (KeyError("a"), "KeyError: 'a'"),
         (Retryable(), "Retryable"),
         (ValueError(" \n"), "ValueError"),

@@ -132,7 +132,7 @@ def test_r3_the_attempt_that_reaches_the_rule_s_number_is_the_last() -> None:
         RetryAt,
         DeadLetter(
             "AttemptsExhausted",
-            "8 attempts count, and 8 are allowed; 8 were made; the last error: Timeout: no answer",
+            "8 attempts have failed, and the policy allows 8; the last error: Timeout: no answer",
         ),
     )
 

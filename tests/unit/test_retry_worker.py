@@ -159,7 +159,7 @@ def test_each_line_says_whose_it_is_and_none_says_what_belongs_to_the_message_be
 def test_a_retry_is_logged_with_its_reason_its_bearer_and_its_time(worker: Worker) -> None:
     worker.handle(record(work(fails="S3 is slow", retry_after=60)))
     (line,) = worker.logged()
-    assert (line["level"], line["reason"], line["by"]) == ("WARNING", "Retryable: S3 is slow", "delay")
+    assert (line["level"], line["reason"], line["by"]) == ("WARNING", "S3 is slow", "delay")
     assert line["due"] == "2027-01-15T08:01:00.000Z"
     assert "exception" not in line
 
@@ -169,7 +169,7 @@ def test_only_what_the_work_did_not_expect_brings_a_traceback(worker: Worker) ->
     broken, poison = worker.logged()
     assert "_perform" in broken["exception"]
     assert "exception" not in poison
-    assert (poison["level"], poison["code"], poison["reason"]) == ("ERROR", "Poison", "Poison: bad")
+    assert (poison["level"], poison["code"], poison["reason"]) == ("ERROR", "Poison", "bad")
 
 
 @pytest.mark.parametrize("ends", [{}, {"fails": "not now"}, {"breaks": "field"}, {"poison": "bad"}])

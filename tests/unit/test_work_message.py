@@ -117,6 +117,22 @@ def test_text_outside_ascii_does_not_grow_on_its_way() -> None:
     assert parse_message(body).to_json() == body
 
 
+@pytest.mark.parametrize(
+    ("body", "payload"),
+    [
+        (' { "request_id" :"r" ,\n"payload"\t: { "a" : 1e9 } } ', '{ "a" : 1e9 }'),
+        ('{"payload":{"a":1.10},"request_id":"r"}', '{"a":1.10}'),
+        ('{"request_id":"r","payload":{"payload":{"b":"}"}}}', '{"payload":{"b":"}"}}'),
+        ('{"payload":{"a":1},"request_id":"r","payload":{"a":2}}', '{"a":2}'),
+        ('{"request_id":"payload","payload":{"a":"\\u00e9\\/"}}', '{"a":"\\u00e9\\/"}'),
+    ],
+)
+def test_the_payload_goes_on_as_its_sender_wrote_it(body: str, payload: str) -> None:
+    message = parse_message(body)
+    assert json.loads(payload) == message.payload
+    assert f'"payload":{payload},"retries":' in message.after(1.0).to_json()
+
+
 def test_the_two_characters_that_sqs_refuses_stay_escaped() -> None:
     body = '{"request_id": "r", "payload": {"a": "\\ufffe and \\uffff"}}'
     again = parse_message(body).to_json()

@@ -34,7 +34,7 @@ class WorkAccount:
         return {
             "WORK_QUEUE_URL": self.queue_url,
             "WORK_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:work",
-            "WORK_QUEUE_LARGEST_MESSAGE": "1015808",
+            "WORK_QUEUE_LARGEST_MESSAGE": "1047552",
             "WORK_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
             "REQUEST_LEDGER_TABLE_NAME": "ledger",
             "RETRY_SCHEDULE_GROUP": "retries",

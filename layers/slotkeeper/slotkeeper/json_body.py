@@ -51,5 +51,13 @@ def decode(
 
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
+    field = str(error.name).replace("data", "body", 1)
+    known = error.definition.get("properties", {}) if isinstance(error.definition, dict) else {}
+    if error.rule == "required":
+        missing = [name for name in error.definition["required"] if name not in error.value]
+        return f"{field} must contain {', '.join(missing)}"
+    if error.rule == "additionalProperties" and known:
+        unknown = sorted(set(error.value) - set(known))
+        return f"{field} must not contain {', '.join(unknown)[:500]}; known are {', '.join(known)}"
     expected = str(error.message).replace("data", "body", 1)
     return f"{expected} (got {json.dumps(error.value)[:200]})"

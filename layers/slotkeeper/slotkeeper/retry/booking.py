@@ -44,6 +44,10 @@ SOONEST = 20
 
 NOT_BEFORE = "not_before"
 
+# Bytes of a queue's largest message that a request must not use: whatever was accepted can then be sent again with the
+# times of 500 attempts (13.5 KB), and redriven with a dead letter's attributes (16.7 KB).
+STORY = 31_744
+
 
 class TooLarge(Exception):
     """The message of the next attempt does not fit the queue; the text says by how much."""
@@ -96,6 +100,11 @@ class RetryQueue:
         self._beyond = beyond
         self._largest = largest
         self._on_refused = on_refused
+
+    @property
+    def largest_request(self) -> int:
+        """How many bytes the body of a first attempt may have."""
+        return self._largest - min(STORY, self._largest // 4)
 
     def book(self, message: Message, due: float, now: float) -> Booked:
         """Sees to it that the message is on the queue when it is due, or soon after; once if all goes well.

@@ -112,6 +112,10 @@ class Consumer:
             self._dead_letters.send_invalid(record.body, record.message_id, str(error))
             return DeadLettered("InvalidMessage", str(error))
         self._on_message(message)
+        size = len(record.body.encode())
+        if message.attempt == 1 and size > self._queue.largest_request:
+            reason = f"the body has {size} bytes, and a request may have {self._queue.largest_request}"
+            return self._set_aside(record, message, "TooLarge", f"{reason}; put its payload into S3, and send the key")
         not_before = _not_before(record, now)
         if not_before > now + EARLY:
             self._queue.send_on(message, not_before, now)
@@ -129,15 +133,26 @@ class Consumer:
             output_serializer=OutcomeSerializer(),
         )
         request = Request(message.request_id, message.payload, message.attempt)
-        outcome: Outcome = attempt(store, message, perform, seconds, request=request)
+        outcome: Outcome = attempt(record, store, message, perform, seconds, request=request)
         return outcome
 
     def _attempt(
-        self, store: AttemptStore, message: Message, perform: Perform, seconds: float, *, request: Request
+        self,
+        record: SQSRecord,
+        store: AttemptStore,
+        message: Message,
+        perform: Perform,
+        seconds: float,
+        *,
+        request: Request,
     ) -> Outcome:
         claim = store.claim
         if isinstance(claim, IdReused):
-            return self._set_aside_reused(message, claim)
+            reason = f"request_id {message.request_id!r} belongs to a request with another payload"
+            reason = f"{reason}, whose status is {claim.status} since attempt {claim.attempts}"
+            return self._set_aside(
+                record, message, "RequestIdReused", f"{reason}; send this one under an id of its own"
+            )
         if claim is None:
             raise RuntimeError("Powertools' Idempotency is switched off (POWERTOOLS_IDEMPOTENCY_DISABLED)")
         if claim.plan is not None:
@@ -177,13 +192,9 @@ class Consumer:
         self._dead_letters.send(message, claim.began, plan.code, plan.reason, history)
         return DeadLettered(plan.code, plan.reason, claim.died, cause)
 
-    def _set_aside_reused(self, message: Message, claim: IdReused) -> Outcome:
-        reason = (
-            f"request_id {message.request_id!r} belongs to a request with another payload, which is {claim.status} "
-            f"(attempt {claim.attempts}); send this one under an id of its own"
-        )
-        self._dead_letters.send_unworked(message, "RequestIdReused", reason)
-        return DeadLettered("RequestIdReused", reason)
+    def _set_aside(self, record: SQSRecord, message: Message, code: str, reason: str) -> Outcome:
+        self._dead_letters.send_unworked(message, record.message_id, code, reason)
+        return DeadLettered(code, reason)
 
 
 def _plan(recorded: Mapping[str, Any]) -> RetryAt | DeadLetter:

@@ -19,11 +19,17 @@ LONGEST_HISTORY = 8000
 
 
 class DeadLetterQueue:
-    """The queue of the messages that nobody works on any more. The body is one that can be sent again as it is."""
+    """The queue of the messages that nobody works on any more. The body is one that can be sent again as it is.
 
-    def __init__(self, sqs: SQSClient, queue_url: str) -> None:
+    Args:
+        redrivable: the bytes that a message with its attributes may have to be moved back: the work queue's
+            MaximumMessageSize.
+    """
+
+    def __init__(self, sqs: SQSClient, queue_url: str, redrivable: int = LARGEST) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
+        self._redrivable = redrivable
 
     def send_invalid(self, body: str, message_id: str, reason: str) -> None:
         """A body that is no message."""
@@ -34,9 +40,10 @@ class DeadLetterQueue:
                 "reason": message_attributes.text(reason, LONGEST_REASON),
                 "source_message_id": message_attributes.text(message_id, 100),
             },
+            LARGEST,
         )
 
-    def send_unworked(self, message: Message, code: str, reason: str) -> None:
+    def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
         """A message that was not worked on, as it is."""
         self._send(
             message.source or message.to_json(),
@@ -45,7 +52,9 @@ class DeadLetterQueue:
                 "reason": message_attributes.text(reason, LONGEST_REASON),
                 "idempotency_key": message_attributes.text(message.request_id, 128),
                 "retry_count": message_attributes.number(len(message.retries)),
+                "source_message_id": message_attributes.text(message_id, 100),
             },
+            LARGEST,
         )
 
     def send(
@@ -62,7 +71,7 @@ class DeadLetterQueue:
         after = message.after(began)
         body = after.to_json()
         if len(body.encode()) > LARGEST:
-            # As it came, which SQS is known to take: 1e9 grows to 1000000000.0 when it is written again.
+            # As it came, which SQS is known to take.
             body = message.source or message.to_json()
         tries = after.retries
         self._send(
@@ -76,9 +85,10 @@ class DeadLetterQueue:
                 "last_attempt_at": message_attributes.text(instant(tries[-1]), 30),
                 "history": message_attributes.text(_fitted(history), LONGEST_HISTORY),
             },
+            self._redrivable,
         )
 
-    def _send(self, body: str, attributes: dict[str, MessageAttributeValueTypeDef]) -> None:
+    def _send(self, body: str, attributes: dict[str, MessageAttributeValueTypeDef], largest: int) -> None:
         # A queue of one's own may take messages that leave no room for the story; the ledger has it too. What is worth
         # least goes first.
         for name in (
@@ -91,7 +101,7 @@ class DeadLetterQueue:
             "reason",
             "code",
         ):
-            if message_attributes.size(body, attributes) <= LARGEST:
+            if message_attributes.size(body, attributes) <= largest:
                 break
             attributes.pop(name, None)
         self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body, MessageAttributes=attributes)

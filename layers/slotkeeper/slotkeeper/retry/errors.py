@@ -69,4 +69,6 @@ def _reason(exception: BaseException) -> str:
     # half of a surrogate pair, which a file's name may hold, is no text to any service.
     text = "".join(character if character.isprintable() else " " for character in str(exception)).strip()
     name = type(exception).__name__
+    if text and type(exception) in (Poison, Retryable):
+        return text[:LONGEST_REASON]  # these two names say nothing that the code does not
     return (f"{name}: {text}" if text else name)[:LONGEST_REASON]

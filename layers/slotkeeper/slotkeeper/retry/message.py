@@ -31,6 +31,7 @@ class Message:
     Args:
         retries: when the earlier attempts began, seconds since the epoch, in their order.
         uncounted: how many of those do not count as attempts.
+        payload_text: the payload as JSON, as its sender wrote it.
         source: the body that it was read from.
     """
 
@@ -38,6 +39,7 @@ class Message:
     payload: Mapping[str, Any] = field(repr=False)
     retries: tuple[float, ...] = ()
     uncounted: int = 0
+    payload_text: str = field(default="", repr=False, compare=False)
     source: str = field(default="", repr=False, compare=False)
 
     @property
@@ -54,14 +56,15 @@ class Message:
         return hashlib.sha256(json.dumps(self.payload, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The body. It is hardly larger than the one it came from: no escapes where a character does, no spaces."""
-        fields: dict[str, Any] = {"request_id": self.request_id, "payload": self.payload}
-        fields["retries"] = [instant(began) for began in self.retries]
+        """The body, with the payload as its sender wrote it: read and written again, 1e9 would be 1000000000.0."""
+        fields = [
+            ("request_id", _json(self.request_id)),
+            ("payload", self.payload_text or _json(self.payload)),
+            ("retries", _json([instant(began) for began in self.retries])),
+        ]
         if self.uncounted:
-            fields["uncounted"] = self.uncounted
-        body = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-        # The two characters that JSON allows as they are, and SQS does not (SQS API Reference, SendMessage).
-        return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+            fields.append(("uncounted", _json(self.uncounted)))
+        return "{" + ",".join(f'"{name}":{value}' for name, value in fields) + "}"
 
 
 def parse_message(body: str) -> Message:
@@ -85,8 +88,35 @@ def parse_message(body: str) -> Message:
         payload=fields["payload"],
         retries=tuple(_time(text) for text in fields["retries"]),
         uncounted=int(fields["uncounted"]),
+        payload_text=_payload_text(body),
         source=body,
     )
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # The two characters that JSON allows as they are, and SQS does not (SQS API Reference, SendMessage).
+    return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+
+
+def _payload_text(body: str) -> str:
+    """What a body, a JSON object with a payload, says of the payload; the last time, as readers of JSON take it."""
+    read = json.JSONDecoder().raw_decode
+    text, at = "", _past_space(body, 0)
+    while body[at] != "}":
+        name, at = read(body, _past_space(body, at + 1))  # past the brace or the comma
+        value_at = _past_space(body, _past_space(body, at) + 1)  # past the colon
+        _, at = read(body, value_at)
+        if name == "payload":
+            text = body[value_at:at]
+        at = _past_space(body, at)
+    return text
+
+
+def _past_space(text: str, at: int) -> int:
+    while text[at] in " \t\n\r":
+        at += 1
+    return at
 
 
 def instant(seconds: float) -> str:
@@ -110,7 +140,8 @@ def _time(text: str) -> float:
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     """Without what there was instead where that holds the payload: reasons are logged. The dead letter has the body."""
-    return str(error.message).replace("data", "body", 1) if error.name in ("data", "data.payload") else ""
+    told = error.rule in ("required", "additionalProperties")  # by names alone
+    return "" if told or error.name not in ("data", "data.payload") else str(error.message).replace("data", "body", 1)
 
 
 def _check_values(payload: Any) -> None:

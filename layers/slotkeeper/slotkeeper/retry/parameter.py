@@ -9,7 +9,6 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fastjsonschema
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.json_body import InvalidBody, compile_schema, decode
@@ -95,7 +94,7 @@ def parse_policy(text: str) -> Policy:
         InvalidPolicy: not JSON, not what policy.schema.json says, or values that do not go together.
     """
     try:
-        document = decode(text, _validator(), _explain)
+        document = decode(text, _validator())
     except InvalidBody as error:
         raise InvalidPolicy(f"value{str(error).removeprefix('body')}") from error
     try:
@@ -109,13 +108,6 @@ def _will_pass(error: ClientError) -> bool:
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return code in _TOO_MANY or status >= _SERVER_ERROR
-
-
-def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
-    """fastjsonschema names what must not be there, but not what may."""
-    if error.rule != "additionalProperties":
-        return ""
-    return f"{error.message.replace('data', 'body', 1)}; known are {', '.join(error.definition['properties'])}"
 
 
 @cache

@@ -89,7 +89,8 @@ def plan_retry(error: Failure, history: History, policy: Policy, now: float) -> 
     made = len(history.attempts)
     counted = made - history.uncounted - (not rule.counts)
     if rule.counts and counted >= rule.max_attempts:
-        reason = f"{counted} attempts count, and {rule.max_attempts} are allowed; {made} were made"
+        beside = f" ({made - counted} more do not count)" if made > counted else ""
+        reason = f"{counted} attempts have failed, and the policy allows {rule.max_attempts}{beside}"
         return DeadLetter("AttemptsExhausted", f"{reason}; the last error: {error.reason}")
     if made >= MOST_ALTOGETHER:
         reason = f"{made} attempts were made, of which {counted} count; no policy allows more than {MOST_ALTOGETHER}"

@@ -52,7 +52,7 @@ class RetryingWorker:
         consumer = Consumer(
             Ledger(boto3.client("dynamodb", config=QUICK), settings.ledger_table_name),
             queue,
-            DeadLetterQueue(sqs, settings.dead_letter_queue_url),
+            DeadLetterQueue(sqs, settings.dead_letter_queue_url, settings.largest_message),
             PolicyParameter(boto3.client("ssm", config=BRISK), settings.policy_parameter, on_invalid=_policy_invalid),
             work_seconds=settings.work_seconds,
             on_message=_name,
