@@ -14,6 +14,8 @@ MOST_PARTS = 1000
 # In bytes. A parsed line can take fifty times its own length of memory.
 LONGEST_LINE = 1024 * 1024
 
+_EXPECTED = "every line must be a JSON object"
+
 
 @dataclass
 class Part:
@@ -70,10 +72,12 @@ def _value(line: bytes, number: int, by: str) -> str:
         record = _json.decode(line.decode())
     except UnicodeDecodeError as error:
         raise Poison(f"line {number} is not UTF-8 (byte {error.start + 1} of it)") from error
+    except json.JSONDecodeError as error:
+        raise Poison(f"line {number} is not JSON: {error.msg}, at character {error.colno}; {_EXPECTED}") from error
     except (ValueError, RecursionError) as error:
-        raise Poison(f"line {number} is not JSON: {error}") from error
+        raise Poison(f"line {number} is not JSON: {error}; {_EXPECTED}") from error
     if not isinstance(record, dict):
-        raise Poison(f"line {number} is {_kind(record)}; it must be a JSON object")
+        raise Poison(f"line {number} is {_kind(record)}; {_EXPECTED}")
     if by not in record:
         raise Poison(f"line {number} has no field {by!r}; every line needs it to be split by")
     value = record[by]

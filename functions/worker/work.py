@@ -117,8 +117,11 @@ def _wanted(request: Request) -> dict[str, Any]:
 
 def _publish(outputs: Outputs, wanted: dict[str, Any], deadline: _Deadline) -> dict[str, Any]:
     source = _open(wanted["input_key"])
-    with closing(source["Body"]) as body:
-        parts = split(_chunks(body, deadline), wanted["split_by"])
+    try:
+        with closing(source["Body"]) as body:
+            parts = split(_chunks(body, deadline), wanted["split_by"])
+    except Poison as error:
+        raise Poison(f"{wanted['input_key']}: {error}") from error
     for part in parts:
         outputs.key(part.value)  # before any of them is written
     try:

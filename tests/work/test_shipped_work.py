@@ -80,7 +80,7 @@ def test_a_line_that_cannot_be_split_is_poison_and_nothing_is_written(bucket: Bu
     bucket.put(ORDERS + b"{}\n")
     refused = bucket.perform(request())
     assert isinstance(refused, Poison)
-    assert str(refused).startswith("line 4 has no field 'city'")
+    assert str(refused).startswith("work/input/orders.jsonl: line 4 has no field 'city'")
     assert bucket.parts("r") == []
 
 
