@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import botocore.session
+import jmespath
 import pytest
 from botocore import xform_name
 from botocore.model import OperationModel, Shape
@@ -164,6 +165,13 @@ def test_the_api_takes_every_call_of_the_page_of_retries(account: Run, session: 
 def test_the_outputs_are_the_variables_that_the_page_uses(account: Run) -> None:
     sent = next(arguments for _, arguments in account.calls if "send-message" in arguments)
     assert sent[2:4] == ["--queue-url", OUTPUTS["WorkQueueUrl"]]
+
+
+def test_the_outputs_are_read_from_what_cloudformation_answers(account: Run) -> None:
+    asked = next(arguments for _, arguments in account.calls if "describe-stacks" in arguments)
+    outputs = [{"OutputKey": name, "OutputValue": value} for name, value in OUTPUTS.items()]
+    read = jmespath.search(asked[asked.index("--query") + 1], {"Stacks": [{"Outputs": outputs}]})
+    assert read == [f"{name}={value}" for name, value in OUTPUTS.items()]
 
 
 def test_a_dead_letter_is_sent_as_it_is_and_the_same_one_deleted(account: Run) -> None:
