@@ -25,6 +25,11 @@ TEXT ?= Good morning
 override TEXT := $(value TEXT)
 export TEXT
 
+# What `make work` sends, in the same way. Nothing: a sample request.
+BODY ?=
+override BODY := $(value BODY)
+export BODY
+
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
@@ -43,7 +48,9 @@ help:  ## Show this list
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
-	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   requests (1..1000), mix, 0.02..1, callers (2..10)"
+	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   requests (1..1000), what their mix is drawn from,"
+	@echo "                  factor on the 1 to 6 seconds of a call (0.02..1), callers at once (2..10)"
+	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   a message of your own, as it is"
 
 .PHONY: setup
 setup:
@@ -78,6 +85,11 @@ local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/
 say:  ## Say TEXT to the chatbot of local-up, and print its answer
 	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 1; }
 	@$(PYTHON) -m local say -- "$$TEXT"
+
+.PHONY: work
+work:  ## Send the worker of local-up a sample request, or BODY, and say what became of it
+	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 2; }
+	@$(PYTHON) -m local work -- "$$BODY"
 
 .PHONY: local-down
 local-down:  ## Stop it

@@ -1,4 +1,4 @@
-"""The commands `python -m local up`, `credentials`, `down`, `status` and `say`."""
+"""The commands `python -m local up`, `credentials`, `down`, `status`, `say` and `work`."""
 
 import json
 import signal
@@ -10,19 +10,21 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.markup import escape
 
-from local import chatbot, processes
+from local import chatbot, processes, telling, worker
 from local.aws import EmbeddedAws, EngineError
 from local.chat_service.control import PREFIX
 from local.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from local.deployment import DeploymentError, check_names
 from local.environment import ROOT
 from local.run import sending, work
+from local.running.viewing import for_console
+from local.running.waiting import Stuck, wait_until_over
 
 STATE_DIR = ROOT / "build" / "local"
 CHAT_API_URL = "ChatApiUrl"  # the template's parameter
 GIVE_CREDENTIALS = "build/venv/bin/python -m local credentials"
 TALK = 'make say TEXT="Good morning"'
-FIRST_MONTH = "2012-01"  # of the sample data
+FIRST_MONTH = worker.MONTH
 console = Console(highlight=False, soft_wrap=True, emoji=False)  # an ARN has ":secret:" in it
 
 
@@ -105,6 +107,7 @@ def up(port: int, parameter: dict[str, str]) -> None:
     _past_interrupts()
     aws.detach()
     say(f"ready at {aws.endpoint}; {len(outputs)} outputs in {_shown(STATE_DIR / 'outputs.json')}")
+    say(f"the functions' log: {_log()}")
     if chat_api:
         say(f"the chatbot asks the chat API's stand-in at {chat_api}; talk to the chatbot: {TALK}")
         say(f"kill the token of its instances: curl -X POST {chat_api}{PREFIX}invalidate")
@@ -112,6 +115,7 @@ def up(port: int, parameter: dict[str, str]) -> None:
         say(f"the chatbot asks {escape(parameter[CHAT_API_URL])}; this asks you for its credentials:")
         console.print(GIVE_CREDENTIALS)
     _say_chatbot_url(aws)
+    say(f"the worker: make work, or with a body of your own: {escape(telling.resend(worker.sample_body('first')))}")
     say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
     # Bare, so that the line can be copied whole.
     console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
@@ -123,10 +127,11 @@ def _say_chatbot_url(aws: EmbeddedAws) -> None:
 
 
 def upload_sample(aws: EmbeddedAws) -> work.Part:
-    """One month of the sample data into DataBucket, for a first request."""
+    """One month of the sample data into DataBucket, for a first request of either kind."""
     month = work.split_by_month(work.read_dataset())[FIRST_MONTH]
     part = work.Part(FIRST_MONTH, f"input/{FIRST_MONTH}.csv", month)
     sending.upload(aws.client("s3"), aws.outputs["DataBucketName"], [part])
+    worker.upload_sample(aws)
     return part
 
 
@@ -200,6 +205,39 @@ def talk(text: str) -> None:
     except (EngineError, chatbot.Unanswered, BotoCoreError, ClientError) as error:
         say(escape(str(error)))
         raise SystemExit(1) from None
+
+
+@main.command("work")
+@click.argument("body", default="")
+def send_work(body: str) -> None:
+    """Send BODY to the deployed worker, or a sample request, wait for the request's end, and say what became of it.
+
+    Exit codes: 0 it has succeeded, or waits for an attempt that is more than a minute off; 1 it is dead-lettered; 2
+    nothing runs here, or nothing takes the message.
+    """
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+        if "WorkQueueUrl" not in aws.outputs:
+            raise EngineError("no worker is deployed here: run `make local-up`")
+        sent = worker.Sent(aws, body or worker.sample_body())
+        say(f"sent {escape(sent.name)}")
+        with for_console(console, worker.live_line, worker.plain_line) as shown:
+            last = wait_until_over(sent.look, shown.show, shown.interval, stalled_after=worker.STALLED_AFTER)
+        told = telling.tell(last, sent.name, sent.body, sent.manifest(last.row))
+    except (EngineError, BotoCoreError, ClientError, Stuck) as error:
+        say(escape(str(error)))
+        raise SystemExit(2) from None
+    for line in told.lines:
+        say(escape(line))
+    if told.command:
+        console.print(told.command, markup=False)
+    if told.code == telling.NOTHING_RUNS:
+        say(f"the functions' log: {_log()}")
+    raise SystemExit(told.code)
+
+
+def _log() -> str:
+    return _shown(STATE_DIR / "engine.log")
 
 
 def _shown(path: Path) -> str:

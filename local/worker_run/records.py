@@ -29,6 +29,8 @@ class Row:
     last_attempt_at: str
     history: tuple[int, ...] = ()  # the numbers of the failed attempts
     last_error: str | None = None
+    next_attempt_at: str | None = None  # while it is WAITING
+    result: str | None = None  # JSON, once it has SUCCEEDED
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class DeadLetter:
     first_attempt_at: str | None
     last_attempt_at: str | None
     history: Sequence[Mapping[str, Any]] | None
+    source_message_id: str | None = None  # of a message that nobody has worked on
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ def parse_row(item: Mapping[str, Any]) -> Row:
         last_attempt_at=item.get("last_attempt_at", {}).get("S", ""),
         history=tuple(int(each["M"]["attempt"]["N"]) for each in item.get("history", {}).get("L", [])),
         last_error=item.get("last_error", {}).get("S"),
+        next_attempt_at=item.get("next_attempt_at", {}).get("S"),
+        result=item.get("result", {}).get("S"),
     )
 
 
@@ -107,6 +112,7 @@ def parse_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
         first_attempt_at=told.get("first_attempt_at"),
         last_attempt_at=told.get("last_attempt_at"),
         history=json.loads(told["history"]) if "history" in told else None,
+        source_message_id=told.get("source_message_id"),
     )
 
 

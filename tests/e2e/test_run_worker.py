@@ -5,20 +5,28 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner, Result
 from rich.console import Console
 
+from local import cli, worker
 from local.aws import EmbeddedAws
 from local.running.command import Phases
 from local.worker_run.main import perform
 from local.worker_run.report import Parameters
 
+MISSING = '{"request_id": "b", "payload": {"input_key": "nothing", "split_by": "weather"}}'
 
-def test_the_run_holds_what_it_has_to_show(tmp_path: Path) -> None:
+
+def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO())
     # Eight seconds are too long for the queue here: the schedule's minute is nearly all there is to wait for.
     parameters = Parameters(requests=20, seed=1, scale=0.05, workers=2, retry_after=8)
     with EmbeddedAws.start(tmp_path, downstream=True) as aws:
         report = perform(aws, parameters, console, Phases(console), scheduler_beyond=7)
+        worker.upload_sample(aws)
+        bodies = [worker.sample_body("a"), worker.sample_body("a"), MISSING, "no JSON"]
+        done, repeated, missing, invalid = (work(tmp_path, body, monkeypatch) for body in bodies)
     assert [check for check in report["checks"] if not check["ok"]] == []
     assert (report["succeeded"], report["dead_lettered"], report["nowhere"]) == (18, 2, 0)
     assert report["most_callers"] == 2
@@ -26,3 +34,18 @@ def test_the_run_holds_what_it_has_to_show(tmp_path: Path) -> None:
     assert report["attempts"]["poison"] == {"1": 2}
     assert len(report["schedules"]) == 1
     assert list(report["phases"]) == ["deploy", "upload", "send", "run", "collect"]
+    assert done.exit_code == repeated.exit_code == 0
+    assert "local: a has succeeded after 1 attempt\n" in done.output
+    assert "local:   rain: 18 records in work/parts/a/1/" in done.output
+    assert "local: dropped: " in repeated.output
+    assert done.output.splitlines()[-5:] == repeated.output.splitlines()[-5:]
+    assert missing.exit_code == invalid.exit_code == 1
+    assert "local: b is dead-lettered after 1 attempt: Poison\n" in missing.output
+    assert missing.output.splitlines()[-1].startswith('make work BODY=\'{"request_id":"b"')
+    assert "nobody has worked on it: InvalidMessage\n" in invalid.output
+
+
+def work(state_dir: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Result:
+    """`python -m local work`, as if this engine had been left running."""
+    monkeypatch.setattr(cli, "STATE_DIR", state_dir)
+    return CliRunner().invoke(cli.main, ["work", "--", body])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 import urllib3
 from click.testing import CliRunner
 
-from local import cli, processes
+from local import cli, processes, worker
 from local.aws import EmbeddedAws, EngineError
 from local.environment import ROOT
 from tests.support.waiting import wait_until
@@ -97,6 +98,13 @@ def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkey
     assert f"the chat API's stand-in at {engine.chat_service}" in said
     uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
     assert uploaded["Body"].read().startswith(b"date,")
+    sample = engine.client("s3").get_object(Bucket="data", Key=worker.INPUT_KEY)
+    assert "weather" in json.loads(sample["Body"].readline())
+    command = next(line for line in said.splitlines() if "the worker: make work" in line).partition("make work BODY=")[
+        2
+    ]
+    assert shlex.split(command) == [worker.sample_body("first")]
+    assert f"the functions' log: {left_behind / 'engine.log'}\n" in said
     carry_out("down", left_behind, monkeypatch)
     assert processes.session_members(engine.pid) == []
     assert not is_reachable(engine)
@@ -139,6 +147,19 @@ def test_without_a_deployment_nothing_can_be_said(aws: EmbeddedAws, monkeypatch:
     monkeypatch.setattr(cli, "STATE_DIR", aws.state_dir)
     result = CliRunner().invoke(cli.main, ["say", "Good morning"])
     assert (result.exit_code, result.output) == (1, "local: no chatbot is deployed here: run `make local-up`\n")
+
+
+def test_without_an_engine_nothing_can_be_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "STATE_DIR", tmp_path)
+    result = CliRunner().invoke(cli.main, ["work"])
+    assert result.exit_code == 2
+    assert "run `make local-up`" in result.output
+
+
+def test_without_a_deployment_nothing_can_be_worked_on(aws: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "STATE_DIR", aws.state_dir)
+    result = CliRunner().invoke(cli.main, ["work", "{}"])
+    assert (result.exit_code, result.output) == (2, "local: no worker is deployed here: run `make local-up`\n")
 
 
 @pytest.mark.parametrize("text", ["", "  "])
@@ -184,7 +205,9 @@ def test_up_and_status_say_where_your_own_sender_posts_to(left_behind: Path, mon
         assert f"your own sender posts to {expected}\n" in text
 
 
-@pytest.mark.parametrize("command", [[], ["up"], ["credentials"], ["down"], ["status"], ["say"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [[], ["up"], ["credentials"], ["down"], ["status"], ["say"], ["work"]], ids=" ".join
+)
 def test_every_command_has_a_short_help(command: list[str]) -> None:
     assert CliRunner().invoke(cli.main, [*command, "-h"]).exit_code == 0
 
@@ -217,9 +240,16 @@ def test_make_says_the_text_as_it_is(checkout: Path, text: str) -> None:
     assert make(checkout, "say", f"TEXT={text}").stdout == f"-m\nlocal\nsay\n--\n{text}\n"
 
 
+@pytest.mark.parametrize("body", ['{"cost": "$5"}', "$(shell id) $$x", '`id` "it\'s" \\ #', "two\nlines", ""])
+def test_make_sends_the_body_as_it_is(checkout: Path, body: str) -> None:
+    finish_setup(checkout)
+    assert make(checkout, "work", f"BODY={body}").stdout == f"-m\nlocal\nwork\n--\n{body}\n"
+
+
 def test_make_asks_no_python_without_packages(checkout: Path) -> None:
     said = make(checkout, "say")
     assert (said.returncode, said.stdout) == (2, "local: not running, and not set up yet: run make local-up\n")
+    assert make(checkout, "work").stdout == said.stdout
     down = make(checkout, "local-down")
     assert (down.returncode, down.stdout) == (0, "local: not running\n")
 
