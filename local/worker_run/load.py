@@ -15,6 +15,21 @@ from .records import Records
 TELLING = 10
 
 
+ANSWERS = {  # how a call can end, in words
+    "200": "answered",
+    "gone": "too slow, given up",
+    "503": "503 SlowDown",
+    "500": "500 InternalError",
+    "dropped": "connection dropped",
+    "404": "404, no such input",
+}
+
+
+def answer_name(answer: str) -> str:
+    """How a call ended, by the downstream's word for it; None's, "None", is that of a call that never ended."""
+    return ANSWERS.get(answer, "never ended" if answer == "None" else answer)
+
+
 def interval(call: Call, end: float) -> Interval:
     """A call that has not ended lasts until `end`."""
     return call.began, end if call.ended is None else call.ended

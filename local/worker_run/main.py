@@ -33,6 +33,10 @@ FROM_MAKE = (
     f"from make: REQUESTS=1..{MOST_REQUESTS} SEED=any whole number SCALE={LEAST_SCALE:g}..{MOST_SCALE:g} "
     f"WORKERS={FEWEST_WORKERS}..{MOST_WORKERS}"
 )
+ONE_CALLER = (
+    "1 is less than an event source of Lambda can be held to (MaximumConcurrency, 2 to 1000). What takes one caller at "
+    "a time belongs on RequestQueue, with one slot: make run LIMIT=1."
+)
 # Seconds. SQS could delay it; but in this run, what is due later than `SCHEDULER_BEYOND` goes by EventBridge Scheduler.
 RETRY_AFTER, SCHEDULER_BEYOND = 25, 20
 SPARE_CONCURRENCY = 2  # above the event source's own, so that it is never throttled
@@ -111,6 +115,15 @@ def write(report: dict[str, Any], console: Console) -> None:
     console.print(f"{RUN_DIR}/report.json, {RUN_DIR}/worker.png", highlight=False)
 
 
+class Callers(click.IntRange):
+    """How many may call the downstream at once."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value).strip() == "1":
+            self.fail(ONE_CALLER, param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _factor(_context: click.Context, _parameter: click.Parameter, value: float) -> float:
     """FloatRange lets "nan" through, since it is neither below nor above anything."""
     if math.isnan(value):
@@ -143,7 +156,7 @@ def _factor(_context: click.Context, _parameter: click.Parameter, value: float) 
 )
 @click.option(
     "--workers",
-    type=click.IntRange(FEWEST_WORKERS, MOST_WORKERS),
+    type=Callers(FEWEST_WORKERS, MOST_WORKERS),
     default=3,
     show_default=True,
     help="How many may call the downstream at once (make: WORKERS).",

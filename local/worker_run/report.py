@@ -9,12 +9,13 @@ Keys of report.json (times in seconds; instants count from the first request sen
 | `succeeded`, `dead_lettered`, `nowhere` | requests by where they ended, by S3 and the dead-letter queue |
 | `kinds` | the same by kind |
 | `codes` | dead letters by code |
-| `attempts` | how many requests of each kind took how many attempts, by number; by the ledger |
+| `attempts` | how many requests of each kind took how many attempts, by number; by the ledger, and one for a body |
+| | that is no message, of which the ledger does not know |
 | `answers` | the downstream's calls by how they ended |
 | `most_callers` | the most at once, by the downstream |
 | `most_under_way` | the most requests between their first call and the end of their last |
-| `places_used` | share of the places' time that calls fill while somebody waits for a first one |
-| `waits` | by kind: count, p50, p99, max of `first_call` and of `end`, from when it was sent |
+| `places_used` | share of the callers' time that calls fill while a request waits for its first one; null: none did |
+| `waits` | by kind: count, p50, p90, max of `first_call` and of `end`, from when it was sent |
 | `schedules` | retries that were seen with Scheduler: request_id, due |
 | `total_seconds` | first request sent to the last end |
 | `checks` | name, ok (null: this run could not show it), and what was found, for each claim the run has to show |
@@ -116,7 +117,7 @@ def _waits(chosen: Sequence[Fate]) -> dict[str, dict[str, float | int | None]]:
 
 
 def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
-    shares = {"p50": percentile(values, 0.5), "p99": percentile(values, 0.99), "max": max(values, default=None)}
+    shares = {"p50": percentile(values, 0.5), "p90": percentile(values, 0.9), "max": max(values, default=None)}
     return {"count": len(values), **{name: _since(value, 0.0) for name, value in shares.items()}}
 
 

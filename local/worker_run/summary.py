@@ -11,6 +11,8 @@ from rich.table import Table
 
 from local.running import checking
 
+from .load import answer_name
+
 SHOWN = 12  # the rest are in report.json
 
 
@@ -23,7 +25,11 @@ def _attempts(told: Mapping[str, int]) -> str:
 
 
 def _spread(told: Mapping[str, Any]) -> str:
-    return f"{told['p50']:.1f} / {told['p99']:.1f} / {told['max']:.1f} s" if told["count"] else "none"
+    return f"{told['p50']:.1f} / {told['p90']:.1f} / {told['max']:.1f} s" if told["count"] else "none"
+
+
+def _answers(told: Mapping[str, int]) -> str:
+    return "; ".join(f"{answer_name(answer)}: {count}" for answer, count in told.items()) or "none"
 
 
 def figures(report: Mapping[str, Any]) -> Table:
@@ -37,10 +43,10 @@ def figures(report: Mapping[str, Any]) -> Table:
     if report["nowhere"]:
         table.add_row("ended nowhere", str(report["nowhere"]))
     table.add_row("most callers at once", f"{report['most_callers']} of {parameters['workers']}")
-    table.add_row("most requests under way", str(report["most_under_way"]))
-    table.add_row("calls by their answer", _counts(report["answers"]))
+    table.add_row("most requests under way", f"{report['most_under_way']} between their first call and their last")
+    table.add_row("calls by their answer", _answers(report["answers"]))
     used = report["places_used"]
-    table.add_row("places in use while some wait", "nobody waited" if used is None else f"{used:.0%}")
+    table.add_row("callers' time in calls", "nobody waited" if used is None else f"{used:.0%}, while a request waited")
     due = ", ".join(f"{each['request_id']} at {each['due']:.0f} s" for each in report["schedules"])
     table.add_row("retries by Scheduler", escape(due) or "none")
     table.add_row("total time", f"{report['total_seconds']:.1f} s")
@@ -48,7 +54,7 @@ def figures(report: Mapping[str, Any]) -> Table:
 
 
 def kinds(report: Mapping[str, Any]) -> Table:
-    table = Table(title="By kind; waits are p50 / p99 / max, from when a request was sent", title_justify="left")
+    table = Table(title="By kind; waits are p50 / p90 / max, from when a request was sent", title_justify="left")
     for heading in ("kind", "ended", "attempts", "to its first call", "to its end"):
         table.add_column(heading)
     for kind, ends in report["kinds"].items():

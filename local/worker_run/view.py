@@ -15,7 +15,8 @@ def plain_line(snapshot: Snapshot) -> str:
     parts = [
         f"{snapshot.elapsed:6.1f} s",
         f"callers {snapshot.callers}/{snapshot.limit}",
-        f"queued {snapshot.queued}",
+        f"waiting {snapshot.waiting}",
+        f"in flight {snapshot.in_flight}",
         f"delayed {snapshot.delayed}",
         f"scheduled {snapshot.scheduled}",
         f"succeeded {snapshot.succeeded}/{snapshot.requests}",
@@ -24,23 +25,25 @@ def plain_line(snapshot: Snapshot) -> str:
     return "  ".join(parts)
 
 
+def _count(name: str, value: int, style: str) -> Text:
+    return Text.assemble(name, " ", (str(value), f"bold {style}"))
+
+
 def panel(snapshot: Snapshot) -> Panel:
     callers = Text(f"{snapshot.callers} of {snapshot.limit}  ")
     callers.append("■" * snapshot.callers, style="bold cyan")
     callers.append("□" * max(0, snapshot.limit - snapshot.callers), style="dim")
     counts = Table.grid(padding=(0, 3))
     counts.add_row(
-        *(
-            Text.assemble(name, " ", (str(value), f"bold {style}"))
-            for name, value, style in (
-                ("queued", snapshot.queued, "yellow"),
-                ("delayed", snapshot.delayed, "yellow"),
-                ("scheduled", snapshot.scheduled, "magenta"),
-                ("calls", snapshot.calls, "cyan"),
-                ("succeeded", snapshot.succeeded, "green"),
-                ("dead-lettered", snapshot.dead_lettered, "red" if snapshot.dead_lettered else "dim"),
-            )
-        )
+        _count("waiting", snapshot.waiting, "yellow"),
+        _count("in flight", snapshot.in_flight, "cyan"),
+        _count("delayed", snapshot.delayed, "yellow"),
+        _count("scheduled", snapshot.scheduled, "magenta"),
+    )
+    counts.add_row(
+        _count("succeeded", snapshot.succeeded, "green"),
+        _count("dead-lettered", snapshot.dead_lettered, "red" if snapshot.dead_lettered else "dim"),
+        _count("calls", snapshot.calls, "cyan"),
     )
     progress = Table.grid(padding=(0, 1))
     progress.add_row(

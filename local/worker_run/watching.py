@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from local.downstream import Downstream
+from local.running.checking import counted
 
 from . import records
 from .records import Booking
@@ -14,14 +15,19 @@ from .records import Booking
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What an onlooker sees. `queued`: visible or in flight; `delayed` and `scheduled`: waiting for a retry's time."""
+    """What an onlooker sees. `delayed` and `scheduled`: waiting for a retry's time.
+
+    A message stays `in_flight` until the worker has given it up: its request may have its end by then, or its retry be
+    booked, and counts there too.
+    """
 
     elapsed: float
     requests: int
     limit: int
     callers: int
     calls: int
-    queued: int
+    waiting: int
+    in_flight: int
     delayed: int
     scheduled: int
     succeeded: int
@@ -33,12 +39,14 @@ class Snapshot:
 
     @property
     def over(self) -> bool:
-        return self.ended >= self.requests and self.queued == self.delayed == self.scheduled == self.callers == 0
+        left = (self.waiting, self.in_flight, self.delayed, self.scheduled, self.callers)
+        return self.ended >= self.requests and not any(left)
 
     def said(self) -> str:
         return (
-            f"{self.succeeded} of {self.requests} succeeded, {self.dead_lettered} dead-lettered, {self.queued} on "
-            f"WorkQueue, {self.delayed} delayed there, {self.scheduled} with Scheduler, {self.callers} calls going on"
+            f"{self.succeeded} of {self.requests} succeeded, {self.dead_lettered} dead-lettered, {self.waiting} on "
+            f"WorkQueue, {self.in_flight} in flight, {self.delayed} delayed, {self.scheduled} with Scheduler, "
+            f"{counted(self.callers, 'call')} going on"
         )
 
 
@@ -67,7 +75,8 @@ class Eyes:
             limit=limit,
             callers=sum(call.ended is None for call in calls),
             calls=len(calls),
-            queued=depth["visible"] + depth["in flight"],
+            waiting=depth["visible"],
+            in_flight=depth["in flight"],
             delayed=depth["delayed"],
             scheduled=len(waiting),
             succeeded=sum(row.status == "SUCCEEDED" for row in rows),

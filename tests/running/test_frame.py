@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,6 +18,7 @@ from rich.console import Console
 
 from local.aws import EmbeddedAws, EngineError
 from local.chat_run import main as chat_run
+from local.environment import ROOT
 from local.run import main as run
 from local.running import checking
 from local.running import command as frame
@@ -71,3 +74,13 @@ def test_a_check_that_cannot_tell_is_not_said_to_hold() -> None:
 
 def test_one_is_no_plural() -> None:
     assert [counted(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+
+
+@pytest.mark.parametrize("package", ["local", "local.run", "local.chat_run", "local.worker_run", "local.chat_service"])
+def test_a_python_without_the_packages_says_what_to_use_instead(package: str) -> None:
+    command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without what is installed
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "is not installed for" in answer.stderr
+    assert f"build/venv/bin/python -m {package}\n" in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -26,7 +26,8 @@ BUSY = Snapshot(
     limit=3,
     callers=2,
     calls=31,
-    queued=40,
+    waiting=37,
+    in_flight=3,
     delayed=5,
     scheduled=1,
     succeeded=20,
@@ -56,6 +57,12 @@ def test_a_wrong_option_is_answered_with_the_variables_of_make(
     result = CliRunner().invoke(command.main, wrong)
     assert result.exit_code == 2
     assert "from make: REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10" in result.output
+
+
+def test_one_worker_is_refused_with_the_reason_and_the_way_out() -> None:
+    said = " ".join(CliRunner().invoke(command.main, ["--workers", "1"]).output.split())
+    assert "(MaximumConcurrency, 2 to 1000)" in said
+    assert "with one slot: make run LIMIT=1." in said
 
 
 def options(*given: str, **environment: str) -> str:
@@ -89,10 +96,12 @@ def test_a_small_run_waits_for_its_schedule_before_it_gives_up() -> None:
     assert parameters.retry_after > command.SCHEDULER_BEYOND
 
 
-@pytest.mark.parametrize("waiting", [{}, {"queued": 1}, {"delayed": 1}, {"scheduled": 1}, {"callers": 1}])
-def test_it_is_over_when_all_have_ended_and_nothing_is_left(waiting: dict[str, int]) -> None:
-    calm = {"callers": 0, "queued": 0, "delayed": 0, "scheduled": 0}
-    assert replace(BUSY, succeeded=90, dead_lettered=10, **calm | waiting).over == (not waiting)
+@pytest.mark.parametrize(
+    "left", [{}, {"waiting": 1}, {"in_flight": 1}, {"delayed": 1}, {"scheduled": 1}, {"callers": 1}]
+)
+def test_it_is_over_when_all_have_ended_and_nothing_is_left(left: dict[str, int]) -> None:
+    calm = {"callers": 0, "waiting": 0, "in_flight": 0, "delayed": 0, "scheduled": 0}
+    assert replace(BUSY, succeeded=90, dead_lettered=10, **calm | left).over == (not left)
     assert not replace(BUSY, succeeded=90, dead_lettered=9, **calm).over
 
 
@@ -102,8 +111,8 @@ def test_without_a_terminal_a_line_appears_only_when_something_has_changed() -> 
         for snapshot in (BUSY, replace(BUSY, elapsed=10.0), replace(BUSY, elapsed=11.0, callers=3)):
             shown.show(snapshot)
     assert text.getvalue().splitlines() == [
-        "   9.0 s  callers 2/3  queued 40  delayed 5  scheduled 1  succeeded 20/100  dead-lettered 4",
-        "  11.0 s  callers 3/3  queued 40  delayed 5  scheduled 1  succeeded 20/100  dead-lettered 4",
+        "   9.0 s  callers 2/3  waiting 37  in flight 3  delayed 5  scheduled 1  succeeded 20/100  dead-lettered 4",
+        "  11.0 s  callers 3/3  waiting 37  in flight 3  delayed 5  scheduled 1  succeeded 20/100  dead-lettered 4",
     ]
 
 
@@ -117,12 +126,14 @@ def test_the_panel_shows_how_far_it_has_come() -> None:
     text = drawn(view.panel(BUSY))
     assert "2 of 3  ■■□" in text
     assert "24 of 100 in 9.0 s" in text
-    assert "scheduled 1" in text
+    assert re.search(r"waiting 37 +in flight 3 +delayed 5 +scheduled 1", text)
+    assert re.search(r"succeeded 20 +dead-lettered 4 +calls 31", text)
 
 
 def test_who_waits_in_vain_is_told_what_stands_where() -> None:
     assert BUSY.said() == (
-        "20 of 100 succeeded, 4 dead-lettered, 40 on WorkQueue, 5 delayed there, 1 with Scheduler, 2 calls going on"
+        "20 of 100 succeeded, 4 dead-lettered, 37 on WorkQueue, 3 in flight, 5 delayed, 1 with Scheduler, "
+        "2 calls going on"
     )
 
 
@@ -137,6 +148,7 @@ def test_the_summary_says_who_ended_where_and_after_how_many_attempts() -> None:
     assert "3 of 5" in text
     assert "2 (1 Poison, 1 InvalidMessage)" in text
     assert "1 by 1, 1 by 2" in text
+    assert "answered: 3; 404, no such input: 1; 503 SlowDown: 1; too slow, given up: 1" in text
     assert "a/1 at 50 s" in text
     assert "holds" in text
     assert "Ended elsewhere" not in text

@@ -122,7 +122,7 @@ def test_a_schedule_is_seen_while_it_waits_and_remembered_afterwards(clients: An
     eyes = Eyes(sqs, ledger, scheduler, Downstream(tmp_path), outputs)
     assert eyes.look(1, 3, 0.5).scheduled == 1
     scheduler.delete_schedule(Name="one", GroupName="retries")
-    assert eyes.look(1, 3, 1.5) == Snapshot(1.5, 1, 3, 0, 0, 0, 0, 0, 0, 0)
+    assert eyes.look(1, 3, 1.5) == Snapshot(1.5, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0)
     assert eyes.bookings == {"one": records.Booking("one", "a", 1893456060.0)}
 
 

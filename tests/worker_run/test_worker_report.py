@@ -68,8 +68,8 @@ def test_places_are_used_for_as_long_as_somebody_waits_for_a_first_call() -> Non
 
 def test_waits_are_from_the_sending_to_the_first_call_and_to_the_end() -> None:
     waits = report(records())["waits"]
-    assert waits["normal"]["first_call"] == {"count": 2, "p50": 0.5, "p99": 0.6, "max": 0.6}
-    assert waits["normal"]["end"] == {"count": 2, "p50": 1.3, "p99": 51.7, "max": 51.7}
+    assert waits["normal"]["first_call"] == {"count": 2, "p50": 0.5, "p90": 0.6, "max": 0.6}
+    assert waits["normal"]["end"] == {"count": 2, "p50": 1.3, "p90": 51.7, "max": 51.7}
     assert waits["poison"]["first_call"]["count"] == 1  # the other one was never read
     assert waits["poison"]["end"]["max"] == 2.0
 
