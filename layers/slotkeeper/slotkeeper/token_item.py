@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from botocore.exceptions import ClientError
+from slotkeeper import conditional
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -132,23 +132,15 @@ class TokenTable:
 
     def _update(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> tuple[bool, TokenItem]:
         """Whether the condition held, and the item as it stands now."""
-        try:
-            answer = self._dynamodb.update_item(
-                TableName=self._table_name,
-                Key=_key(name),
-                UpdateExpression=update,
-                ConditionExpression=condition,
-                ExpressionAttributeValues=values,
-                ReturnValues="ALL_NEW",
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            # Told only if there is an item, and by some engines never: so look before judging.
-            told = cast(dict[str, Any], error.response).get("Item")
-            return False, _parse(name, told) if told else self.read(name)
-        return True, _parse(name, cast(dict[str, Any], answer["Attributes"]))
+        held, item = conditional.update(
+            self._dynamodb,
+            self._table_name,
+            _key(name),
+            UpdateExpression=update,
+            ConditionExpression=condition,
+            ExpressionAttributeValues=values,
+        )
+        return held, _parse(name, item)
 
 
 def _key(name: str) -> dict[str, Any]:

@@ -27,10 +27,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
+from slotkeeper import conditional
 from slotkeeper.retry.message import Message, epoch, instant
 from slotkeeper.retry.policy import LONGEST_AGE
 
@@ -226,29 +225,17 @@ class Ledger:
         """Does the step if its condition holds; the row as it stands now."""
         expression = f"{update} {condition}"
         statuses = {f":{status.lower()}": {"S": status} for status in STATUSES}
-        key = {"request_id": {"S": message.request_id}}
-        try:
-            answer = self._dynamodb.update_item(
-                TableName=self._table_name,
-                Key=key,
-                UpdateExpression=update,
-                ConditionExpression=condition,
-                # DynamoDB refuses names and values that its expressions do not use.
-                ExpressionAttributeNames={n: n[1:] for n in ("#status", "#plan", "#result") if n in expression},
-                ExpressionAttributeValues={**values, **{k: v for k, v in statuses.items() if k in expression}},
-                ReturnValues="ALL_NEW",
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            # Told by some engines never: so look before judging.
-            told = cast(dict[str, Any], error.response).get("Item")
-            if not told:
-                read = self._dynamodb.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
-                told = cast(dict[str, Any], read.get("Item", {}))
-            return _parse(message.request_id, told)
-        return _parse(message.request_id, cast(dict[str, Any], answer["Attributes"]))
+        _, item = conditional.update(
+            self._dynamodb,
+            self._table_name,
+            {"request_id": {"S": message.request_id}},
+            UpdateExpression=update,
+            ConditionExpression=condition,
+            # DynamoDB refuses names and values that its expressions do not use.
+            ExpressionAttributeNames={n: n[1:] for n in ("#status", "#plan", "#result") if n in expression},
+            ExpressionAttributeValues={**values, **{k: v for k, v in statuses.items() if k in expression}},
+        )
+        return _parse(message.request_id, item)
 
 
 def _number(value: float) -> dict[str, str]:
