@@ -9,6 +9,7 @@ matplotlib.use("Agg")  # no display is needed, and none is looked for
 from matplotlib.axes import Axes
 
 SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
+GREEN = "#009E73"
 GREY, INK = "#8C8C8C", "#222222"
 DPI = 120
 WIDTH = 11.0  # inches

@@ -16,24 +16,28 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from local.run.figures import steps
-from local.running.drawing import AMBER, BLUE, DPI, GREY, INK, ORANGE, SKY, VERMILLION, WIDTH, beside
+from local.run.figures import overlap_seconds, peak
+from local.running.checking import counted
+from local.running.drawing import AMBER, BLUE, DPI, GREEN, GREY, INK, ORANGE, VERMILLION, WIDTH, beside
 
-ANSWERS = {  # how a call ended: colour, what it is called; what is not here was S3's own refusal
-    "200": (BLUE, "answered"),
-    "gone": (VERMILLION, "too slow, given up"),
-    "503": (AMBER, "503 SlowDown"),
-    "500": (ORANGE, "500 InternalError"),
-    "dropped": (INK, "connection dropped"),
-}
-OTHER = (GREY, "404, no such input")
-KINDS = {"normal": SKY, "slow": GREY, "poison": INK}
+from .load import answer_name
+
+# How a call ended; what is not here was S3's own refusal.
+ANSWERS = {"200": BLUE, "gone": VERMILLION, "503": AMBER, "500": ORANGE, "dropped": INK}
+OTHER = GREY
+# Tints of a colour that no call has: these are requests.
+KINDS = {"normal": "#D8BFE8", "slow": "#9A62BE", "poison": "#47195F"}
 WAITING = "#D9D9D9"
+BINS = 120
+ENDS = {
+    "succeeded": ("o", GREEN, "published"),
+    "dead_lettered": ("x", VERMILLION, "dead-lettered (after an answer: with an input that is no good)"),
+}
 
 
 def heights(requests: int) -> tuple[float, float, float]:
     """Inches of the three parts: enough for a lane to be seen, and never a poster."""
-    return 1.3, min(14.0, max(1.6, 0.075 * requests)), 2.3
+    return 1.3, min(14.0, max(1.8, 0.075 * requests)), 2.3
 
 
 def in_lanes(fates: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -47,17 +51,24 @@ def _end(call: Mapping[str, Any], report: Mapping[str, Any]) -> float:
 
 def _draw_callers(axes: Axes, report: Mapping[str, Any]) -> None:
     calls = [(call["began"], _end(call, report)) for fate in report["fates"] for call in fate["calls"]]
-    instants, counts = zip(*([(0.0, 0), *steps(calls)]), strict=True)
-    axes.fill_between(instants, counts, step="post", color=SKY, linewidth=0)
+    # Calls are short, and each step of their number would make a comb of it.
+    stretch = (report["total_seconds"] or 1.0) / BINS
+    windows = [(i * stretch, (i + 1) * stretch) for i in range(BINS)]
+    means = [overlap_seconds(calls, window) / stretch for window in windows]
+    mosts = [peak((max(a, start), min(b, end)) for a, b in calls) for start, end in windows]
+    edges = [start for start, _ in windows] + [windows[-1][1]]
+    axes.stairs(means, edges, fill=True, color=WAITING)
+    axes.stairs(mosts, edges, color=INK, linewidth=1.2)
     limit = report["parameters"]["workers"]
     axes.axhline(limit, color=VERMILLION, linewidth=1.2, linestyle=(0, (4, 2)))
     beside(axes, "limit", limit, VERMILLION)
-    axes.set_ylim(0, max(limit, *counts) + 0.6)
+    axes.set_ylim(0, max(limit, *mosts) + 0.6)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     axes.set_ylabel("callers")
     most = report["most_callers"]
     said = "never had more" if most <= limit else f"HAD {most}"
-    axes.set_title(f"The downstream takes {limit} callers at once, and {said}", loc="left")
+    lines = f"line: the most within {stretch:.1f} s, area: the mean"
+    axes.set_title(f"The downstream takes {limit} callers at once, and {said} ({lines})", loc="left")
 
 
 def _draw_lanes(axes: Axes, report: Mapping[str, Any]) -> None:
@@ -74,9 +85,9 @@ def _draw_lanes(axes: Axes, report: Mapping[str, Any]) -> None:
             for call in fate["calls"]
             if call["answer"] == answer
         ]
-        colour = ANSWERS.get(str(answer), OTHER)[0]
+        colour = ANSWERS.get(str(answer), OTHER)
         axes.add_collection(LineCollection(lines, colors=colour, linewidths=thick, capstyle="butt", zorder=2))
-    for kind_end, marker, colour in (("succeeded", "|", BLUE), ("dead_lettered", "x", VERMILLION)):
+    for kind_end, (marker, colour, _) in ENDS.items():
         ends = [(f["ended"], rows[f["request_id"]]) for f in fates if f["end"] == kind_end]
         at, lanes = [x for x, _ in ends], [y for _, y in ends]
         axes.scatter(at, lanes, marker=marker, s=14, color=colour, linewidths=1.0, zorder=3)
@@ -85,7 +96,7 @@ def _draw_lanes(axes: Axes, report: Mapping[str, Any]) -> None:
         lanes = [rows[f["request_id"]] for f in fates if f["kind"] == kind]
         if lanes:
             ticks.append((lanes[0] + lanes[-1]) / 2)
-            names.append(f"{kind}\n{len(lanes)}")
+            names.append(f"{kind}: {len(lanes)}")
             axes.axhline(lanes[-1] + 0.5, color=GREY, linewidth=0.5)
     axes.set_yticks(ticks, names)
     axes.tick_params(axis="y", length=0)
@@ -93,7 +104,7 @@ def _draw_lanes(axes: Axes, report: Mapping[str, Any]) -> None:
     ended = f"{report['succeeded']} succeeded, {report['dead_lettered']} dead-lettered"
     if report["nowhere"]:
         ended += f", {report['nowhere']} ended NOWHERE"
-    axes.set_title(f"{len(fates)} requests: {ended}", loc="left")
+    axes.set_title(f"{counted(len(fates), 'request')}: {ended}", loc="left")
 
 
 def _draw_attempts(axes: Axes, report: Mapping[str, Any]) -> None:
@@ -106,7 +117,8 @@ def _draw_attempts(axes: Axes, report: Mapping[str, Any]) -> None:
         below = [a + b for a, b in zip(below, counts, strict=True)]
     for number, count in zip(numbers, below, strict=True):
         axes.text(number, count, str(count), ha="center", va="bottom", fontsize=8)
-    axes.margins(y=0.15)
+    axes.set_ylim(0, 1.15 * max(1, *below))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     axes.set_xticks(list(numbers))
     axes.set_xlabel("attempts")
     axes.set_ylabel("requests")
@@ -129,12 +141,14 @@ def _draw_waits(axes: Axes, report: Mapping[str, Any]) -> None:
 
 def _keys(report: Mapping[str, Any]) -> list[Patch | Line2D]:
     met = {call["answer"] for fate in report["fates"] for call in fate["calls"]}
-    keys: list[Patch | Line2D] = [Patch(color=c, label=f"call: {said}") for a, (c, said) in ANSWERS.items() if a in met]
-    if met - set(ANSWERS):
-        keys.append(Patch(color=OTHER[0], label=f"call: {OTHER[1]}"))
+    keys: list[Patch | Line2D] = [
+        Patch(color=colour, label=f"call: {answer_name(answer)}") for answer, colour in ANSWERS.items() if answer in met
+    ]
+    if others := met - set(ANSWERS):
+        keys.append(Patch(color=OTHER, label=f"call: {'; '.join(sorted(answer_name(str(each)) for each in others))}"))
     keys.append(Line2D([], [], color=WAITING, linewidth=2, label="waiting: in the queue, delayed, scheduled"))
-    for marker, colour, said in (("|", BLUE, "published"), ("x", VERMILLION, "dead-lettered")):
-        keys.append(Line2D([], [], color=colour, marker=marker, markersize=6, linestyle="", label=said))
+    for marker, colour, said in ENDS.values():
+        keys.append(Line2D([], [], color=colour, marker=marker, markersize=5, linestyle="", label=said))
     return keys
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.patches import StepPatch
 
 from local.worker_run import picture
 from tests.worker_run.jottings import call, changed, many, records, report
@@ -44,15 +45,23 @@ def test_each_call_is_drawn_in_its_lane_by_how_it_ended() -> None:
     picture._draw_lanes(drawn, report(records()))
     segments = [segment.tolist() for lines in drawn.collections for segment in getattr(lines, "get_segments", list)()]
     assert [[1.2, 3.0], [3.2, 3.0]] in segments  # the slow one's first call, in the third lane
-    assert [label.get_text() for label in drawn.get_yticklabels()] == ["normal\n2", "slow\n1", "poison\n2"]
+    assert [label.get_text() for label in drawn.get_yticklabels()] == ["normal: 2", "slow: 1", "poison: 2"]
 
 
 def test_the_title_says_whether_the_limit_was_kept() -> None:
     kept, broken = axes(), axes()
     picture._draw_callers(kept, report(records()))
     picture._draw_callers(broken, report(records(calls=[*records().calls, call("x", 1, 0.7, 0.9)])))
-    assert kept.get_title(loc="left") == "The downstream takes 2 callers at once, and never had more"
-    assert broken.get_title(loc="left") == "The downstream takes 2 callers at once, and HAD 3"
+    assert kept.get_title(loc="left").startswith("The downstream takes 2 callers at once, and never had more (line")
+    assert broken.get_title(loc="left").startswith("The downstream takes 2 callers at once, and HAD 3 (line")
+
+
+def test_a_third_caller_is_seen_however_short_its_call_was() -> None:
+    drawn = axes()
+    picture._draw_callers(drawn, report(records(calls=[*records().calls, call("a/2", 2, 0.7, 0.701)])))
+    means, mosts = (stairs.get_data().values for stairs in drawn.patches if isinstance(stairs, StepPatch))
+    assert max(mosts) == 3
+    assert max(means) <= 2.01
 
 
 def test_the_attempts_are_counted_by_kind() -> None:
