@@ -117,7 +117,7 @@ def _draw_attempts(axes: Axes, report: Mapping[str, Any]) -> None:
         below = [a + b for a, b in zip(below, counts, strict=True)]
     for number, count in zip(numbers, below, strict=True):
         axes.text(number, count, str(count), ha="center", va="bottom", fontsize=8)
-    axes.set_ylim(0, 1.15 * max(1, *below))
+    axes.set_ylim(0, 1.15 * max([1, *below]))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     axes.set_xticks(list(numbers))
     axes.set_xlabel("attempts")

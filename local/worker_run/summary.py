@@ -21,7 +21,7 @@ def _counts(told: Mapping[str, int]) -> str:
 
 
 def _attempts(told: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} by {number}" for number, count in told.items()) or "none"
+    return ", ".join(f"{count} in {number}" for number, count in told.items()) or "none"
 
 
 def _spread(told: Mapping[str, Any]) -> str:

@@ -147,7 +147,7 @@ def test_the_summary_says_who_ended_where_and_after_how_many_attempts() -> None:
     text = shown(report(records()))
     assert "3 of 5" in text
     assert "2 (1 Poison, 1 InvalidMessage)" in text
-    assert "1 by 1, 1 by 2" in text
+    assert "1 in 1, 1 in 2" in text
     assert "answered: 3; 404, no such input: 1; 503 SlowDown: 1; too slow, given up: 1" in text
     assert "a/1 at 50 s" in text
     assert "holds" in text
