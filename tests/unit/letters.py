@@ -21,6 +21,7 @@ class Letter:
     visible_at: float
     message_id: str
     attributes: dict[str, Any]
+    receives: int = 1
 
     @property
     def record(self) -> SQSRecord:
@@ -29,7 +30,14 @@ class Letter:
             name: {"dataType": value["DataType"], "stringValue": value["StringValue"]}
             for name, value in self.attributes.items()
         }
-        return SQSRecord({"messageId": self.message_id, "body": self.body, "messageAttributes": attributes})
+        return SQSRecord(
+            {
+                "messageId": self.message_id,
+                "body": self.body,
+                "attributes": {"ApproximateReceiveCount": str(self.receives)},
+                "messageAttributes": attributes,
+            }
+        )
 
 
 def due(schedule: dict[str, Any]) -> float:

@@ -15,7 +15,7 @@ from slotkeeper.retry.consumer import RESERVE, NoTimeLeft
 from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
 from slotkeeper.retry.message import instant, parse_message
 from slotkeeper.retry.policy import LONGEST_AGE
-from tests.support.boundary import Killed, refuse
+from tests.support.boundary import Killed, kill_before, refuse
 from tests.unit.working import NOW, Workplace
 
 PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
@@ -223,6 +223,28 @@ def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: Workp
     assert (workplace.calls, workplace.performed) == (["SendMessage"], [])
     workplace.live()
     assert (workplace.effects, workplace.now) == ([("r", 1)], NOW + 2000)
+
+
+def test_a_message_before_its_time_is_sent_on_once_where_nothing_can_be_deleted(workplace: Workplace) -> None:
+    """Else each of its deliveries made another one, which are twice as many with every hop."""
+    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
+    letter = workplace.send(attributes=due)
+    workplace.consume(letter)
+    workplace.queue.append(letter)
+    assert [workplace.deliver(letter) for _ in range(2)] == [None, None]
+    assert len(workplace.queue) == 2
+    workplace.live()
+    assert workplace.performed == [("r", 1)]
+
+
+def test_a_message_before_its_time_whose_worker_died_over_it_stays_until_it_is_due(workplace: Workplace) -> None:
+    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
+    letter = workplace.send(attributes=due)
+    kill_before(workplace.sqs, "SendMessage")
+    workplace.deliver(letter)
+    workplace.live()
+    assert workplace.effects == [("r", 1)]
+    assert NOW + 2000 <= workplace.now < NOW + 2000 + 720
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from slotkeeper import message_attributes
 from slotkeeper.retry import Poison, Request, Retryable
 from slotkeeper.retry.attempt import Outcome
 from slotkeeper.retry.booking import RetryQueue, Schedules
-from slotkeeper.retry.consumer import Consumer, StillInProgress
+from slotkeeper.retry.consumer import Consumer, NotYetDue, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter
@@ -39,7 +39,14 @@ TABLE, EFFECTS, PARAMETER, GROUP = "ledger", "effects", "/slotkeeper/retry-polic
 ROLE = "arn:aws:iam::123456789012:role/schedules"
 ARN = "arn:aws:sqs:us-east-1:123456789012:"
 
-LEFT_ON_THE_QUEUE = (ClientError, BotoCoreError, StillInProgress, ClaimLost, IdempotencyPersistenceLayerError)
+LEFT_ON_THE_QUEUE = (
+    ClientError,
+    BotoCoreError,
+    StillInProgress,
+    NotYetDue,
+    ClaimLost,
+    IdempotencyPersistenceLayerError,
+)
 
 When = Literal["before", "after"]
 
@@ -184,7 +191,7 @@ class Workplace:
 
     def copy(self, letter: Letter) -> Letter:
         """The same message once more, as a standard queue may deliver it."""
-        again = Letter(letter.body, self.now, letter.message_id, letter.attributes)
+        again = Letter(letter.body, self.now, letter.message_id, letter.attributes, letter.receives + 1)
         self.queue.append(again)
         return again
 
@@ -215,6 +222,7 @@ class Workplace:
         try:
             outcome = self.consumer.consume(letter.record, self.perform, context)
         finally:
+            letter.receives += 1
             self.delivering = outer
         if letter in self.queue:  # another delivery may have been the end of it
             self.queue.remove(letter)

@@ -31,7 +31,7 @@ from slotkeeper.retry.booking import NOT_BEFORE, RetryQueue, TooLarge
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import Claimed, History, IdReused, Ledger
-from slotkeeper.retry.message import InvalidMessage, Message, parse_message
+from slotkeeper.retry.message import InvalidMessage, Message, instant, parse_message
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.retry.plan import DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.plan import History as Attempts
@@ -55,6 +55,10 @@ DIED = Failure(
 
 class NoTimeLeft(Exception):
     """The invocation is too near its end to begin an attempt; the message stays for the next one."""
+
+
+class NotYetDue(Exception):
+    """The message came before its time, and not for the first time; it stays on the queue until it is due."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ class Consumer:
         Raises:
             StillInProgress: another delivery works on this attempt.
             NoTimeLeft: too little is left of the invocation.
+            NotYetDue: the message came before its time, again.
             Exception: whatever AWS calls raise. In every case the message has to stay on the queue.
         """
         now = self._clock()
@@ -118,6 +123,10 @@ class Consumer:
             return self._set_aside(record, message, "TooLarge", f"{reason}; put its payload into S3, and send the key")
         not_before = _not_before(record, now)
         if not_before > now + EARLY:
+            # Once a copy: where deleting fails, each delivery of each copy would make another one, without an end. What
+            # comes again was sent on, or its worker died over it, and then nobody but this copy knows of the attempt.
+            if int(record.attributes.approximate_receive_count) > 1:
+                raise NotYetDue(f"it is due at {instant(not_before)}, and this copy was delivered before")
             self._queue.send_on(message, not_before, now)
             return NotDue(not_before)
         left = context.get_remaining_time_in_millis() / 1000

@@ -15,7 +15,7 @@ from slotkeeper.clients import BRISK, QUICK
 from slotkeeper.observability import logger, metrics
 from slotkeeper.retry.attempt import DeadLettered, NotDue, Outcome, Repeated, Retrying, Succeeded
 from slotkeeper.retry.booking import RetryQueue, Schedules
-from slotkeeper.retry.consumer import Consumer, NoTimeLeft, Perform, StillInProgress
+from slotkeeper.retry.consumer import Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, instant
@@ -77,7 +77,7 @@ class RetryingWorker:
         except StillInProgress as error:
             logger.info("Left the message on the queue: another delivery works on it", reason=str(error))
             raise
-        except NoTimeLeft as error:
+        except (NoTimeLeft, NotYetDue) as error:
             logger.warning("Left the message on the queue", reason=str(error))
             raise
         except Exception:
