@@ -214,6 +214,15 @@ def test_f25_a_dead_letter_is_sent_before_its_message_is_given_up(workplace: Wor
     assert code(workplace) == "Poison"
 
 
+def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: Workplace) -> None:
+    def claim_slowly() -> None:
+        workplace.remaining = 40
+
+    workplace.strike(1, "after", claim_slowly)
+    workplace.consume(workplace.send())
+    assert workplace.seconds == 40 - RESERVE
+
+
 def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: Workplace) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     assert workplace.consume(workplace.send(attributes=due)) == NotDue(NOW + 2000)

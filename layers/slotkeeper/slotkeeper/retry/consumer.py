@@ -129,9 +129,8 @@ class Consumer:
                 raise NotYetDue(f"it is due at {instant(not_before)}, and this copy was delivered before")
             self._queue.send_on(message, not_before, now)
             return NotDue(not_before)
-        left = context.get_remaining_time_in_millis() / 1000
-        seconds = min(self._work_seconds, left - RESERVE)
-        if seconds < 1:
+        left = _seconds_left(context)
+        if left - RESERVE < 1:
             raise NoTimeLeft(f"{left:.0f} s are left of the invocation, and {RESERVE:.0f} s are kept for its end")
         store = AttemptStore(self._ledger, message, uuid.uuid4().hex, now, left + CLOCK_SKEW)
         attempt = idempotent_function(
@@ -142,7 +141,7 @@ class Consumer:
             output_serializer=OutcomeSerializer(),
         )
         request = Request(message.request_id, message.payload, message.attempt)
-        outcome: Outcome = attempt(record, store, message, perform, seconds, request=request)
+        outcome: Outcome = attempt(record, store, message, perform, context, request=request)
         return outcome
 
     def _attempt(
@@ -151,7 +150,7 @@ class Consumer:
         store: AttemptStore,
         message: Message,
         perform: Perform,
-        seconds: float,
+        context: LambdaContext,
         *,
         request: Request,
     ) -> Outcome:
@@ -170,6 +169,8 @@ class Consumer:
         if claim.died:
             failure = DIED
         else:
+            # Looked at again: the claim may have taken its time.
+            seconds = min(self._work_seconds, _seconds_left(context) - RESERVE)
             try:
                 return Succeeded(perform(request, seconds))
             except Exception as error:
@@ -204,6 +205,10 @@ class Consumer:
     def _set_aside(self, record: SQSRecord, message: Message, code: str, reason: str) -> Outcome:
         self._dead_letters.send_unworked(message, record.message_id, code, reason)
         return DeadLettered(code, reason)
+
+
+def _seconds_left(context: LambdaContext) -> float:
+    return context.get_remaining_time_in_millis() / 1000
 
 
 def _plan(recorded: Mapping[str, Any]) -> RetryAt | DeadLetter:
