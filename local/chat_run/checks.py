@@ -71,7 +71,9 @@ def three_asks_at_most(fates: Sequence[Fate]) -> Check:
         if len(f.asks) > MOST_ASKS and len(f.delivery.tries) == 1
     ]
     most = max((len(f.asks) for f in fates), default=0)
-    return Check("no message asks the API more than three times", not more, named(more) or f"at most {most} times")
+    return Check(
+        "no message asks the API more than three times", not more, named(more) or f"at most {counted(most, 'time')}"
+    )
 
 
 def stored_is_live(records: Records) -> Check:

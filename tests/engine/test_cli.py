@@ -100,7 +100,7 @@ def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkey
     assert uploaded["Body"].read().startswith(b"date,")
     sample = engine.client("s3").get_object(Bucket="data", Key=worker.INPUT_KEY)
     assert "weather" in json.loads(sample["Body"].readline())
-    command = next(line for line in said.splitlines() if "the worker: make work" in line).partition("make work BODY=")[
+    command = next(line for line in said.splitlines() if "the worker: make work;" in line).partition("make work BODY=")[
         2
     ]
     assert shlex.split(command) == [worker.sample_body("first")]

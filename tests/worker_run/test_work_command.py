@@ -204,10 +204,10 @@ def test_a_body_goes_out_as_it_is(aws: Any) -> None:
 
 
 def test_a_body_without_an_id_has_the_dead_letter_that_names_its_message(aws: Any) -> None:
-    put_letter(aws, code="InvalidMessage", reason="another one's", source_message_id="another")
     sent = worker.Sent(aws, "no JSON")
     answer = aws.client("sqs").receive_message(QueueUrl=aws.outputs["WorkQueueUrl"], VisibilityTimeout=0)
     put_letter(aws, code="InvalidMessage", reason="mine", source_message_id=answer["Messages"][0]["MessageId"])
+    put_letter(aws, code="InvalidMessage", reason="another one's", source_message_id="another")
     consume(aws)
     last = sent.look(1.0)
     assert (last.end, last.letter and last.letter.reason) == ("dead-lettered", "mine")
