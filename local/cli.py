@@ -115,9 +115,8 @@ def up(port: int, parameter: dict[str, str]) -> None:
         say(f"the chatbot asks {escape(parameter[CHAT_API_URL])}; this asks you for its credentials:")
         console.print(GIVE_CREDENTIALS)
     _say_chatbot_url(aws)
-    say(
-        f"the worker: make work; or a body of your own, like this: {escape(telling.resend(worker.sample_body('first')))}"
-    )
+    like = telling.resend(worker.sample_body("first"))
+    say(f"the worker: make work; or a body of your own, like this: {escape(like)}")
     say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
     # Bare, so that the line can be copied whole.
     console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
