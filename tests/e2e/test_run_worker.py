@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,16 +14,20 @@ from rich.console import Console
 from local import cli, worker
 from local.aws import EmbeddedAws
 from local.running.command import Phases
+from local.worker_run import records
 from local.worker_run.main import perform
+from local.worker_run.records import Booking, read_bookings
 from local.worker_run.report import Parameters
+from tests.e2e.schedules import bring_forward
 
+RETRY_AFTER = 8  # seconds; too long for the queue here
 MISSING = '{"request_id": "b", "payload": {"input_key": "nothing", "split_by": "weather"}}'
 
 
 def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO())
-    # Eight seconds are too long for the queue here: the schedule's minute is nearly all there is to wait for.
-    parameters = Parameters(requests=20, seed=1, scale=0.05, workers=2, retry_after=8)
+    monkeypatch.setattr(records, "read_bookings", read_sooner_bookings)
+    parameters = Parameters(requests=20, seed=1, scale=0.05, workers=2, retry_after=RETRY_AFTER)
     with EmbeddedAws.start(tmp_path, downstream=True) as aws:
         report = perform(aws, parameters, console, Phases(console), scheduler_beyond=7)
         worker.upload_sample(aws)
@@ -43,6 +49,14 @@ def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.M
     assert "local: b is dead-lettered after 1 attempt: Poison\n" in missing.output
     assert missing.output.splitlines()[-1].startswith('make work BODY=\'{"request_id":"b"')
     assert "nobody has worked on it: InvalidMessage\n" in invalid.output
+
+
+def read_sooner_bookings(scheduler: Any, group: str, known: Mapping[str, Booking]) -> list[Booking]:
+    """Lets each schedule fire when its retry may begin: its minute would be nearly all there is to wait for."""
+    for listed in scheduler.list_schedules(GroupName=group)["Schedules"]:
+        if listed["Name"] not in known:
+            bring_forward(scheduler, group, listed["Name"], to=listed["CreationDate"].timestamp() + RETRY_AFTER + 1)
+    return read_bookings(scheduler, group, known)
 
 
 def work(state_dir: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Result:

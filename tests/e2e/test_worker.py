@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from local.downstream import Step
 from tests.e2e.containers import kill_containers
+from tests.e2e.schedules import bring_forward
 from tests.e2e.work import END, Work
 from tests.support.waiting import wait_until
 
@@ -61,7 +62,7 @@ def test_a_retry_that_is_far_off_is_brought_by_a_schedule_of_its_own(work: Work)
     schedule = work.schedule(request, attempt=2)
     assert schedule is not None
     assert schedule["ActionAfterCompletion"] == "DELETE"
-    work.bring_forward(schedule)
+    bring_forward(work.scheduler, work.group, schedule["Name"], to=0)
     assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
     assert work.published(request) == PARTS
     assert work.schedule(request, attempt=2) is None

@@ -162,14 +162,3 @@ class Work:
         except self.scheduler.exceptions.ResourceNotFoundException:
             return None
         return found
-
-    def bring_forward(self, schedule: Mapping[str, Any]) -> None:
-        """Lets a schedule fire now instead of at its minute."""
-        self.scheduler.update_schedule(
-            Name=schedule["Name"],
-            GroupName=self.group,
-            ScheduleExpression="at(2020-01-01T00:00:00)",
-            FlexibleTimeWindow=schedule["FlexibleTimeWindow"],
-            ActionAfterCompletion=schedule["ActionAfterCompletion"],
-            Target=schedule["Target"],
-        )

@@ -1,0 +1,19 @@
+"""Schedules that fire sooner than they would."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+
+def bring_forward(scheduler: Any, group: str, name: str, to: float) -> None:
+    """Lets a one-time schedule fire at `to`, seconds since the epoch, or at once if that is past."""
+    found = scheduler.get_schedule(GroupName=group, Name=name)
+    scheduler.update_schedule(
+        Name=name,
+        GroupName=group,
+        ScheduleExpression=f"at({datetime.fromtimestamp(to, UTC):%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow=found["FlexibleTimeWindow"],
+        ActionAfterCompletion=found["ActionAfterCompletion"],
+        Target=found["Target"],
+    )
