@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
@@ -10,6 +13,7 @@ from slotkeeper.retry.ledger import (
     ERROR_LENGTH,
     FAILED,
     HISTORY_LENGTH,
+    RUNNING,
     SUCCEEDED,
     WAITING,
     Claimed,
@@ -19,7 +23,7 @@ from slotkeeper.retry.ledger import (
 from slotkeeper.retry.message import instant
 from tests.support.boundary import lose_answer
 from tests.unit.rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claimed, end
-from tests.unit.working import LEASE, NOW, Workplace
+from tests.unit.working import LEASE, NOW, TABLE, Workplace
 
 
 @pytest.fixture
@@ -103,16 +107,28 @@ def test_a_claim_whose_answer_was_lost_is_known_by_its_token(workplace: Workplac
     assert claim(ledger) == Claimed(ME, NOW)
 
 
-def test_a_take_over_whose_answer_was_lost_is_known_by_its_token(workplace: Workplace, ledger: Ledger) -> None:
-    claim(ledger)
-    workplace.strike(2, "after", _lose)
-    with pytest.raises(ReadTimeoutError):
-        claim(ledger, FIRST, OTHER, NOW + LEASE)
-    assert isinstance(claim(ledger, FIRST, OTHER, NOW + LEASE), Claimed)
+@pytest.mark.parametrize(("status", "died", "plan"), [(RUNNING, True, None), (FAILED, False, PLAN)])
+def test_a_take_over_that_botocore_sends_again_since_its_answer_was_lost_is_one_take_over(
+    workplace: Workplace, ledger: Ledger, status: str, died: bool, plan: object
+) -> None:
+    mine = claimed(ledger)
+    if status == FAILED:
+        ledger.record(FIRST, mine, PLAN, "failed")
+    got = claim(Ledger(Resending(workplace.dynamodb), TABLE), FIRST, OTHER, NOW + LEASE)
+    assert isinstance(got, Claimed)
+    assert (got.token, got.died, got.plan) == (OTHER, died, plan)
 
 
-def _lose() -> None:
-    raise ReadTimeoutError(endpoint_url="DynamoDB")
+class Resending:
+    """DynamoDB over a network that loses every first answer: each update arrives twice, the second is answered."""
+
+    def __init__(self, dynamodb: Any) -> None:
+        self._dynamodb = dynamodb
+
+    def update_item(self, **call: Any) -> Any:
+        with suppress(self._dynamodb.exceptions.ConditionalCheckFailedException):
+            self._dynamodb.update_item(**call)
+        return self._dynamodb.update_item(**call)
 
 
 def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(ledger: Ledger) -> None:

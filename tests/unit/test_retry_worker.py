@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.message_attributes import size
 from slotkeeper.retry import Poison, Request, Retryable
 from slotkeeper.settings import MissingSetting, RetrySettings
 from tests.support.boundary import Killed, refuse
@@ -215,6 +216,20 @@ def test_a_setting_of_the_environment_is_kept_to(
     worker = Worker(load("worker"), capsys)
     worker.handle(record(work(**payload)))
     assert kept(worker)
+
+
+def test_a_dead_letter_is_no_larger_than_the_queue_that_it_may_be_moved_back_to(
+    work_account: WorkAccount,
+    load: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORK_QUEUE_LARGEST_MESSAGE", "4096")
+    worker = Worker(load("worker"), capsys)
+    worker.handle(record(work(poison="x" * 3020)))
+    (letter,) = work_account.dead_letters()
+    assert size(letter["Body"], letter["MessageAttributes"]) <= 4096
+    assert letter["MessageAttributes"]["code"]["StringValue"] == "Poison"
 
 
 def test_every_missing_setting_is_named(work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch) -> None:
