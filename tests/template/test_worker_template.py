@@ -1,10 +1,8 @@
-"""The template's third flow: numbers that came from reasoning, whose loops are allowed, and who may do what."""
+"""The template's third flow: numbers that came from reasoning, its queues and tables, and what the worker is told."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -17,11 +15,10 @@ from slotkeeper.clients import QUICK
 from slotkeeper.retry.booking import LONGEST_DELAY, SOONEST, RetryQueue
 from slotkeeper.retry.consumer import CLOCK_SKEW, RESERVE
 from slotkeeper.retry.dead_letters import LONGEST_REASON, DeadLetterQueue
-from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.ledger import ERROR_LENGTH, HISTORY_LENGTH, KEEP
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.parameter import parse_policy
-from slotkeeper.retry.plan import MOST_ALTOGETHER, History, RetryAt, plan_retry
+from slotkeeper.retry.plan import MOST_ALTOGETHER
 from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
 from slotkeeper.settings import JanitorSettings, RetrySettings, StarterSettings, WorkSettings
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
@@ -31,8 +28,6 @@ DAY = 86_400
 
 WORKER = FUNCTIONS["WorkerFunction"]
 PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
-ALARMS = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::CloudWatch::Alarm"}
-TERMINATED = [name for name in FUNCTIONS if name != "WorkerFunction"]
 
 
 def _properties(name: str) -> Any:
@@ -194,104 +189,6 @@ def test_an_account_without_concurrency_to_spare_can_leave_it_out() -> None:
     assert PARAMETERS["WorkerReservedConcurrency"]["MinValue"] == 0
 
 
-# --------------------------------------------------------------------------------------------------------- recursion
-
-
-def test_f27_the_workers_own_retries_are_no_loop_to_be_stopped() -> None:
-    """Lambda would drop the 17th hop of a chain that a policy still allows."""
-    assert WORKER["RecursiveLoop"] == "Allow"
-
-
-@pytest.mark.parametrize("name", TERMINATED)
-def test_f27_no_other_functions_loops_are_allowed(name: str) -> None:
-    assert TEMPLATE["Globals"]["Function"]["RecursiveLoop"] == "Terminate"
-    assert "RecursiveLoop" not in FUNCTIONS[name]
-
-
-def test_f27_the_worker_is_the_only_function_that_may_send_to_what_invokes_it() -> None:
-    """Whoever makes another one do so has to think of its setting and of its bounds."""
-    senders = []
-    for name, function in FUNCTIONS.items():
-        sources = {str(e["Properties"].get("Queue")) for e in function.get("Events", {}).values()}
-        for statement in _statements(name.removesuffix("Function") + "Role"):
-            if "sqs:SendMessage" in _listed(statement["Action"]) and sources & {
-                str(r) for r in _listed(statement["Resource"])
-            }:
-                senders.append(name)
-    assert senders == ["WorkerFunction"]
-
-
-def _dropped_alarms() -> dict[str, Any]:
-    """The functions whose dropped invocations are alarmed on, and the alarms."""
-    watching = {n: p for n, p in ALARMS.items() if p["MetricName"] == "RecursiveInvocationsDropped"}
-    return {properties["Dimensions"][0]["Value"]["Ref"]: (name, properties) for name, properties in watching.items()}
-
-
-@pytest.mark.parametrize("name", TERMINATED)
-def test_f27_a_loop_that_lambda_stopped_is_heard_of(name: str) -> None:
-    alarm, properties = _dropped_alarms()[name]
-    assert properties["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": name}}]
-    assert (properties["Namespace"], properties["Statistic"], properties["Threshold"]) == ("AWS/Lambda", "Sum", 0)
-    assert properties["ComparisonOperator"] == "GreaterThanThreshold"
-    assert properties["AlarmActions"] == [{"Ref": "FailureTopic"}]
-    assert RESOURCES[alarm].get("Condition") == RESOURCES[name].get("Condition")
-
-
-def test_f28_no_alarm_waits_for_a_metric_that_is_never_written() -> None:
-    """Lambda guide, "Types of metrics for Lambda functions": not where loops are allowed."""
-    assert "WorkerFunction" not in _dropped_alarms()
-
-
-def test_f28_the_allowed_loop_is_watched_by_a_metric_of_our_own() -> None:
-    alarm = ALARMS["WorkHopsAlarm"]
-    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("Slotkeeper", "WorkHops", "Maximum")
-    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-
-
-@pytest.mark.parametrize("types", [("Retryable",), ("RateLimited", "Retryable"), ("Died",)])
-def test_f28_no_built_in_policy_reaches_the_alarm_for_hops(types: tuple[str, ...]) -> None:
-    failure = Failure(types=types, reason="always", retry_after=None, final=False)
-    longest = max(len(_attempts(failure, f"request-{number}")) for number in range(300))
-    assert longest < ALARMS["WorkHopsAlarm"]["Threshold"]
-
-
-def _attempts(failure: Failure, key: str) -> tuple[float, ...]:
-    """When the attempts of a request begin that always fails so."""
-    attempts, uncounted = (0.0,), 0
-    while isinstance(plan := plan_retry(failure, History(key, attempts, uncounted), BUILT_IN, attempts[-1]), RetryAt):
-        attempts, uncounted = (*attempts, plan.when), uncounted + (not plan.counted)
-    return attempts
-
-
-# ------------------------------------------------------------------------------------------------------------ alarms
-
-
-@pytest.mark.parametrize(
-    "alarm", ["WorkLeftAlarm", "RetryPolicyInvalidAlarm", "RetryScheduleRefusedAlarm", "WorkHopsAlarm"]
-)
-def test_an_alarm_watches_a_metric_that_the_worker_writes(alarm: str) -> None:
-    metric = ALARMS[alarm]["MetricName"]
-    assert f'"{metric}"' in (ROOT / "layers" / "slotkeeper" / "slotkeeper" / "retry" / "worker.py").read_text()
-    assert ALARMS[alarm]["Dimensions"] == [{"Name": "service", "Value": {"Ref": "AWS::StackName"}}]
-
-
-@pytest.mark.parametrize("queue", ["WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"])
-def test_a_message_that_is_set_aside_is_heard_of(queue: str) -> None:
-    dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
-    (alarm,) = (properties for properties in ALARMS.values() if properties["Dimensions"] == dimensions)
-    assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 0)
-    assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
-
-
-def test_a_retry_that_scheduler_has_dropped_is_heard_of() -> None:
-    """Scheduler guide, "Monitoring Amazon EventBridge Scheduler with Amazon CloudWatch": by group."""
-    alarm = ALARMS["RetryScheduleLostAlarm"]
-    assert alarm["MetricName"] == "InvocationsFailedToBeSentToDeadLetterCount"
-    assert (alarm["Namespace"], alarm["Threshold"]) == ("AWS/Scheduler", 0)
-    assert alarm["Dimensions"] == [{"Name": "ScheduleGroup", "Value": {"Ref": "RetryScheduleGroup"}}]
-    assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
-
-
 # ------------------------------------------------------------------------------------------------- queues and tables
 
 
@@ -321,89 +218,6 @@ def test_a_deployment_never_has_a_policy_to_overwrite_the_operators_with() -> No
     """CloudFormation writes a parameter when the template's value has changed, and so this one never does."""
     assert _properties("RetryPolicyParameter")["Value"] == "{}"
     assert parse_policy(_properties("RetryPolicyParameter")["Value"]) == BUILT_IN
-
-
-# ------------------------------------------------------------------------------------------------------- permissions
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _statements(role: str) -> Iterator[Any]:
-    for policy in _properties(role)["Policies"]:
-        yield from (each for each in policy["PolicyDocument"]["Statement"] if "Action" in each)
-
-
-def _allowed(role: str) -> dict[str, list[Any]]:
-    """The resources of every action that a role may do without a key of one's own."""
-    found: dict[str, list[Any]] = {}
-    for statement in _statements(role):
-        for action in _listed(statement["Action"]):
-            found.setdefault(action, []).extend(_listed(statement["Resource"]))
-    return found
-
-
-def _arn(text: str) -> Any:
-    return {"Fn::Sub": "arn:${AWS::Partition}:" + text}
-
-
-def test_the_worker_may_do_what_it_does_and_no_more() -> None:
-    queue = {"Fn::GetAtt": ["WorkQueue", "Arn"]}
-    ledger = {"Fn::GetAtt": ["RequestLedgerTable", "Arn"]}
-    here = "${AWS::Region}:${AWS::AccountId}"
-    assert _allowed("WorkerRole") == {
-        "dynamodb:GetItem": [ledger],
-        "dynamodb:UpdateItem": [ledger],
-        "sqs:ReceiveMessage": [queue],
-        "sqs:DeleteMessage": [queue],
-        "sqs:GetQueueAttributes": [queue],
-        "sqs:SendMessage": [queue, {"Fn::GetAtt": ["WorkDeadLetterQueue", "Arn"]}],
-        "scheduler:CreateSchedule": [_arn(f"scheduler:{here}:schedule/${{RetryScheduleGroup}}/*")],
-        "iam:PassRole": [{"Fn::GetAtt": ["RetryScheduleRole", "Arn"]}],
-        "ssm:GetParameter": [_arn(f"ssm:{here}:parameter/${{RetryPolicyParameter}}")],
-        "s3:GetObject": [{"Fn::Sub": "${DataBucket.Arn}/*"}],
-        "s3:PutObject": [{"Fn::Sub": "${DataBucket.Arn}/work/*"}],
-        "s3:DeleteObject": [{"Fn::Sub": "${DataBucket.Arn}/work/*"}],
-        "s3:ListBucket": [{"Fn::GetAtt": ["DataBucket", "Arn"]}],
-        "logs:CreateLogStream": [{"Fn::GetAtt": ["WorkerLogGroup", "Arn"]}],
-        "logs:PutLogEvents": [{"Fn::GetAtt": ["WorkerLogGroup", "Arn"]}],
-        "xray:PutTraceSegments": ["*"],
-        "xray:PutTelemetryRecords": ["*"],
-    }
-
-
-def test_a_role_is_passed_to_scheduler_only() -> None:
-    passing = [
-        (role, statement["Condition"])
-        for role, resource in RESOURCES.items()
-        if resource["Type"] == "AWS::IAM::Role"
-        for statement in _statements(role)
-        if "iam:PassRole" in _listed(statement["Action"])
-    ]
-    assert passing == [("WorkerRole", {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}})]
-
-
-def test_only_this_stacks_schedules_may_use_the_role_that_they_send_with() -> None:
-    (trust,) = _properties("RetryScheduleRole")["AssumeRolePolicyDocument"]["Statement"]
-    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
-    assert trust["Condition"] == {
-        "StringEquals": {
-            "aws:SourceAccount": {"Ref": "AWS::AccountId"},
-            "aws:SourceArn": {"Fn::GetAtt": ["RetryScheduleGroup", "Arn"]},
-        }
-    }
-
-
-def test_a_schedule_may_send_to_the_queue_and_to_its_dead_letter_queue_and_no_more() -> None:
-    queues = [{"Fn::GetAtt": [name, "Arn"]} for name in ("WorkQueue", "RetryScheduleDeadLetterQueue")]
-    assert _allowed("RetryScheduleRole") == {"sqs:SendMessage": queues}
-
-
-@pytest.mark.parametrize("role", ["WorkerRole", "RetryScheduleRole"])
-def test_a_key_of_ones_own_may_be_used_by_whoever_reads_and_writes_with_it(role: str) -> None:
-    policies = json.dumps(_properties(role)["Policies"])
-    assert '"Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": {"Ref": "KmsKeyArn"}' in policies
 
 
 # ------------------------------------------------------------------------------------------------------- environment
