@@ -1,0 +1,88 @@
+"""Values that never change, each of them once: equal means identical, so a state of the world is compared in no time.
+
+A request, an answer, an item, a queue: all are frozen. What follows from a state and a request can then be looked up,
+and the real code runs only where nobody has been before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+
+class Record:
+    """A frozen mapping. Made by `freeze` only; read `fields`, and never write to it."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.fields.get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.fields
+
+    def with_fields(self, **changed: Any) -> Record:
+        """The same with these fields, given frozen; None leaves a field out."""
+        return record({name: value for name, value in (self.fields | changed).items() if value is not None})
+
+    def __repr__(self) -> str:
+        return repr(thaw(self))
+
+    def __lt__(self, other: Record) -> bool:
+        return repr(self) < repr(other)
+
+
+class Moment(NamedTuple):
+    """A time that an AWS API gives as a datetime; seconds since the epoch."""
+
+    seconds: float
+
+
+_known: dict[Any, Record] = {}
+
+
+def record(fields: dict[str, Any]) -> Record:
+    """The one Record with these fields, whose values are frozen already."""
+    key = tuple(sorted(fields.items(), key=_by_name))
+    known = _known.get(key)
+    if known is None:
+        known = _known[key] = Record(dict(key))
+    return known
+
+
+def freeze(value: Any) -> Any:
+    """The frozen form of what boto3 takes and gives: mappings, lists, datetimes and scalars."""
+    if isinstance(value, Mapping):
+        return record({name: freeze(part) for name, part in value.items()})
+    if isinstance(value, list | tuple) and not isinstance(value, Moment):
+        return tuple(freeze(part) for part in value)
+    if isinstance(value, datetime):
+        return Moment(value.timestamp())
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """A fresh copy in the form of boto3, which may be changed."""
+    if isinstance(value, Record):
+        return {name: thaw(part) for name, part in value.fields.items()}
+    if isinstance(value, Moment):
+        return datetime.fromtimestamp(value.seconds, UTC)
+    if isinstance(value, tuple):
+        return [thaw(part) for part in value]
+    return value
+
+
+def forget() -> None:
+    """Drops what is known, to bound memory. Every Record made before must be dropped with it."""
+    _known.clear()
+
+
+def _by_name(pair: tuple[str, Any]) -> str:
+    return pair[0]
