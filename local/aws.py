@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from local.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from local.gateway import reachable
 
 READY_SECONDS = 30.0
+RESTART_SECONDS = 30.0
 LET_GO = b"."  # anything written to the engine's stdin tells it to outlive its parent
 Say = Callable[[str], None]
 
@@ -48,6 +50,7 @@ class EmbeddedAws:
         self.pid = pid
         self._token = token
         self._process = process
+        self._environment: dict[str, str] = {}  # what it was started with, for another start
 
     @classmethod
     def start(
@@ -58,14 +61,17 @@ class EmbeddedAws:
         faults: bool = False,
         downstream: bool = False,
         chat_service: bool = False,
+        lasting: bool = False,
         environment: Mapping[str, str] | None = None,
         say: Say = silent,
     ) -> Self:
         """Start an engine and wait until it answers; `port` 0 takes a free one.
 
         With `faults`, local.faults acts in it; with `downstream`, local.downstream; with `chat_service` the chat API's
-        stand-in lives in it. Until `detach`, the engine ends when this process does, however that ends. `environment`
-        reaches the engine (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
+        stand-in lives in it. With `lasting` it can be ended and started again (`restart`), and writes every change of
+        an item to journal.jsonl (local/engine/patches/dynamodb_journal.py). Until `detach`, the engine ends when this
+        process does, however that ends. `environment` reaches the engine (SLOTKEEPER_ENGINE_WITHOUT,
+        SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
         """
         say("starting the embedded AWS")
         state_dir = state_dir.resolve()
@@ -74,7 +80,9 @@ class EmbeddedAws:
         for attempt in range(3):
             chosen = port or _free_port()
             named = ["faults"] * faults + ["downstream"] * downstream
-            aws = cls._launch(state_dir, chosen, named, _free_port() if chat_service else None, environment or {})
+            settings = _kept(state_dir) if lasting else {}
+            settings |= environment or {}
+            aws = cls._launch(state_dir, chosen, named, _free_port() if chat_service else None, settings)
             try:
                 aws._wait_until_ready()
             except EngineError:
@@ -118,20 +126,34 @@ class EmbeddedAws:
                 (state_dir / left).unlink(missing_ok=True)
         if chat_port:
             settings["SLOTKEEPER_CHAT_SERVICE_PORT"] = str(chat_port)
-        with (state_dir / "engine.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "local.engine", "--token", token],
-                # The engine reads this pipe; it closes with us, even if we are killed.
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=child_environment(endpoint, settings | dict(environment)),
-                cwd=scratch,
-                start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end the engine in order
-            )
+        full = child_environment(endpoint, settings | dict(environment))
+        (state_dir / "engine.log").unlink(missing_ok=True)
+        process = _spawn(state_dir, token, full)
         aws = cls(state_dir, endpoint, process.pid, token, process)
+        aws._environment = full
         aws.chat_service = f"http://127.0.0.1:{chat_port}" if chat_port else None
         return aws
+
+    def restart(self, *, hard: bool = False) -> None:
+        """End an engine that was started with `lasting`, and start it again with the state it had, on the same port.
+
+        It ends as it is asked to (SIGTERM), or in the middle of whatever is under way (`hard`): see
+        local/engine/patches/restarts.py for what is kept and what is gone. Faults are taken out. Raises EngineError.
+        """
+        if self._process is None:
+            raise EngineError("this engine was started by another process, which alone can start it again")
+        processes.send_signal(self.pid, signal.SIGUSR1 if hard else signal.SIGTERM)
+        try:
+            self._process.wait(RESTART_SECONDS)
+        except subprocess.TimeoutExpired:
+            late = f"the embedded AWS did not end within {RESTART_SECONDS:.0f} s:\n{self.log_tail()}"
+            raise EngineError(late) from None
+        processes.end_session(self.pid)
+        (self.state_dir / "faults.json").unlink(missing_ok=True)
+        self._process = _spawn(self.state_dir, self._token, self._environment)
+        self.pid = self._process.pid
+        self._wait_until_ready()
+        self._write_state()
 
     @classmethod
     def _refuse_a_second(cls, state_dir: Path) -> None:
@@ -204,7 +226,8 @@ class EmbeddedAws:
         pid_file = self.state_dir / "engine.pid"
         if pid_file.exists() and self._token in pid_file.read_text():
             self.forget(self.state_dir)
-        shutil.rmtree(self.state_dir / "scratch", ignore_errors=True)
+        for left in ("scratch", "kept"):
+            shutil.rmtree(self.state_dir / left, ignore_errors=True)
 
     @staticmethod
     def forget(state_dir: Path) -> None:
@@ -254,6 +277,35 @@ class EmbeddedAws:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _spawn(state_dir: Path, token: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with (state_dir / "engine.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "local.engine", "--token", token],
+            # The engine reads this pipe; it closes with us, even if we are killed.
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=state_dir / "scratch",
+            start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end the engine in order
+        )
+
+
+def _kept(state_dir: Path) -> dict[str, str]:
+    """Where an engine keeps what another one is to find; empty at first."""
+    kept = state_dir / "kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    journal = state_dir / "journal.jsonl"
+    journal.unlink(missing_ok=True)
+    return {
+        "PERSIST_STATE": "1",
+        "STATE_DIR": str(kept),
+        "S3_PERSIST": "1",
+        "SLOTKEEPER_ENGINE_JOURNAL": str(journal),
+    }
 
 
 def _free_port() -> int:

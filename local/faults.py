@@ -1,7 +1,7 @@
 """Faults for tests of the deployed workflow: lose an answer, refuse a call, stop an execution in between, hold a call.
 
-They act inside an engine that was started with `faults=True`, at a task's service call or, with the state
-`StartExecution`, at that API call.
+They act inside an engine that was started with `faults=True`, at a task's service call or, with the name of an
+operation of Step Functions, DynamoDB, SQS or Glue in place of a state's, at such an API call, whoever makes it.
 """
 
 import json
@@ -21,7 +21,8 @@ class Faults:
     abort_before, abort_after: the execution is stopped, as StopExecution does, before or after the call.
     delay: the call is made after `seconds`. hold: it is made when the rule is removed.
     leave_running: a later stop of the execution does not reach its Glue run (AWS: the attempt is best effort).
-    At StartExecution, lose_answer is an InternalFailure (500), and abort_before and leave_running do nothing.
+    At an API call, lose_answer is an InternalFailure (500), and abort_before and leave_running do nothing; only
+    StartExecution knows an execution's name and abort_after.
     """
 
     def __init__(self, state_dir: Path) -> None:

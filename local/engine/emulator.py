@@ -15,6 +15,7 @@ eventbridge: Any = import_module("ministack.services.eventbridge")
 apigateway: Any = import_module("ministack.services.apigateway_v1")
 provisioners: Any = import_module("ministack.services.cloudformation.provisioners")
 responses: Any = import_module("ministack.core.responses")
+persistence: Any = import_module("ministack.core.persistence")
 
 
 class PatchError(RuntimeError):

@@ -27,9 +27,16 @@ ORDER = (
     "apigateway_responses",
     "faults",
     "s3_downstream",
+    "dynamodb_journal",
+    "restarts",
 )
 # Patches that act by a file, and the variable that names it.
-BY_FILE = {"faults": "SLOTKEEPER_ENGINE_FAULTS", "s3_downstream": "SLOTKEEPER_ENGINE_DOWNSTREAM"}
+BY_FILE = {
+    "faults": "SLOTKEEPER_ENGINE_FAULTS",
+    "s3_downstream": "SLOTKEEPER_ENGINE_DOWNSTREAM",
+    "dynamodb_journal": "SLOTKEEPER_ENGINE_JOURNAL",
+    "restarts": "STATE_DIR",
+}
 
 
 def apply_all(without: set[str]) -> None:

@@ -29,7 +29,7 @@ OPERATIONS = (
     "_execute_transaction",
 )
 
-_lock = threading.RLock()  # reentrant: the batch operations call the single ones
+lock = threading.RLock()  # reentrant: the batch operations call the single ones
 
 
 def apply() -> None:
@@ -41,7 +41,7 @@ def apply() -> None:
 def _locked(operation: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(operation)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _lock:
+        with lock:
             return operation(*args, **kwargs)
 
     return run

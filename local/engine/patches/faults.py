@@ -1,4 +1,4 @@
-"""Faults on purpose, at the boundary of a task's service call and at StartExecution. Only with a fault file.
+"""Faults on purpose, at the boundary of a task's service call and of the API. Only with a fault file.
 
 What AWS warns of, made to happen where a test wants it: an answer that is lost after the effect ("Handling errors in
 Step Functions workflows"; "Making retries safe with idempotent APIs", Builders' Library), a refusal, a stop in between.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from local.engine import drives
-from local.engine.emulator import replace, responses
+from local.engine.emulator import dynamodb, glue, replace, responses, sqs
 from local.engine.emulator import stepfunctions as sfn
 from local.engine.fault_rules import Rules
 from local.engine.patches import stepfunctions_glue
@@ -26,7 +26,8 @@ def apply() -> None:
     """Wrap both boundaries."""
     rules = Rules.from_environment()
     replace(sfn, "_invoke_resource", lambda original: _task_call(original, rules))
-    replace(sfn, "handle_request", lambda original: _request(original, rules))
+    for service in (sfn, dynamodb, sqs, glue):
+        replace(service, "handle_request", lambda original: _request(original, rules))
 
 
 def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]:
@@ -66,9 +67,9 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
 
 def _request(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]:
     async def handle(method: Any, path: Any, headers: Any, body: Any, query: Any) -> Any:
-        if not headers.get("x-amz-target", "").endswith(f".{START}"):
-            return await original(method, path, headers, body, query)
-        rule = rules.take(json.loads(body).get("name", ""), START)
+        operation = headers.get("x-amz-target", "").rpartition(".")[2]
+        execution = json.loads(body).get("name", "") if operation == START else ""
+        rule = rules.take(execution, operation)
         if rule is None:
             return await original(method, path, headers, body, query)
         action = rule["action"]
@@ -79,7 +80,7 @@ def _request(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]:
         while action == "hold" and rules.holds(rule["id"]):
             await asyncio.sleep(STEP_SECONDS)
         answer = await original(method, path, headers, body, query)
-        if action == "abort_after" and answer[0] < 400:
+        if action == "abort_after" and operation == START and answer[0] < 400:
             drives.stop(json.loads(answer[2])["executionArn"], "Fault", "stopped after its start")
         if action == "lose_answer":
             return responses.error_response_json("InternalFailure", f"fault {rule['id']}: {action}", 500)

@@ -19,7 +19,7 @@ from local.engine.emulator import glue, replace, responses
 from local.engine.glue_script import ScriptProcess
 
 LIVE = ("STARTING", "RUNNING", "STOPPING")
-_lock = threading.Lock()
+lock = threading.Lock()
 _processes: dict[str, ScriptProcess] = {}
 
 
@@ -31,7 +31,7 @@ def apply() -> None:
 
 def start_job_run(data: dict[str, Any]) -> Any:
     """StartJobRun: admit within MaxConcurrentRuns, then run the script in the background."""
-    name = data.get("JobName")
+    name = str(data.get("JobName"))
     job = glue._jobs.get(name)
     if job is None:
         return responses.error_response_json(
@@ -61,7 +61,7 @@ def start_job_run(data: dict[str, Any]) -> Any:
         for key in ("MaxCapacity", "WorkerType", "NumberOfWorkers")
         if data.get(key, job.get(key))
     }
-    with _lock:
+    with lock:
         runs = glue._job_runs.setdefault(name, [])
         if sum(map(_takes_place, runs)) >= job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1):
             return responses.error_response_json(
@@ -69,11 +69,7 @@ def start_job_run(data: dict[str, Any]) -> Any:
             )
         runs.append(run)
         _processes[run["Id"]] = ScriptProcess(run["Id"])
-    command = [str(part) for pair in glue._script_args(job, name, run["Id"], arguments).items() for part in pair]
-    location = job.get("Command", {}).get("ScriptLocation", "")
-    # The thread needs the request's account and region, which MiniStack keeps in context variables.
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(_execute, run, location, command), daemon=True, name="glue-run").start()
+    _begin(name, run)
     return responses.json_response({"JobRunId": run["Id"]})
 
 
@@ -83,7 +79,7 @@ def batch_stop_job_run(data: dict[str, Any]) -> Any:
     stopped, errors = [], []
     for run_id in data.get("JobRunIds", []):
         run = next((run for run in glue._job_runs.get(name, []) if run["Id"] == run_id), None)
-        with _lock:
+        with lock:
             if run is not None and run["JobRunState"] in ("STARTING", "RUNNING"):
                 run.update(JobRunState="STOPPING", LastModifiedOn=_now())
                 _processes[run_id].stop()
@@ -95,17 +91,34 @@ def batch_stop_job_run(data: dict[str, Any]) -> Any:
     return responses.json_response({"SuccessfulSubmissions": stopped, "Errors": errors})
 
 
-def _execute(run: dict[str, Any], location: str, arguments: list[str]) -> None:
-    process = _processes[run["Id"]]
+def go_on(name: str, run: dict[str, Any]) -> None:
+    """Run a run's script again that was alive when the engine ended, or end the run if it was being stopped."""
+    _processes[run["Id"]] = ScriptProcess(run["Id"])
+    if run["JobRunState"] == "STOPPING":
+        _processes[run["Id"]].stop()
+    _begin(name, run)
+
+
+def _begin(name: str, run: dict[str, Any]) -> None:
+    # The thread needs the request's account and region, which MiniStack keeps in context variables.
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(_execute, name, run), daemon=True, name="glue-run").start()
+
+
+def _execute(name: str, run: dict[str, Any]) -> None:
+    process, job = _processes[run["Id"]], glue._jobs[name]
+    given = glue._script_args(job, name, run["Id"], run["Arguments"])
+    arguments = [str(part) for pair in given.items() for part in pair]
+    location = job.get("Command", {}).get("ScriptLocation", "")
     minute = float(os.environ.get("SLOTKEEPER_GLUE_MINUTE_SECONDS", "60"))  # shorter in the engine's own tests
-    with _lock:
+    with lock:
         if run["JobRunState"] == "STARTING":
             run.update(JobRunState="RUNNING", LastModifiedOn=_now())
     try:
         state, message = process.run(location, arguments, run["Timeout"] * minute)
     except Exception as error:  # whatever went wrong here is this run's failure, never a run that lives for ever
         state, message = "FAILED", f"{type(error).__name__}: {error}"
-    with _lock:
+    with lock:
         if run["JobRunState"] == "STOPPING":
             state, message = "STOPPED", ""
         now = _now()

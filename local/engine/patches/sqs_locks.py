@@ -27,12 +27,12 @@ OPERATIONS = (
 )
 STEPS = ("_collect_msgs", "_dlq_sweep", "_expire_retained", "_receive_messages_for_esm", "_delete_messages_for_esm")
 
-_lock = threading.RLock()
+lock = threading.RLock()
 
 
 def apply() -> None:
     """Put one lock round every operation, also in MiniStack's table of actions."""
-    replace(sqs, "_queues_lock", lambda _original: _lock)  # reentrant: the steps are called inside it
+    replace(sqs, "_queues_lock", lambda _original: lock)  # reentrant: the steps are called inside it
     for name in OPERATIONS + STEPS:
         original = getattr(sqs, name)
         replace(sqs, name, locked)
@@ -46,7 +46,7 @@ def locked(operation: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(operation)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _lock:
+        with lock:
             return operation(*args, **kwargs)
 
     return run
