@@ -29,8 +29,12 @@ class Record:
         return name in self.fields
 
     def with_fields(self, **changed: Any) -> Record:
-        """The same with these fields, given frozen; None leaves a field out."""
-        return record({name: value for name, value in (self.fields | changed).items() if value is not None})
+        """The same with these fields, given frozen."""
+        return record(self.fields | changed)
+
+    def without(self, *names: str) -> Record:
+        """The same without these fields."""
+        return record({name: value for name, value in self.fields.items() if name not in names})
 
     def __repr__(self) -> str:
         return repr(thaw(self))

@@ -79,6 +79,7 @@ def evaluate(template: Any, known: dict[str, Any]) -> Any:
 def _compiled(text: str) -> Any:
     compiled = jsonata.Jsonata.jsonata(text)
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
+    compiled.register_lambda("random", lambda: 0.5)  # a walk must be the same walk whenever it is taken
     return compiled
 
 

@@ -1,0 +1,74 @@
+"""Glue's runs of jobs as a pure function: a limit of runs at once, and stops that take a while.
+
+A run's place stays taken for some seconds after Glue says that it SUCCEEDED (seen in the field, not documented).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.frozen import Moment, Record, freeze, record
+from tests.simulation.transcript import Answer
+
+ALIVE = ("STARTING", "RUNNING", "STOPPING")
+_NO_ARGUMENTS = record({})
+
+
+def jobs(**concurrent_runs: int) -> Record:
+    """Jobs without runs: name -> how many runs may be at once."""
+    return record({name: record({"limit": limit, "runs": ()}) for name, limit in concurrent_runs.items()})
+
+
+def perform(jobs: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
+    """One operation; `now` in seconds since the epoch."""
+    name = parameters["JobName"]
+    if name not in jobs:
+        return jobs, Answer(error="EntityNotFoundException")
+    changed, answer = _OPERATIONS[operation](jobs[name], parameters, now)
+    return (jobs if changed is jobs[name] else jobs.with_fields(**{name: changed})), answer
+
+
+def end(jobs: Record, name: str, run_id: str, state: str, now: float, lag: float = 0) -> Record:
+    """The jobs when this run is over. Its place is free `lag` seconds later."""
+    runs = tuple(
+        run.with_fields(state=state, place_until=now + lag) if run["id"] == run_id else run
+        for run in jobs[name]["runs"]
+    )
+    return jobs.with_fields(**{name: jobs[name].with_fields(runs=runs)})
+
+
+def _start(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    taken = [run for run in job["runs"] if run["state"] in ALIVE or run["place_until"] > now]
+    if len(taken) >= job["limit"]:
+        return job, Answer(error="ConcurrentRunsExceededException")
+    run_id = f"jr_{len(job['runs']) + 1}"
+    run = {"id": run_id, "state": "RUNNING", "started": now, "place_until": 0}
+    run["arguments"] = parameters.get("Arguments", _NO_ARGUMENTS)
+    return job.with_fields(runs=(*job["runs"], record(run))), Answer(freeze({"JobRunId": run_id}))
+
+
+def _runs(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    """The newest first (observed; the Glue Web API, GetJobRuns, says nothing of an order)."""
+    told = [
+        {
+            "Id": run["id"],
+            "JobName": parameters["JobName"],
+            "JobRunState": run["state"],
+            "StartedOn": Moment(run["started"]),
+            "Arguments": run["arguments"],
+        }
+        for run in reversed(job["runs"])
+    ]
+    return job, Answer(freeze({"JobRuns": told}))
+
+
+def _stop(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    stopped = [run["id"] for run in job["runs"] if run["id"] in parameters["JobRunIds"] and run["state"] in ALIVE]
+    runs = tuple(run.with_fields(state="STOPPING") if run["id"] in stopped else run for run in job["runs"])
+    if stopped:
+        job = job.with_fields(runs=runs)
+    told = [{"JobName": parameters["JobName"], "JobRunId": run_id} for run_id in stopped]
+    return job, Answer(freeze({"SuccessfulSubmissions": told}))
+
+
+_OPERATIONS: dict[str, Any] = {"start_job_run": _start, "get_job_runs": _runs, "batch_stop_job_run": _stop}

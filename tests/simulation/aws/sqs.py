@@ -1,0 +1,151 @@
+"""SQS as a pure function: queues, a request and the time give queues and an answer.
+
+A queue is FIFO if its URL says so. Of a FIFO group nothing is received while a message of it is in flight; a standard
+queue gives any message that is visible. Facts from the SQS Developer Guide, "FIFO queue delivery logic" and "Exactly-
+once processing in Amazon SQS", and the API Reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.frozen import Record, freeze, record
+from tests.simulation.transcript import Answer
+
+DEDUPLICATION = 300  # seconds (SQS API Reference, SendMessage, MessageDeduplicationId)
+_NOTHING = record({})
+
+
+def queues(**visibility: int) -> Record:
+    """Empty queues: name -> default visibility timeout in seconds. The name is the URL."""
+    return record({name: queue(seconds) for name, seconds in visibility.items()})
+
+
+def queue(visibility: int) -> Record:
+    """One empty queue."""
+    return record({"visibility": visibility, "messages": (), "sent": 0, "ids": _NOTHING})
+
+
+def perform(queues: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
+    """One operation; `now` in seconds since the epoch."""
+    url = parameters["QueueUrl"]
+    if url not in queues:
+        return queues, Answer(error="QueueDoesNotExist")
+    changed, answer = _OPERATIONS[operation](queues[url], parameters, now)
+    return (queues if changed is queues[url] else queues.with_fields(**{url: changed})), answer
+
+
+def is_in_flight(message: Record, now: float) -> bool:
+    """Received, and hidden still: by the queue's default, or for as long as its receiver said."""
+    return bool(message["handle"]) and message["visible_at"] > now
+
+
+def expire(queues: Record, url: str, message_id: str, now: float) -> Record:
+    """The queues when this message's visibility timeout is over."""
+    changed = tuple(
+        message.with_fields(visible_at=now) if message["id"] == message_id else message
+        for message in queues[url]["messages"]
+    )
+    return queues.with_fields(**{url: queues[url].with_fields(messages=changed)})
+
+
+def receivable(queue: Record, now: float, fifo: bool) -> list[Record]:
+    """The messages that the next receive may bring: of each group only the first, and none if one is in flight."""
+    if not fifo:
+        return [message for message in queue["messages"] if message["visible_at"] <= now]
+    found: list[Record] = []
+    begun: set[str] = set()
+    blocked = {message["group"] for message in queue["messages"] if is_in_flight(message, now)}
+    for message in queue["messages"]:
+        if message["group"] not in begun | blocked and message["visible_at"] <= now:
+            found.append(message)
+        begun.add(message["group"])
+    return found
+
+
+def _send(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    group, given = parameters.get("MessageGroupId"), parameters.get("MessageDeduplicationId")
+    number = queue["sent"] + 1
+    if given is not None:  # its scope is the group, as the template says
+        key = f"{group}/{given}"
+        before = queue["ids"].get(key)
+        if before is not None and now - before[0] < DEDUPLICATION:
+            return queue, _sent(before[1], before[2], group)
+        queue = queue.with_fields(ids=queue["ids"].with_fields(**{key: (now, f"m{number}", number)}))
+    message = record(
+        {
+            "id": f"m{number}",
+            "body": parameters["MessageBody"],
+            "attributes": parameters.get("MessageAttributes", _NOTHING),
+            "group": group,
+            "sequence": number,
+            "sent_at": now,
+            "receives": 0,
+            "visible_at": now + parameters.get("DelaySeconds", 0),
+            "handle": "",
+        }
+    )
+    return queue.with_fields(sent=number, messages=(*queue["messages"], message)), _sent(f"m{number}", number, group)
+
+
+def _sent(message_id: str, number: int, group: str | None) -> Answer:
+    return Answer(freeze({"MessageId": message_id} | ({"SequenceNumber": str(number)} if group is not None else {})))
+
+
+def _receive(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    """The first message that can be received; one at a time."""
+    found = receivable(queue, now, parameters["QueueUrl"].endswith(".fifo"))
+    if not found:
+        return queue, Answer(freeze({}))
+    return receive(queue, found[0], now)
+
+
+def receive(queue: Record, message: Record, now: float) -> tuple[Record, Answer]:
+    """The queue when this message has been received."""
+    receives = message["receives"] + 1
+    taken = message.with_fields(
+        receives=receives, handle=f"{message['id']}#{receives}", visible_at=now + queue["visibility"]
+    )
+    return _replace(queue, message, taken), Answer(freeze({"Messages": [taken]}))
+
+
+def _change_visibility(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    message = _by_handle(queue, parameters["ReceiptHandle"])
+    if message is None:
+        return queue, Answer(error="InvalidParameterValue")
+    if not is_in_flight(message, now):
+        return queue, Answer(error="MessageNotInflight")
+    return _replace(queue, message, message.with_fields(visible_at=now + parameters["VisibilityTimeout"])), _DONE
+
+
+def _delete(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    handle = parameters["ReceiptHandle"]
+    message = _by_handle(queue, handle)
+    if message is None:
+        return queue, _DONE if _was_deleted(queue, handle) else Answer(error="InvalidParameterValue")
+    # On a FIFO queue an expired handle deletes nothing (SQS API Reference, DeleteMessage); on a standard one it does.
+    if message["group"] is not None and not is_in_flight(message, now):
+        return queue, Answer(error="InvalidParameterValue")
+    return queue.with_fields(messages=tuple(m for m in queue["messages"] if m is not message)), _DONE
+
+
+def _was_deleted(queue: Record, handle: str) -> bool:
+    return all(message["id"] != handle.partition("#")[0] for message in queue["messages"])
+
+
+def _by_handle(queue: Record, handle: str) -> Record | None:
+    """The message that this handle is the newest of."""
+    return next((message for message in queue["messages"] if message["handle"] == handle), None)
+
+
+def _replace(queue: Record, old: Record, new: Record) -> Record:
+    return queue.with_fields(messages=tuple(new if message is old else message for message in queue["messages"]))
+
+
+_DONE = Answer(freeze({}))
+_OPERATIONS: dict[str, Any] = {
+    "send_message": _send,
+    "receive_message": _receive,
+    "change_message_visibility": _change_visibility,
+    "delete_message": _delete,
+}

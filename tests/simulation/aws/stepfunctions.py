@@ -1,0 +1,111 @@
+"""Step Functions' executions as a pure function. What an execution does is an actor's business (workflow.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.frozen import Moment, Record, freeze, record
+from tests.simulation.transcript import Answer
+
+OPEN = ("RUNNING", "PENDING_REDRIVE")
+_EMPTY = record({})
+
+
+def executions() -> Record:
+    """No execution yet: name -> execution."""
+    return _EMPTY
+
+
+def perform(executions: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
+    """One operation; `now` in seconds since the epoch."""
+    return _OPERATIONS[operation](executions, parameters, now)  # type: ignore[no-any-return]
+
+
+def close(executions: Record, name: str, status: str, now: float, error: str = "", cause: str = "") -> Record:
+    """The executions when this one is over."""
+    closed = executions[name].with_fields(status=status, stopped=now, error=error, cause=cause)
+    return executions.with_fields(**{name: closed})
+
+
+def is_open(executions: Record, name: str) -> bool:
+    """Whether there is one of this name that runs."""
+    return name in executions and executions[name]["status"] in OPEN
+
+
+def _start(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    name, given = parameters["name"], parameters["input"]
+    if name in executions:
+        # The same name and input of one that runs is that one, anything else a conflict (API Reference, StartExecution).
+        found = executions[name]
+        if found["status"] in OPEN and found["input"] == given:
+            return executions, _started(name, found["started"])
+        return executions, Answer(error="ExecutionAlreadyExists")
+    begun = {"status": "RUNNING", "input": given, "started": now, "stopped": 0, "error": "", "cause": "", "redrives": 0}
+    return executions.with_fields(**{name: record(begun)}), _started(name, now)
+
+
+def _started(name: str, at: float) -> Answer:
+    return Answer(freeze({"executionArn": f"execution:{name}", "startDate": Moment(at)}))
+
+
+def _stop(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    name = _name_of(parameters["executionArn"])
+    if name not in executions:
+        return executions, Answer(error="ExecutionDoesNotExist")
+    if executions[name]["status"] in OPEN:
+        executions = close(
+            executions, name, "ABORTED", now, parameters.get("error") or "", parameters.get("cause") or ""
+        )
+    return executions, Answer(freeze({"stopDate": Moment(executions[name]["stopped"])}))
+
+
+def _redrive(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    name = _name_of(parameters["executionArn"])
+    if name not in executions:
+        return executions, Answer(error="ExecutionDoesNotExist")
+    found = executions[name]
+    if found["status"] in (*OPEN, "SUCCEEDED"):
+        return executions, Answer(error="ExecutionNotRedrivable")
+    again = found.with_fields(status="RUNNING", stopped=0, error="", cause="", redrives=found["redrives"] + 1)
+    return executions.with_fields(**{name: again}), Answer(freeze({"redriveDate": Moment(now)}))
+
+
+def _describe(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    name = _name_of(parameters["executionArn"])
+    if name not in executions:
+        return executions, Answer(error="ExecutionDoesNotExist")
+    return executions, Answer(freeze(_listed(name, executions[name]) | _details(executions[name])))
+
+
+def _list(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    """The newest first, as Step Functions sorts them."""
+    wanted = [
+        _listed(name, found)
+        for name, found in executions.fields.items()
+        if found["status"] == parameters.get("statusFilter", found["status"])
+    ]
+    wanted.sort(key=lambda found: found["startDate"], reverse=True)
+    return executions, Answer(freeze({"executions": wanted}))
+
+
+def _listed(name: str, found: Record) -> dict[str, Any]:
+    told = {"executionArn": f"execution:{name}", "name": name, "status": found["status"]}
+    told["startDate"] = Moment(found["started"])
+    return told | ({} if found["status"] in OPEN else {"stopDate": Moment(found["stopped"])})
+
+
+def _details(found: Record) -> dict[str, Any]:
+    return {"input": found["input"]} | {name: found[name] for name in ("error", "cause") if found[name]}
+
+
+def _name_of(arn: str) -> str:
+    return arn.rpartition(":")[2]
+
+
+_OPERATIONS: dict[str, Any] = {
+    "start_execution": _start,
+    "stop_execution": _stop,
+    "redrive_execution": _redrive,
+    "describe_execution": _describe,
+    "list_executions": _list,
+}

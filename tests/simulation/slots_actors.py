@@ -1,0 +1,76 @@
+"""The starter's and the janitor's own code as actors."""
+
+from __future__ import annotations
+
+from slotkeeper.admission import HeldBack, Starter, Waiting
+from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.observability import logger
+from slotkeeper.processes import Processes
+from slotkeeper.reclaim import Janitor
+from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
+from slotkeeper.requests import Delivery
+from slotkeeper.settled import Settled
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import Workflow
+from tests.simulation.transcript import Outside, Program
+
+# The names by which the workflow's definition calls them, before a deployment puts in its own.
+SLOTS, REQUESTS, FAILED = "${SlotTableName}", "${RequestQueueUrl}", "${FailedRequestQueueUrl}"
+SETTLED, DEAD_LETTERS, MACHINE = "settled", "dead-letters.fifo", "arn:stateMachine:gated"
+VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
+
+logger.setLevel("CRITICAL")  # the logger's own format takes longer than everything else here together
+
+
+def start(
+    outside: Outside, message_id: str, body: str, group: str, handle: str, sequence: int, receives: int, sent_at: float
+) -> str:
+    """One invocation of the starter, and the event source mapping's end of it: what it made of the message."""
+    sqs = outside.client("sqs")
+    starter = Starter(
+        Slots(outside.client("dynamodb"), SLOTS),
+        RequestQueue(sqs, REQUESTS, DEAD_LETTERS),
+        Workflow(outside.client("stepfunctions"), MACHINE),
+        VISIBILITY,
+        RETENTION,
+        MOST_RECEIVES,
+    )
+    delivery = Delivery(message_id, body, group, handle, str(sequence), receives, sent_at)
+    try:
+        admission = starter.admit(delivery, outside.clock())
+        if not isinstance(admission, Waiting | HeldBack):
+            sqs.delete_message(QueueUrl=REQUESTS, ReceiptHandle=handle)
+    except Exception as error:
+        return f"left on the queue: {type(error).__name__}"
+    return type(admission).__name__
+
+
+def _janitor(outside: Outside, grace: int, look_gap: int) -> Janitor:
+    dynamodb, sqs = outside.client("dynamodb"), outside.client("sqs")
+    return Janitor(
+        Slots(dynamodb, SLOTS),
+        Processes(dynamodb, SLOTS),
+        RequestQueue(sqs, REQUESTS),
+        Workflow(outside.client("stepfunctions"), MACHINE),
+        GlueRuns(outside.client("glue")),
+        FailedRequestQueue(sqs, FAILED),
+        Settled(dynamodb, SETTLED),
+        grace,
+        look_gap,
+        outside.clock,
+    )
+
+
+def round_(outside: Outside, grace: int, look_gap: int) -> tuple[tuple[str, int], ...]:
+    """One scheduled round of the janitor: what it counted."""
+    return tuple(sorted(_janitor(outside, grace, look_gap).round().counts.items()))
+
+
+def visit(outside: Outside, execution: str, grace: int, look_gap: int) -> tuple[tuple[str, int], ...]:
+    """The janitor's answer to one status event. What it raises, Lambda tries again; the rounds do too."""
+    return tuple(sorted(_janitor(outside, grace, look_gap).visit(execution).counts.items()))
+
+
+starter = Program("starter", start)
+janitor_round = Program("janitor", round_)
+janitor_visit = Program("janitor's visit", visit)

@@ -1,0 +1,153 @@
+"""The workflow as an actor: statemachines/glue_workflow.asl.json itself, walked with the answers of the outside.
+
+Expressions are evaluated as the JSONata that they are. An error of a service is named as its integration names it
+(Step Functions Developer Guide, "Handling errors in Step Functions workflows"); a call whose answer was lost is
+`<Service>.SdkClientException`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.simulation.frozen import freeze, thaw
+from tests.simulation.transcript import Outside, Program, Question
+from tests.workflow.definition import definition, states
+from tests.workflow.interpreter import evaluate
+
+START: str = definition()["StartAt"]
+_THROTTLES = ("ThrottlingException", "TooManyRequestsException")
+_evaluated: dict[Any, Any] = {}
+
+
+class _Failed(Exception):
+    """A state failed with this error, as catchers see it."""
+
+    def __init__(self, error: str, cause: str) -> None:
+        self.error, self.cause = error, cause
+
+
+def run(outside: Outside, name: str, given: str, redrives: int, state_name: str, state_input: Any) -> tuple[str, str]:
+    """One drive of an execution: "SUCCEEDED" or "FAILED", and the error's name.
+
+    It tells each state that it enters, and that state's input, since a redrive goes on there.
+
+    Args:
+        given: the execution's input, as text.
+        state_name: where it begins; START for the first drive.
+        state_input: what that state is given, frozen.
+    """
+    execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
+    at, data = state_name, thaw(state_input)
+    while True:
+        state = states()[at]
+        if state["Type"] != "Choice":
+            outside.ask(Question("actor", "enter", freeze({"state": at, "input": data})))
+        match state["Type"]:
+            case "Succeed":
+                return "SUCCEEDED", ""
+            case "Fail":
+                return "FAILED", state["Error"]
+            case "Choice":
+                known = {"input": data, "context": {"Execution": execution}}
+                at = next((rule["Next"] for rule in state["Choices"] if _value(rule["Condition"], known)), state["Default"])
+            case "Wait":
+                known = {"input": data, "context": {"Execution": execution}}
+                outside.sleep(_value(state["Seconds"], known))
+                at = state["Next"]
+            case "Pass":
+                known = {"input": data, "context": {"Execution": execution}}
+                at, data = state["Next"], _value(state.get("Output", data), known)
+            case "Task":
+                at, data = _task(outside, state, data, execution)
+
+
+def _task(outside: Outside, state: dict[str, Any], data: Any, execution: dict[str, Any]) -> tuple[str, Any]:
+    retried: dict[int, int] = {}
+    # Asked for only where the state needs it: what does not depend on time is the same at any time.
+    if "StartTime" in json.dumps(state) and "StartTime" not in execution:
+        execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
+    known = {"input": data, "context": {"Execution": execution}}
+    while True:
+        try:
+            arguments = _value(state["Arguments"], known)
+            result = _call(outside, state["Resource"], arguments)
+            return state["Next"], _value(state["Output"], known | {"result": result})
+        except _Failed as failed:
+            number, rule = next(
+                ((n, r) for n, r in enumerate(state.get("Retry", [])) if _matches(r, failed.error)), (0, None)
+            )
+            if rule is not None and retried.get(number, 0) < rule.get("MaxAttempts", 3):
+                seconds = rule.get("IntervalSeconds", 1) * rule.get("BackoffRate", 2) ** retried.get(number, 0)
+                retried[number] = retried.get(number, 0) + 1
+                outside.sleep(min(seconds, rule.get("MaxDelaySeconds", seconds)))
+                continue
+            for catcher in state.get("Catch", []):
+                if _matches(catcher, failed.error):
+                    told = {"Error": failed.error, "Cause": failed.cause}
+                    return catcher["Next"], _value(catcher.get("Output", told), known | {"errorOutput": told})
+            raise
+
+
+def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
+    *_, service, action = resource.split(":")
+    waits = action.endswith(".sync")
+    operation = re.sub(r"(?<!^)([A-Z])", r"_\1", action.removesuffix(".sync")).lower()
+    try:
+        answer = outside.ask(Question(service, operation, freeze(arguments)))
+        if waits:
+            run = {"JobName": arguments["JobName"], "RunId": answer["JobRunId"]}
+            ended = outside.ask(Question(service, "wait_for_end", freeze(run)))
+            if ended["JobRunState"] in ("SUCCEEDED", "STOPPED"):
+                return _plain(ended)
+            raise _Failed("States.TaskFailed", json.dumps(_plain(ended), separators=(",", ":")))
+        return _plain(answer)
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code == "States.Timeout":
+            raise _Failed(code, "") from error
+        if service == "glue" and code in _THROTTLES:
+            raise _Failed("Glue.AWSGlueException", f"Rate exceeded (Service: AWSGlue; Error Code: {code})") from error
+        raise _Failed(f"{_NAMES[service]}.{code}", "simulated") from error
+    except BotoCoreError as error:
+        raise _Failed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
+
+
+_NAMES = {"dynamodb": "DynamoDB", "sqs": "Sqs", "glue": "Glue", "sns": "Sns"}
+
+
+def _matches(rule: dict[str, Any], error: str) -> bool:
+    return error in rule["ErrorEquals"] or "States.ALL" in rule["ErrorEquals"]
+
+
+def _value(template: Any, known: dict[str, Any]) -> Any:
+    """An expression's value; each is reckoned once, since JSONata in Python is slow."""
+    key = (id(template), freeze(known))
+    if key not in _evaluated:
+        try:
+            _evaluated[key] = (evaluate(template, known), template)  # kept, so that its id stays its own
+        except Exception as error:
+            _evaluated[key] = (_Failed("States.QueryEvaluationError", str(error)), template)
+    value, _ = _evaluated[key]
+    if isinstance(value, _Failed):
+        raise _Failed(value.error, value.cause)
+    return value
+
+
+def _plain(answer: Any) -> Any:
+    """An answer in the form in which the workflow sees it: times as text."""
+    if isinstance(answer, dict):
+        return {name: _plain(part) for name, part in answer.items() if name != "ResponseMetadata"}
+    if isinstance(answer, list):
+        return [_plain(part) for part in answer]
+    return _iso(answer) if hasattr(answer, "isoformat") else answer
+
+
+def _iso(moment: Any) -> str:
+    return str(moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+
+
+workflow = Program("workflow", run)
