@@ -1,11 +1,215 @@
-"""DynamoDB as a pure function: tables and a request give tables and an answer."""
+"""DynamoDB as a pure function: tables and a request give tables and an answer.
+
+    state = tables(slots=[{"process_name": {"S": "p"}, ...}], settled=[])
+    state, answer = perform(state, "update_item", freeze({"TableName": "slots", "Key": ..., ...}))
+    item_of(state, "slots", "p")
+
+Every read is consistent here. An error is an answer; a broken expression, or a parameter that is not simulated, is a
+mistake of the code under test or of ours, and raises.
+"""
 
 from __future__ import annotations
 
-from tests.simulation.frozen import Record
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tests.simulation.aws import expressions
+from tests.simulation.aws.attributes import Invalid, canonical_map
+from tests.simulation.aws.expressions import ExpressionError, Parsed, Scope
+from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Answer
 
+# The tables of a world have these names. Each has one key attribute, a string.
+KEY_ATTRIBUTES = {
+    "slots": "process_name",
+    "settled": "execution_name",
+    "tokens": "token_name",
+    "ledger": "request_id",
+    "signatures": "signature",
+}
 
-def perform(tables: Record, operation: str, parameters: Record) -> tuple[Record, Answer]:
-    """One operation, atomic: the tables after it, and the answer."""
-    raise NotImplementedError
+_LONGEST_BATCH = 100  # Amazon DynamoDB API Reference, BatchGetItem
+
+
+def tables(**items: Iterable[Mapping[str, Any]]) -> Record:
+    """Tables with these items, given in boto3's low-level form; a name of KEY_ATTRIBUTES each."""
+    return record({table: _keyed(table, [freeze(item) for item in found]) for table, found in items.items()})
+
+
+def item_of(state: Record, table: str, key: str) -> dict[str, Any] | None:
+    """A copy of an item in boto3's low-level form."""
+    item: dict[str, Any] | None = thaw(state[table].get(key))
+    return item
+
+
+def perform(state: Record, operation: str, parameters: Record) -> tuple[Record, Answer]:
+    """One operation, atomic: the tables after it, and the answer.
+
+    An answer with error ConditionalCheckFailedException has the Item that stood in the way, if it was asked for and
+    there is one.
+
+    Raises:
+        ExpressionError: see there; or a parameter or operation that is not simulated.
+    """
+    if operation not in _OPERATIONS:
+        raise ExpressionError(f"{operation} of DynamoDB is not simulated")
+    known, work = _OPERATIONS[operation]
+    for name in parameters.fields:
+        if name not in known:
+            raise ExpressionError(f"{name} of {operation} is not simulated")
+    try:
+        if "TableName" in parameters and parameters["TableName"] not in state:
+            return state, Answer(error="ResourceNotFoundException")
+        return work(state, parameters)
+    except Invalid:
+        return state, Answer(error="ValidationException")
+
+
+def _get_item(state: Record, request: Record) -> tuple[Record, Answer]:
+    table = request["TableName"]
+    expression = _Expressions(request, projection="ProjectionExpression")
+    item = state[table].get(_text_of(table, request["Key"]))
+    if item is None:
+        return state, Answer(record({}))
+    return state, Answer(record({"Item": expression.projected(item)}))
+
+
+def _batch_get_item(state: Record, request: Record) -> tuple[Record, Answer]:
+    found = {}
+    total = 0
+    for table, wanted in request["RequestItems"].fields.items():
+        if table not in state:
+            return state, Answer(error="ResourceNotFoundException")
+        expression = _Expressions(wanted, projection="ProjectionExpression")
+        keys = [_text_of(table, key) for key in wanted["Keys"]]
+        total += len(keys)
+        if not keys or len(set(keys)) < len(keys) or total > _LONGEST_BATCH:
+            raise Invalid("Provided list of item keys is empty, too long or contains duplicates")
+        found[table] = tuple(expression.projected(state[table][key]) for key in keys if key in state[table])
+    return state, Answer(record({"Responses": record(found), "UnprocessedKeys": record({})}))
+
+
+def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
+    items = tuple(state[request["TableName"]].fields.values())
+    return state, Answer(record({"Items": items, "Count": len(items), "ScannedCount": len(items)}))
+
+
+def _put_item(state: Record, request: Record) -> tuple[Record, Answer]:
+    table = request["TableName"]
+    expression = _Expressions(request, condition="ConditionExpression")
+    new = canonical_map(request["Item"])
+    key = _text_of(table, record({name: new[name] for name in (KEY_ATTRIBUTES[table],) if name in new}))
+    return _write(state, request, key, expression, lambda _: new)
+
+
+def _delete_item(state: Record, request: Record) -> tuple[Record, Answer]:
+    expression = _Expressions(request, condition="ConditionExpression")
+    return _write(state, request, _text_of(request["TableName"], request["Key"]), expression, lambda _: None)
+
+
+def _update_item(state: Record, request: Record) -> tuple[Record, Answer]:
+    table = request["TableName"]
+    key = _text_of(table, request["Key"])
+    expression = _Expressions(request, condition="ConditionExpression", update="UpdateExpression")
+    for path in expression.update.paths:
+        if path.names(expression.scope(None))[0] == KEY_ATTRIBUTES[table]:
+            raise Invalid("Cannot update attribute. This attribute is part of the key")
+
+    def update(old: Record | None) -> Record:
+        return expressions.updated(expression.update, expression.scope(old or request["Key"]))
+
+    return _write(state, request, key, expression, update)
+
+
+_Change = Callable[[Record | None], Record | None]
+
+
+def _write(
+    state: Record, request: Record, key: str, expression: _Expressions, change: _Change
+) -> tuple[Record, Answer]:
+    """Makes the item what `change` says, if the request's condition holds."""
+    table = request["TableName"]
+    old: Record | None = state[table].get(key)
+    if not expression.condition.test(expression.scope(old)):
+        told = old if request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" else None
+        return state, Answer(record({"Item": told}) if told else None, "ConditionalCheckFailedException")
+    new = change(old)
+    items = {name: item for name, item in {**state[table].fields, key: new}.items() if item is not None}
+    attributes = _returned(request.get("ReturnValues", "NONE"), expression, old, new)
+    answer = record({"Attributes": attributes}) if attributes is not None and attributes.fields else record({})
+    return record({**state.fields, table: record(items)}), Answer(answer)
+
+
+def _returned(wanted: str, expression: _Expressions, old: Record | None, new: Record | None) -> Record | None:
+    when, _, which = wanted.rpartition("_")
+    item = {"": None, "OLD": old, "NEW": new}[which if when else ""]
+    if item is None or when == "ALL":
+        return item
+    return expressions.projected(expression.update, expression.scope(item))
+
+
+def _text_of(table: str, key: Record) -> str:
+    """The text that a key is. Raises Invalid."""
+    value = key.get(KEY_ATTRIBUTES[table])
+    if len(key.fields) != 1 or value is None or not value.get("S"):
+        raise Invalid("The provided key element does not match the schema")
+    text: str = value["S"]
+    return text
+
+
+def _keyed(table: str, items: list[Record]) -> Record:
+    attribute = KEY_ATTRIBUTES[table]
+    return record({item[attribute]["S"]: canonical_map(item) for item in items})
+
+
+class _Expressions:
+    """The expressions of a request, with their names and values; checked as far as they can be without an item.
+
+    Args:
+        condition, update, projection: the parameters' names.
+
+    Raises:
+        Invalid: a name or value is not used, or an operand is of the wrong type.
+        ExpressionError: a name or value is not defined.
+    """
+
+    def __init__(self, request: Record, condition: str = "", update: str = "", projection: str = "") -> None:
+        none = Parsed()
+        self.condition = expressions.condition(request[condition]) if condition in request else none
+        self.update = expressions.update(request[update]) if update in request else none
+        self.projection = expressions.projection(request[projection]) if projection in request else none
+        self._names = request.get("ExpressionAttributeNames", record({}))
+        self._values = canonical_map(request.get("ExpressionAttributeValues", record({})))
+        given = {*self._names.fields, *self._values.fields}
+        used = self.condition.used | self.update.used | self.projection.used
+        if used - given:
+            raise ExpressionError(f"{sorted(used - given)} is used in an expression, and defined nowhere")
+        if given - used:
+            raise Invalid("Value provided in ExpressionAttributeNames or -Values unused in expressions")
+        for name in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
+            if name in request and not request[name].fields:
+                raise Invalid(f"{name} must not be empty")
+        for parsed in (self.update, self.condition, self.projection):
+            for check in parsed.checks:
+                check(self.scope(None))
+
+    def scope(self, item: Record | None) -> Scope:
+        return Scope(item or record({}), self._names, self._values)
+
+    def projected(self, item: Record) -> Record:
+        return expressions.projected(self.projection, self.scope(item)) if self.projection.paths else item
+
+
+_EXPRESSION = {"TableName", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}
+_WRITE = _EXPRESSION | {"ReturnValues", "ReturnValuesOnConditionCheckFailure"}
+_READ = {"TableName", "ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"}
+
+_Work = Callable[[Record, Record], tuple[Record, Answer]]
+_OPERATIONS: dict[str, tuple[set[str], _Work]] = {
+    "get_item": (_READ | {"Key"}, _get_item),
+    "batch_get_item": ({"RequestItems"}, _batch_get_item),
+    "scan": ({"TableName", "ConsistentRead"}, _scan),
+    "put_item": (_WRITE | {"Item"}, _put_item),
+    "delete_item": (_WRITE | {"Key"}, _delete_item),
+    "update_item": (_WRITE | {"Key", "UpdateExpression"}, _update_item),
+}
