@@ -6,14 +6,14 @@ Amazon DynamoDB Developer Guide, "Supported data types and naming rules in Amazo
 from __future__ import annotations
 
 import re
-from decimal import Context, Decimal, Inexact
+from decimal import Context, Decimal
 from typing import Any
 
 from tests.simulation.frozen import Record, record
 
-# A number has at most 38 digits. What DynamoDB does with the result of a sum that has more is not simulated.
-_CONTEXT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact])
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DIGITS = 38
+_EXACT = Context(prec=400)  # digits: more than any sum of two numbers has
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Invalid(Exception):
@@ -27,7 +27,7 @@ def kind_of(value: Record) -> str:
 
 
 def canonical(value: Record) -> Record:
-    """The value as DynamoDB keeps it: 1.50 is 1.5, and a set is sorted. Raises Invalid."""
+    """The value as DynamoDB keeps it: 1.50 is 1.5, and a set has an order. Raises Invalid."""
     kind = kind_of(value)
     content: Any = value[kind]
     if kind == "N":
@@ -49,10 +49,15 @@ def canonical_map(values: Record) -> Record:
     return record({name: canonical(value) for name, value in values.fields.items()})
 
 
-def number(first: Decimal | int, sign: str = "+", second: Decimal | int = 0) -> Record:
-    """The sum or the difference as an attribute value."""
-    second = Decimal(second) if sign == "+" else -Decimal(second)
-    return record({"N": _text(_CONTEXT.add(Decimal(first), second))})
+def number(value: Decimal | int) -> Record:
+    """An attribute value of type N. Raises Invalid."""
+    return record({"N": _text(Decimal(value))})
+
+
+def total(left: Record, sign: str, right: Record) -> Record:
+    """The sum or the difference of two numbers. Raises Invalid."""
+    work = _EXACT.add if sign == "+" else _EXACT.subtract
+    return number(work(number_of(left), number_of(right)))
 
 
 def number_of(value: Record) -> Decimal:
@@ -72,9 +77,12 @@ def size_of(value: Record) -> int | None:
 
 def _number_text(text: str) -> str:
     if not _NUMBER.fullmatch(text):
-        raise Invalid(f"The parameter cannot be converted to a numeric value: {text}")
+        raise Invalid("A value provided cannot be converted into a number")
     return _text(Decimal(text))
 
 
 def _text(value: Decimal) -> str:
-    return f"{_CONTEXT.normalize(value):f}" if value else "0"
+    shortest = value.normalize(_EXACT)
+    if len(shortest.as_tuple().digits) > _DIGITS:
+        raise Invalid(f"DynamoDB only supports precision up to {_DIGITS} digits")
+    return f"{shortest:f}" if value else "0"

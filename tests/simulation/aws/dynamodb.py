@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tests.simulation.aws import expressions
 from tests.simulation.aws.attributes import Invalid, canonical_map
-from tests.simulation.aws.expressions import ExpressionError, Parsed, Scope
+from tests.simulation.aws.conditions import Condition, condition
+from tests.simulation.aws.expressions import ExpressionError, Paths, Scope, Used, projected, projection
+from tests.simulation.aws.updates import Update, update
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Answer
 
@@ -67,7 +68,7 @@ def perform(state: Record, operation: str, parameters: Record) -> tuple[Record, 
 
 def _get_item(state: Record, request: Record) -> tuple[Record, Answer]:
     table = request["TableName"]
-    expression = _Expressions(request, projection="ProjectionExpression")
+    expression = _Expressions(request)
     item = state[table].get(_text_of(table, request["Key"]))
     if item is None:
         return state, Answer(record({}))
@@ -80,7 +81,7 @@ def _batch_get_item(state: Record, request: Record) -> tuple[Record, Answer]:
     for table, wanted in request["RequestItems"].fields.items():
         if table not in state:
             return state, Answer(error="ResourceNotFoundException")
-        expression = _Expressions(wanted, projection="ProjectionExpression")
+        expression = _Expressions(wanted)
         keys = [_text_of(table, key) for key in wanted["Keys"]]
         total += len(keys)
         if not keys or len(set(keys)) < len(keys) or total > _LONGEST_BATCH:
@@ -96,29 +97,29 @@ def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
 
 def _put_item(state: Record, request: Record) -> tuple[Record, Answer]:
     table = request["TableName"]
-    expression = _Expressions(request, condition="ConditionExpression")
+    expression = _Expressions(request)
     new = canonical_map(request["Item"])
     key = _text_of(table, record({name: new[name] for name in (KEY_ATTRIBUTES[table],) if name in new}))
     return _write(state, request, key, expression, lambda _: new)
 
 
 def _delete_item(state: Record, request: Record) -> tuple[Record, Answer]:
-    expression = _Expressions(request, condition="ConditionExpression")
+    expression = _Expressions(request)
     return _write(state, request, _text_of(request["TableName"], request["Key"]), expression, lambda _: None)
 
 
 def _update_item(state: Record, request: Record) -> tuple[Record, Answer]:
     table = request["TableName"]
     key = _text_of(table, request["Key"])
-    expression = _Expressions(request, condition="ConditionExpression", update="UpdateExpression")
+    expression = _Expressions(request)
     for path in expression.update.paths:
         if path.names(expression.scope(None))[0] == KEY_ATTRIBUTES[table]:
             raise Invalid("Cannot update attribute. This attribute is part of the key")
 
-    def update(old: Record | None) -> Record:
-        return expressions.updated(expression.update, expression.scope(old or request["Key"]))
+    def change(old: Record | None) -> Record:
+        return expression.update.apply(expression.scope(old or request["Key"]))
 
-    return _write(state, request, key, expression, update)
+    return _write(state, request, key, expression, change)
 
 
 _Change = Callable[[Record | None], Record | None]
@@ -130,7 +131,7 @@ def _write(
     """Makes the item what `change` says, if the request's condition holds."""
     table = request["TableName"]
     old: Record | None = state[table].get(key)
-    if not expression.condition.test(expression.scope(old)):
+    if not expression.condition.holds(expression.scope(old)):
         told = old if request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" else None
         return state, Answer(record({"Item": told}) if told else None, "ConditionalCheckFailedException")
     new = change(old)
@@ -145,7 +146,7 @@ def _returned(wanted: str, expression: _Expressions, old: Record | None, new: Re
     item = {"": None, "OLD": old, "NEW": new}[which if when else ""]
     if item is None or when == "ALL":
         return item
-    return expressions.projected(expression.update, expression.scope(item))
+    return projected(expression.update.paths, expression.scope(item))
 
 
 def _text_of(table: str, key: Record) -> str:
@@ -163,41 +164,41 @@ def _keyed(table: str, items: list[Record]) -> Record:
 
 
 class _Expressions:
-    """The expressions of a request, with their names and values; checked as far as they can be without an item.
-
-    Args:
-        condition, update, projection: the parameters' names.
+    """The expressions of a request with their names and values, checked as far as they can be without an item.
 
     Raises:
         Invalid: a name or value is not used, or an operand is of the wrong type.
         ExpressionError: a name or value is not defined.
     """
 
-    def __init__(self, request: Record, condition: str = "", update: str = "", projection: str = "") -> None:
-        none = Parsed()
-        self.condition = expressions.condition(request[condition]) if condition in request else none
-        self.update = expressions.update(request[update]) if update in request else none
-        self.projection = expressions.projection(request[projection]) if projection in request else none
-        self._names = request.get("ExpressionAttributeNames", record({}))
-        self._values = canonical_map(request.get("ExpressionAttributeValues", record({})))
+    def __init__(self, request: Record) -> None:
+        texts = (request.get(f"{kind}Expression") for kind in ("Condition", "Update", "Projection"))
+        condition_text, update_text, projection_text = texts
+        self.condition = condition(condition_text) if condition_text else Condition(Used(), lambda _: True)
+        self.update = update(update_text) if update_text else Update(Used(), [])
+        self._projection = projection(projection_text) if projection_text else Paths(Used(), [])
+        names, values = (request.get(f"ExpressionAttribute{kind}") for kind in ("Names", "Values"))
+        self._names = names or record({})
+        self._values = canonical_map(values or record({}))
+        used = [parsed.used for parsed in (self.condition, self.update, self._projection)]
+        self._check_placeholders({placeholder for one in used for placeholder in one.placeholders})
+        if any(given is not None and not given.fields for given in (names, values)):
+            raise Invalid("ExpressionAttributeNames and ExpressionAttributeValues must not be empty")
+        for check in (check for one in used for check in one.checks):
+            check(self.scope(None))
+
+    def _check_placeholders(self, used: set[str]) -> None:
         given = {*self._names.fields, *self._values.fields}
-        used = self.condition.used | self.update.used | self.projection.used
         if used - given:
             raise ExpressionError(f"{sorted(used - given)} is used in an expression, and defined nowhere")
         if given - used:
             raise Invalid("Value provided in ExpressionAttributeNames or -Values unused in expressions")
-        for name in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
-            if name in request and not request[name].fields:
-                raise Invalid(f"{name} must not be empty")
-        for parsed in (self.update, self.condition, self.projection):
-            for check in parsed.checks:
-                check(self.scope(None))
 
     def scope(self, item: Record | None) -> Scope:
         return Scope(item or record({}), self._names, self._values)
 
     def projected(self, item: Record) -> Record:
-        return expressions.projected(self.projection, self.scope(item)) if self.projection.paths else item
+        return projected(self._projection.paths, self.scope(item)) if self._projection.paths else item
 
 
 _EXPRESSION = {"TableName", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}

@@ -1,0 +1,134 @@
+"""DynamoDB's update expressions. Every action calculates from the item as it was before all of them.
+
+Amazon DynamoDB Developer Guide, "Using update expressions in DynamoDB".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from tests.simulation.aws.attributes import Invalid, kind_of, total
+from tests.simulation.aws.expressions import Path, Reader, Scope, Used, Value, refuse_overlaps, with_value
+from tests.simulation.frozen import Record, record
+
+Calculation = Callable[[Scope], Record | None]
+
+_SETS = ("SS", "NS", "BS")
+
+
+class Action(NamedTuple):
+    """What the path becomes; None removes it."""
+
+    path: Path
+    becomes: Calculation
+
+
+class Update(NamedTuple):
+    """An update."""
+
+    used: Used
+    actions: list[Action]
+
+    @property
+    def paths(self) -> list[Path]:
+        return [action.path for action in self.actions]
+
+    def apply(self, scope: Scope) -> Record:
+        """The item after it. Raises Invalid."""
+        item = scope.item
+        for path, value in [(action.path, action.becomes(scope)) for action in self.actions]:
+            item = with_value(item, path.names(scope), value)
+        return item
+
+
+@cache
+def update(text: str) -> Update:
+    """Reads an UpdateExpression. Raises ExpressionError."""
+    reader = _Updates(text)
+    made = Update(reader.used, reader.clauses())
+    reader.used.checks.append(lambda scope: refuse_overlaps(made.paths, scope))
+    return made
+
+
+class _Updates(Reader):
+    def clauses(self) -> list[Action]:
+        rules = {"SET": self._set, "REMOVE": self._remove, "ADD": self._add, "DELETE": self._delete}
+        actions: list[Action] = []
+        while rules and (self.next or not actions):
+            actions += self.several(rules.pop(self.take(*rules)))
+        self.finish()
+        return actions
+
+    def _set(self) -> Action:
+        path = self.path()
+        self.take("=")
+        first = self._term()
+        if self.next not in ("+", "-"):
+            return Action(path, first)
+        sign = self.take()
+        return Action(path, _sum(first, sign, self._term(of_sum=True)))
+
+    def _term(self, of_sum: bool = False) -> Calculation:
+        if self.calls("if_not_exists"):
+            path, other = self.arguments(self.path, self._term)
+            return lambda scope: path.of(scope) or other(scope)
+        operand = self.path_or_value()
+        if of_sum or self.next in ("+", "-"):
+            self.check_kind(operand, "N")
+        return lambda scope: _existing(operand.of(scope))
+
+    def _remove(self) -> Action:
+        return Action(self.path(), lambda _: None)
+
+    def _add(self) -> Action:
+        path, value = self._path_and_value("N", *_SETS)
+        return Action(path, lambda scope: _added(path.of(scope), value.of(scope)))
+
+    def _delete(self) -> Action:
+        path, value = self._path_and_value(*_SETS)
+        return Action(path, lambda scope: _left_over(path.of(scope), value.of(scope)))
+
+    def _path_and_value(self, *kinds: str) -> tuple[Path, Value]:
+        path, value = self.path(), self.value()
+        self.check_kind(value, *kinds)
+        return path, value
+
+
+def _sum(first: Calculation, sign: str, second: Calculation) -> Calculation:
+    def calculate(scope: Scope) -> Record:
+        left, right = (_of_kind("N", _existing(term(scope))) for term in (first, second))
+        return total(left, sign, right)
+
+    return calculate
+
+
+def _existing(value: Record | None) -> Record:
+    if value is None:
+        raise Invalid("The provided expression refers to an attribute that does not exist in the item")
+    return value
+
+
+def _of_kind(kind: str, value: Record) -> Record:
+    if kind_of(value) != kind:
+        raise Invalid("An operand in the update expression has an incorrect data type")
+    return value
+
+
+def _added(old: Record | None, value: Record) -> Record:
+    if old is None:
+        return value
+    kind = kind_of(value)
+    before = _of_kind(kind, old)
+    if kind == "N":
+        return total(before, "+", value)
+    return record({kind: tuple(sorted({*before[kind], *value[kind]}))})
+
+
+def _left_over(old: Record | None, value: Record) -> Record | None:
+    if old is None:
+        return None
+    kind = kind_of(value)
+    left = {*_of_kind(kind, old)[kind]} - {*value[kind]}
+    return record({kind: tuple(sorted(left))}) if left else None
