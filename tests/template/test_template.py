@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -96,6 +97,24 @@ def test_f18_the_janitor_has_a_schedule_and_not_only_events() -> None:
     assert {event["Type"] for event in events.values()} == {"Schedule", "EventBridgeRule"}
 
 
+@pytest.mark.parametrize("name", ["aborted", "failed", "timed_out"])
+def test_f20_the_janitors_pattern_matches_what_step_functions_sends(name: str) -> None:
+    """A pattern that matches nothing is valid, and nobody hears of it."""
+    event = json.loads((ROOT / "events" / "janitor" / f"{name}.json").read_text())
+    pattern = FUNCTIONS["JanitorFunction"]["Events"]["WorkflowClosed"]["Properties"]["Pattern"]
+    assert pattern["detail"]["stateMachineArn"] == [{"Ref": "Workflow"}]
+    ours = {**pattern["detail"], "stateMachineArn": [event["detail"]["stateMachineArn"]]}
+    assert _matches({**pattern, "detail": ours}, event)
+
+
+def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
+    """EventBridge guide, "Creating Amazon EventBridge event patterns": every field named has one of the values named."""
+    return all(
+        _matches(wanted, event[field]) if isinstance(wanted, dict) else event[field] in wanted
+        for field, wanted in pattern.items()
+    )
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_has_its_own_role_and_its_own_log_group_with_retention(name: str) -> None:
     function = FUNCTIONS[name]
@@ -114,6 +133,14 @@ def test_no_role_allows_every_action_and_every_star_is_explained(name: str) -> N
         assert not any("*" in action for action in actions)
         if statement["Resource"] == "*":
             assert all(action.startswith(without_arns) for action in actions)
+
+
+@pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole"])
+def test_f2_who_ends_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> None:
+    """Step Functions guide, "Start an AWS Glue job": without it an abort leaves the run alive, and says nothing."""
+    glue = [s for s in _statements(_properties(name)) if "glue:" in str(s["Action"])]
+    assert len(glue) == 1
+    assert {"glue:GetJobRuns", "glue:BatchStopJobRun"} <= set(glue[0]["Action"])
 
 
 def _statements(role: Any) -> list[Any]:

@@ -134,6 +134,15 @@ def test_a_request_is_kept_once_however_often_it_is_found(world: World) -> None:
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
+def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: World) -> None:
+    """TTL is in seconds; later than the horizon, since who is forgotten before it has its request kept again."""
+    world.start()
+    world.abort()
+    world.account.visit_at(world.execution, NOW + 1)
+    (entry,) = world.account.dynamodb.scan(TableName=world.account.settled_table)["Items"]
+    assert NOW + HORIZON < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
+
+
 def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: World) -> None:
     world.start()
     world.abort()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -155,6 +156,14 @@ def test_the_marker_is_the_one_that_the_janitor_looks_for_and_requests_cannot_se
     assert "slotkeeper-.*" in SCHEMA_FILE.read_text()
 
 
+def test_no_request_can_give_its_run_the_marker_of_another_execution() -> None:
+    """The schema refuses it; an execution that is started by hand has passed no schema."""
+    request = {"arguments": {MARKER: "p-somebody-else", "--day": "1"}}
+    known = {"context": {"Execution": {"Name": "p-1", "Input": request}}}
+    passed = evaluate(states()["RunGlueJob"]["Arguments"]["Arguments"], known)
+    assert passed == {MARKER: "p-1", "--day": "1"}
+
+
 def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
     for text in (states()["FindGlueRun"]["Output"], states()["IsGlueRunKnownToBeOver"]["Choices"][1]["Condition"]):
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
@@ -178,6 +187,13 @@ def test_a_request_given_back_is_deduplicated_by_its_next_execution_name(request
     expression = states()["GiveBack"]["Arguments"]["MessageDeduplicationId"]
     computed = evaluate(expression, {"context": {"Execution": {"Input": request}}})
     assert computed == execution_name("p", request_id, 2)
+
+
+def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -> None:
+    """Under the same attempt's name an execution has run, and SQS and Step Functions would both say so."""
+    request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "1"}}
+    body = evaluate(states()["GiveBack"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}})
+    assert json.loads(body) == request | {"attempt": 2}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.workflow.definition import states
-from tests.workflow.interpreter import Path, walks
+from tests.workflow.interpreter import Path, evaluate, walks
 
 WALKS = list(walks())
 REDRIVEN = list(walks(redrives=1))
@@ -73,6 +73,11 @@ def test_a_step_that_fails_does_not_stop_the_later_ones() -> None:
 
 
 def test_success_is_told_only_of_a_run_that_succeeded() -> None:
+    for state in ("SUCCEEDED", "STOPPED", "FAILED", "TIMEOUT"):
+        known = {"input": {"job_name": "job"}, "result": {"Id": "jr_1", "JobRunState": state}}
+        told = evaluate(states()["RunGlueJob"]["Output"], known)
+        assert (told.get("ending") == "SUCCEEDED") == (state == "SUCCEEDED")
+        assert ("failure" in told) == (state != "SUCCEEDED")
     for walk in WALKS:
         if walk.names[-1] == "RequestSucceeded":
             assert not {"KeepRequest", "GiveBack", "NotifyFailure"} & set(walk.names)
@@ -80,10 +85,13 @@ def test_success_is_told_only_of_a_run_that_succeeded() -> None:
 
 
 def test_a_lost_reservation_never_reaches_glue() -> None:
-    for walk in WALKS:
-        if walk.names[1] == "GiveBack":
-            assert "RunGlueJob" not in walk.names
-            assert walk.names[-1] in ("RequestReturned", "RequestFailed", "RequestNotKept")
+    (taken_back, _) = states()["ConfirmSlot"]["Catch"]
+    assert taken_back["ErrorEquals"] == ["DynamoDB.ConditionalCheckFailedException"]
+    assert taken_back["Next"] == "GiveBack"
+    lost = [walk for walk in WALKS if walk.names[1] == "GiveBack"]
+    assert {walk.names[-1] for walk in lost} == {"RequestReturned", "RequestFailed", "RequestNotKept"}
+    for walk in lost:
+        assert "RunGlueJob" not in walk.names
 
 
 def test_f4_a_redriven_execution_starts_no_run_and_gives_its_request_back_before_its_slot() -> None:
