@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Literal
 
-Action = Literal["lose_answer", "refuse", "abort_before", "abort_after", "delay", "hold", "leave_running"]
+Action = Literal["lose_answer", "refuse", "abort_before", "abort_after", "delay", "late", "hold", "leave_running"]
 
 
 class Faults:
@@ -19,7 +19,8 @@ class Faults:
     lose_answer: the call is made and its effect stands, the task gets `error` (of a `.sync` job: once it has started).
     refuse: the task gets `error`, the call is not made.
     abort_before, abort_after: the execution is stopped, as StopExecution does, before or after the call.
-    delay: the call is made after `seconds`. hold: it is made when the rule is removed.
+    delay: the call is made after `seconds`. late: it is made at once, and answered after `seconds`.
+    hold: it is made when the rule is removed.
     leave_running: a later stop of the execution does not reach its Glue run (AWS: the attempt is best effort).
     At an API call, lose_answer is an InternalFailure (500), and abort_before and leave_running do nothing; only
     StartExecution knows an execution's name and abort_after.
@@ -55,7 +56,12 @@ class Faults:
 
     def fired(self, rule_id: str) -> int:
         """How often the rule has acted; a hold counts when it begins."""
-        return self._fired.read_text().split().count(rule_id) if self._fired.exists() else 0
+        return len(self.met(rule_id))
+
+    def met(self, rule_id: str) -> list[str]:
+        """The executions that the rule has acted on, empty names for API calls that are of none; see `fired`."""
+        lines = self._fired.read_text().splitlines() if self._fired.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.startswith(f"{rule_id} ")]
 
     def _read(self) -> list[dict[str, Any]]:
         rules: list[dict[str, Any]] = json.loads(self._file.read_text()) if self._file.exists() else []

@@ -35,7 +35,7 @@ class Rules:
                     continue
                 self._counts[rule["id"]] += 1
                 with self._fired_file.open("a") as fired:
-                    fired.write(f"{rule['id']}\n")
+                    fired.write(f"{rule['id']} {execution}\n")
                 return rule
         return None
 

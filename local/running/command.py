@@ -82,13 +82,13 @@ def alone(folder: Path, written: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def engine(folder: Path, phases: Phases, *, downstream: bool = False) -> Iterator[EmbeddedAws]:
-    """The run's own engine, on a port of its own, ended whatever happens. `downstream`: see EmbeddedAws.start.
+def engine(folder: Path, phases: Phases, **asked: Any) -> Iterator[EmbeddedAws]:
+    """The run's own engine, on a port of its own, ended whatever happens. `asked`: see EmbeddedAws.start.
 
     A second Ctrl-C during the end is ignored: it would leave behind what the first one asked to be ended.
     """
     with phases.phase("start", "start the embedded AWS"):
-        aws = EmbeddedAws.start(folder, downstream=downstream)
+        aws = EmbeddedAws.start(folder, **asked)
     try:
         yield aws
     finally:
@@ -102,14 +102,16 @@ def carry_out(
     folder: Path,
     written: Sequence[str],
     run: Callable[[EmbeddedAws, Console, Phases], Mapping[str, Any]],
-    *,
-    downstream: bool = False,
+    **asked: Any,
 ) -> NoReturn:
-    """Start an engine, let `run` use it and return its report, stop it, and exit with what the report's checks say."""
+    """Start an engine, let `run` use it and return its report, stop it, and exit with what the report's checks say.
+
+    `asked`: see EmbeddedAws.start.
+    """
     console = terminal()
     phases = Phases(console)
     try:
-        with alone(folder, written), engine(folder, phases, downstream=downstream) as aws:
+        with alone(folder, written), engine(folder, phases, **asked) as aws:
             report = run(aws, console, phases)
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] The embedded AWS and all it started are ended; nothing is left running.")

@@ -19,6 +19,7 @@ from tests.support.waiting import wait_until
         ("abort_before", ("ABORTED", "0")),
         ("abort_after", ("ABORTED", "1")),
         ("delay", ("SUCCEEDED", "1")),
+        ("late", ("SUCCEEDED", "1")),
     ],
 )
 def test_a_tasks_call(

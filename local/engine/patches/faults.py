@@ -48,6 +48,10 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
                 if gone is not None and gone.is_set():
                     raise drives.ExecutionClosed  # timed out while held: the call must not be made after all
             return original(resource, given)
+        if action == "late":
+            result = original(resource, given)
+            drive.wait(float(rule["seconds"]))
+            return result
         if action == "leave_running":
             stepfunctions_glue.leave_running.add(execution["name"])
             return original(resource, given)
@@ -82,6 +86,8 @@ def _request(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]:
         answer = await original(method, path, headers, body, query)
         if action == "abort_after" and operation == START and answer[0] < 400:
             drives.stop(json.loads(answer[2])["executionArn"], "Fault", "stopped after its start")
+        if action == "late":
+            await asyncio.sleep(float(rule["seconds"]))
         if action == "lose_answer":
             return responses.error_response_json("InternalFailure", f"fault {rule['id']}: {action}", 500)
         return answer
