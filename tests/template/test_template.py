@@ -108,7 +108,7 @@ def test_f20_the_janitors_pattern_matches_what_step_functions_sends(name: str) -
 
 
 def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
-    """EventBridge guide, "Creating Amazon EventBridge event patterns": every field named has one of the values named."""
+    """EventBridge guide, "Creating Amazon EventBridge event patterns": each field named has one of the values named."""
     return all(
         _matches(wanted, event[field]) if isinstance(wanted, dict) else event[field] in wanted
         for field, wanted in pattern.items()
