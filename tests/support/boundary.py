@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -25,6 +26,16 @@ def _hook(client: Any, event: str, operation: str, error: BaseException, times: 
 def lose_answer(client: Any, operation: str, times: int = 1) -> None:
     """The call is made and takes effect; its answer never arrives."""
     _hook(client, "after-call", operation, ReadTimeoutError(endpoint_url="the service"), times)
+
+
+def lose_answers(client: Any, operation: str, lost: Callable[[], bool]) -> None:
+    """As `lose_answer`, of every call of which `lost` says so when its answer comes."""
+
+    def raise_it(**_: Any) -> None:
+        if lost():
+            raise ReadTimeoutError(endpoint_url="the service")
+
+    client.meta.events.register(f"after-call.{client.meta.service_model.service_name}.{operation}", raise_it)
 
 
 def kill_before(client: Any, operation: str) -> None:

@@ -1,6 +1,6 @@
-"""Slots: many clients at once on engines that are atomic, each test with a twin that shows it could have failed.
+"""Slots on the embedded AWS: its conditional writes are atomic too, which `make run` and the end-to-end tests rely on.
 
-On DynamoDB Local, which judges, and on the embedded AWS, which `make run` and the end-to-end tests rely on.
+DynamoDB Local is the engine that judges (test_slot_races.py).
 """
 
 from __future__ import annotations
@@ -33,13 +33,10 @@ def embedded_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedA
         yield running
 
 
-@pytest.fixture(scope="module", params=["DynamoDB Local", "the embedded AWS"])
-def new_client(request: pytest.FixtureRequest) -> NewClient:
-    """Makes clients of an engine that has the table."""
-    if request.param == "DynamoDB Local":
-        client: NewClient = request.getfixturevalue("dynamodb_local").client
-    else:
-        client = partial(request.getfixturevalue("embedded_aws").client, "dynamodb")
+@pytest.fixture(scope="module")
+def new_client(embedded_aws: EmbeddedAws) -> NewClient:
+    """Makes clients of the engine, which has the table."""
+    client = partial(embedded_aws.client, "dynamodb")
     client().create_table(
         TableName=TABLE,
         BillingMode="PAY_PER_REQUEST",

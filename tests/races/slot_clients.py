@@ -1,0 +1,254 @@
+"""Starters, workflows and janitors by the dozen in a process of their own: they race for the slots of one process.
+
+Each thread takes one step after the other, each with an execution drawn from the same small pot: so all meet all, and
+every step is asked for in every state. Some answers are lost on their way; a client asks until it knows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from local.clients import local_client
+from slotkeeper import slots as protocol
+from slotkeeper.requests import Delivery
+from slotkeeper.slots import Full, Granted, Reservation, Slots
+from tests.races.apart import Apart, hear, say
+from tests.races.slot_history import Entry, Operation, Step, save
+from tests.support.boundary import lose_answers
+
+Change = tuple[str, str, str]  # a constant of slots.py, what stands in it, and what is to stand there instead
+
+LOST = 0.04  # the share of UpdateItem's answers that is lost
+TICK = 1.0  # seconds between two words on how it goes
+
+
+@dataclass(frozen=True)
+class Orders:
+    """One race.
+
+    Args:
+        pot: how many executions there are.
+        until: when it ends, by the monotonic clock.
+        changes: of the protocol, for this race.
+        reads_first: reserve reads and then writes, without a condition.
+    """
+
+    table: str
+    process: str
+    pot: int
+    until: float
+    history: str
+    changes: list[Change]
+    reads_first: bool
+
+
+class Clients(Apart):
+    """The parent's side: some threads in a process, each a client."""
+
+    def __init__(self, endpoint: str, number: int, threads: int) -> None:
+        super().__init__("tests.races.slot_clients", [endpoint, number, threads])
+
+    def begin(self, orders: Orders) -> None:
+        self.tell(asdict(orders))
+
+
+class Workflow:
+    """The workflow's two steps, with the expressions that slots.py has for it."""
+
+    def __init__(self, dynamodb: Any, table: str, process: str) -> None:
+        self._dynamodb = dynamodb
+        self._where = {"TableName": table, "Key": {"process_name": {"S": process}}}
+
+    def confirm(self, execution: str) -> bool:
+        names = {"#me": execution, "#state": "state"}
+        running = {":running": {"S": "RUNNING"}}
+        return self._update(protocol.CONFIRM_UPDATE, protocol.CONFIRM_CONDITION, names, running)
+
+    def release(self, execution: str) -> bool:
+        names = {"#me": execution}
+        return self._update(protocol.RELEASE_UPDATE, protocol.RELEASE_CONDITION, names, {":one": {"N": "1"}})
+
+    def _update(self, update: str, condition: str, names: Mapping[str, str], values: Mapping[str, Any]) -> bool:
+        try:
+            self._dynamodb.update_item(
+                **self._where,
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+
+class ReadsFirst(Slots):
+    """The bug that everybody writes first: it looks whether there is room, and then takes it."""
+
+    def reserve(self, process: str, execution: str, now: float) -> Reservation:
+        item = self.read(process)
+        assert item is not None
+        if not item.has_room or execution in item.holders:
+            return Full()
+        entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
+        self._dynamodb.update_item(
+            TableName=self._table_name,
+            Key={"process_name": {"S": process}},
+            UpdateExpression="SET slots_in_use = :count, holders.#me = :entry",
+            ExpressionAttributeNames={"#me": execution},
+            ExpressionAttributeValues={":count": {"N": str(item.slots_in_use + 1)}, ":entry": entry},
+        )
+        return Granted()
+
+
+class Client:
+    """One thread. It is starter, workflow and janitor in turn."""
+
+    def __init__(self, dynamodb: Any, orders: Orders, number: int) -> None:
+        kind = ReadsFirst if orders.reads_first else Slots
+        self.operations: list[Operation] = []
+        self._slots = kind(dynamodb, orders.table)
+        self._workflow = Workflow(dynamodb, orders.table, orders.process)
+        self._orders = orders
+        self._random = random.Random(number)  # noqa: S311
+        self._marks = itertools.count(number * 10**8)
+        self._looked_at: Mapping[str, Mapping[str, Any]] = {}
+
+    def run(self) -> None:
+        steps = {
+            self._starter: 46,
+            self._confirm: 14,
+            self._release: 12,
+            self._cancel: 8,
+            self._quiet: 6,
+            self._reclaim: 10,
+            self._look: 4,  # seldom: what the janitor has seen is old when it acts on it
+        }
+        kinds, weights = list(steps), list(steps.values())
+        while time.monotonic() < self._orders.until:
+            self._random.choices(kinds, weights)[0]()
+
+    def _starter(self) -> None:
+        name, process = self._any(), self._orders.process
+        answer = self._do("reserve", name, lambda mark: self._slots.reserve(process, name, mark))
+        if answer in {"Full", "Paused"} and self._random.random() < 0.2:
+            # The delivery's age is anything: those who come late must not replace those who came after them.
+            sequence = str(time.monotonic_ns() - self._random.randrange(10**9))
+            self._do("wait", name, lambda mark: self._slots.wait(process, _delivery(sequence, mark)))
+
+    def _confirm(self) -> None:
+        name = self._any()
+        self._do("confirm", name, lambda _: self._workflow.confirm(name))
+
+    def _release(self) -> None:
+        name = self._any()
+        self._do("release", name, lambda _: self._workflow.release(name))
+
+    def _cancel(self) -> None:
+        name = self._any()
+        self._do("cancel", name, lambda _: self._slots.cancel(self._orders.process, name))
+
+    def _look(self) -> None:
+        item = self._slots.read(self._orders.process)
+        assert item is not None
+        self._looked_at = {name: holder.raw for name, holder in item.holders.items()}
+
+    def _quiet(self) -> None:
+        self._as_seen("quiet", lambda name, raw, mark: self._slots.mark_quiet(self._orders.process, name, raw, mark))
+
+    def _reclaim(self) -> None:
+        self._as_seen("reclaim", lambda name, raw, _: self._slots.release(self._orders.process, name, raw))
+
+    def _as_seen(self, step: Step, act: Callable[[str, Mapping[str, Any], int], bool]) -> None:
+        if not self._looked_at:
+            return self._look()
+        name = self._random.choice(list(self._looked_at))
+        raw = self._looked_at[name]
+        self._do(step, name, lambda mark: act(name, raw, mark), Entry.read(raw))
+        return None
+
+    def _any(self) -> str:
+        return f"{self._orders.process}-{self._random.randrange(self._orders.pot)}"
+
+    def _do(self, step: Step, name: str, call: Callable[[int], Any], seen: Entry | None = None) -> str:
+        marks = []
+        start = time.monotonic()
+        while True:
+            marks.append(next(self._marks))
+            try:
+                answer = call(marks[-1])
+            except ReadTimeoutError:
+                continue
+            break
+        said = str(answer) if isinstance(answer, bool | str) else type(answer).__name__
+        self.operations.append(Operation(step, name, start, time.monotonic(), said, marks, seen))
+        return said
+
+
+def _delivery(sequence: str, mark: int) -> Delivery:
+    return Delivery("message", "{}", "group", f"handle-{mark}", sequence, 1, 0.0)
+
+
+@contextmanager
+def _changed(changes: list[Change]) -> Iterator[None]:
+    """The protocol with another text in some of its constants."""
+    before = {constant: getattr(protocol, constant) for constant, _, _ in changes}
+    try:
+        for constant, old, new in changes:
+            text = getattr(protocol, constant)
+            if old not in text:
+                raise AssertionError(f"{old!r} is not in {constant}")
+            setattr(protocol, constant, text.replace(old, new))
+        yield
+    finally:
+        for constant, text in before.items():
+            setattr(protocol, constant, text)
+
+
+def _race(dynamodb: Any, orders: Orders, number: int, threads: int) -> None:
+    clients = [Client(dynamodb, orders, number * threads + n + 1) for n in range(threads)]
+    together = threading.Barrier(threads)
+
+    def run(client: Client) -> None:
+        together.wait()
+        client.run()
+
+    with _changed(orders.changes), ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(run, client) for client in clients]
+        while wait(running, timeout=TICK).not_done:
+            say({"operations": sum(len(client.operations) for client in clients), "over": False})
+    errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
+    operations = [operation for client in clients for operation in client.operations]
+    save(operations, Path(orders.history))
+    say({"operations": len(operations), "over": True, "errors": errors})
+
+
+def main() -> None:
+    """The process's side."""
+    endpoint, number, threads = json.loads(sys.argv[1])
+    dynamodb = local_client("dynamodb", endpoint, connections=threads)
+    chance = random.Random(number)  # noqa: S311
+    lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
+    say("ready")
+    while True:
+        _race(dynamodb, Orders(**hear()), number, threads)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Judges a race for slots: every item there ever was, every step from one to the next, and every answer of a client.
+
+Three witnesses. The stream is the first: it has each item that was. The clients' own history must agree with it, write
+by write. The observer, who reads while they race, must have seen what the stream says, in its order: so the stream has
+left out nothing that anybody saw.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.races.slot_answers import Writes, most_certain_holders, wrong_answers
+from tests.races.slot_history import Entry, Item, Operation
+
+MOST_FAULTS = 20  # what is told of more of them is their number
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was judged."""
+
+    operations: int
+    lost_answers: int
+    grants: int
+    refusals: int
+    writes: int
+    snapshots: int
+    most_holders: int
+    most_certain_holders: int  # by the clients' own clocks alone
+
+
+class Judge:
+    """Takes the items of a race one after the other, then the rest. `faults` is what it finds wrong, in sentences.
+
+    Args:
+        steady: nobody but the clients touches the item, so that its limit is the same throughout and its count right.
+    """
+
+    def __init__(self, *, steady: bool) -> None:
+        self.faults: list[str] = []
+        self.curve: list[tuple[int, int]] = []  # holders and limit after each write
+        self.granted: dict[int, int] = {}  # which write a grant was, by its mark
+        self._steady = steady
+        self._writes = Writes()
+        self._places: defaultdict[int, list[int]] = defaultdict(list)
+        self._last: Item | None = None
+
+    def take(self, item: Item) -> None:
+        """The next item. The first of all is the one that was created, the last the one that is left."""
+        number = len(self.curve)
+        old, self._last = self._last, item
+        self.curve.append((len(item.holders), item.limit))
+        self._places[item.digest].append(number)
+        if old is not None:
+            self._writes.add(old, item)
+            self.granted |= {item.holders[name].since: number for name in item.holders.keys() - old.holders.keys()}
+            self.faults += [f"write {number}: {fault}" for fault in _wrong_step(old, item)]
+        if self._steady:
+            self.faults += [f"write {number}: {fault}" for fault in _wrong_item(item)]
+
+    def conclude(self, operations: list[Operation], snapshots: list[int]) -> Figures:
+        """What the clients say, and the digests that an observer read. By now every slot was given back."""
+        left = self._last
+        if left is None or left.holders or left.count:
+            self.faults.append(f"at the end, when everything was given back, the item is {left}")
+        self.faults += wrong_answers(self._writes, operations)
+        self.faults += self._unknown(snapshots)
+        certain = most_certain_holders(operations)
+        _, limit = self.curve[0]
+        if self._steady and certain > limit:
+            self.faults.append(f"{certain} at once were told that they hold a slot, the limit {limit}")
+        answers = Counter(operation.answer for operation in operations)
+        return Figures(
+            operations=len(operations),
+            lost_answers=sum(operation.lost for operation in operations),
+            grants=answers["Granted"],
+            refusals=answers["Full"] + answers["Paused"],
+            writes=len(self.curve) - 1,
+            snapshots=len(snapshots),
+            most_holders=max(held for held, _ in self.curve),
+            most_certain_holders=certain,
+        )
+
+    def tell(self) -> str:
+        """The faults as text, as many as one wants to read."""
+        more = len(self.faults) - MOST_FAULTS
+        return "\n".join([*self.faults[:MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
+
+    def _unknown(self, snapshots: list[int]) -> Iterator[str]:
+        reached = 0
+        for number, digest in enumerate(snapshots):
+            places = self._places[digest]
+            later = bisect_left(places, reached)
+            if later == len(places):
+                yield f"snapshot {number} is no item of the stream from write {reached} on"
+                return
+            reached = places[later]
+
+
+def _wrong_item(item: Item) -> Iterator[str]:
+    held = len(item.holders)
+    if held > item.limit:
+        yield f"{held} holders, the limit {item.limit}"
+    if item.drift:
+        yield f"slots_in_use {item.count}, {held} holders"
+
+
+def _wrong_step(old: Item, new: Item) -> Iterator[str]:
+    added = new.holders.keys() - old.holders.keys()
+    removed = old.holders.keys() - new.holders.keys()
+    changed = [name for name, entry in new.holders.items() if old.holders.get(name, entry) != entry]
+    if len(added) + len(removed) + len(changed) > 1:
+        yield f"more than one holder is another: {sorted([*added, *removed, *changed])}"
+    if added and (old.full or old.paused):
+        yield (
+            f"{added} admitted where there was no room: slots_in_use {old.count}, {len(old.holders)} holders, "
+            f"the limit {old.limit}, paused {old.paused}"
+        )
+    for name in added:
+        if (new.holders[name].state, new.holders[name].job) != ("RESERVED", None):
+            yield f"{name} begins as {new.holders[name]}"
+    for name in changed:
+        if not _may_become(old.holders[name], new.holders[name]):
+            yield f"{name} was {old.holders[name]} and is {new.holders[name]}"
+    repaired = old.holders == new.holders and not new.drift
+    if new.drift != old.drift and new.meddled == old.meddled and not repaired:
+        yield f"slots_in_use was {old.count} of {len(old.holders)} holders, and is {new.count} of {len(new.holders)}"
+    if new.waiting != old.waiting:
+        if new.waiting is None or (old.waiting and new.waiting[:2] <= old.waiting[:2]):
+            yield f"{old.waiting} waited, and an older delivery stands there: {new.waiting}"
+        if not (old.full or old.paused):
+            yield f"{new.waiting} waits where there is room"
+
+
+def _may_become(old: Entry, new: Entry) -> bool:
+    confirmed = (old.state, new.state, new.job) == ("RESERVED", "RUNNING", "job")
+    if confirmed:
+        return new == old._replace(state="RUNNING", job="job")
+    return new == old._replace(quiet_since=new.quiet_since)

@@ -1,0 +1,74 @@
+"""Processes of threads race for slots on an engine whose conditional writes are atomic. Every write is judged.
+
+Starters, workflows and janitors do every step with every execution at once, and some never hear what came of it. See
+conftest for how to let them do so for longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from local.environment import ROOT
+from tests.races import slot_report
+from tests.races.slot_races import Crowd, Outcome, Race
+
+SHORT = 3.0  # seconds
+ROUNDS = 5
+BETWEEN_WORDS = 5.0  # seconds
+
+RaceIt = Callable[[str, Race], Outcome]
+
+
+@pytest.fixture(scope="module")
+def race_it(request: pytest.FixtureRequest, crowd: Crowd) -> Iterator[RaceIt]:
+    """Runs a race; a long one tells how it goes, and is in the report."""
+    seconds = request.config.getoption("seconds", None)
+    outcomes: dict[str, Outcome] = {}
+
+    def run(name: str, race: Race) -> Outcome:
+        if not seconds:
+            return crowd.race(race, SHORT)
+        terminal = request.config.pluginmanager.getplugin("terminalreporter")
+        assert terminal is not None, "long races are run without xdist, to be watched and to have the machine"
+        terminal.ensure_newline()
+        said = time.monotonic()
+
+        def watch(text: str) -> None:
+            nonlocal said
+            if time.monotonic() - said >= BETWEEN_WORDS:
+                said = time.monotonic()
+                terminal.write_line(f"  {name} {text}")
+
+        outcomes[name] = crowd.race(race, seconds, watch)
+        terminal.write_line(slot_report.line(name, outcomes[name]))
+        return outcomes[name]
+
+    yield run
+    if outcomes:
+        slot_report.write(outcomes, ROOT / "build" / "races")
+
+
+def none_is_lost(race_it: RaceIt, name: str, race: Race, is_close: Callable[[Outcome], bool]) -> None:
+    """One race is enough, if it was close; only a machine that hardly gets to it needs another."""
+    for _ in range(ROUNDS):
+        outcome = race_it(name, race)
+        assert not outcome.judge.faults, outcome.judge.tell()
+        figures = outcome.figures
+        if is_close(outcome) and min(figures.grants, figures.refusals, figures.snapshots, figures.lost_answers) > 0:
+            return
+    pytest.fail(f"no race was close, which judges nothing; the last was {outcome.figures}")
+
+
+@pytest.mark.parametrize("limit", [1, 10, 200])
+def test_s1_s2_at_every_write_holders_are_counted_and_never_more_than_the_limit(race_it: RaceIt, limit: int) -> None:
+    none_is_lost(race_it, f"limit {limit}", Race(limit), lambda outcome: outcome.figures.most_holders == limit)
+
+
+def test_f6_s1_nobody_is_admitted_above_a_limit_that_moves_in_a_pause_or_by_a_wrong_count(race_it: RaceIt) -> None:
+    race = Race(10, ("limit", "pause", "count"))
+    none_is_lost(
+        race_it, "moving limit", race, lambda outcome: any(held > limit for held, limit in outcome.judge.curve)
+    )
