@@ -25,6 +25,7 @@ from local.gateway import reachable
 
 READY_SECONDS = 30.0
 RESTART_SECONDS = 30.0
+ASKED_SECONDS = 4.0
 LET_GO = b"."  # anything written to the engine's stdin tells it to outlive its parent
 Say = Callable[[str], None]
 
@@ -137,12 +138,19 @@ class EmbeddedAws:
     def restart(self, *, hard: bool = False) -> None:
         """End an engine that was started with `lasting`, and start it again with the state it had, on the same port.
 
-        It ends as it is asked to (SIGTERM), or in the middle of whatever is under way (`hard`): see
-        local/engine/patches/restarts.py for what is kept and what is gone. Faults are taken out. Raises EngineError.
+        It is asked to end (SIGTERM) and given ASKED_SECONDS, or ends in the middle of whatever is under way (`hard`):
+        see local/engine/patches/restarts.py for what is kept and what is gone. Faults are taken out. Raises
+        EngineError.
         """
         if self._process is None:
             raise EngineError("this engine was started by another process, which alone can start it again")
-        processes.send_signal(self.pid, signal.SIGUSR1 if hard else signal.SIGTERM)
+        if not hard:
+            processes.send_signal(self.pid, signal.SIGTERM)
+            # It waits for requests that are open; a function that calls the engine again waits for it in turn.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(ASKED_SECONDS)
+        if self._process.poll() is None:
+            processes.send_signal(self.pid, signal.SIGUSR1)
         try:
             self._process.wait(RESTART_SECONDS)
         except subprocess.TimeoutExpired:

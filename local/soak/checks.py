@@ -7,11 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from local.run.figures import peak
+from local.run.figures import overlap_seconds, peak
 from local.run.records import GlueRun
 from local.running.checking import Check, counted, named
 
 from .holding import Holding, Idle
+from .plan import RESTARTED
 from .records import OVER, RETURNED, Execution, Mark, Records
 
 # Seconds. A wake takes a fraction of one; the machine is busy. What the fallback alone would admit takes 15 and more.
@@ -221,13 +222,21 @@ def handed_on_in_the_storm(records: Records, stretches: Sequence[Idle]) -> Check
             for each in storm
             if each.seconds > HANDOFF and each not in disturbed
         ],
-        "idle for too long": [f"{e.process} ({e.seconds:.1f} s)" for e in disturbed if e.seconds > AFTER_FAULTS],
+        "idle for too long": [
+            f"{each.process} ({up:.1f} s)" for each in disturbed if (up := _up(each, records.marks)) > AFTER_FAULTS
+        ],
     }
     longest = max((each.seconds for each in storm), default=0.0)
     found = (
         f"{len(storm)} times, {len(disturbed)} for more than {HANDOFF:.0f} s and after faults, at most {longest:.1f} s"
     )
     return _check("S6: no room lies idle beside a request for long", problems, found, shown=bool(storm))
+
+
+def _up(each: Idle, marks: Sequence[Mark]) -> float:
+    """The seconds of it in which there was an engine."""
+    down = [(mark.at, mark.until) for mark in marks if mark.kind in RESTARTED]
+    return each.seconds - overlap_seconds(down, (each.began, each.ended))
 
 
 def _is_disturbed(each: Idle, marks: Sequence[Mark]) -> bool:

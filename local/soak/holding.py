@@ -56,7 +56,7 @@ def holdings(changes: Iterable[Change]) -> list[Holding]:
 def room(changes: Sequence[Change], process: str) -> list[Interval]:
     """When one more could have been admitted."""
     mine = [change for change in changes if change.process == process]
-    ends = [change.at for change in mine[1:]] + [math.inf]
+    ends = [*(change.at for change in mine), math.inf][1:]
     return merged(
         (change.at, end)
         for change, end in zip(mine, ends, strict=True)

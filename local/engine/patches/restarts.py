@@ -7,7 +7,7 @@ MiniStack saves its services one after the other while executions and functions 
 of one moment and a queue of another, and only when it is asked to end. A Glue run that is alive then stays RUNNING for
 ever.
 
-Here everything is saved as of one instant, at which the world stands still: by SIGTERM after the requests that are open
+Here everything is saved as of one instant, at which the world stands still: by SIGTERM when the requests that are open
 have been answered, by SIGUSR1 at once, in the middle of whatever is under way. What ran is gone: containers, scripts,
 the answers that were on their way. Executions that ran are FAILED with States.ServiceRestart afterwards, without a
 status event (MiniStack's own rule; an execution's thread cannot be saved). Glue runs that were alive go on: their
