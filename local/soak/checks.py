@@ -15,12 +15,12 @@ from .holding import Holding, Idle
 from .plan import RESTARTED
 from .records import OVER, RETURNED, Execution, Mark, Records
 
-# Seconds. A wake takes a fraction of one; the machine is busy. What the fallback alone would admit takes 15 and more.
+# Seconds. A wake takes a fraction of one; the machine is busy. What the fallback alone would admit takes 7.5 and more.
 HANDOFF = 5.0
-# Seconds. A message that a starter took with it to its death is seen again after 12, or waits for 15 if it registered;
-# another fault may meet it then.
-AFTER_FAULTS = 40.0
-BEFORE = 3.0  # seconds for which a fault acts on: a call that is retried, an answer that is late
+# Seconds. A message that a starter took with it to its death is seen again after 6, or waits for 7.5 if it registered;
+# another fault may meet it then, and on a busy machine new containers take their time.
+AFTER_FAULTS = 60.0
+BEFORE = 10.0  # seconds for which a fault acts on: until a hidden message is seen again by a new container
 CLOCK = 0.01  # seconds: the records are rounded to milliseconds
 # What can cost a message its starter, or a slot its wake. An abort can: the workflow then wakes nobody.
 DISTURBING = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def perform(aws: EmbeddedAws, parameters: Parameters, console: Console, phases: 
             course.settle("calm", rounds=2)  # whatever is left now, the janitor would have found
     with phases.phase("collect", "collect the records"):
         found = collect(stage, course, rounds, calm_from)
-    return build(parameters, plan.limits, course.began, found, phases.seconds)
+    return build(parameters, plan.limits, course.began, found, phases.seconds, os.getloadavg())
 
 
 def write(report: dict[str, Any], console: Console) -> None:

@@ -16,7 +16,7 @@ LONGEST_JOB = 2.5  # seconds
 SHARE_FAIL, SHARE_HANG = 0.10, 0.03
 # Seconds that a slot is surely not in Glue in its workflow's time; only for how many requests a run can take.
 AROUND_GLUE = 0.8
-LOAD = 0.55  # of what the slots could take undisturbed: what is disturbed takes more than twice its time
+LOAD = 0.45  # of what the slots could take undisturbed: what is disturbed takes more than twice its time
 CALM = 0.93  # from this share of the minutes on, nothing new goes wrong
 RESTARTS = ((0.35, False), (0.55, True), (0.75, True))  # share of the minutes; hard or not
 SHORT = 1.0  # minutes; below it there is time for one restart only, a hard one
@@ -30,7 +30,7 @@ DECK: Mapping[str, int] = {
     "fault in a task": 9,
     "fault in StartExecution": 4,
     "fault in an API call": 4,
-    "containers killed": 4,
+    "containers killed": 3,
     "limit changed": 3,
     "paused": 1,
     "status events lost": 1,

@@ -11,7 +11,7 @@ Keys of report.json (times in seconds; instants count from the beginning):
 | `given_back`, `kept`, `dead_lettered` | attempts returned to the queue, requests in FailedRequestQueue, dead letters |
 | `glue_runs` | how many ended in each state |
 | `faults` | how many of each kind have acted |
-| `rounds` | of the janitor: all, and those that came to their end without an error |
+| `rounds` | of the janitor: at, seconds, ok (it came to its end and reported no error) |
 | `writes` | of the slot table |
 | `dead_holders` | slots that the janitor, or nobody, gave back |
 | `handoff` | count, median and longest of the undisturbed hand-offs |
@@ -19,6 +19,7 @@ Keys of report.json (times in seconds; instants count from the beginning):
 | `checks`, `ok` | name, ok (null: not shown) and what was found, for each claim; whether no check fails |
 | `marks` | at, until, kind, said, process of everything that was done to the stack |
 | `processes` | a process each: limit, and the steps of holders, of its Glue runs alive and of its limit over time |
+| `load` | how many processes wanted a processor, on average over the last 1, 5 and 15 minutes |
 | `phases` | seconds each phase took |
 """
 
@@ -27,7 +28,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -49,7 +50,12 @@ class Parameters:
 
 
 def build(
-    parameters: Parameters, limits: Mapping[str, int], began: float, records: Records, phases: Mapping[str, float]
+    parameters: Parameters,
+    limits: Mapping[str, int],
+    began: float,
+    records: Records,
+    phases: Mapping[str, float],
+    load: Sequence[float] = (),
 ) -> dict[str, Any]:
     """The report of one run, as it is written to report.json."""
     slots = holdings(records.changes)
@@ -69,7 +75,10 @@ def build(
         "dead_lettered": len(records.dead),
         "glue_runs": dict(Counter(run.state for run in records.runs)),
         "faults": dict(Counter(mark.kind for mark in records.marks)),
-        "rounds": {"all": len(records.rounds), "complete": sum(r.ok for r in records.rounds)},
+        "rounds": [
+            {"at": round(r.began - began, 2), "seconds": round(r.ended - r.began, 2), "ok": r.ok}
+            for r in records.rounds
+        ],
         "writes": len(records.changes),
         "dead_holders": sum(stopped.get(slot.execution, 0.0) < slot.freed for slot in slots),
         "handoff": {
@@ -85,6 +94,7 @@ def build(
             for mark in records.marks
         ],
         "processes": {process: _course(records, process, limit, began) for process, limit in limits.items()},
+        "load": [round(each, 1) for each in load],
         "phases": {name: round(seconds, 2) for name, seconds in phases.items()},
     }
 

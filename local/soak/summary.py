@@ -23,7 +23,7 @@ def figures(report: Mapping[str, Any]) -> Table:
     table.add_row("in FailedRequestQueue", str(report["kept"]))
     table.add_row("dead-lettered", str(report["dead_lettered"]))
     table.add_row("writes of the slot table", str(report["writes"]))
-    table.add_row("janitor's rounds", f"{rounds['all']}, {rounds['complete']} complete")
+    table.add_row("janitor's rounds", f"{len(rounds)}, {sum(each['ok'] for each in rounds)} complete")
     if handoff["count"]:
         spread = f"median {handoff['median']:.2f} s, longest {handoff['longest']:.2f} s ({handoff['count']})"
         table.add_row("hand-off when calm", spread)
