@@ -1,8 +1,8 @@
 """Judges a race for slots: every item there ever was, every step from one to the next, and every answer of a client.
 
 Three witnesses. The stream is the first: it has each item that was. The clients' own history must agree with it, write
-by write. The observer, who reads while they race, must have seen what the stream says, in its order: so the stream has
-left out nothing that anybody saw.
+by write. Observers, who read while they race, must have seen what the stream says, in its order: so the stream has left
+out nothing that anybody saw.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ class Judge:
     def __init__(self, *, steady: bool) -> None:
         self.faults: list[str] = []
         self.curve: list[tuple[int, int]] = []  # holders and limit after each write
-        self.granted: dict[int, int] = {}  # which write a grant was, by its mark
         self._steady = steady
         self._writes = Writes()
         self._places: defaultdict[int, list[int]] = defaultdict(list)
@@ -56,18 +55,18 @@ class Judge:
         self._places[item.digest].append(number)
         if old is not None:
             self._writes.add(old, item)
-            self.granted |= {item.holders[name].since: number for name in item.holders.keys() - old.holders.keys()}
             self.faults += [f"write {number}: {fault}" for fault in _wrong_step(old, item)]
         if self._steady:
             self.faults += [f"write {number}: {fault}" for fault in _wrong_item(item)]
 
-    def conclude(self, operations: list[Operation], snapshots: list[int]) -> Figures:
-        """What the clients say, and the digests that an observer read. By now every slot was given back."""
+    def conclude(self, operations: list[Operation], snapshots: list[list[int]]) -> Figures:
+        """What the clients say, and the digests that each observer read. By now every slot was given back."""
         left = self._last
         if left is None or left.holders or left.count:
             self.faults.append(f"at the end, when everything was given back, the item is {left}")
         self.faults += wrong_answers(self._writes, operations)
-        self.faults += self._unknown(snapshots)
+        for of_one in snapshots:
+            self.faults += self._unknown(of_one)
         certain = most_certain_holders(operations)
         _, limit = self.curve[0]
         if self._steady and certain > limit:
@@ -79,7 +78,7 @@ class Judge:
             grants=answers["Granted"],
             refusals=answers["Full"] + answers["Paused"],
             writes=len(self.curve) - 1,
-            snapshots=len(snapshots),
+            snapshots=sum(map(len, snapshots)),
             most_holders=max(held for held, _ in self.curve),
             most_certain_holders=certain,
         )

@@ -1,4 +1,4 @@
-"""A race for one process's slots: processes of clients on DynamoDB Local, an observer, and somebody who meddles."""
+"""A race for one process's slots: processes of clients on DynamoDB Local, observers, and who meddles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -46,12 +46,11 @@ class Race:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A race that is over and judged. The curve is of seconds, holders and the limit, one row a write."""
+    """A race that is over and judged."""
 
     judge: Judge
     figures: Figures
     seconds: float
-    curve: list[tuple[float, int, int]]
 
 
 class Crowd:
@@ -62,6 +61,7 @@ class Crowd:
         self._dynamodb = dynamodb_local.client()
         self._folder = folder
         self._tables = (f"slots-{number}" for number in count(1))
+        self._aside = (processes + 1) // 2  # observers: who waits behind many clients sees little alone
         self._ends = ExitStack()
         self._clients = [
             self._ends.enter_context(Clients(dynamodb_local.endpoint, number, threads)) for number in range(processes)
@@ -71,25 +71,29 @@ class Crowd:
         """Runs a race for so long and judges it. `watch` hears about every second how it goes."""
         table = next(self._tables)
         stream = self._create(table, race.limit)
-        observer = Observer(self._dynamodb, table)
-        meddler = Meddler(self._dynamodb, table, race) if race.meddling else nullcontext()
+        observers = [Observer(self._dynamodb, table) for _ in range(self._aside)]
+        meddlers = [
+            Meddler(self._dynamodb, table, race, number) for number in range(self._aside if race.meddling else 0)
+        ]
         began = time.monotonic()
         histories = [self._folder / f"{table}-{number}.jsonl" for number in range(len(self._clients))]
-        with observer, meddler:
+        with ExitStack() as asides:
+            for aside in [*observers, *meddlers]:
+                asides.enter_context(aside)
             for clients, history in zip(self._clients, histories, strict=True):
                 pot = 2 * race.limit + 1
                 clients.begin(
                     Orders(table, PROCESS, pot, began + seconds, str(history), race.changes, race.reads_first)
                 )
-            self._follow(lambda done: watch(f"{time.monotonic() - began:3.0f} s: {done} steps, {observer.tell()}"))
+            self._follow(lambda done: watch(f"{time.monotonic() - began:3.0f} s: {done} steps, {observers[0].tell()}"))
         took = time.monotonic() - began
         operations = [operation for history in histories for operation in load(history)]
         operations += give_everything_back(self._dynamodb, table)
         judge = Judge(steady=not race.meddling)
         for item in items_of(local_client("dynamodbstreams", self._local.endpoint), stream):
             judge.take(item)
-        figures = judge.conclude(operations, observer.seen)
-        return Outcome(judge, figures, took, _curve(judge, operations, began))
+        figures = judge.conclude(operations, [observer.seen for observer in observers])
+        return Outcome(judge, figures, took)
 
     def _create(self, table: str, limit: int) -> str:
         answer = self._dynamodb.create_table(
@@ -195,7 +199,7 @@ class Meddler(Aside):
 
     pause = 0.01
 
-    def __init__(self, dynamodb: Any, table: str, race: Race) -> None:
+    def __init__(self, dynamodb: Any, table: str, race: Race, number: int) -> None:
         super().__init__()
         ways: dict[Meddling, list[Callable[[], None]]] = {
             "limit": [self._move_limit, self._move_limit],
@@ -208,8 +212,8 @@ class Meddler(Aside):
         self._processes = Processes(dynamodb, table)
         self._slots = Slots(dynamodb, table)
         self._limit = race.limit
-        self._random = random.Random(1)  # noqa: S311
-        self._meddled = count(1)
+        self._random = random.Random(number)  # noqa: S311
+        self._meddled = count(1 + number * MARKS)
 
     def again(self) -> None:
         self._random.choice(self._ways)()
@@ -245,7 +249,7 @@ class Meddler(Aside):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        self.repair()  # nobody is there any more who could come between
+        self.repair()  # the last of them who leaves has nobody any more who could come between
 
 
 def holder(since: int) -> dict[str, Any]:
@@ -271,14 +275,3 @@ def give_everything_back(dynamodb: Any, table: str) -> list[Operation]:
         seen = Entry.read(each.raw)
         operations.append(Operation("reclaim", name, start, time.monotonic(), str(answer), [MARKS], seen))
     return operations
-
-
-def _curve(judge: Judge, operations: list[Operation], began: float) -> list[tuple[float, int, int]]:
-    """The stream says no time finer than a minute: a write is put after the grants before it, by their own clocks."""
-    starts = {mark: grant.start - began for grant in operations if grant.step == "reserve" for mark in grant.marks}
-    times = {number: starts[mark] for mark, number in judge.granted.items() if mark in starts}
-    now, curve = 0.0, []
-    for number, (held, limit) in enumerate(judge.curve):
-        now = max(now, times.get(number, 0.0))
-        curve.append((now, held, limit))
-    return curve

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from local.running.drawing import BLUE, DPI, INK, WIDTH
 from tests.races.slot_races import Outcome
@@ -44,13 +45,14 @@ def _draw(outcomes: Mapping[str, Outcome], path: Path) -> None:
     for axes, (name, outcome) in zip(
         figure.subplots(len(outcomes), squeeze=False)[:, 0], outcomes.items(), strict=True
     ):
-        seconds, holders, limits = zip(*outcome.curve, strict=True)
-        axes.step(seconds, holders, where="post", color=BLUE, linewidth=0.6, label="holders")
-        axes.step(seconds, limits, where="post", color=INK, linewidth=1, linestyle=(0, (4, 2)), label="limit")
+        holders, limits = zip(*outcome.judge.curve, strict=True)
+        axes.plot(holders, drawstyle="steps-post", color=BLUE, linewidth=0.6, label="holders")
+        axes.plot(limits, drawstyle="steps-post", color=INK, linewidth=1, linestyle=(0, (4, 2)), label="limit")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlim(0, seconds[-1])
+        axes.set_xlim(0, outcome.figures.writes)
         axes.set_ylim(0, 1.1 * max(*limits, *holders))
-        axes.set_title(f"{name}: every write, {outcome.figures.writes} of them", loc="left", fontsize=9)
-        axes.legend(loc="lower right", frameon=False, fontsize=8)
-    axes.set_xlabel("seconds")
+        axes.set_title(name, loc="left", fontsize=9)
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
+    axes.set_xlabel("writes to the item, in the order of its stream")
     figure.savefig(path)

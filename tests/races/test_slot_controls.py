@@ -17,7 +17,7 @@ COUNTED, NAMED = "slots_in_use < slot_limit", "size(holders) < slot_limit"
 
 LIMIT = 4
 SECONDS = 1.0
-ROUNDS = 15  # the first or the second does, but on a machine that hardly gets to it
+ROUNDS = 30  # the first or the second does, but on a machine that hardly gets to it
 
 
 def reserve_without(part: str) -> Change:
