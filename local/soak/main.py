@@ -81,7 +81,7 @@ def perform(aws: EmbeddedAws, parameters: Parameters, console: Console, phases: 
             course.settle("calm", rounds=2)  # whatever is left now, the janitor would have found
     with phases.phase("collect", "collect the records"):
         found = collect(stage, course, rounds, calm_from)
-    return build(parameters, plan.limits, course.began, found, phases.seconds, os.getloadavg())
+    return build(parameters, plan.limits, course.began, found, phases.seconds, load=os.getloadavg())
 
 
 def write(report: dict[str, Any], console: Console) -> None:

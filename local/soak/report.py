@@ -55,6 +55,7 @@ def build(
     began: float,
     records: Records,
     phases: Mapping[str, float],
+    *,
     load: Sequence[float] = (),
 ) -> dict[str, Any]:
     """The report of one run, as it is written to report.json."""
