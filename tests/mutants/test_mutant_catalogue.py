@@ -1,0 +1,117 @@
+"""Every mutant still fits the code, is valid code itself, and names tests that exist."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.mutants.catalogue import FOLDER, ROWS, Change, Mutant, Stale, chosen, load, nowhere
+
+ROOT = Path(__file__).parents[2]
+MUTANTS = load()
+NAMES = [mutant.name for mutant in MUTANTS]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=NAMES)
+def test_a_mutant_still_fits_the_code_and_is_valid(mutant: Mutant) -> None:
+    for name, text in mutant.mutated(ROOT).items():
+        assert text != (ROOT / name).read_text()
+        if name.endswith(".json"):
+            json.loads(text)
+        elif name.endswith(".yaml"):
+            yaml.compose(text, Loader=yaml.CSafeLoader)
+        else:
+            compile(text, name, "exec")
+
+
+def test_no_mutant_uses_a_name_that_is_not_there(tmp_path: Path) -> None:
+    """Its NameError would turn the tests red, and say nothing about them."""
+    for mutant in MUTANTS:
+        for name, text in mutant.mutated(ROOT).items():
+            if name.endswith(".py"):
+                (tmp_path / f"{mutant.name}.py").write_text(text)
+    ruff = [str(Path(sys.executable).with_name("ruff")), "check", "--isolated", "--select=F821,F823", str(tmp_path)]
+    ran = subprocess.run(ruff, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=NAMES)
+def test_a_mutants_guards_are_quick_tests_that_exist(mutant: Mutant) -> None:
+    for guard in mutant.guards:
+        file, _, test = guard.partition("::")
+        assert not file.startswith(("tests/e2e", "tests/engine"))
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text()
+
+
+def test_every_known_failure_is_put_back_or_has_a_reason_why_it_cannot_be() -> None:
+    put_back = {row for mutant in MUTANTS for row in mutant.rows}
+    assert put_back <= set(ROWS)
+    assert put_back.isdisjoint(nowhere())
+    assert put_back | nowhere().keys() == set(ROWS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=NAMES)
+def test_a_mutant_named_for_a_known_failure_counts_for_it(mutant: Mutant) -> None:
+    family, number = mutant.name[0].upper(), mutant.name[1:].partition("-")[0]
+    if family == "F":
+        assert f"F{int(number)}" in mutant.rows
+
+
+def test_a_change_that_does_not_fit_names_its_mutant_its_file_and_what_to_look_for() -> None:
+    change = Change("slots.py", "a < b", "a <= b")
+    for text, times in (("a<b", 0), ("a < b or a < b", 2)):
+        with pytest.raises(Stale, match=rf"^f06: .* in slots.py exactly once, and stands there {times} .*'a < b'$"):
+            change.applied_to("f06", text)
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    mutant = Mutant("f06", "slots", (), "", ("test_a.py",), (Change("gone.py", "a", "b"),))
+    with pytest.raises(Stale, match=r"f06: there is no file gone\.py"):
+        mutant.mutated(tmp_path)
+
+
+def test_changes_of_one_file_add_up(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("one two")
+    changes = (Change("a.py", "one", "1"), Change("a.py", "two", "2"))
+    assert Mutant("m", "slots", (), "", ("test_a.py",), changes).mutated(tmp_path) == {"a.py": "1 2"}
+
+
+def test_mutants_are_chosen_by_how_their_names_begin() -> None:
+    assert {mutant.rows[0] for mutant in chosen(MUTANTS, ["f05-", "f06-"])} == {"F5", "F6"}
+    assert chosen(MUTANTS, []) == MUTANTS
+    with pytest.raises(LookupError, match="'f99'"):
+        chosen(MUTANTS, ["f05", "f99"])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        'rows = []\nbug = ""\nguards = ["t.py"]',
+        'rows = []\nbug = ""\nguards = []\n[[m.change]]\nfile = "a"\nold = "b"\nnew = "c"',
+        'rows = []\nbug = ""\nguard = ["t.py"]\n[[m.change]]\nfile = "a"\nold = "b"\nnew = "c"',
+        'rows = []\nbug = ""\nguards = ["t.py"]\n[[m.change]]\nfile = "a"\nold = "b"',
+    ],
+    ids=["no change", "no guards", "a key misspelt", "no new text"],
+)
+def test_a_table_that_is_no_mutant_is_named(tmp_path: Path, table: str) -> None:
+    (tmp_path / "slots.toml").write_text(f"[m]\n{table}\n")
+    with pytest.raises(ValueError, match=r"slots\.toml: mutant 'm'"):
+        load(tmp_path)
+
+
+def test_two_mutants_of_one_name_are_refused(tmp_path: Path) -> None:
+    for flow in ("slots", "token"):
+        (tmp_path / f"{flow}.toml").write_text(
+            '[m]\nrows = []\nbug = ""\nguards = ["t.py"]\n[[m.change]]\nfile = "a"\nold = "b"\nnew = "c"\n'
+        )
+    with pytest.raises(ValueError, match="same name: m"):
+        load(tmp_path)
+
+
+def test_the_catalogues_files_are_its_flows() -> None:
+    assert {path.stem for path in FOLDER.glob("*.toml")} == {mutant.flow for mutant in MUTANTS} | {"nowhere"}

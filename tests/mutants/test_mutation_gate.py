@@ -1,0 +1,161 @@
+"""The gate itself, over a tree of two files: what counts as caught, and what does not."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from tests.mutants import trial
+from tests.mutants.__main__ import main, run
+from tests.mutants.catalogue import Change, Mutant
+from tests.mutants.copies import copy_tree
+from tests.mutants.trial import judge
+
+CODE = """
+def admits(held, limit):
+    return held < limit
+"""
+TESTS = """
+from code_under_test import admits
+
+
+def test_the_limit_holds():
+    assert not admits(3, 3)
+
+
+def test_there_is_room():
+    assert admits(2, 3)
+"""
+REST = ["tests"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A project as git sees it: one file that is known to it, the others new."""
+    source = tmp_path / "source"
+    (source / "tests").mkdir(parents=True)
+    (source / "code_under_test.py").write_text(CODE)
+    (source / "tests" / "test_limit.py").write_text(TESTS)
+    (source / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
+    (source / ".gitignore").write_text("build/\n__pycache__/\n")
+    subprocess.run(["git", "init", "-q"], cwd=source, check=True)
+    subprocess.run(["git", "add", "code_under_test.py"], cwd=source, check=True)
+    return source
+
+
+@pytest.fixture
+def base(tree: Path, tmp_path: Path) -> Path:
+    copy_tree(tree, tmp_path / "base")
+    return tmp_path / "base"
+
+
+def mutant(old: str, new: str, guard: str = "tests/test_limit.py::test_the_limit_holds", name: str = "m") -> Mutant:
+    return Mutant(name, "slots", ("F6",), "a bug", (guard,), (Change("code_under_test.py", old, new),))
+
+
+def test_a_mutant_that_a_guard_catches_is_caught_with_what_the_test_said(base: Path, tmp_path: Path) -> None:
+    verdict = judge(mutant("<", "<="), base, tmp_path, REST)
+    assert (verdict.status, verdict.by_guard) == ("caught", True)
+    assert verdict.test == "tests/test_limit.py::test_the_limit_holds"
+    assert verdict.message.startswith("AssertionError: assert not True")
+
+
+def test_a_mutant_that_only_another_test_catches_is_caught_and_that_is_told(base: Path, tmp_path: Path) -> None:
+    verdict = judge(mutant("held < limit", "False"), base, tmp_path, REST)
+    assert (verdict.status, verdict.by_guard, verdict.test) == (
+        "caught",
+        False,
+        "tests/test_limit.py::test_there_is_room",
+    )
+
+
+def test_a_mutant_that_changes_nothing_survives(base: Path, tmp_path: Path) -> None:
+    assert judge(mutant("held < limit", "limit > held"), base, tmp_path, REST).status == "survived"
+
+
+def test_a_mutant_that_does_not_apply_is_stale(base: Path, tmp_path: Path) -> None:
+    verdict = judge(mutant("held > limit", "True"), base, tmp_path, REST)
+    assert (verdict.status, "stands there 0 times" in verdict.message) == ("stale", True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("held < limit", "held < limits"),
+        ("\ndef admits", "import gone\ndef admits"),
+        ("def admits", "def admitted"),
+        ("return", "retrun"),
+        ("(held, limit)", "(held)"),
+    ],
+    ids=["a name that is not there", "an import that fails", "nothing to import", "no Python", "another signature"],
+)
+def test_what_is_not_even_valid_is_not_caught(base: Path, tmp_path: Path, old: str, new: str) -> None:
+    assert judge(mutant(old, new), base, tmp_path, REST).status == "broken"
+
+
+def test_a_guard_that_does_not_exist_catches_nothing(base: Path, tmp_path: Path) -> None:
+    verdict = judge(mutant("<", "<=", guard="tests/test_limit.py::test_gone"), base, tmp_path, REST)
+    assert verdict.status == "broken"
+    assert "test_gone" in verdict.message
+
+
+def test_a_test_that_is_red_anyway_catches_nothing(base: Path, tmp_path: Path) -> None:
+    (base / "tests" / "test_other.py").write_text("def test_red():\n    assert False\n")
+    verdict = judge(mutant("held < limit", "limit > held"), base, tmp_path, REST)
+    assert (verdict.status, verdict.message) == ("broken", "it fails without the mutant too")
+
+
+def test_a_mutant_that_hangs_is_not_caught(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "GUARDS_SECONDS", 2.0)
+    verdict = judge(mutant("    return held", "    while True:\n        pass\n    return held"), base, tmp_path, REST)
+    assert (verdict.status, verdict.message) == ("hung", "the tests did not end within 2 s")
+
+
+def test_a_copy_has_what_git_knows_and_what_is_new_and_nothing_that_it_ignores(tree: Path, tmp_path: Path) -> None:
+    (tree / "build" / "made").mkdir(parents=True)
+    (tree / "build" / "made" / "by_a_tool").touch()
+    (tree / "code_under_test.py").write_text("changed")
+    copy_tree(tree, tmp_path / "copy")
+    assert (tmp_path / "copy" / "code_under_test.py").read_text() == "changed"
+    assert (tmp_path / "copy" / "tests" / "test_limit.py").exists()
+    assert not (tmp_path / "copy" / "build" / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("new", "code", "status"), [("<=", 0, "caught"), ("!= limit and held <", 1, "survived")], ids=["caught", "survived"]
+)
+def test_the_gate_is_red_if_a_mutant_survives_and_reports_it(
+    tree: Path, tmp_path: Path, new: str, code: int, status: str
+) -> None:
+    said = io.StringIO()
+    folder = tmp_path / "build"
+    assert run(Console(file=said, width=200), [mutant("<", new)], 1, source=tree, folder=folder, rest=REST) == code
+    (judged,) = json.loads((folder / "report.json").read_text())["mutants"]
+    assert judged["verdict"]["status"] == status
+    assert f"| m | a bug | {status} |" in (folder / "report.md").read_text()
+    assert f"{1 - code} of 1 known bugs" in said.getvalue()
+    assert (folder / "m").exists() == (status != "caught")
+
+
+def test_the_gate_judges_nothing_by_tests_that_are_red_without_a_mutant(tree: Path, tmp_path: Path) -> None:
+    (tree / "code_under_test.py").write_text(CODE.replace("<", "<="))
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    assert run(console, [mutant("<=", "<")], 1, source=tree, folder=tmp_path / "build", rest=REST) == 1
+    assert "red without any mutant: tests/test_limit.py::test_the_limit_holds" in said.getvalue()
+
+
+def test_the_mutants_can_be_listed() -> None:
+    listed = CliRunner().invoke(main, ["--list", "--only", "f05-release"])
+    assert (listed.exit_code, "f05-release-without-condition" in listed.output) == (0, True)
+
+
+def test_a_name_of_no_mutant_is_a_wrong_option() -> None:
+    refused = CliRunner().invoke(main, ["--only", "f99"])
+    assert (refused.exit_code, "f99" in refused.output) == (2, True)

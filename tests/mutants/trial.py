@@ -1,0 +1,129 @@
+"""One mutant's trial: put into a copy, judged by its guards, and if these stay green by all other quick tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.mutants.catalogue import Mutant, Stale
+from tests.mutants.copies import copy_with
+
+# Guards take some seconds: one that has taken minutes waits for what never comes, however busy the machine is.
+GUARDS_SECONDS = 180.0
+REST_SECONDS = 900.0
+# Whoever changes the code makes the catalogue's own tests fail, and that would catch everything.
+REST = ("tests", "--ignore=tests/engine", "--ignore=tests/e2e", "--ignore=tests/mutants")
+
+Status = Literal["caught", "survived", "broken", "hung", "stale"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant.
+
+    caught    a test failed: `test`, which said `message`; `by_guard` if it is one that the catalogue names
+    survived  every test passed
+    broken    what failed says nothing about the tests: the mutant is not valid code, a guard does not exist
+    hung      the tests did not end
+    stale     the mutant does not fit the code
+    """
+
+    mutant: str
+    status: Status
+    seconds: float = 0.0
+    test: str = ""
+    message: str = ""
+    by_guard: bool = True
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of pytest. `failed` is the first test that failed; empty if none did."""
+
+    passed: bool
+    failed: str = ""
+    message: str = ""
+    is_a_verdict: bool = False
+    hung: bool = False
+
+
+def green_without(base: Path, mutants: Iterable[Mutant], jobs: int) -> Run:
+    """Runs all the guards without any mutant; the first run that failed, or one that passed."""
+    guards = sorted({guard for mutant in mutants for guard in mutant.guards})
+    share = -(-len(guards) // jobs)
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = pool.map(
+            lambda first: pytest(base, guards[first : first + share], REST_SECONDS, base.with_name(f"base-{first}")),
+            range(0, len(guards), share),
+        )
+    return next((run for run in runs if not run.passed), Run(True))
+
+
+def judge(mutant: Mutant, base: Path, folder: Path, rest: Iterable[str] = REST) -> Verdict:
+    """Tries a mutant in a copy of `base`, made in `folder` and left there for whoever wants to look."""
+    began = time.monotonic()
+
+    def verdict(status: Status, run: Run, by_guard: bool = True) -> Verdict:
+        return Verdict(mutant.name, status, time.monotonic() - began, run.failed, run.message, by_guard)
+
+    copy = folder / mutant.name
+    try:
+        copy_with(mutant, base, copy)
+    except Stale as error:
+        return verdict("stale", Run(False, message=str(error)))
+    run = pytest(copy, mutant.guards, GUARDS_SECONDS)
+    by_guard = not run.passed
+    if run.passed:
+        run = pytest(copy, rest, REST_SECONDS)
+    if run.passed:
+        return verdict("survived", run, by_guard)
+    if run.hung:
+        return verdict("hung", run, by_guard)
+    if not by_guard and run.failed and not pytest(base, [run.failed], GUARDS_SECONDS, said=copy).passed:
+        return verdict("broken", Run(False, run.failed, "it fails without the mutant too"), by_guard)
+    return verdict("caught" if run.is_a_verdict else "broken", run, by_guard)
+
+
+def pytest(tree: Path, arguments: Iterable[str], seconds: float, said: Path | None = None) -> Run:
+    """Runs tests of a tree, with that tree's own code, until the first one fails.
+
+    Args:
+        said: what the files are called that say how it went, without .log and .json; by default, as the tree.
+    """
+    log_file, witness = ((said or tree).with_name(f"{(said or tree).name}{end}") for end in (".log", ".json"))
+    witness.unlink(missing_ok=True)
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "hypothesispytest", "-p", "witness"]
+    # The tree's code is found by its own pyproject.toml; here alone, the plugin.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    environment["PYTHONPATH"] = str(Path(__file__).parent)
+    # The plugins that the tests do not need take a third of the time that a guard takes.
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    with log_file.open("w") as log:
+        try:
+            code = subprocess.run(
+                [sys.executable, "-m", "pytest", *options, f"--witness={witness}", *arguments],
+                cwd=tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=seconds,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return Run(False, message=f"the tests did not end within {seconds:.0f} s", hung=True)
+    if code == 0:
+        return Run(True)
+    if not witness.exists():  # pytest could not even begin: an argument that names no test, say
+        lines = [line for line in log_file.read_text().splitlines() if line.strip()]
+        return Run(False, message=f"pytest ended with {code}: {' '.join(lines[-3:])[:300]}")
+    first = json.loads(witness.read_text())
+    return Run(False, first["test"], first["message"], first["is_a_verdict"])
