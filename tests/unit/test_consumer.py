@@ -16,7 +16,7 @@ from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, W
 from slotkeeper.retry.message import instant, parse_message
 from slotkeeper.retry.policy import LONGEST_AGE
 from tests.support.boundary import Killed, kill_before, refuse
-from tests.unit.working import NOW, Workplace
+from tests.unit.working import NOW, When, Workplace
 
 PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
 
@@ -185,11 +185,12 @@ def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workpl
     assert workplace.performed == [("r", 1)]
 
 
-def test_nothing_is_booked_before_the_decision_is_noted(workplace: Workplace) -> None:
+@pytest.mark.parametrize(("when", "status"), [("before", RUNNING), ("after", FAILED)])
+def test_nothing_is_booked_before_the_decision_is_noted(workplace: Workplace, when: When, status: str) -> None:
     letter = workplace.send(fails=1)
-    workplace.strike(3, "before", _dies)  # claim, policy, record
+    workplace.strike(3, when, _dies)  # claim, policy, record
     workplace.deliver(letter)
-    assert (workplace.deaths, workplace.queue, workplace.row()["status"]) == (1, [letter], RUNNING)
+    assert (workplace.deaths, workplace.queue, workplace.row()["status"]) == (1, [letter], status)
 
 
 def _dies() -> None:
