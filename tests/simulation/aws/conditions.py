@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tests.simulation.aws.attributes import Invalid, kind_of, number_of
-from tests.simulation.aws.expressions import Operand, Path, Reader, Scope, Used, Value
+from tests.simulation.aws.expressions import Operand, Reader, Scope, Used, Value
 from tests.simulation.frozen import Record
 
 Test = Callable[[Scope], bool]
@@ -107,7 +107,7 @@ class _Conditions(Reader):
 
     def _begins_with(self) -> Test:
         path, start = self.arguments(self.path, self.path_or_value)
-        self._check_distinct(path, start)
+        self.check_distinct(path, start)
         self.check_kind(start, "S", "B")
 
         def test(scope: Scope) -> bool:
@@ -122,7 +122,7 @@ class _Conditions(Reader):
 
     def _contains(self) -> Test:
         path, part = self.arguments(self.path, self.path_or_value)
-        self._check_distinct(path, part)
+        self.check_distinct(path, part)
 
         def test(scope: Scope) -> bool:
             whole, wanted = path.of(scope), part.of(scope)
@@ -141,7 +141,7 @@ class _Conditions(Reader):
         high = self.operand()
         for operand in (middle, low, high):
             self.check_kind(operand, *_ORDERED)
-        self._check_distinct(middle, low, high)
+        self.check_distinct(middle, low, high)
         if isinstance(low, Value) and isinstance(high, Value):
             self.used.checks.append(lambda scope: _refuse_empty_range(low.of(scope), high.of(scope)))
         return lambda scope: (
@@ -152,26 +152,16 @@ class _Conditions(Reader):
         self.take("(")
         others = self.several(self.operand)
         self.take(")")
-        self._check_distinct(operand, *others)
+        self.check_distinct(operand, *others)
         return lambda scope: any(_compare("=", operand.of(scope), other.of(scope)) for other in others)
 
     def _comparison(self, left: Operand, comparator: str) -> Test:
         right = self.operand()
-        self._check_distinct(left, right)
+        self.check_distinct(left, right)
         if comparator not in ("=", "<>"):
             self.check_kind(left, *_ORDERED)
             self.check_kind(right, *_ORDERED)
         return lambda scope: _compare(comparator, left.of(scope), right.of(scope))
-
-    def _check_distinct(self, first: Operand, *others: Operand) -> None:
-        """The same path on both sides is refused."""
-        paths = [other for other in others if isinstance(other, Path)]
-
-        def check(scope: Scope) -> None:
-            if isinstance(first, Path) and first.names(scope) in [path.names(scope) for path in paths]:
-                raise Invalid("The first operand must be distinct from the remaining operands")
-
-        self.used.checks.append(check)
 
 
 def _and(first: Test, second: Test) -> Test:

@@ -225,6 +225,16 @@ class Reader:
         self.take(")")
         return arguments
 
+    def check_distinct(self, first: Operand, *others: Operand) -> None:
+        """The first path must be none of the others."""
+        paths = [other for other in others if isinstance(other, Path)]
+
+        def check(scope: Scope) -> None:
+            if isinstance(first, Path) and first.names(scope) in [path.names(scope) for path in paths]:
+                raise Invalid("The first operand must be distinct from the remaining operands")
+
+        self.used.checks.append(check)
+
     def check_kind(self, operand: Operand, *kinds: str) -> None:
         """A value that is given with the request must be of one of these types."""
 

@@ -72,8 +72,9 @@ class _Updates(Reader):
 
     def _term(self, of_sum: bool = False) -> Calculation:
         if self.calls("if_not_exists"):
-            path, other = self.arguments(self.path, self._term)
-            return lambda scope: path.of(scope) or other(scope)
+            path, other = self.arguments(self.path, self.path_or_value)
+            self.check_distinct(path, other)
+            return lambda scope: _first(path.of(scope), _existing(other.of(scope)))  # missing, it is refused unneeded
         operand = self.path_or_value()
         if of_sum or self.next in ("+", "-"):
             self.check_kind(operand, "N")
@@ -108,6 +109,10 @@ def _existing(value: Record | None) -> Record:
     if value is None:
         raise Invalid("The provided expression refers to an attribute that does not exist in the item")
     return value
+
+
+def _first(value: Record | None, other: Record) -> Record:
+    return other if value is None else value
 
 
 def _of_kind(kind: str, value: Record) -> Record:

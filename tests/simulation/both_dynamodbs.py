@@ -1,0 +1,146 @@
+"""One request to the simulated DynamoDB and to DynamoDB Local: both must answer the same.
+
+Where DynamoDB Local is not DynamoDB, and the simulation follows DynamoDB:
+
+- A failed condition comes without the item that was asked for; so the item is read instead.
+- UPDATED_NEW and UPDATED_OLD give whole attributes; DynamoDB gives no more of a map than the paths that the update
+  names (seen there).
+- Some numbers come back as they were written, 1.50 for example; DynamoDB's have no zeros at their ends.
+- An empty text is refused, which DynamoDB has allowed since 2020, outside of keys. No test here writes one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from tests.simulation.aws import dynamodb
+from tests.simulation.aws.attributes import canonical_map
+from tests.simulation.aws.dynamodb import KEY_ATTRIBUTES
+from tests.simulation.aws.expressions import Scope, projected
+from tests.simulation.aws.updates import update
+from tests.simulation.frozen import Record, freeze, record, thaw
+from tests.simulation.product_items import KEY, Item
+from tests.simulation.transcript import Answer, Outside, Question
+
+REFUSED = "ConditionalCheckFailedException"
+_NOT_COMPARED = ("ResponseMetadata", "ConsumedCapacity")
+
+
+def make_tables(local: Any) -> None:
+    """The simulation's tables on DynamoDB Local."""
+    for table, key in KEY_ATTRIBUTES.items():
+        local.create_table(
+            TableName=table,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+        )
+
+
+class Both(Outside):
+    """The outside of the product's code: it asks both, and is answered by the simulation.
+
+    A context manager: it compares what the table holds in the end, and leaves it empty.
+
+    Args:
+        local: a client of DynamoDB Local.
+        table: the table in question, empty there.
+        item: the one item that it holds, without its key, which is KEY; or None.
+    """
+
+    def __init__(self, local: Any, table: str, item: Item | None) -> None:
+        super().__init__(())
+        self._local = local
+        self._table = table
+        items = [] if item is None else [{KEY_ATTRIBUTES[table]: {"S": KEY}, **item}]
+        self._write([{"PutRequest": {"Item": item}} for item in items])
+        self.state = dynamodb.tables(**{table: items})
+        self.differences: list[str] = []
+        self.met: Counter[str] = Counter()  # how writes under a condition have ended: an error's code, or empty
+
+    def ask(self, question: Question) -> Any:
+        """The simulation's answer, which is DynamoDB Local's.
+
+        Raises:
+            ClientError: the answer is an error.
+            AssertionError: the two differ. `differences` has it too, for code that catches every exception.
+        """
+        self.state, answer = dynamodb.perform(self.state, question.operation, question.parameters)
+        if "ConditionExpression" in question.parameters:
+            self.met[answer.error] += 1
+        self._compare(question, _comparable(answer), self._answer_of_local(question))
+        return Outside((answer,)).ask(question)
+
+    def item(self, key: str) -> Item:
+        """What the table holds; empty if there is none."""
+        return dynamodb.item_of(self.state, self._table, key) or {}
+
+    def _answer_of_local(self, question: Question) -> Answer:
+        parameters = question.parameters
+        try:
+            told = freeze(getattr(self._local, question.operation)(**thaw(parameters)))
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code != REFUSED or parameters.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD":
+                return Answer(error=code)
+            return _comparable(Answer(self._read(parameters), code))
+        if parameters.get("ReturnValues", "").startswith("UPDATED") and "Attributes" in told:
+            told = told.with_fields(Attributes=_leaves(told["Attributes"], parameters))
+        return _comparable(Answer(told))
+
+    def _read(self, parameters: Record) -> Record | None:
+        """The item that a write was refused for."""
+        key_attribute = KEY_ATTRIBUTES[self._table]
+        key = thaw(parameters.get("Key", parameters.get("Item"))[key_attribute])
+        found = self._local.get_item(TableName=self._table, Key={key_attribute: key}).get("Item")
+        return record({"Item": freeze(found)}) if found else None
+
+    def _compare(self, asked: Any, simulated: Any, local: Any) -> None:
+        if simulated != local:
+            self.differences.append(f"{asked}\n  simulated: {simulated}\n  DynamoDB Local: {local}")
+            raise AssertionError(self.differences[-1])
+
+    def _write(self, requests: list[Item]) -> None:
+        if requests:
+            self._local.batch_write_item(RequestItems={self._table: requests})
+
+    def __enter__(self) -> Both:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        held = self._local.scan(TableName=self._table)["Items"]
+        key = KEY_ATTRIBUTES[self._table]
+        self._write([{"DeleteRequest": {"Key": {key: item[key]}}} for item in held])
+        if kind is None:
+            assert not self.differences, self.differences[0]
+            self._compare("in the end", self.state, dynamodb.tables(**{self._table: held}))
+
+
+def _comparable(answer: Answer) -> Answer:
+    """With canonical values, items in an order, and without what says nothing."""
+    if answer.value is None:
+        return answer
+    fields = dict(answer.value.without(*_NOT_COMPARED).fields)
+    for name in {"Item", "Attributes"} & fields.keys():
+        fields[name] = canonical_map(fields[name])
+    if "Attributes" in fields and not fields["Attributes"].fields:
+        del fields["Attributes"]
+    if "Items" in fields:
+        fields["Items"] = _in_order(fields["Items"])
+    if "Responses" in fields:
+        tables = fields["Responses"].fields
+        fields["Responses"] = record({table: _in_order(items) for table, items in tables.items()})
+    return answer._replace(value=record(fields))
+
+
+def _in_order(items: tuple[Record, ...]) -> tuple[Record, ...]:
+    return tuple(sorted(canonical_map(item) for item in items))
+
+
+def _leaves(attributes: Record, request: Record) -> Record:
+    """Of whole attributes what stands at the paths of the request's update."""
+    names = request.get("ExpressionAttributeNames", record({}))
+    return projected(update(request["UpdateExpression"]).paths, Scope(canonical_map(attributes), names, record({})))

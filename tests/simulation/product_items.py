@@ -1,0 +1,109 @@
+"""Items as Hypothesis draws them: of the documented shape now and then, and mostly nearly so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED
+from slotkeeper.retry.message import Message, instant
+
+Item = dict[str, Any]
+Items = st.SearchStrategy[Item]
+
+NOW = 1_800_000_000.0
+KEY = "k"  # of the one item of each table that there is
+EXECUTIONS = ("a.b-c", "b")
+MESSAGES = [Message(KEY, {}, (NOW - 9,) * earlier) for earlier in (0, 1)] + [Message(KEY, {"other": 1})]
+
+_small = st.integers(0, 3).map(lambda number: {"N": str(number)})
+_texts = st.sampled_from([{"S": text} for text in ("a", "2", "RUNNING", "x" * 40)])
+ANYTHING = st.one_of(
+    _small,
+    _texts,
+    st.sampled_from(
+        [
+            *(
+                {"BOOL": True},
+                {"BOOL": False},
+                {"NULL": True},
+                {"N": "-1"},
+                {"N": "1.5"},
+                {"N": "12345678901234567890"},
+            ),
+            *({"M": {}}, {"M": {"a": {"N": "1"}}}, {"L": []}, {"L": [{"S": "a"}]}, {"SS": ["a", "b"]}, {"NS": ["1"]}),
+        ]
+    ),
+)
+
+
+def shaped(required: dict[str, Items], optional: dict[str, Items]) -> Items:
+    """Items of this shape, and such in which an attribute or two are missing or something else."""
+    whole = st.fixed_dictionaries(required, optional=optional)
+    names = st.sampled_from([*required, *optional])
+    damage = st.dictionaries(names, st.none() | ANYTHING, max_size=2)
+    return whole | st.builds(_changed, whole, damage)
+
+
+def _changed(item: Item, changes: Item) -> Item:
+    return {name: value for name, value in (item | changes).items() if value is not None}
+
+
+def _map(required: dict[str, Items], optional: dict[str, Items]) -> Items:
+    return shaped(required, optional).map(lambda members: {"M": members})
+
+
+_times = st.sampled_from([{"N": str(int(NOW) + seconds)} for seconds in (-1, 0, 1)] + [{"N": f"{NOW:.3f}"}])
+HOLDERS = _map(
+    {"state": st.sampled_from([{"S": "RESERVED"}, {"S": "RUNNING"}]), "since": _times},
+    {"job": _texts, "quiet_since": _times},
+)
+
+
+def _held(least: int) -> Items:
+    return st.dictionaries(st.sampled_from(EXECUTIONS), HOLDERS, min_size=least).map(lambda held: {"M": held})
+
+
+_sequences = st.sampled_from([{"S": str(number).zfill(40)} for number in (1, 2, 10)])
+_process = shaped(
+    {
+        "slot_limit": st.sampled_from([{"N": limit} for limit in "055512"]),
+        "slots_in_use": _small,
+        "holders": st.one_of(_held(2), _held(1), _held(0)),
+        "job_name": _texts,
+    },
+    {
+        "waiting": _map({"receipt_handle": _texts, "sequence": _sequences, "receives": _small, "since": _times}, {}),
+        "paused": st.sampled_from([{"BOOL": True}, {"BOOL": False}]),
+    },
+)
+_codes = st.sampled_from([{"S": code} for code in ("mine", "theirs")])
+_token = shaped(
+    {"access_token": _texts, "generation": _small, "stored_at": _times},
+    {"refresh_lock": _map({"release_code": _codes, "expires": _times}, {}), "refused_until": _times}
+    | {"refused_reason": _texts},
+)
+_hashes = st.sampled_from([{"S": message.payload_hash} for message in MESSAGES])
+_status = st.sampled_from([{"S": status} for status in (RUNNING, RUNNING, FAILED, SUCCEEDED, DEAD_LETTERED)])
+_past = st.fixed_dictionaries({"attempt": _small, "at": st.just({"S": instant(NOW)}), "error": _texts})
+_row = shaped(
+    {
+        "status": _status,
+        "attempts": st.sampled_from([{"N": "1"}, {"N": "2"}, {"N": "0"}]),
+        "claim": _codes,
+        "payload_hash": _hashes,
+        "last_attempt_at": st.just({"S": instant(NOW)}),
+        "lease_until": _times,
+    },
+    {
+        "first_attempt_at": st.just({"S": instant(NOW)}),
+        "next_attempt_at": st.just({"S": instant(NOW)}),
+        "plan": st.just({"S": '{"why": "timeout"}'}),
+        "result": st.just({"S": "1"}),
+        "history": st.lists(_past.map(lambda entry: {"M": entry}), max_size=2).map(lambda past: {"L": past}),
+    },
+)
+_noted = shaped({"request_id": _codes}, {"expires_at": _times})
+
+ITEMS = {"slots": _process, "tokens": _token, "ledger": _row, "settled": _noted, "signatures": _noted}

@@ -1,0 +1,242 @@
+"""Every step that the product takes on a table, with arguments as Hypothesis draws them.
+
+The steps are the product's own methods and the workflow's own tasks, so whatever expression they come to use is tried.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from botocore.exceptions import ClientError
+from hypothesis import strategies as st
+
+from slotkeeper.processes import MalformedProcess, Process, Processes
+from slotkeeper.requests import Delivery
+from slotkeeper.retry.ledger import Claimed, ClaimLost, Ledger, MalformedRow
+from slotkeeper.retry.message import Message
+from slotkeeper.settled import Settled
+from slotkeeper.signatures import SeenSignatures
+from slotkeeper.slots import Slots
+from slotkeeper.token_item import MalformedToken, RefreshLock, TokenItem, TokenTable
+from tests.simulation.both_dynamodbs import Both
+from tests.simulation.frozen import freeze
+from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, Item
+from tests.simulation.transcript import Question
+from tests.simulation.workflow import DEPLOYED
+from tests.workflow.definition import states
+from tests.workflow.interpreter import evaluate
+
+_TASKS = [
+    name for name, state in states().items() if state.get("Resource", "").startswith("arn:aws:states:::dynamodb:")
+]
+# What the product says about an item of the wrong shape, about an outcome, or lets through.
+_ENDS = (MalformedProcess, MalformedToken, MalformedRow, ClaimLost, LookupError, ClientError)
+
+
+class Step(NamedTuple):
+    """One step: `take` it on both, with these arguments."""
+
+    name: str
+    take: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.arguments}"
+
+    def __call__(self, both: Both) -> None:
+        """Takes it, whatever comes of it. Raises AssertionError if the simulation is wrong."""
+        with suppress(_ENDS):
+            self.take(both, *self.arguments)
+
+
+def _step(name: str, take: Callable[..., Any], *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(*arguments).map(lambda drawn: Step(name, take, drawn))
+
+
+# Two of three arguments are what stands in the item, as of whoever has just looked; `_drawn_or` puts it there.
+_fits = st.sampled_from([True, True, False])
+_executions = st.sampled_from(EXECUTIONS)
+_seconds = st.sampled_from([NOW - 1, NOW, NOW + 0.0004, NOW + 1])
+_codes = st.sampled_from(["mine", "theirs", "another"])
+_few = st.integers(0, 3)
+_limits = st.integers(0, 2)
+_jobs = st.sampled_from(["j", "a"])
+_names = st.sampled_from([KEY, "another"])
+_deliveries = st.builds(
+    Delivery,
+    message_id=st.just("m"),
+    body=st.just("{}"),
+    group_id=st.just(KEY),
+    receipt_handle=st.sampled_from(["h", "h2"]),
+    sequence=st.sampled_from(["1", "2", "10"]),
+    receives=st.integers(1, 3),
+    sent_at=_seconds,
+)
+_locks = st.none() | st.builds(RefreshLock, release_code=_codes, expires=_seconds)
+_seen_tokens = st.builds(TokenItem, generation=_limits, lock=_locks, refused_until=st.none() | _seconds)
+_seen_holders = HOLDERS.map(lambda holder: holder["M"])
+_attempts = st.tuples(_fits, st.sampled_from(MESSAGES), st.builds(Claimed, token=_codes, began=_seconds))
+
+
+def _slots(both: Both) -> Slots:
+    return Slots(both.client("dynamodb"), "slots")
+
+
+def _processes(both: Both) -> Processes:
+    return Processes(both.client("dynamodb"), "slots")
+
+
+def _tokens(both: Both) -> TokenTable:
+    return TokenTable(both.client("dynamodb"), "tokens")
+
+
+def _ledger(both: Both) -> Ledger:
+    return Ledger(both.client("dynamodb"), "ledger")
+
+
+def _settled(both: Both) -> Settled:
+    return Settled(both.client("dynamodb"), "settled")
+
+
+def _signatures(both: Both) -> SeenSignatures:
+    return SeenSignatures(both.client("dynamodb"), "signatures")
+
+
+def _holder_now(both: Both, execution: str) -> Item:
+    found: Item = both.item(KEY).get("holders", {}).get("M", {}).get(execution, {}).get("M", {})
+    return found
+
+
+def _release(both: Both, execution: str, fits: bool, seen: Item) -> Any:
+    return _slots(both).release(KEY, execution, _holder_now(both, execution) if fits else seen)
+
+
+def _mark_quiet(both: Both, execution: str, fits: bool, seen: Item, now: float | None) -> Any:
+    return _slots(both).mark_quiet(KEY, execution, _holder_now(both, execution) if fits else seen, now)
+
+
+def _repair(both: Both, fits: bool, in_use: int, held: int) -> Any:
+    seen = Process(KEY, 1, in_use, dict.fromkeys(range(held)), False, "j", None)
+    return _processes(both).repair_counter((fits and _slots(both).read(KEY)) or seen)
+
+
+def _take(both: Both, fits: bool, seen: TokenItem, code: str) -> Any:
+    tokens = _tokens(both)
+    return tokens.take(KEY, tokens.read(KEY) if fits else seen, code, NOW + 60)
+
+
+def _code(both: Both, fits: bool, code: str) -> str:
+    lock = both.item(KEY).get("refresh_lock", {}).get("M", {})
+    return lock.get("release_code", {}).get("S", code) if fits else code
+
+
+def _attempt(both: Both, attempt: tuple[bool, Message, Claimed]) -> tuple[Message, Claimed]:
+    fits, message, claimed = attempt
+    row = both.item(KEY)
+    attempts, claim = row.get("attempts", {}).get("N"), row.get("claim", {}).get("S")
+    return (MESSAGES[attempts == "2"], replace(claimed, token=claim)) if fits and claim else (message, claimed)
+
+
+@cache
+def _task(name: str, execution: str) -> Question:
+    context = {"Execution": {"Name": execution, "Input": {"process": KEY}}}
+    arguments = evaluate(states()[name]["Arguments"], {"context": context})
+    operation = {"updateItem": "update_item", "getItem": "get_item"}[states()[name]["Resource"].rpartition(":")[2]]
+    return Question("dynamodb", operation, freeze(arguments | {"TableName": DEPLOYED[arguments["TableName"]]}))
+
+
+def _do(task: str, both: Both, execution: str) -> Any:
+    return both.ask(_task(task, execution))
+
+
+# Table -> step -> what it does, and its arguments.
+_STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "slots": {
+        "Slots.reserve": (lambda both, *given: _slots(both).reserve(KEY, *given), _executions, _seconds),
+        "Slots.wait": (lambda both, delivery: _slots(both).wait(KEY, delivery), _deliveries),
+        "Slots.release": (_release, _executions, _fits, _seen_holders),
+        "Slots.cancel": (lambda both, execution: _slots(both).cancel(KEY, execution), _executions),
+        "Slots.mark_quiet": (_mark_quiet, _executions, _fits, _seen_holders, st.none() | _seconds),
+        "Slots.waiter_with_room": (lambda both: _slots(both).waiter_with_room(KEY),),
+        "Slots.has_room": (lambda both: _slots(both).has_room(KEY),),
+        "Slots.read": (lambda both: _slots(both).read(KEY),),
+        "Processes.create": (lambda both, *given: _processes(both).create(KEY, *given), _limits, _jobs),
+        "Processes.set_limit": (lambda both, limit: _processes(both).set_limit(KEY, limit), _limits),
+        "Processes.change_job": (lambda both, *given: _processes(both).change_job(KEY, *given), _jobs, _jobs),
+        "Processes.pause": (lambda both: _processes(both).pause(KEY),),
+        "Processes.resume": (lambda both: _processes(both).resume(KEY),),
+        "Processes.repair_counter": (_repair, _fits, _few, _few),
+        "Processes.all": (lambda both: list(_processes(both).all()),),
+        **{name: (partial(_do, name), _executions) for name in _TASKS},
+    },
+    "tokens": {
+        "TokenTable.read": (lambda both: _tokens(both).read(KEY),),
+        "TokenTable.take": (_take, _fits, _seen_tokens, _codes),
+        "TokenTable.store": (
+            *(lambda both, fits, code, now: _tokens(both).store(KEY, _code(both, fits, code), "t", now), _fits),
+            *(_codes, _seconds),
+        ),
+        "TokenTable.refuse": (
+            *(lambda both, fits, code, until: _tokens(both).refuse(KEY, _code(both, fits, code), until, "r"), _fits),
+            *(_codes, _seconds),
+        ),
+        "TokenTable.unlock": (
+            lambda both, fits, code: _tokens(both).unlock(KEY, _code(both, fits, code)),
+            _fits,
+            _codes,
+        ),
+    },
+    "ledger": {
+        "Ledger.claim": (
+            *(
+                lambda both, attempt, now: _ledger(both).claim(attempt[1], attempt[2].token, now, 60),
+                _attempts,
+                _seconds,
+            ),
+        ),
+        "Ledger.record": (
+            lambda both, tried: _ledger(both).record(*_attempt(both, tried), {"why": "w"}, "e"),
+            _attempts,
+        ),
+        "Ledger.settle_waiting": (
+            lambda both, tried: _ledger(both).settle_waiting(*_attempt(both, tried), NOW),
+            _attempts,
+        ),
+        "Ledger.settle_dead_lettered": (
+            *(lambda both, tried: _ledger(both).settle_dead_lettered(*_attempt(both, tried)), _attempts),
+        ),
+        "Ledger.settle_succeeded": (
+            lambda both, tried: _ledger(both).settle_succeeded(*_attempt(both, tried), "1"),
+            _attempts,
+        ),
+    },
+    "settled": {
+        "Settled.missing": (lambda both, names: _settled(both).missing(names), st.lists(_names, max_size=3)),
+        "Settled.has": (lambda both, name: _settled(both).has(name), _names),
+        "Settled.add": (lambda both, by: _settled(both).add(KEY, by, NOW), _codes),
+    },
+    "signatures": {"SeenSignatures.note": (lambda both, by: _signatures(both).note(KEY, int(NOW), by), _codes)},
+}
+STEPS = {table: {name: _step(name, *step) for name, step in steps.items()} for table, steps in _STEPS.items()}
+_CLASSES = (Slots, Processes, TokenTable, Ledger, Settled, SeenSignatures)
+
+
+def tried() -> set[str]:
+    """The names of the steps that can be drawn."""
+    return {name for steps in STEPS.values() for name in steps}
+
+
+def all_there_are() -> set[str]:
+    """The names of the steps that the product has."""
+    methods = {
+        f"{made.__name__}.{name}"
+        for made in _CLASSES
+        for name, _ in inspect.getmembers(made, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    return methods | set(_TASKS)

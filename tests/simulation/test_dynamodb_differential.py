@@ -1,0 +1,70 @@
+"""The simulated DynamoDB answers as DynamoDB Local does: the product's own steps, and any expressions at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local.dynamodb_local import DynamoDbLocal
+from tests.simulation import any_requests
+from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
+from tests.simulation.product_items import ITEMS, Item
+from tests.simulation.product_steps import STEPS, all_there_are, tried
+from tests.support.profiles import profile
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client of DynamoDB Local with the simulation's tables, empty."""
+    with DynamoDbLocal.start(tmp_path_factory.mktemp("dynamodb-local") / "dynamodb.log") as running:
+        client = running.client()
+        make_tables(client)
+        yield client
+
+
+def test_every_step_of_the_product_is_tried() -> None:
+    assert tried() == all_there_are()
+
+
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table, steps in STEPS.items() for name in steps])
+def test_the_product_is_answered_as_by_dynamodb_local(
+    table: str, name: str, local: Any, pytestconfig: pytest.Config
+) -> None:
+    others = st.one_of(*STEPS[table].values())
+
+    @profile(pytestconfig, 0.1)
+    @given(item=_perhaps(ITEMS[table]), before=st.lists(others, max_size=1), step=STEPS[table][name])
+    def answered_alike(item: Any, before: Any, step: Any) -> None:
+        with Both(local, table, item) as both:
+            for taken in (*before, step, step):
+                taken(both)
+
+    answered_alike()
+
+
+def test_any_request_is_answered_as_by_dynamodb_local(local: Any, pytestconfig: pytest.Config) -> None:
+    met: Counter[str] = Counter()
+
+    @profile(pytestconfig, 1.5)
+    @given(item=_perhaps(any_requests.ITEMS), questions=st.lists(any_requests.requests(), min_size=2, max_size=5))
+    def answered_alike(item: Any, questions: Any) -> None:
+        with Both(local, any_requests.TABLE, item) as both:
+            for question in questions:
+                with suppress(ClientError):
+                    both.ask(question)
+        met.update(both.met)
+
+    answered_alike()
+    # Conditions that nearly always hold, or nearly never, would prove nothing.
+    assert min(met[""], met[REFUSED]) > met.total() / 8, met
+
+
+def _perhaps(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item | None]:
+    return st.sampled_from([True, True, True, False]).flatmap(lambda there: items if there else st.none())
