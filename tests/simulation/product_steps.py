@@ -27,7 +27,6 @@ from tests.simulation.both_dynamodbs import Both
 from tests.simulation.frozen import freeze
 from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, Item
 from tests.simulation.transcript import Question
-from tests.simulation.workflow import DEPLOYED
 from tests.workflow.definition import states
 from tests.workflow.interpreter import evaluate
 
@@ -147,7 +146,7 @@ def _task(name: str, execution: str) -> Question:
     context = {"Execution": {"Name": execution, "Input": {"process": KEY}}}
     arguments = evaluate(states()[name]["Arguments"], {"context": context})
     operation = {"updateItem": "update_item", "getItem": "get_item"}[states()[name]["Resource"].rpartition(":")[2]]
-    return Question("dynamodb", operation, freeze(arguments | {"TableName": DEPLOYED[arguments["TableName"]]}))
+    return Question("dynamodb", operation, freeze(arguments | {"TableName": "slots"}))
 
 
 def _do(task: str, both: Both, execution: str) -> Any:
