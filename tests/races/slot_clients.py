@@ -42,7 +42,8 @@ class Orders:
 
     Args:
         pot: how many executions there are.
-        until: when it ends, by the monotonic clock.
+        until: when it ends, by the monotonic clock,
+        least: but not before each thread has taken so many steps.
         changes: of the protocol, for this race.
         reads_first: reserve reads and then writes, without a condition.
     """
@@ -51,6 +52,7 @@ class Orders:
     process: str
     pot: int
     until: float
+    least: int
     history: str
     changes: list[Change]
     reads_first: bool
@@ -141,7 +143,7 @@ class Client:
             self._look: 4,  # seldom: what the janitor has seen is old when it acts on it
         }
         kinds, weights = list(steps), list(steps.values())
-        while time.monotonic() < self._orders.until:
+        while time.monotonic() < self._orders.until or len(self.operations) < self._orders.least:
             self._random.choices(kinds, weights)[0]()
 
     def _starter(self) -> None:

@@ -67,8 +67,13 @@ class Crowd:
             self._ends.enter_context(Clients(dynamodb_local.endpoint, number, threads)) for number in range(processes)
         ]
 
-    def race(self, race: Race, seconds: float, watch: Callable[[str], None] = lambda _: None) -> Outcome:
-        """Runs a race for so long and judges it. `watch` hears about every second how it goes."""
+    def race(
+        self, race: Race, seconds: float, least: int = 0, watch: Callable[[str], None] = lambda _: None
+    ) -> Outcome:
+        """Runs a race and judges it. It takes so long, and longer until each thread has taken at least so many steps.
+
+        `watch` hears about every second how it goes.
+        """
         table = next(self._tables)
         stream = self._create(table, race.limit)
         observers = [Observer(self._dynamodb, table) for _ in range(self._aside)]
@@ -81,9 +86,17 @@ class Crowd:
             for aside in [*observers, *meddlers]:
                 asides.enter_context(aside)
             for clients, history in zip(self._clients, histories, strict=True):
-                pot = 2 * race.limit + 1
                 clients.begin(
-                    Orders(table, PROCESS, pot, began + seconds, str(history), race.changes, race.reads_first)
+                    Orders(
+                        table=table,
+                        process=PROCESS,
+                        pot=2 * race.limit + 1,
+                        until=began + seconds,
+                        least=least,
+                        history=str(history),
+                        changes=race.changes,
+                        reads_first=race.reads_first,
+                    )
                 )
             self._follow(lambda done: watch(f"{time.monotonic() - began:3.0f} s: {done} steps, {observers[0].tell()}"))
         took = time.monotonic() - began
