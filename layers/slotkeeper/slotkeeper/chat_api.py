@@ -51,8 +51,7 @@ class ChatApi:
     def __init__(self, url: str, credentials: Callable[[], Credentials]) -> None:
         self._url = url
         self._credentials = credentials
-        # False, which to urllib3 means redirects too: `POST /auth` and `POST /answers` must not happen twice without
-        # anybody's knowing, and credentials must not go to wherever an answer says.
+        # `POST /auth` and `POST /answers` must not happen twice without anybody's knowing.
         self._http = urllib3.PoolManager(retries=False, maxsize=2)
         self._last_asked = 0.0
 
@@ -121,6 +120,9 @@ class ChatApi:
                 body=json.dumps(body).encode() if body is not None else None,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), total=seconds),
+                # Credentials must not go to wherever an answer says. Without this urllib3 reads a Location all the
+                # same, and an error of its own repeats what is wrong with it.
+                redirect=False,
                 preload_content=False,
             )
             content = _read(response, asked, deadline)

@@ -23,6 +23,11 @@ CREDENTIALS_AGE = 0
 SHORTEST_KEY = 16  # characters; an empty one would let anybody sign
 
 
+def _is_key(value: object) -> bool:
+    # Half of a surrogate pair, which JSON can escape, is no text that anybody could sign with.
+    return isinstance(value, str) and len(value) >= SHORTEST_KEY and value.encode(errors="replace").decode() == value
+
+
 class UnusableSecret(Exception):
     """A secret cannot be read or is not what it has to be; the text names the stack's output for it."""
 
@@ -45,7 +50,7 @@ class Secrets:
         listed = found.get("signing_keys", [])
         keys = [found["signing_key"]] if "signing_key" in found else []
         keys += listed if isinstance(listed, list) else [listed]
-        if not keys or not all(isinstance(key, str) and len(key) >= SHORTEST_KEY for key in keys):
+        if not keys or not all(_is_key(key) for key in keys):
             raise UnusableSecret(
                 'the secret in the output SigningKeySecretArn must be {"signing_keys": ["..."]}, each key a text of at '
                 f"least {SHORTEST_KEY} characters"
@@ -76,6 +81,6 @@ class Secrets:
             raise UnusableSecret(f"the secret in the output {output} cannot be read: {code}") from error
         try:
             found = json.loads(str(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             found = {}
         return found if isinstance(found, dict) else {}

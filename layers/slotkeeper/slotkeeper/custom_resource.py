@@ -12,6 +12,9 @@ from botocore.exceptions import ClientError
 
 ANSWER_SECONDS = 10.0
 ROLE_SECONDS = 30
+# In bytes, of a reason or a value as JSON, where one character may take six. CloudFormation takes 4096 altogether (its
+# guide, "Custom resource response objects"), refuses more, and goes on waiting.
+LONGEST_TEXT = 2000
 
 
 def answer(
@@ -29,11 +32,19 @@ def answer(
         "RequestId": event["RequestId"],
         "LogicalResourceId": event["LogicalResourceId"],
     }
-    body |= {"Reason": failed[:1000]} if failed else {"Data": dict(data or {})}
+    body |= (
+        {"Reason": _short(failed)} if failed else {"Data": {name: _short(said) for name, said in (data or {}).items()}}
+    )
     # CloudFormation signs the URL without a content type; any other header value would break the signature.
     urllib3.PoolManager().request(
         "PUT", event["ResponseURL"], body=json.dumps(body), headers={"Content-Type": ""}, timeout=ANSWER_SECONDS
     )
+
+
+def _short(text: str) -> str:
+    while len(json.dumps(text)) > LONGEST_TEXT:
+        text = text[: len(text) * 3 // 4]
+    return text
 
 
 def _is_final(error: Exception) -> bool:

@@ -67,6 +67,11 @@ def read_process(item: Mapping[str, Any]) -> Process:
             comparison across types is ever true, so the process would look full for ever.
     """
     waiting = _typed(item, "waiting", "M", default={})
+    if waiting:
+        # By these a later delivery takes its place, and a wake finds its message: else nobody is woken any more.
+        _typed(waiting, "receipt_handle", "S", path="waiting.")
+        _typed(waiting, "sequence", "S", path="waiting.")
+        _whole(waiting, "receives", "waiting.")
     return Process(
         name=_typed(item, "process_name", "S"),
         slot_limit=_whole(item, "slot_limit"),

@@ -18,7 +18,7 @@ from typing import Literal
 
 from slotkeeper.glue_runs import GlueRuns, NoSuchJob
 from slotkeeper.observability import logger
-from slotkeeper.processes import Holder, MalformedProcess, Process, Processes
+from slotkeeper.processes import PROCESS_NAME, Holder, MalformedProcess, Process, Processes
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue, wake_next
 from slotkeeper.settled import HORIZON, Settled
 from slotkeeper.slots import Slots
@@ -100,11 +100,19 @@ class Janitor:
         if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
             return findings
         self._settle(execution, findings)
-        process = self.slots.read(execution_name.rsplit("-", 1)[0])
+        # Its request is kept: whatever fails from here on is for the rounds to try again, not for the event.
+        with findings.guard("Could not look for a Glue run of a workflow that is over", execution=execution_name):
+            self._stop_run_of(execution_name, findings)
+        return findings
+
+    def _stop_run_of(self, execution_name: str, findings: Findings) -> None:
+        process_name = execution_name.rpartition("-")[0]
+        if not PROCESS_NAME.fullmatch(process_name):
+            return  # started by hand, under a name that no request has
+        process = self.slots.read(process_name)
         holder = process.holders.get(execution_name) if process else None
         if process is not None and holder is not None and holder.state == "RUNNING":
             self._alive_in_glue(process, execution_name, holder, findings)
-        return findings
 
     def round(self) -> Findings:
         """Goes over every process, and then over every execution that closed without success.
@@ -218,4 +226,7 @@ def _request_of(execution: Execution) -> str:
         json.loads(execution.input)
     except ValueError:
         return json.dumps({"input": execution.input})
-    return execution.input
+    except RecursionError:
+        pass  # JSON, as Step Functions says; only too deep to be read here
+    # The two characters that JSON allows as they are, and SQS does not (SQS API Reference, SendMessage).
+    return execution.input.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")

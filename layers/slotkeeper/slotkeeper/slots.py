@@ -115,6 +115,18 @@ class Slots:
 
     def reserve(self, process: str, execution: str, now: float) -> Reservation:
         """Takes a slot for an execution that is about to start."""
+        try:
+            return self._reserve(process, execution, now)
+        except ClientError as error:
+            # Holders that are a list or a text have a size, and then no place for a holder.
+            if error.response["Error"]["Code"] != "ValidationException":
+                raise
+            reservation = self._why_refused(process, execution, {})
+            if not isinstance(reservation, Misconfigured):
+                raise
+            return reservation
+
+    def _reserve(self, process: str, execution: str, now: float) -> Reservation:
         entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
         refused = self._update(
             process,
@@ -196,9 +208,11 @@ class Slots:
         item = answer.get("Item", {})
         waiting = item.get("waiting", {}).get("M", {})
         in_use, limit = (float(item.get(name, {}).get("N", 0)) for name in ("slots_in_use", "slot_limit"))
-        if "receipt_handle" not in waiting or item.get("paused", {}).get("BOOL", False) or in_use >= limit:
+        # Whatever somebody else has written there, whoever makes room must not fail over it: the janitor reports it.
+        handle, sequence = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "sequence"))
+        if not handle or sequence is None or item.get("paused", {}).get("BOOL", False) or in_use >= limit:
             return None
-        return Waiter(waiting["receipt_handle"]["S"], waiting["sequence"]["S"])
+        return Waiter(handle, sequence)
 
     def has_room(self, process: str) -> bool:
         """A consistent look at whether a reserve could succeed now."""

@@ -1,0 +1,177 @@
+"""What the functions call, answered in the process: some hundred examples a second, and what AWS refuses is refused.
+
+Queues take what SQS takes (SQS API Reference, SendMessage): the characters, sizes and counts. The rest are dicts.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from botocore import xform_name
+from botocore.response import StreamingBody
+
+from slotkeeper import message_attributes
+from tests.fuzz.tables import Refusal, Tables
+from tests.unit.letters import ALLOWED
+
+LARGEST_MESSAGE = 1_048_576
+MOST_ATTRIBUTES = 10
+GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
+# Step Functions API Reference, StartExecution, `name`: what a name must not hold.
+NO_NAME = re.compile(r"[\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f\ufffe\uffff]")
+LARGEST_INPUT = 262_144
+
+Parameters = dict[str, Any]
+Told = tuple[Any, dict[str, Any]]
+
+
+class Answers:
+    """One small account, empty at first. `sent` is what was sent, as (queue's name, what was asked)."""
+
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.sent: list[tuple[str, Parameters]] = []
+        self.made_visible: list[str] = []
+        self.executions: dict[str, Parameters] = {}
+        self.jobs: dict[str, Parameters] = {"job": {"Name": "job"}}
+        self.runs: list[Parameters] = []
+        self.stopped: list[str] = []
+        self.schedules: dict[str, Parameters] = {}
+        self.parameter = "{}"
+        self.secrets: dict[str, Parameters] = {}
+        self.objects: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.refuse: dict[str, str] = {}
+        self._ids = itertools.count(1)
+
+    def answer(self, model: Any, told: Parameters) -> Told:
+        """For `before-call`: the answer to an operation that is asked with these parameters."""
+        self.asked.append(model.name)
+        handler: Callable[[Parameters], Parameters] = getattr(self, f"_{model.name}", None) or getattr(
+            self.tables, xform_name(model.name)
+        )
+        try:
+            if model.name in self.refuse:
+                raise Refusal(self.refuse[model.name])
+            return SimpleNamespace(status_code=200, headers={}), handler(told)
+        except Refusal as refusal:
+            return SimpleNamespace(status_code=400, headers={}), refusal.told
+
+    # SQS
+
+    def _SendMessage(self, told: Parameters) -> Parameters:
+        queue, attributes = told["QueueUrl"].rpartition("/")[2], told.get("MessageAttributes", {})
+        texts = [told["MessageBody"], *(value["StringValue"] for value in attributes.values())]
+        assert all(text and ALLOWED.fullmatch(text) for text in texts), f"SQS would have refused {texts!r}"
+        assert message_attributes.size(told["MessageBody"], attributes) <= LARGEST_MESSAGE
+        assert len(attributes) <= MOST_ATTRIBUTES
+        assert 0 <= told.get("DelaySeconds", 0) <= 900
+        assert queue.endswith(".fifo") == ("MessageGroupId" in told)
+        assert "MessageGroupId" not in told or GROUP.fullmatch(told["MessageGroupId"])
+        self.sent.append((queue, told))
+        return {"MessageId": f"sent-{next(self._ids)}"}
+
+    def letters(self, queue: str) -> list[Parameters]:
+        return [told for name, told in self.sent if name == queue]
+
+    def _ChangeMessageVisibility(self, told: Parameters) -> Parameters:
+        if not told["ReceiptHandle"].startswith("handle-"):
+            raise Refusal("ReceiptHandleIsInvalid")
+        assert 0 <= told["VisibilityTimeout"] <= 43_200
+        if not told["VisibilityTimeout"]:
+            self.made_visible.append(told["ReceiptHandle"])
+        return {}
+
+    # Step Functions
+
+    def execution(self, name: str, status: str, input: str = "{}", **more: Any) -> None:
+        closed = {} if status == "RUNNING" else {"stopDate": datetime.now(UTC)}
+        self.executions[name] = {"name": name, "status": status, "input": input, "startDate": datetime.now(UTC)}
+        self.executions[name] |= closed | more
+
+    def age_executions(self, seconds: float) -> None:
+        """Lets so much time pass for those that there are."""
+        for execution in self.executions.values():
+            for name in execution.keys() & {"startDate", "stopDate"}:
+                execution[name] -= timedelta(seconds=seconds)
+
+    def _StartExecution(self, told: Parameters) -> Parameters:
+        name = told["name"]
+        assert 1 <= len(name) <= 80
+        assert not NO_NAME.search(name)
+        assert len(told["input"].encode()) <= LARGEST_INPUT
+        running = self.executions.get(name)
+        if running and (running["status"] != "RUNNING" or running["input"] != told["input"]):
+            raise Refusal("ExecutionAlreadyExists")
+        self.execution(name, "RUNNING", told["input"])
+        return {"executionArn": name, "startDate": datetime.now(UTC)}
+
+    def _DescribeExecution(self, told: Parameters) -> Parameters:
+        name = told["executionArn"].partition(":execution:workflow:")[2]
+        if not name or len(name) > 80 or NO_NAME.search(name):
+            raise Refusal("InvalidArn")
+        if name not in self.executions:
+            raise Refusal("ExecutionDoesNotExist")
+        return dict(self.executions[name])
+
+    def _ListExecutions(self, told: Parameters) -> Parameters:
+        return {"executions": [one for one in self.executions.values() if one["status"] == told["statusFilter"]]}
+
+    # Glue, Scheduler, Systems Manager, Secrets Manager, Lambda
+
+    def _GetJob(self, told: Parameters) -> Parameters:
+        if told["JobName"] not in self.jobs:
+            raise Refusal("EntityNotFoundException")
+        return {"Job": self.jobs[told["JobName"]]}
+
+    def _GetJobRuns(self, told: Parameters) -> Parameters:
+        self._GetJob(told)
+        return {"JobRuns": self.runs}
+
+    def _BatchStopJobRun(self, told: Parameters) -> Parameters:
+        self.stopped += told["JobRunIds"]
+        return {}
+
+    def _CreateSchedule(self, told: Parameters) -> Parameters:
+        assert ALLOWED.fullmatch(told["Target"]["Input"])
+        if told["Name"] in self.schedules:
+            raise Refusal("ConflictException")
+        self.schedules[told["Name"]] = told
+        return {"ScheduleArn": told["Name"]}
+
+    def _GetParameter(self, told: Parameters) -> Parameters:
+        return {"Parameter": {"Value": self.parameter}}
+
+    def _GetSecretValue(self, told: Parameters) -> Parameters:
+        if told["SecretId"] not in self.secrets:
+            raise Refusal("ResourceNotFoundException")
+        return self.secrets[told["SecretId"]]
+
+    # S3
+
+    def _GetObject(self, told: Parameters) -> Parameters:
+        if told["Key"] not in self.objects:
+            raise Refusal("NoSuchKey")
+        content = self.objects[told["Key"]]
+        body = StreamingBody(io.BytesIO(content), len(content))
+        return {"Body": body, "ContentLength": len(content), "ETag": '"etag"'}
+
+    def _PutObject(self, told: Parameters) -> Parameters:
+        if told.get("IfNoneMatch") and told["Key"] in self.objects:
+            raise Refusal("PreconditionFailed")
+        self.objects[told["Key"]] = bytes(told["Body"])
+        return {}
+
+    def _ListObjectsV2(self, told: Parameters) -> Parameters:
+        return {"Contents": [{"Key": key} for key in self.objects if key.startswith(told["Prefix"])]}
+
+    def _DeleteObjects(self, told: Parameters) -> Parameters:
+        for one in told["Delete"]["Objects"]:
+            self.objects.pop(one["Key"], None)
+        return {}

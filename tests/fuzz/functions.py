@@ -1,0 +1,190 @@
+"""The functions as cold containers, called with one event each, and everything that they say."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import logging
+import sys
+import time
+import warnings
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import partialmethod
+from pathlib import Path
+from types import CodeType, ModuleType, SimpleNamespace, TracebackType
+from typing import Any, Self
+
+import boto3
+import pytest
+import urllib3
+
+from slotkeeper import chat_token, observability, retry
+from slotkeeper.retry import worker as retrying_worker
+from tests.fuzz.answers import Answers
+from tests.fuzz.tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+from tests.unit.conftest import CONTEXT, CurrentStdout
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {
+    "SLOT_TABLE_NAME": SLOTS,
+    "SETTLED_TABLE_NAME": SETTLED,
+    "WORKFLOW_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:workflow",
+    "REQUEST_QUEUE_URL": "https://sqs/requests.fifo",
+    "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
+    "FAILED_REQUEST_QUEUE_URL": "https://sqs/failed",
+    "QUEUE_VISIBILITY_SECONDS": "180",
+    "QUEUE_RETENTION_SECONDS": "1209600",
+    "QUEUE_MAX_RECEIVES": "1000",
+    "GRACE_SECONDS": "120",
+    "LOOK_GAP_SECONDS": "30",
+    "TOKEN_TABLE_NAME": TOKENS,
+    "SEEN_SIGNATURE_TABLE_NAME": SEEN,
+    "SIGNING_KEY_SECRET": "signing",
+    "API_CREDENTIALS_SECRET": "credentials",
+    "CHAT_API_URL": "http://127.0.0.1:9",
+    "TOKEN_MIN_REFRESH_SECONDS": "0",
+    "WORK_QUEUE_URL": "https://sqs/work",
+    "WORK_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:work",
+    "WORK_QUEUE_LARGEST_MESSAGE": "1047552",
+    "WORK_DEAD_LETTER_QUEUE_URL": "https://sqs/work-dead",
+    "REQUEST_LEDGER_TABLE_NAME": LEDGER,
+    "RETRY_SCHEDULE_GROUP": "retries",
+    "RETRY_SCHEDULE_ROLE_ARN": "arn:aws:iam::123456789012:role/schedules",
+    "RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:schedules-dead",
+    "RETRY_POLICY_PARAMETER": "/policy",
+    "SCHEDULER_BEYOND_SECONDS": "900",
+    "WORK_SECONDS": "50",
+    "DATA_BUCKET_NAME": "data",
+    "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
+    "POWERTOOLS_SERVICE_NAME": "slotkeeper",
+    "POWERTOOLS_TRACE_DISABLED": "true",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
+
+
+RESPONSE_URL = "http://cloudformation/answer"
+LARGEST_RESPONSE = 4096
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What an invocation answered or raised, and all that it said: logs of every library, metrics, warnings."""
+
+    answer: Any
+    raised: Exception | None
+    said: str
+
+    def __repr__(self) -> str:
+        return f"Ran({self.answer!r}, {self.raised!r}, said={self.said[:2000]!r})"
+
+
+class Functions:
+    """Loads functions anew for every example, over clients that are made once for a test."""
+
+    def __init__(self, session: boto3.Session, patch: pytest.MonkeyPatch) -> None:
+        self._session = session
+        self._patch = patch
+        self._clients: dict[str, Any] = {}
+        self._code: dict[str, CodeType] = {}
+        self.account = Answers()
+        self.answered: list[dict[str, Any]] = []
+        self._request = urllib3.PoolManager.request
+
+    def __enter__(self) -> Self:
+        for name, value in ENVIRONMENT.items():
+            self._patch.setenv(name, value)
+        for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "TOKEN_REFRESHER_FUNCTION"):
+            self._patch.delenv(name, raising=False)
+        self._patch.setattr(boto3, "client", self._client)
+        self._patch.setattr(urllib3.PoolManager, "request", partialmethod(self._put))
+        # Who waits has waited: nothing here gets better by it.
+        self._slept, monotonic = 0.0, time.monotonic
+        self._patch.setattr("time.sleep", self._sleep)
+        self._patch.setattr("time.monotonic", lambda: monotonic() + self._slept)
+        # Powertools reads its variables when its objects are made.
+        importlib.reload(observability)
+        for module in (chat_token, retrying_worker, retry):
+            importlib.reload(module)
+        self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # no part of what a function says
+        (log,) = observability.logger.handlers
+        log.setStream(CurrentStdout())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in ("work", "publishing", "splitting"):
+            sys.modules.pop(name, None)
+
+    def _sleep(self, seconds: float) -> None:
+        self._slept += seconds
+
+    def _client(self, service: str, **_: Any) -> Any:
+        if service not in self._clients:
+            client = self._session.client(service)
+            client.meta.events.register("before-parameter-build", _note)
+            client.meta.events.register(
+                "before-call", lambda model, context, **_: self.account.answer(model, context["asked"])
+            )
+            self._clients[service] = client
+        return self._clients[service]
+
+    def new_account(self) -> Answers:
+        self.account = Answers()
+        self.answered.clear()
+        return self.account
+
+    def _put(self, pool: urllib3.PoolManager, method: str, url: str, **fields: Any) -> Any:
+        """CloudFormation is told something; the chat API is asked as ever."""
+        if url != RESPONSE_URL:
+            return self._request(pool, method, url, **fields)
+        assert method == "PUT"
+        # CloudFormation guide, "Custom resource response objects".
+        assert len(fields["body"]) <= LARGEST_RESPONSE
+        self.answered.append(json.loads(fields["body"]))
+        return None
+
+    def load(self, name: str) -> ModuleType:
+        """A function's app.py as a cold container has it."""
+        folder = ROOT / "functions" / name
+        if name not in self._code:
+            self._patch.syspath_prepend(str(folder))
+            self._code[name] = compile((folder / "app.py").read_text(), str(folder / "app.py"), "exec")
+        module = ModuleType(f"{name}_app")
+        exec(self._code[name], vars(module))
+        return module
+
+    def run(self, module: ModuleType, event: dict[str, Any], context: Any = CONTEXT) -> Ran:
+        said = io.StringIO()
+        everything = logging.StreamHandler(said)
+        root = logging.getLogger()
+        level = root.level
+        root.addHandler(everything)
+        root.setLevel(logging.DEBUG)
+        answer, raised = None, None
+        try:
+            with redirect_stdout(said), warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                try:
+                    answer = module.handler(event, context)
+                except Exception as error:
+                    raised = error
+        finally:
+            root.removeHandler(everything)
+            root.setLevel(level)
+        said.write("".join(str(one.message) for one in warned))
+        return Ran(answer, raised, said.getvalue())
+
+
+def invocation(request_id: str = "1", seconds: float = 28.0) -> Any:
+    until = time.monotonic() + seconds
+    left = {"get_remaining_time_in_millis": lambda: int((until - time.monotonic()) * 1000)}
+    return SimpleNamespace(**vars(CONTEXT) | left | {"aws_request_id": request_id})
+
+
+def _note(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    context["asked"] = dict(params)

@@ -1,0 +1,73 @@
+"""The registrar: CloudFormation is answered, once, whatever the template's parameters and whatever AWS says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.fuzz.functions import RESPONSE_URL, Functions
+from tests.fuzz.strategies import attributes, texts, values
+from tests.fuzz.tables import SLOTS
+
+VALID = {"ProcessName": "p", "SlotLimit": "3", "JobName": "job", "ServiceToken": "arn"}
+# What template.yaml allows of the parameters, and anything in place of those that it does not check.
+properties = st.fixed_dictionaries(
+    {"ServiceToken": st.just("arn")},
+    optional={
+        "ProcessName": st.from_regex(r"[A-Za-z0-9_-]{1,47}", fullmatch=True) | st.just("p"),
+        "SlotLimit": st.integers(-5, 600).map(str) | texts | values | st.just("9" * 5000),
+        "JobName": st.text(max_size=255) | st.just("job") | values,
+    },
+)
+
+
+@given(
+    now=st.just(VALID) | properties,
+    before=st.none() | properties,
+    request=st.sampled_from(["Create", "Update", "Delete", "Other"]),
+    there=st.none() | attributes,
+    job=st.sampled_from([{}, {"MaxRetries": 0}, {"MaxRetries": 3}, None]),
+    refused=st.none() | st.tuples(st.sampled_from(["GetJob", "PutItem", "UpdateItem"]), texts.filter(bool)),
+)
+@example(
+    now=VALID | {"SlotLimit": "4", "JobName": "名" * 255},
+    before=None,
+    request="Create",
+    there=None,
+    job=None,
+    refused=("GetJob", "名" * 5000),
+).via("a reason of 6 KB as JSON, of which CloudFormation takes 4")
+def test_cloudformation_is_answered_once_whatever_is_asked(
+    functions: Functions,
+    *,
+    now: dict[str, Any],
+    before: dict[str, Any] | None,
+    request: str,
+    there: dict[str, Any] | None,
+    job: dict[str, Any] | None,
+    refused: tuple[str, str] | None,
+) -> None:
+    account = functions.new_account()
+    account.jobs = {} if job is None else {"job": job}
+    if refused and refused[1] != "AccessDeniedException":
+        account.refuse = dict([refused])
+    stands = {"process_name": {"S": "p"}, "holders": there} if there else {}
+    if stands:
+        account.tables.put(SLOTS, stands)
+    event = {
+        "RequestType": request,
+        "ResponseURL": RESPONSE_URL,
+        "StackId": "stack",
+        "RequestId": "request",
+        "LogicalResourceId": "Process",
+        "ResourceProperties": now,
+    } | ({"OldResourceProperties": before} if before is not None else {})
+    ran = functions.run(functions.load("process_registrar"), event)
+    assert ran.raised is None, ran
+    (answer,) = functions.answered
+    assert answer["PhysicalResourceId"] == now.get("ProcessName", "process")
+    assert answer["Status"] == "SUCCESS" or answer["Reason"]
+    if there:
+        assert account.tables.item(SLOTS, "p") == stands

@@ -1,0 +1,307 @@
+"""The chatbot: whatever a stranger sends or the API answers, a status that is documented, and no secret anywhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from tests.fuzz.answers import Answers
+from tests.fuzz.functions import RESPONSE_URL, Functions, Ran, invocation
+from tests.fuzz.raw_api import RawApi, ok
+from tests.fuzz.strategies import bodies, items, texts, values
+from tests.fuzz.tables import SEEN, TOKENS
+
+NOW = 1_800_000_000
+KEY, CLIENT_SECRET = "canary-signing-key-4711", "canary-client-secret-0815"
+TOKEN, NEW_TOKEN = "canary-token-1", "canary-token-2"
+CANARIES = (KEY, CLIENT_SECRET, TOKEN, NEW_TOKEN)
+VALID = {"message_id": "m1", "text": "hello", "conversation": "c"}
+# Those that the chatbot is documented to answer with.
+STATUSES = {200, 400, 401, 404, 405, 413, 500, 502, 503}
+ITEM = {
+    "token_name": {"S": "chatbot"},
+    "access_token": {"S": TOKEN},
+    "generation": {"N": "7"},
+    "stored_at": {"N": "1700000000.000"},
+}
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[RawApi]:
+    with RawApi() as made:
+        yield made
+
+
+class World:
+    """A chatbot, its secrets and its token, all of them canaries."""
+
+    def __init__(self, functions: Functions, api: RawApi) -> None:
+        self.functions = functions
+        self.api = api
+
+    def new(self) -> Answers:
+        account = self.functions.new_account()
+        account.secrets["signing"] = {"SecretString": json.dumps({"signing_key": KEY})}
+        known = {"client_id": "bot", "client_secret": CLIENT_SECRET}
+        account.secrets["credentials"] = {"SecretString": json.dumps(known)}
+        account.tables.put(TOKENS, ITEM)
+        self.api.asked.clear()
+        self.api.answers = {
+            "/auth": ok(json.dumps({"access_token": NEW_TOKEN}).encode()),
+            "/me": ok(b"{}"),
+            "/answers": ok(b'{"answer": "hello yourself"}'),
+        }
+        return account
+
+    def chatbot(self) -> ModuleType:
+        module = self.functions.load("chatbot")
+        module._chatbot._clock = lambda: float(NOW)
+        return module
+
+    def ask(self, event: dict[str, Any], module: ModuleType | None = None) -> Ran:
+        ran = self.functions.run(module or self.chatbot(), event, invocation())
+        assert ran.raised is None, ran
+        assert ran.answer["statusCode"] in STATUSES, ran
+        assert not ran.answer["isBase64Encoded"]
+        json.loads(ran.answer["body"])
+        check_nothing_is_told(ran)
+        return ran
+
+
+def check_nothing_is_told(ran: Ran) -> None:
+    for canary in CANARIES:
+        assert canary not in json.dumps(ran.answer, default=str), canary
+        assert canary not in ran.said, canary
+        assert canary not in str(ran.raised), canary
+
+
+@pytest.fixture
+def world(functions: Functions, api: RawApi, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("CHAT_API_URL", api.url)
+    return World(functions, api)
+
+
+def event(body: str | None, headers: Any, path: str = "/messages", method: str = "POST", encoded: Any = False) -> Any:
+    """What API Gateway hands the function."""
+    return {
+        "resource": "/{proxy+}",
+        "path": path,
+        "httpMethod": method,
+        "headers": headers,
+        "multiValueHeaders": headers and {name: [value] for name, value in headers.items()},
+        "queryStringParameters": None,
+        "pathParameters": None,
+        "requestContext": {"requestId": "gateway-1", "stage": "v1", "identity": {"sourceIp": "127.0.0.1"}},
+        "body": body,
+        "isBase64Encoded": encoded,
+    }
+
+
+def signed(body: str) -> dict[str, str]:
+    return {TIMESTAMP_HEADER: str(NOW), SIGNATURE_HEADER: sign(KEY, NOW, body)}
+
+
+header_values = st.text(st.characters(max_codepoint=255), max_size=80) | st.sampled_from(
+    [
+        str(NOW),
+        f"{NOW}.0",
+        "0",
+        "9" * 12,
+        "٣" * 10,
+        "v1=" + "0" * 64,
+        "v1=" + "٣" * 64,
+        "v1=",
+        sign(KEY, NOW, "another"),
+    ]
+)
+headers = st.none() | st.dictionaries(
+    st.sampled_from([TIMESTAMP_HEADER, SIGNATURE_HEADER, SIGNATURE_HEADER.lower(), "Accept", "Content-Type", "Origin"])
+    | texts,
+    header_values,
+    max_size=5,
+)
+
+
+@given(
+    body=st.none() | st.text() | bodies(VALID) | st.binary().map(lambda raw: base64.b64encode(raw).decode()),
+    headers=headers,
+    path=st.just("/messages") | st.text(max_size=20).map(lambda text: "/" + text) | st.just("/messages/"),
+    method=st.sampled_from(["POST", "GET", "OPTIONS", "HEAD", "PUT", "DELETE", "PATCH"]),
+    encoded=st.booleans() | st.none(),
+)
+def test_an_unsigned_request_has_an_answer_and_never_reaches_the_api(
+    world: World, *, body: str | None, headers: Any, path: str, method: str, encoded: bool | None
+) -> None:
+    account = world.new()
+    ran = world.ask(event(body, headers, path, method, encoded))
+    assert ran.answer["statusCode"] in {400, 401, 404, 405}
+    assert world.api.asked == []
+    assert account.tables.items(SEEN) == []
+    assert account.tables.item(TOKENS, "chatbot") == ITEM
+
+
+@given(body=bodies(VALID), encoded=st.booleans())
+def test_a_signed_request_is_answered_or_refused_whatever_its_body(world: World, body: str, encoded: bool) -> None:
+    world.new()
+    sent = base64.b64encode(body.encode()).decode() if encoded else body
+    ran = world.ask(event(sent, signed(body), encoded=encoded))
+    assert ran.answer["statusCode"] in {200, 400, 413}
+    assert (ran.answer["statusCode"] == 200) == any(asked.startswith(b"POST /answers") for asked in world.api.asked)
+
+
+_header_lines = st.sampled_from(
+    [
+        b"Content-Length: 5",
+        b"Content-Length: -1",
+        b"Content-Length: 1, 2",
+        b"Transfer-Encoding: chunked",
+        b"Content-Encoding: gzip",
+        b"Content-Encoding: br, gzip, zstd, deflate",
+        b"Location: /elsewhere",
+        b"Location: http://[" + TOKEN.encode() + b"]/",
+        b"Location: http://" + NEW_TOKEN.encode() + b"\xbd/@#?:",
+        b"Retry-After: 99999",
+        b"Retry-After: " + b"9" * 5000,
+        b"Set-Cookie: " + TOKEN.encode(),
+        b"no header",
+        b"",
+    ]
+)
+_statuses = st.sampled_from([200, 200, 200, 201, 204, 301, 302, 307, 400, 401, 403, 404, 429, 500, 503, 100, 999])
+
+
+@st.composite
+def raw_answers(draw: st.DrawFn, about: dict[str, Any]) -> bytes:
+    """An answer of HTTP, more or less. `about`: what a good one says."""
+    said = json.dumps(draw(st.just(about) | values)).encode()
+    body = draw(st.just(said) | st.binary(max_size=200) | st.sampled_from([b"[" * 100_000, b"x" * 1_000_001]))
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.just(b"") | st.binary(max_size=200))
+    lines = draw(st.lists(_header_lines, max_size=3))
+    if draw(st.booleans()):
+        lines.append(b"Content-Length: %d" % len(body))
+    # It repeats what it was asked with wherever there is room for it.
+    start = b"HTTP/1.1 %d canary-token-1" % draw(_statuses)
+    return b"\r\n".join([start, *lines, b"", body])
+
+
+@given(
+    answers=raw_answers({"answer": "hello yourself"}),
+    auth=st.none() | raw_answers({"access_token": NEW_TOKEN}),
+    me=st.none() | raw_answers({}),
+)
+@example(answers=b"HTTP/1.1 302 Found\r\nLocation: http://[canary-token-1]/\r\n\r\n", auth=None, me=None)
+def test_whatever_the_api_answers_the_caller_has_an_answer_and_nothing_secret_is_told(
+    world: World, answers: bytes, auth: bytes | None, me: bytes | None
+) -> None:
+    world.new()
+    told = {"/answers": answers, "/auth": auth, "/me": me}
+    world.api.answers |= {path: raw for path, raw in told.items() if raw is not None}
+    body = json.dumps(VALID)
+    # An answer of the API's that a caller is given is the API's own affair: here it says no canary.
+    ran = world.ask(event(body, signed(body)))
+    assert ran.answer["statusCode"] in {200, 502, 503}
+    assert len([asked for asked in world.api.asked if asked.startswith(b"POST /auth")]) <= 1
+
+
+LOCK = {"refresh_lock": {"M": {"release_code": {"S": "code-1"}, "expires": {"N": "1700000000.000"}}}}
+token_items = items(ITEM | LOCK | {"refused_until": {"N": "1700000000"}, "refused_reason": {"S": "down"}}).map(
+    lambda item: item | {"token_name": {"S": "chatbot"}}
+)
+
+
+@given(item=token_items)
+@example(item=ITEM | {"refused_until": {"N": "1" + "0" * 125}})
+@example(item=ITEM | {"access_token": {"S": f"{TOKEN}\r\nX: y"}})
+def test_a_token_item_that_somebody_else_wrote_is_used_replaced_or_reported(world: World, item: dict[str, Any]) -> None:
+    account = world.new()
+    account.tables.put(TOKENS, item)
+    body = json.dumps(VALID)
+    ran = world.ask(event(body, signed(body)))
+    assert ran.answer["statusCode"] in {200, 500, 502, 503}
+    if ran.answer["statusCode"] == 500:
+        assert "MalformedToken" in ran.said, ran
+
+
+@given(
+    item=token_items,
+    ask=st.sampled_from([{}, {"release_code": "code-1"}, {"release_code": "x"}])
+    | texts.map(lambda code: {"release_code": code}),
+)
+def test_the_refresher_meets_any_item_and_tells_no_token(
+    world: World, item: dict[str, Any], ask: dict[str, Any]
+) -> None:
+    account = world.new()
+    account.tables.put(TOKENS, item)
+    ran = world.functions.run(world.functions.load("token_refresher"), ask, invocation())
+    check_nothing_is_told(ran)
+    assert ran.raised is None or type(ran.raised).__name__ == "MalformedToken", ran
+
+
+DEPLOYMENT = {
+    "RequestType": "Create",
+    "StackId": "stack",
+    "RequestId": "request",
+    "LogicalResourceId": "TokenAtDeployment",
+    "ResourceProperties": {},
+}
+
+
+@given(
+    item=token_items,
+    request=st.sampled_from(["Create", "Update", "Delete", "", None, 1]),
+    refusal=st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+)
+@example(item={}, request="Create", refusal="ü" * 5000).via("an answer of 30 KB, of which CloudFormation takes 4")
+def test_cloudformation_has_an_answer_from_the_refresher_whatever_the_item(
+    world: World, item: dict[str, Any], request: Any, refusal: str | None
+) -> None:
+    account = world.new()
+    if refusal is not None:
+        until = {"refused_until": {"N": f"{time.time() + 20:.3f}"}, "refused_reason": {"S": refusal}}
+        item = ITEM | until
+    account.tables.put(TOKENS, item)
+    told = {"RequestType": request, "ResponseURL": RESPONSE_URL}
+    ran = world.functions.run(world.functions.load("token_refresher"), DEPLOYMENT | told, invocation())
+    check_nothing_is_told(ran)
+    assert ran.raised is None, ran
+    (answer,) = world.functions.answered
+    assert answer["Status"] == "SUCCESS"
+
+
+@st.composite
+def secrets(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
+    """A secret's value, as whoever may put one has put it; a canary in most of them."""
+    made = draw(
+        st.fixed_dictionaries({}, optional=dict.fromkeys(valid, st.just(KEY) | st.just(CLIENT_SECRET) | values))
+        | st.just(valid)
+        | values
+    )
+    text = draw(st.just(json.dumps(made)) | st.sampled_from([KEY, f'{{"{KEY}"', "[" * 60_000, "", "NaN"]))
+    return draw(st.sampled_from([{"SecretString": text}, {"SecretBinary": text.encode()}]))
+
+
+@given(
+    signing=secrets({"signing_key": KEY, "signing_keys": [KEY]}),
+    credentials=secrets({"client_id": "bot", "client_secret": CLIENT_SECRET}),
+)
+@example(signing={"SecretString": "[" * 60_000}, credentials={"SecretString": "{}"})
+@example(signing={"SecretString": json.dumps({"signing_key": "\ud800" * 16})}, credentials={"SecretString": "{}"})
+def test_a_secret_that_cannot_be_used_is_the_bots_own_fault_and_is_not_repeated(
+    world: World, signing: dict[str, Any], credentials: dict[str, Any]
+) -> None:
+    account = world.new()
+    account.tables.put(TOKENS, {"token_name": {"S": "chatbot"}})
+    account.secrets |= {"signing": signing, "credentials": credentials}
+    body = json.dumps(VALID)
+    ran = world.ask(event(body, signed(body)))
+    assert ran.answer["statusCode"] in {200, 401, 502, 503}, ran

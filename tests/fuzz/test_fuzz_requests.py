@@ -1,0 +1,104 @@
+"""The starter: whatever is sent, each message is started, dead-lettered with a reason, or left in its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fuzz.answers import Answers
+from tests.fuzz.functions import Functions, Ran
+from tests.fuzz.strategies import bodies, groups
+from tests.fuzz.tables import SLOTS
+
+VALID = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
+PROCESS = {
+    "process_name": {"S": "p"},
+    "slot_limit": {"N": "2"},
+    "slots_in_use": {"N": "0"},
+    "holders": {"M": {}},
+    "job_name": {"S": "job"},
+}
+
+
+@st.composite
+def records(draw: st.DrawFn) -> dict[str, Any]:
+    """A message as the event source mapping hands it over."""
+    number = draw(st.integers(1, 10**6))
+    return {
+        "messageId": f"message-{number}",
+        "receiptHandle": draw(st.sampled_from([f"handle-{number}", "spent"])),
+        "body": draw(bodies(VALID)),
+        "attributes": {
+            "ApproximateReceiveCount": str(draw(st.sampled_from([1, 2, 979, 980, 1000, 10**9]))),
+            "SentTimestamp": str(draw(st.sampled_from([0, 1_800_000_000_000, 4_102_444_800_000, 10**15]))),
+            "ApproximateFirstReceiveTimestamp": "1800000000000",
+            "SenderId": "sender",
+            "MessageGroupId": draw(st.just("p") | groups),
+            "MessageDeduplicationId": draw(groups),
+            "SequenceNumber": str(draw(st.integers(0, 10**39 - 1))),
+        },
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:requests.fifo",
+    }
+
+
+batches = st.lists(records(), min_size=1, max_size=10, unique_by=lambda record: record["messageId"])
+
+
+def kept(ran: Ran) -> list[str]:
+    """The messages that stay on the queue."""
+    assert ran.raised is None, ran
+    assert list(ran.answer) == ["batchItemFailures"], ran
+    return [failure["itemIdentifier"] for failure in ran.answer["batchItemFailures"]]
+
+
+def check_each_has_one_end(account: Answers, sent: list[dict[str, Any]], ran: Ran) -> None:
+    stays = kept(ran)
+    order = [record["messageId"] for record in sent]
+    assert stays == order[len(order) - len(stays) :], "what follows a message that stays has to stay"
+    letters = {told["MessageDeduplicationId"]: told for told in account.letters("dead.fifo")}
+    for record in sent:
+        letter = letters.get(record["messageId"])
+        assert not (letter and record["messageId"] in stays), "both set aside and kept"
+        if letter:
+            assert letter["MessageBody"] == record["body"]
+            assert letter["MessageGroupId"] == record["attributes"]["MessageGroupId"]
+            assert {"code", "reason", "receives", "sent_at"} <= letter["MessageAttributes"].keys()
+        elif record["messageId"] not in stays:
+            fields = json.loads(record["body"])
+            wanted = fields.get("request_id", record["messageId"])
+            inputs = [json.loads(one["input"]) for one in account.executions.values()]
+            assert any((one["request_id"], one["process"]) == (wanted, fields["process"]) for one in inputs), (
+                "neither started, nor set aside, nor kept"
+            )
+
+
+@given(sent=batches, limit=st.integers(0, 3), paused=st.booleans())
+def test_every_message_is_started_or_dead_lettered_with_its_reason_or_kept(
+    functions: Functions, sent: list[dict[str, Any]], limit: int, paused: bool
+) -> None:
+    account = functions.new_account()
+    account.tables.put(SLOTS, PROCESS | {"slot_limit": {"N": str(limit)}, "paused": {"BOOL": paused}})
+    ran = functions.run(functions.load("starter"), {"Records": sent})
+    check_each_has_one_end(account, sent, ran)
+    item = account.tables.item(SLOTS, "p")
+    assert int(item["slots_in_use"]["N"]) == len(item["holders"]["M"]) <= (0 if paused else limit)
+    assert item["holders"]["M"].keys() == account.executions.keys()
+
+
+REFUSALS = ["InvalidExecutionInput", "InvalidName", "AccessDeniedException", "ThrottlingException", "InternalFailure"]
+
+
+@given(sent=records(), operation=st.sampled_from(["StartExecution", "UpdateItem", "SendMessage"]), data=st.data())
+def test_whatever_aws_refuses_the_message_has_one_end(
+    functions: Functions, sent: dict[str, Any], operation: str, data: st.DataObject
+) -> None:
+    account = functions.new_account()
+    account.tables.put(SLOTS, PROCESS)
+    account.refuse[operation] = data.draw(st.sampled_from(REFUSALS))
+    ran = functions.run(functions.load("starter"), {"Records": [sent]})
+    check_each_has_one_end(account, [sent], ran)

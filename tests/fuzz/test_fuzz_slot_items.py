@@ -1,0 +1,191 @@
+"""Items of the slot table that somebody else wrote, under everybody who reads them. F7 is the one that happens."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slotkeeper.names import execution_name
+from slotkeeper.processes import MalformedProcess, read_process
+from tests.fuzz.functions import Functions
+from tests.fuzz.strategies import items
+from tests.fuzz.tables import SLOTS
+from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, kept
+
+HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
+RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
+WAITING = {
+    "receipt_handle": {"S": "handle-of-waiting"},
+    "sequence": {"S": "0" * 40},
+    "receives": {"N": "1"},
+    "since": {"N": "1700000000"},
+}
+VALID = PROCESS | {
+    "slot_limit": {"N": "3"},
+    "slots_in_use": {"N": "2"},
+    "holders": {"M": {"p-1": HOLDER, "p-2": RUNS}},
+    "waiting": {"M": WAITING},
+    "paused": {"BOOL": False},
+}
+# What tells of a mistake in the code, and not of one in the item.
+MISTAKES = re.compile(r"\b(Key|Type|Attribute|Index|Recursion|Overflow|UnicodeEncode)Error\b|ValidationException")
+
+
+def others() -> st.SearchStrategy[dict[str, Any]]:
+    return items(VALID).map(lambda item: item | {"process_name": {"S": "p"}})
+
+
+def understood(item: dict[str, Any]) -> bool:
+    try:
+        read_process(item)
+    except MalformedProcess:
+        return False
+    return True
+
+
+def _record(receives: int, age: float) -> dict[str, Any]:
+    return {
+        "messageId": "message-1",
+        "receiptHandle": "handle-1",
+        "body": json.dumps({"process": "p", "request_id": "order-1"}),
+        "attributes": {
+            "ApproximateReceiveCount": str(receives),
+            "SentTimestamp": str(int((time.time() - age) * 1000)),
+            "MessageGroupId": "p",
+            "SequenceNumber": "18849496460467696128",
+        },
+        "eventSource": "aws:sqs",
+    }
+
+
+@given(before=others(), receives=st.sampled_from([1, 979, 980]), age=st.sampled_from([0, 10**6, 1_208_000]))
+@example(before=VALID | {"slot_limit": {"S": "3"}}, receives=980, age=0).via("F7: a limit that is a string")
+@example(before=VALID | {"holders": {"L": []}}, receives=980, age=0).via("a list has a size, and no place for a holder")
+@example(
+    before=VALID | {"slot_limit": {"N": "0"}, "waiting": {"M": WAITING | {"sequence": {"N": "1"}}}}, receives=980, age=0
+)
+def test_f7_a_message_meets_any_item_and_does_not_wait_past_its_time(
+    functions: Functions, before: dict[str, Any], receives: int, age: float
+) -> None:
+    account = functions.new_account()
+    account.tables.put(SLOTS, before)
+    sent = [_record(receives, age)]
+    ran = functions.run(functions.load("starter"), {"Records": sent})
+    check_each_has_one_end(account, sent, ran)
+    assert not MISTAKES.search(ran.said), ran
+    if receives >= 980 or age > 1_206_000:
+        assert not kept(ran), "SQS would delete it, or set it aside without a reason"
+    _check_only_its_own_place_changed(before, account.tables.item(SLOTS, "p"), execution_name("p", "order-1", 1))
+
+
+def _check_only_its_own_place_changed(before: dict[str, Any], after: dict[str, Any], me: str) -> None:
+    for item in (before, after):
+        for name in ("slots_in_use", "waiting"):
+            item.pop(name, None)
+    if "M" in after.get("holders", {}):
+        after["holders"]["M"].pop(me, None)
+    assert after == before
+
+
+HEALTHY = PROCESS | {
+    "process_name": {"S": "healthy"},
+    "slots_in_use": {"N": "1"},
+    "holders": {"M": {"healthy-1": HOLDER}},
+    "waiting": {"M": WAITING | {"receipt_handle": {"S": "handle-healthy"}}},
+}
+
+
+@given(
+    before=others(),
+    status=st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", "TIMED_OUT", "PENDING_REDRIVE"]),
+)
+@example(before=VALID | {"waiting": {"M": WAITING | {"receipt_handle": {"N": "1"}}}}, status="RUNNING").via(
+    "a wake that failed with KeyError in every round"
+)
+def test_the_janitor_serves_the_other_processes_whatever_one_item_holds(
+    functions: Functions, before: dict[str, Any], status: str
+) -> None:
+    account = functions.new_account()
+    account.tables.put(SLOTS, before)
+    account.tables.put(SLOTS, HEALTHY)
+    account.execution("p-2", status)
+    ran = functions.run(functions.load("janitor"), {})
+    assert ran.raised is None, ran
+    assert not MISTAKES.search(ran.said), ran
+    assert account.tables.item(SLOTS, "healthy")["holders"] == {"M": {}}
+    assert "handle-healthy" in account.made_visible
+    if not understood(before):
+        assert ran.answer["MalformedProcesses"] == 1
+        assert account.tables.item(SLOTS, "p") == before
+
+
+@given(before=others(), request=st.sampled_from(["Create", "Update"]))
+def test_a_deployment_leaves_any_item_but_its_job_as_it_is(
+    functions: Functions, before: dict[str, Any], request: str
+) -> None:
+    account = functions.new_account()
+    account.tables.put(SLOTS, before)
+    account.jobs["new-job"] = {"Name": "new-job"}
+    properties = {"ProcessName": "p", "SlotLimit": "4", "JobName": "new-job"}
+    event = {
+        "RequestType": request,
+        "ResponseURL": "http://cloudformation/answer",
+        "StackId": "stack",
+        "RequestId": "request",
+        "LogicalResourceId": "Process",
+        "ResourceProperties": properties,
+        "OldResourceProperties": properties | {"JobName": "job"} if request == "Update" else {},
+    }
+    ran = functions.run(functions.load("process_registrar"), event)
+    assert ran.raised is None, ran
+    (answer,) = functions.answered
+    assert answer["Status"] == "SUCCESS"
+    after = account.tables.item(SLOTS, "p")
+    follows = request == "Update" and before.get("job_name") == {"S": "job"}
+    assert after == before | ({"job_name": {"S": "new-job"}} if follows else {})
+
+
+names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=80).filter(
+    lambda name: not re.search(r"[\s<>{}\[\]?*\"#%\\^|~`$&,;:/]", name)
+)
+DEEP = "[" * 60_000 + "]" * 60_000
+inputs = st.sampled_from(['{"process": "p"}', DEEP, '"\ufffe\uffff"', "", "not JSON \x00", "1" * 5000])
+
+
+@given(
+    before=others(),
+    name=names | st.sampled_from(["p-1", "p-2", "-p", "p", "p-"]),
+    status=st.sampled_from(["FAILED", "ABORTED", "TIMED_OUT", "RUNNING"]),
+    input=inputs,
+    told=st.fixed_dictionaries({}, optional={"error": st.text(max_size=256), "cause": st.text(max_size=300)}),
+    by=st.sampled_from(["visit", "round"]),
+)
+@example(before=VALID, name="p-1", status="ABORTED", input=DEEP, told={}, by="round").via(
+    "too deep for Python's reader"
+)
+@example(before=VALID, name="p-1", status="ABORTED", input='"\ufffe"', told={}, by="round").via("JSON, but not for SQS")
+@example(before=VALID, name="-p", status="ABORTED", input="{}", told={}, by="visit").via(
+    "no process of that name: a key is empty"
+)
+@example(before=VALID | {"job_name": {"S": ""}}, name="p-2", status="ABORTED", input="{}", told={}, by="visit")
+def test_the_request_of_whatever_closed_without_success_is_kept(
+    functions: Functions, *, before: dict[str, Any], name: str, status: str, input: str, told: dict[str, str], by: str
+) -> None:
+    account = functions.new_account()
+    account.tables.put(SLOTS, before)
+    account.execution(name, status, input, **told)
+    account.age_executions(3600)
+    event = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": name, "status": status}}
+    ran = functions.run(functions.load("janitor"), event if by == "visit" else {})
+    assert ran.raised is None, ran
+    assert not MISTAKES.search(ran.said), ran
+    letters = account.letters("failed")
+    accounted_for = status == "FAILED" and told.get("error") in ("RequestFailed", "RequestReturned")
+    assert len(letters) == (status != "RUNNING" and not accounted_for)
+    for letter in letters:
+        assert {"execution_name", "error", "cause", "kept_by"} == letter["MessageAttributes"].keys()

@@ -1,0 +1,204 @@
+"""The worker: whatever is sent, or in its ledger or policy, no message is given up before it stands elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slotkeeper.retry.message import InvalidMessage, parse_message
+from tests.fuzz.answers import Answers
+from tests.fuzz.functions import Functions, Ran, invocation
+from tests.fuzz.strategies import bodies, item_texts, items, near_misses, texts, values
+from tests.fuzz.tables import LEDGER
+from tests.fuzz.test_fuzz_requests import kept
+
+NOW = 1_800_000_000.0
+CANARY = "canary-of-the-payload"
+PAYLOAD = {"input_key": "orders.jsonl", "split_by": "city"}
+VALID = {"request_id": "r", "payload": PAYLOAD, "retries": ["2027-01-15T07:59:00.000Z"], "uncounted": 1}
+LINES = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
+
+# What SQS may deliver beside a body; "not_before" is the only one that is read.
+message_attributes = st.dictionaries(
+    st.just("not_before") | st.sampled_from(["idempotency_key", "code", "x"]),
+    st.builds(
+        lambda kind, text: {"dataType": kind, "stringValue": text},
+        st.sampled_from(["Number", "String", "Number.custom"]),
+        st.sampled_from(["0", "-1", "nan", "inf", "1e400", "1800000100", "1800000000000", "1_0", "soon"]) | item_texts,
+    )
+    | st.just({"dataType": "Binary", "binaryValue": "AA=="}),
+    max_size=3,
+)
+
+
+BODIES = bodies(VALID)
+
+
+@st.composite
+def records(draw: st.DrawFn, body: st.SearchStrategy[str] = BODIES) -> dict[str, Any]:
+    """A message as the event source mapping hands it over."""
+    number = draw(st.integers(1, 10**6))
+    return {
+        "messageId": f"message-{number}",
+        "receiptHandle": f"handle-{number}",
+        "body": draw(body),
+        "attributes": {
+            "ApproximateReceiveCount": str(draw(st.sampled_from([1, 2, 10**9]))),
+            "SentTimestamp": "1800000000000",
+        },
+        "messageAttributes": draw(message_attributes),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:work",
+    }
+
+
+def run(functions: Functions, sent: list[dict[str, Any]]) -> Ran:
+    module = functions.load("worker")
+    module._worker._consumer._clock = lambda: NOW
+    return functions.run(module, {"Records": sent}, invocation(seconds=120))
+
+
+def check_nothing_is_lost(account: Answers, sent: list[dict[str, Any]], ran: Ran) -> None:
+    stays = kept(ran)
+    assert set(stays) <= {record["messageId"] for record in sent}
+    assert len(set(stays)) == len(stays)
+    letters = account.letters("work-dead")
+    for letter in letters:
+        assert {"code", "reason"} <= letter["MessageAttributes"].keys() or len(letter["MessageBody"]) > 900_000
+    for record in sent:
+        if record["messageId"] not in stays:
+            _check_it_stands_elsewhere(account, record, letters)
+
+
+def _check_it_stands_elsewhere(account: Answers, record: dict[str, Any], letters: list[dict[str, Any]]) -> None:
+    bodies = [letter["MessageBody"] for letter in letters]
+    wanted = _request_id(record["body"])
+    if wanted is None:
+        assert record["body"] in bodies
+        return
+    bodies += [told["MessageBody"] for told in account.letters("work")]
+    bodies += [told["Target"]["Input"] for told in account.schedules.values()]
+    if wanted not in map(_request_id, bodies):
+        row = account.tables.item(LEDGER, wanted)
+        later = float(row["attempts"]["N"]) > parse_message(record["body"]).attempt  # another message carries it on
+        assert later or row["status"]["S"] in ("SUCCEEDED", "WAITING", "DEAD_LETTERED")
+
+
+def _request_id(body: str) -> str | None:
+    try:
+        return parse_message(body).request_id
+    except InvalidMessage:
+        return None
+
+
+policies = (
+    st.just("{}")
+    | st.sampled_from(["", "[" * 100_000, "null", '{"default": {"base_seconds": 1e308}}'])
+    | st.builds(json.dumps, near_misses({"default": {"base_seconds": 1, "max_attempts": 2}, "errors": {}}) | values)
+)
+inputs = st.none() | st.just(LINES) | st.binary(max_size=100) | st.just(b'{"city": "' + CANARY.encode() + b'"\n')
+
+
+@given(
+    sent=st.lists(records(), min_size=1, max_size=10, unique_by=lambda record: record["messageId"]),
+    policy=policies,
+    lines=inputs,
+)
+def test_every_message_is_done_booked_or_dead_lettered_with_its_reason_or_kept(
+    functions: Functions, sent: list[dict[str, Any]], policy: str, lines: bytes | None
+) -> None:
+    account = functions.new_account()
+    account.parameter = policy
+    if lines is not None:
+        account.objects["orders.jsonl"] = lines
+    ran = run(functions, sent)
+    check_nothing_is_lost(account, sent, ran)
+    assert CANARY not in ran.said
+
+
+REFUSED = {
+    "UpdateItem": ["ThrottlingException", "ValidationException", "ConditionalCheckFailedException"],
+    "SendMessage": ["ThrottlingException", "InvalidMessageContents"],
+    "CreateSchedule": ["ConflictException", "ValidationException", "ServiceQuotaExceededException"],
+    "GetParameter": ["ParameterNotFound", "ThrottlingException"],
+    "GetObject": ["AccessDenied", "SlowDown", "InternalError"],
+    "PutObject": ["AccessDenied", "SlowDown", "PreconditionFailed", "ConditionalRequestConflict"],
+}
+
+
+@given(sent=records(st.just(json.dumps(VALID))), data=st.data(), policy=policies)
+def test_whatever_aws_refuses_no_message_is_lost(
+    functions: Functions, sent: dict[str, Any], data: st.DataObject, policy: str
+) -> None:
+    account = functions.new_account()
+    account.parameter = policy
+    account.objects["orders.jsonl"] = LINES
+    for operation in data.draw(st.lists(st.sampled_from(sorted(REFUSED)), max_size=3)):
+        account.refuse[operation] = data.draw(st.sampled_from(REFUSED[operation]))
+    check_nothing_is_lost(account, [sent], run(functions, [sent]))
+
+
+BODY = json.dumps(VALID)
+PLAN = {"when": NOW + 60, "counted": True}
+ROW = {
+    "request_id": {"S": "r"},
+    "status": {"S": "FAILED"},
+    "attempts": {"N": "2"},
+    "claim": {"S": "another"},
+    "lease_until": {"N": str(int(NOW) - 10)},
+    "first_attempt_at": {"S": "2027-01-15T07:59:00.000Z"},
+    "last_attempt_at": {"S": "2027-01-15T07:59:30.000Z"},
+    "last_error": {"S": "failed"},
+    "history": {
+        "L": [{"M": {"attempt": {"N": "2"}, "at": {"S": "2027-01-15T07:59:30.000Z"}, "error": {"S": "failed"}}}]
+    },
+    "plan": {"S": json.dumps(PLAN)},
+    "payload_hash": {"S": parse_message(BODY).payload_hash},
+    "expires_at": {"N": "1900000000"},
+}
+_statuses = st.sampled_from(["RUNNING", "FAILED", "WAITING", "SUCCEEDED", "DEAD_LETTERED"])
+_plans = st.builds(
+    json.dumps, near_misses(PLAN) | near_misses({"code": "Poison", "reason": "because"}) | values
+) | st.sampled_from(["", "[" * 100_000, '{"when": NaN, "counted": true}', '{"when": 1e300, "counted": true}'])
+_moments = st.sampled_from(["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59.999999Z", "2026-W01", "now"]) | texts
+rows = st.builds(
+    lambda row, changes: {**row, **changes, "request_id": {"S": "r"}},
+    items(ROW),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "status": st.builds(lambda text: {"S": text}, _statuses),
+            "plan": st.builds(lambda text: {"S": text}, _plans),
+            "last_attempt_at": st.builds(lambda text: {"S": text}, _moments),
+            "attempts": st.integers(0, 3).map(lambda number: {"N": str(number)}),
+        },
+    ),
+)
+
+
+@given(row=rows, lines=inputs)
+@example(row=ROW | {"plan": {"S": '{"when": "tomorrow", "counted": true}'}}, lines=None)
+@example(row=ROW | {"history": {"L": []}}, lines=None).via("a failure that nobody wrote the history of")
+def test_a_row_that_somebody_else_wrote_loses_no_message(
+    functions: Functions, row: dict[str, Any], lines: bytes | None
+) -> None:
+    account = functions.new_account()
+    account.tables.put(LEDGER, row)
+    if lines is not None:
+        account.objects["orders.jsonl"] = lines
+    sent = {
+        "messageId": "message-1",
+        "receiptHandle": "handle-1",
+        "body": BODY,
+        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1800000000000"},
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:work",
+    }
+    ran = run(functions, [sent])
+    check_nothing_is_lost(account, [sent], ran)
+    if kept(ran):
+        assert "Left the message on the queue" in ran.said
