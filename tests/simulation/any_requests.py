@@ -52,6 +52,7 @@ class _Writer:
         self._draw = draw
         self.names: dict[str, str] = {}
         self.values: Item = {}
+        self._changed: set[str] = set()  # by the update; a second change is refused, so it shall be rare
 
     def _one_of(self, *rules: Callable[[], str]) -> str:
         rule: Callable[[], str] = self._draw(st.sampled_from(rules))
@@ -63,7 +64,10 @@ class _Writer:
 
     def target(self) -> str:
         """What an update changes; not the key, since DynamoDB Local looks at the condition before it refuses that."""
-        return self._written(st.sampled_from(_ATTRIBUTES))
+        free = [path for path in _ATTRIBUTES if path.partition(".")[0] not in self._changed]
+        path = self._written(st.sampled_from(_ATTRIBUTES if not free or self._draw(st.integers(0, 9)) == 9 else free))
+        self._changed.add(path.strip("#").partition(".")[0])
+        return path
 
     def _written(self, paths: st.SearchStrategy[str]) -> str:
         path: str = self._draw(paths)
@@ -189,7 +193,9 @@ def requests(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Question:
 def _write(draw: Callable[[st.SearchStrategy[Any]], Any], writer: _Writer, operation: str) -> Item:
     request: Item = {}
     if draw(st.booleans()):
-        request["ConditionExpression"] = writer.condition()
+        condition = writer.condition()
+        # What is drawn is seldom true of the item; what is not true of it is as good.
+        request["ConditionExpression"] = f"NOT ({condition})" if draw(st.booleans()) else condition
         if draw(st.booleans()):
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
     returned = ["NONE", "ALL_OLD"]

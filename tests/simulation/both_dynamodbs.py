@@ -43,11 +43,11 @@ def make_tables(local: Any) -> None:
 class Both(Outside):
     """The outside of the product's code: it asks both, and is answered by the simulation.
 
-    A context manager: it compares what the table holds in the end, and leaves it empty.
+    A context manager: it compares what the table holds in the end.
 
     Args:
         local: a client of DynamoDB Local.
-        table: the table in question, empty there.
+        table: the table in question.
         item: the one item that it holds, without its key, which is KEY; or None.
     """
 
@@ -56,8 +56,11 @@ class Both(Outside):
         self._local = local
         self._table = table
         items = [] if item is None else [{KEY_ATTRIBUTES[table]: {"S": KEY}, **item}]
-        self._write([{"PutRequest": {"Item": item}} for item in items])
         self.state = dynamodb.tables(**{table: items})
+        if items:
+            local.put_item(TableName=table, Item=items[0])
+        else:
+            local.delete_item(TableName=table, Key={KEY_ATTRIBUTES[table]: {"S": KEY}})
         self.differences: list[str] = []
         self.met: Counter[str] = Counter()  # how writes under a condition have ended: an error's code, or empty
 
@@ -103,18 +106,12 @@ class Both(Outside):
             self.differences.append(f"{asked}\n  simulated: {simulated}\n  DynamoDB Local: {local}")
             raise AssertionError(self.differences[-1])
 
-    def _write(self, requests: list[Item]) -> None:
-        if requests:
-            self._local.batch_write_item(RequestItems={self._table: requests})
-
     def __enter__(self) -> Both:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        held = self._local.scan(TableName=self._table)["Items"]
-        key = KEY_ATTRIBUTES[self._table]
-        self._write([{"DeleteRequest": {"Key": {key: item[key]}}} for item in held])
         if kind is None:
+            held = self._local.scan(TableName=self._table)["Items"]
             assert not self.differences, self.differences[0]
             self._compare("in the end", self.state, dynamodb.tables(**{self._table: held}))
 

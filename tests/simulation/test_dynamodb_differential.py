@@ -22,7 +22,7 @@ from tests.support.profiles import profile
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of DynamoDB Local with the simulation's tables, empty."""
+    """A client of DynamoDB Local with the simulation's tables."""
     with DynamoDbLocal.start(tmp_path_factory.mktemp("dynamodb-local") / "dynamodb.log") as running:
         client = running.client()
         make_tables(client)
@@ -39,7 +39,7 @@ def test_the_product_is_answered_as_by_dynamodb_local(
 ) -> None:
     others = st.one_of(*STEPS[table].values())
 
-    @profile(pytestconfig, 0.1)
+    @profile(pytestconfig, 0.13)
     @given(item=_perhaps(ITEMS[table]), before=st.lists(others, max_size=1), step=STEPS[table][name])
     def answered_alike(item: Any, before: Any, step: Any) -> None:
         with Both(local, table, item) as both:
@@ -63,8 +63,8 @@ def test_any_request_is_answered_as_by_dynamodb_local(local: Any, pytestconfig: 
 
     answered_alike()
     # Conditions that nearly always hold, or nearly never, would prove nothing.
-    assert min(met[""], met[REFUSED]) > met.total() / 8, met
+    assert min(met[""], met[REFUSED]) > met.total() / 20, met
 
 
 def _perhaps(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item | None]:
-    return st.sampled_from([True, True, True, False]).flatmap(lambda there: items if there else st.none())
+    return st.sampled_from([True, True, True, True, True, False]).flatmap(lambda there: items if there else st.none())
