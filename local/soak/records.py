@@ -36,6 +36,7 @@ class Execution:
     error: str
     started: float
     stopped: float | None
+    redrives: int = 0
 
     @property
     def process(self) -> str:
@@ -163,6 +164,7 @@ def read_executions(stepfunctions: Any, workflow_arn: str) -> list[Execution]:
                     error=told.get("error") or "",
                     started=told["startDate"].timestamp(),
                     stopped=told["stopDate"].timestamp() if told.get("stopDate") else None,
+                    redrives=told.get("redriveCount", 0),
                 )
             )
     return sorted(found, key=lambda execution: execution.started)

@@ -83,6 +83,9 @@ class Stage:
         configured = self.functions.get_function_configuration(FunctionName=self.starter)["Environment"]["Variables"]
         variables = configured | {"QUEUE_VISIBILITY_SECONDS": str(VISIBILITY)}
         self.functions.update_function_configuration(FunctionName=self.starter, Environment={"Variables": variables})
+        # The first containers take seconds to start, which is nobody's fault.
+        self.functions.invoke(FunctionName=self.starter, Payload=b'{"Records": []}')
+        self.go_round()
 
     # ------------------------------------------------------------------------------------------------------- messages
 

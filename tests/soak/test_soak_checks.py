@@ -76,6 +76,8 @@ def test_f23_what_did_not_succeed_is_kept() -> None:
     assert failing(replace(GOOD, kept=[Kept("p-2", "Error", "", "workflow")]))["S3"].endswith("error or cause: p-2")
     wrong = [*GOOD.kept, Kept("p-1", "Error", "cause", "janitor")]
     assert failing(replace(GOOD, kept=wrong)) == {"S3": "kept and not failed: p-1"}
+    redriven = [replace(e, redrives=1) if e.name == "p-1" else e for e in GOOD.executions]
+    assert failing(replace(GOOD, kept=wrong, executions=redriven)) == {}
 
 
 def test_a_success_without_a_run_that_succeeded_is_none_and_two_are_one_too_many() -> None:
