@@ -176,7 +176,7 @@ def message_order(records: Records) -> Check:
 def dead_are_freed(records: Records, slots: Sequence[Holding]) -> Check:
     """S4, in rounds, so that a slow machine is no fault: one complete round may look, the next one frees."""
     executions = {e.name: e for e in records.executions}
-    late, dead, longest = [], 0, 0.0
+    late, dead, most, longest = [], 0, 0, 0.0
     for slot in slots:
         since = _dead_since(slot, executions.get(slot.execution), records)
         if since is None:
@@ -184,10 +184,12 @@ def dead_are_freed(records: Records, slots: Sequence[Holding]) -> Check:
         dead += 1
         longest = max(longest, slot.freed - since)
         rounds = [r for r in records.rounds if r.ok and r.began >= since + records.grace and r.ended < slot.freed]
+        most = max(most, len(rounds))
         if len(rounds) > 1:
             late.append(f"{slot.execution} ({len(rounds)} rounds)")
     name = "S4: the slot of a dead holder is free after two rounds"
-    found = f"{counted(dead, 'dead holder')}, free after {longest:.1f} s at the latest"
+    before = f"{counted(most, 'complete round')} before the one that frees, {longest:.1f} s in all"
+    found = f"{counted(dead, 'dead holder')}; at most {before}"
     return _check(name, {"held on": late}, found, shown=dead > 0)
 
 
