@@ -12,11 +12,11 @@ from itertools import count
 from typing import Any
 
 PROCESSES = ("soak-a", "soak-b", "soak-c")
-LONGEST_JOB = 2.5  # seconds
-SHARE_FAIL, SHARE_HANG = 0.10, 0.03
-# Seconds that a slot is surely not in Glue in its workflow's time; only for how many requests a run can take.
-AROUND_GLUE = 0.8
-LOAD = 0.45  # of what the slots could take undisturbed: what is disturbed takes more than twice its time
+# Seconds. Some runs are long enough to outlive their workflow's end by more than the janitor's grace and two rounds.
+SHORT_JOB, LONG_JOB = (0.2, 2.5), (7.0, 11.0)
+SHARE_LONG, SHARE_FAIL, SHARE_HANG = 0.15, 0.10, 0.03
+AROUND = 4.0  # seconds that a request takes a slot for, roughly; only for how many requests a run can take
+LOAD = 0.55  # of what the slots could take undisturbed: what is disturbed takes more than twice its time
 CALM = 0.93  # from this share of the minutes on, nothing new goes wrong
 RESTARTS = ((0.35, False), (0.55, True), (0.75, True))  # share of the minutes; hard or not
 SHORT = 1.0  # minutes; below it there is time for one restart only, a hard one
@@ -148,7 +148,7 @@ def burst(limits: Mapping[str, int], each: int) -> list[Send]:
 
 def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> list[Send]:
     """Some at a time, with pauses: queues that grow and that run empty."""
-    rate = LOAD * limit / (LONGEST_JOB / 2 + AROUND_GLUE)
+    rate = LOAD * limit / AROUND
     made, at, numbers = [], random_.uniform(0, 1), count(1)
     while at < seconds:
         together = random_.randint(1, 2 * limit + 1)
@@ -156,7 +156,8 @@ def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> 
             drawn = random_.random()
             ending = "fail" if drawn < SHARE_FAIL else "hang" if drawn < SHARE_FAIL + SHARE_HANG else "succeed"
             request_id = f"{process}-{next(numbers):04d}"
-            made.append(Send(round(at, 2), process, request_id, random_.uniform(0.2, LONGEST_JOB), ending))
+            working = random_.uniform(*(LONG_JOB if random_.random() < SHARE_LONG else SHORT_JOB))
+            made.append(Send(round(at, 2), process, request_id, working, ending))
         at += random_.expovariate(rate / together)
     return made
 

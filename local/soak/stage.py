@@ -28,7 +28,7 @@ from .records import Journal, Round, Sent
 
 GRACE, LOOK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
 VISIBILITY = 6  # seconds; the template's 180 would leave a group alone for three minutes after each kill
-ENGINE = {"SLOTKEEPER_GLUE_MINUTE_SECONDS": "6", "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "1"}
+ENGINE = {"SLOTKEEPER_GLUE_MINUTE_SECONDS": "15", "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "1"}
 PARAMETERS = {
     "JanitorSchedule": "rate(1 day)",
     "GraceSeconds": str(GRACE),
