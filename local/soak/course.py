@@ -20,6 +20,7 @@ from .records import Mark, Round, Sent
 from .stage import JANITOR_PERIOD, Stage
 
 TICK = 0.04  # seconds
+KNOCK = 0.3  # seconds after a limit was changed
 LATE = 1.2  # seconds for which an answer is held back while the containers are killed
 PATIENCE = 4.0  # seconds to wait for the call in which they are to be killed
 STALLED_AFTER = 90.0  # seconds without any movement: what is left then is for the checks to say
@@ -85,7 +86,7 @@ class Course:
 
     def __post_init__(self) -> None:
         self.faults = Faults(self.stage.aws.state_dir)
-        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self._rules: dict[str, Mark] = {}  # those that were set and have not been seen to act
         self._shown = 0.0
@@ -227,6 +228,8 @@ class Course:
 
     def _set_limit(self, process: str, limit: int) -> None:
         self.stage.operations.set_limit(process, limit)
+        # Somebody has to knock: whoever waits is asleep, and a limit that is too low admits nobody (F6).
+        self._at(self._elapsed() + KNOCK, lambda: self.stage.wake_for_nothing(process))
 
     def _send_bad(self, process: str, what: str) -> None:
         request_id = f"bad-{len(self.sent)}"
@@ -295,7 +298,7 @@ class Course:
 
         look()
 
-    def _at(self, elapsed: float, deed: Callable[[], None]) -> None:
+    def _at(self, elapsed: float, deed: Callable[[], object]) -> None:
         heappush(self._later, (elapsed, next(self._order), deed))
 
     def _elapsed(self) -> float:

@@ -152,6 +152,7 @@ def test_a_limit_is_changed_and_set_back_and_a_pause_is_lifted(stage: Stand) -> 
     assert stage.operations.said == [("soak-a", 5), ("pause", "soak-a"), ("soak-a", 3), ("resume", "soak-a")]
     assert [(mark.kind, mark.process) for mark in made.marks] == [("limit changed", "soak-a"), ("paused", "soak-a")]
     assert all(mark.until - mark.at >= 0.05 for mark in made.marks)
+    assert stage.done == [("wake", "soak-a")] * 2, "somebody knocks at each new limit"
 
 
 def test_status_events_are_lost_for_a_while(stage: Stand) -> None:
