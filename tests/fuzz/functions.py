@@ -20,7 +20,7 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper import chat_token, observability, retry
+from slotkeeper import chat_token, observability, reclaim, retry
 from slotkeeper.retry import worker as retrying_worker
 from tests.fuzz.answers import Answers
 from tests.fuzz.tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
@@ -107,7 +107,7 @@ class Functions:
         self._patch.setattr("time.monotonic", lambda: monotonic() + self._slept)
         # Powertools reads its variables when its objects are made.
         importlib.reload(observability)
-        for module in (chat_token, retrying_worker, retry):
+        for module in (chat_token, reclaim, retrying_worker, retry):
             importlib.reload(module)
         self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # no part of what a function says
         (log,) = observability.logger.handlers

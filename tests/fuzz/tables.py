@@ -116,8 +116,11 @@ class Tables:
 
 
 def _marked(value: Any) -> Any:
-    """With texts in place of booleans, which moto would compare with numbers: False is below 1 to Python."""
+    """With texts in place of booleans, which moto would compare with numbers: False is below 1 to Python. And with maps
+    in place of lists, in which moto trips over a path by name that just leads nowhere."""
     if isinstance(value, dict):
+        if isinstance(value.get("L"), list):
+            return {"M": {f"element {n}": _marked(inner) for n, inner in enumerate(value["L"])}}
         if "BOOL" in value:
             return {"S": f"boolean {value['BOOL']}"}
         return {name: _marked(inner) for name, inner in value.items()}

@@ -138,6 +138,13 @@ headers = st.none() | st.dictionaries(
     method=st.sampled_from(["POST", "GET", "OPTIONS", "HEAD", "PUT", "DELETE", "PATCH"]),
     encoded=st.booleans() | st.none(),
 )
+@example(
+    body=json.dumps(VALID),
+    headers={TIMESTAMP_HEADER: str(NOW), SIGNATURE_HEADER: "v1=" + "0" * 64},
+    path="/messages",
+    method="POST",
+    encoded=False,
+).via("all is as it should be, but for the key")
 def test_an_unsigned_request_has_an_answer_and_never_reaches_the_api(
     world: World, *, body: str | None, headers: Any, path: str, method: str, encoded: bool | None
 ) -> None:

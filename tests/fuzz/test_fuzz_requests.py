@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from hypothesis import given
@@ -13,6 +14,8 @@ from tests.fuzz.functions import Functions, Ran
 from tests.fuzz.strategies import bodies, groups
 from tests.fuzz.tables import SLOTS
 
+# What tells of a mistake in the code, and not of one in what it was given.
+MISTAKES = re.compile(r"\b(Key|Type|Attribute|Index|Recursion|Overflow|UnicodeEncode)Error\b|ValidationException")
 VALID = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
 PROCESS = {
     "process_name": {"S": "p"},
@@ -71,6 +74,7 @@ def check_each_has_one_end(account: Answers, sent: list[dict[str, Any]], ran: Ra
         elif record["messageId"] not in stays:
             fields = json.loads(record["body"])
             wanted = fields.get("request_id", record["messageId"])
+            assert record["attributes"]["MessageGroupId"] == fields["process"], "started out of another's line"
             inputs = [json.loads(one["input"]) for one in account.executions.values()]
             assert any((one["request_id"], one["process"]) == (wanted, fields["process"]) for one in inputs), (
                 "neither started, nor set aside, nor kept"
@@ -85,6 +89,7 @@ def test_every_message_is_started_or_dead_lettered_with_its_reason_or_kept(
     account.tables.put(SLOTS, PROCESS | {"slot_limit": {"N": str(limit)}, "paused": {"BOOL": paused}})
     ran = functions.run(functions.load("starter"), {"Records": sent})
     check_each_has_one_end(account, sent, ran)
+    assert not MISTAKES.search(ran.said), ran
     item = account.tables.item(SLOTS, "p")
     assert int(item["slots_in_use"]["N"]) == len(item["holders"]["M"]) <= (0 if paused else limit)
     assert item["holders"]["M"].keys() == account.executions.keys()

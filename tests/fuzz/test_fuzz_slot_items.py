@@ -15,7 +15,7 @@ from slotkeeper.processes import MalformedProcess, read_process
 from tests.fuzz.functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.tables import SLOTS
-from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, kept
+from tests.fuzz.test_fuzz_requests import MISTAKES, PROCESS, check_each_has_one_end, kept
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
 RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
@@ -32,8 +32,6 @@ VALID = PROCESS | {
     "waiting": {"M": WAITING},
     "paused": {"BOOL": False},
 }
-# What tells of a mistake in the code, and not of one in the item.
-MISTAKES = re.compile(r"\b(Key|Type|Attribute|Index|Recursion|Overflow|UnicodeEncode)Error\b|ValidationException")
 
 
 def others() -> st.SearchStrategy[dict[str, Any]]:
