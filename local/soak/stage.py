@@ -7,6 +7,7 @@ queue's default visibility is seconds instead of three minutes, and the janitor 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ PARAMETERS = {
 }
 JOB = "soak-job"
 SCRIPT = Path(__file__).with_name("soak_job.py")
+GLUE_SCRIPT = re.compile(r"/glue-[^/\s]+/[^/\s]+\.py\b")  # where local/engine/glue_script.py puts it
 ATTEMPTS = 8  # of the run's own calls: faults meet them too, and the engine is away now and then
 
 
@@ -189,7 +191,7 @@ class Stage:
         containers = [
             pid
             for pid in processes.session_members(self.aws.pid)
-            if pid != self.aws.pid and "glue-" not in processes.command_line(pid)
+            if pid != self.aws.pid and not GLUE_SCRIPT.search(processes.command_line(pid))
         ]
         for pid in containers:
             processes.send_signal(pid, signal.SIGKILL)
