@@ -13,3 +13,5 @@ tracer = Tracer()
 
 # At DEBUG botocore writes every request and answer into the log as it is, with the tokens and secrets in it.
 logging.getLogger("botocore").setLevel(logging.INFO)
+# As a warning urllib3 writes down the headers that it cannot read: whatever an API repeats there, a token too.
+logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
