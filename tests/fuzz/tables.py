@@ -106,6 +106,7 @@ class Tables:
             raise Refusal("ConditionalCheckFailedException", **({"Item": before} if item else {}))
         if not update:
             return {}
+        _check_paths(update, names, before)
         try:
             made = self._moto.update_item(table, {KEYS[table]: {"S": key}}, update, names, copy.deepcopy(values))
         except _BROKEN_BY_AN_OPERAND:
@@ -113,6 +114,16 @@ class Tables:
         after: Item = made.to_json()["Attributes"]
         self.put(table, after)
         return copy.deepcopy(after)
+
+
+def _check_paths(update: str, names: dict[str, str], item: Item) -> None:
+    """A path through anything but a map is no place to write to. moto writes nothing there, and says nothing."""
+    for path in re.findall(r"[#\w]+(?:\.[#\w]+)+", update):
+        inside = item
+        for part in path.split(".")[:-1]:
+            if "M" not in inside.get(names.get(part, part), {}):
+                raise Refusal("ValidationException")
+            inside = inside[names.get(part, part)]["M"]
 
 
 def _marked(value: Any) -> Any:

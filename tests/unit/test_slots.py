@@ -224,6 +224,22 @@ def test_a_wake_reads_consistently(account: Account) -> None:
     assert reads == [True, True]
 
 
+WAITING = {
+    "receipt_handle": {"S": "handle"},
+    "sequence": {"S": "1"},
+    "receives": {"N": "1"},
+    "since": {"N": "1"},
+}
+
+
+@pytest.mark.parametrize("attribute", ["receipt_handle", "sequence"])
+def test_whoever_makes_room_does_not_fail_over_a_registration_that_is_malformed(
+    account: Account, attribute: str
+) -> None:
+    _write(account, "waiting", {"M": {**WAITING, attribute: {"N": "1"}}})
+    assert account.slots.waiter_with_room("p") is None
+
+
 @pytest.mark.parametrize(
     ("attribute", "value"),
     [
@@ -234,6 +250,9 @@ def test_a_wake_reads_consistently(account: Account) -> None:
         ("holders", {"M": {"p-1": {"S": "RUNNING"}}}),
         ("waiting", {"S": "somebody"}),
         ("waiting", {"M": {"sequence": {"S": "1"}}}),
+        ("waiting", {"M": {**WAITING, "receipt_handle": {"N": "1"}}}),
+        ("waiting", {"M": {**WAITING, "sequence": {"N": "1"}}}),
+        ("waiting", {"M": {**WAITING, "receives": {"S": "1"}}}),
         ("paused", {"S": "yes"}),
     ],
 )
