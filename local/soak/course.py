@@ -88,7 +88,8 @@ class Course:
         self.faults = Faults(self.stage.aws.state_dir)
         self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
-        self._rules: dict[str, Mark] = {}  # those that were set and have not been seen to act
+        self._rules: dict[str, tuple[str, str, int]] = {}  # kind, what it does, how often it was seen to have acted
+        self._looked = self.began
         self._shown = 0.0
 
     # ---------------------------------------------------------------------------------------------------- the phases
@@ -174,10 +175,11 @@ class Course:
                     seconds=LATE,
                     times=fields["times"],
                 )
-                self._rules[rule] = Mark(time.time(), fault.kind, f"{fields['state']}: {fields['action']}")
+                self._rules[rule] = (fault.kind, f"{fields['state']}: {fields['action']}", 0)
 
     def _restart(self, hard: bool) -> None:
         self._note_rules()
+        self._rules.clear()  # the engine forgets them
         began = time.time()
         self.stage.aws.restart(hard=hard)
         self._mark(RESTARTED[hard], began=began)
@@ -271,14 +273,14 @@ class Course:
         self.marks.append(Mark(now if began is None else began, kind, said, process, now))
 
     def _note_rules(self) -> None:
-        """Marks the rules that have acted since they were set."""
-        for rule, mark in list(self._rules.items()):
+        """Marks each time that a rule has acted since the last look: one may act again long after the first time."""
+        now = time.time()
+        for rule, (kind, said, seen) in self._rules.items():
             met = self.faults.met(rule)
-            if met:
-                del self._rules[rule]
-                named = {name.rsplit("-", 1)[0] for name in met}
-                process = named.pop() if len(named) == 1 else ""
-                self.marks.append(Mark(mark.at, mark.kind, mark.said, process, time.time()))
+            for name in met[seen:]:
+                self.marks.append(Mark(self._looked, kind, said, name.rpartition("-")[0], now))
+            self._rules[rule] = (kind, said, len(met))
+        self._looked = now
 
     def _when_met(
         self, rule: str, deed: Callable[[list[str]], None], otherwise: Callable[[], None] | None = None

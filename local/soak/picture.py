@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from local.running.checking import counted
 from local.running.drawing import BLUE, DPI, GREY, INK, SKY, VERMILLION, WIDTH
 
 from .plan import RESTARTED
@@ -33,7 +34,7 @@ def _draw_faults(axes: Axes, report: Mapping[str, Any]) -> None:
     axes.set_yticks(list(rows.values()), list(rows), fontsize=8)
     axes.set_ylim(-0.8, len(rows) - 0.2)
     sent, failed = report["requests"], [check["name"] for check in report["checks"] if check["ok"] is False]
-    said = "no check fails" if not failed else f"{len(failed)} of the checks FAIL"
+    said = "no check fails" if not failed else f"{counted(len(failed), 'check')} broken"
     axes.set_title(f"{len(report['marks'])} faults on {sent} requests: {said}", loc="left")
 
 

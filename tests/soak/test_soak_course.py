@@ -196,12 +196,15 @@ def test_a_rule_is_marked_when_it_has_acted_and_not_before(stage: Stand) -> None
     assert rules(stage) == []
 
 
-def test_what_acts_in_two_processes_is_of_neither(stage: Stand) -> None:
+def test_a_rule_that_acts_again_is_marked_again(stage: Stand) -> None:
     made = play(stage, Fault(0, "fault in a task", {"state": "S", "action": "refuse", "error": "E", "times": 2}))
     let_it_act(stage, "soak-a-7")
+    made._note_rules()
     let_it_act(stage, "soak-b-7")
+    let_it_act(stage, "")
     made.mend()
-    assert [mark.process for mark in made.marks] == [""]
+    assert [mark.process for mark in made.marks] == ["soak-a", "soak-b", ""]
+    assert made.marks[0].until == made.marks[1].at
 
 
 def test_a_redelivery_is_of_a_message_that_was_consumed(stage: Stand) -> None:
