@@ -16,7 +16,7 @@ _KINDS = st.sampled_from(["S", "N", "BOOL", "NULL", "M", "L", "SS", "NS", "Z"])
 _COMPARATORS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 
 _n = st.sampled_from(
-    [{"N": number} for number in ("0", "1", "2", "-1", "1.50", "1e2", "0.001", "98765432109876543210")]
+    [{"N": number} for number in ("10", "9", "2", "0", "-1", "-2", "1.50", "1e2", "98765432109876543210")]
 )
 _s = st.sampled_from([{"S": text} for text in ("a", "ab", "b", "2", "\u00e9", "\U0001f600")])
 _bool = st.sampled_from([{"BOOL": True}, {"BOOL": False}])
@@ -38,7 +38,7 @@ _BY_TYPE = {
     "bin": st.just({"B": b"ab"}),
 }
 _ALIKE = {**_BY_TYPE, "m.x": _n, "m.y": _s}
-_ATTRIBUTES = [*_BY_TYPE, *_BY_TYPE, "m.x", "m.x", "m.y", "m.deep", "m.deep.x", "absent", "absent.x", "n.x"]
+_ATTRIBUTES = [*_BY_TYPE, *_BY_TYPE, *["m.x"] * 3, "m.y", "m.deep", *["m.deep.x"] * 3, "absent", "absent.x", "n.x"]
 
 ITEMS = shaped(_BY_TYPE, {})
 _VALUES = st.one_of(*_BY_TYPE.values())
@@ -154,7 +154,14 @@ class _Writer:
                 lambda: f"{self.target()} {self.value()}",
             ),
         }[clause]
+        if clause == "SET" and not self._draw(st.integers(0, 3)):
+            return self._exchange()
         return f"{clause} {', '.join(action() for _ in range(self._draw(st.integers(1, 2))))}"
+
+    def _exchange(self) -> str:
+        """Each action takes the other's old value."""
+        first, second = self.target(), self.target()
+        return f"SET {first} = {second}, {second} = {first}"
 
     def _result(self) -> str:
         return self._one_of(

@@ -25,7 +25,7 @@ from slotkeeper.slots import Slots
 from slotkeeper.token_item import MalformedToken, RefreshLock, TokenItem, TokenTable
 from tests.simulation.both_dynamodbs import Both
 from tests.simulation.frozen import freeze
-from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, Item
+from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, RECEIVES, Item
 from tests.simulation.transcript import Question
 from tests.workflow.definition import states
 from tests.workflow.interpreter import evaluate
@@ -73,7 +73,7 @@ _deliveries = st.builds(
     group_id=st.just(KEY),
     receipt_handle=st.sampled_from(["h", "h2"]),
     sequence=st.sampled_from(["1", "2", "10"]),
-    receives=st.integers(1, 3),
+    receives=st.sampled_from(RECEIVES),
     sent_at=_seconds,
 )
 _locks = st.none() | st.builds(RefreshLock, release_code=_codes, expires=_seconds)

@@ -53,7 +53,7 @@ def test_any_request_is_answered_as_by_dynamodb_local(local: Any, pytestconfig: 
     met: Counter[str] = Counter()
 
     @profile(pytestconfig, 1.5)
-    @given(item=_perhaps(any_requests.ITEMS), questions=st.lists(any_requests.requests(), min_size=2, max_size=5))
+    @given(item=_perhaps(any_requests.ITEMS), questions=st.lists(any_requests.requests(), min_size=3, max_size=6))
     def answered_alike(item: Any, questions: Any) -> None:
         with Both(local, any_requests.TABLE, item) as both:
             for question in questions:

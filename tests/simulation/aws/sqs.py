@@ -1,6 +1,6 @@
 """SQS as a pure function: queues, a request and the time give queues and an answer.
 
-A queue is FIFO if its URL says so. Of a FIFO group nothing is received while a message of it is in flight; a standard
+Of a FIFO group nothing is received while a message of it is in flight; a standard
 queue gives any message that is visible. Facts from the SQS Developer Guide, "FIFO queue delivery logic" and "Exactly-
 once processing in Amazon SQS", and the API Reference.
 """
@@ -16,18 +16,13 @@ DEDUPLICATION = 300  # seconds (SQS API Reference, SendMessage, MessageDeduplica
 _NOTHING = record({})
 
 
-def queues(**visibility: int) -> Record:
-    """Empty queues: name -> default visibility timeout in seconds. The name is the URL."""
-    return record({name: queue(seconds) for name, seconds in visibility.items()})
-
-
-def queue(visibility: int) -> Record:
-    """One empty queue."""
-    return record({"visibility": visibility, "messages": (), "sent": 0, "ids": _NOTHING})
+def queue(visibility: int = 30, fifo: bool = False) -> Record:
+    """One empty queue. `visibility`: its default visibility timeout, seconds."""
+    return record({"visibility": visibility, "fifo": fifo, "messages": (), "sent": 0, "ids": _NOTHING})
 
 
 def perform(queues: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """One operation; `now` in seconds since the epoch."""
+    """One operation on `queues`, URL -> queue; `now` in seconds since the epoch."""
     url = parameters["QueueUrl"]
     if url not in queues:
         return queues, Answer(error="QueueDoesNotExist")
@@ -49,9 +44,9 @@ def expire(queues: Record, url: str, message_id: str, now: float) -> Record:
     return queues.with_fields(**{url: queues[url].with_fields(messages=changed)})
 
 
-def receivable(queue: Record, now: float, fifo: bool) -> list[Record]:
+def receivable(queue: Record, now: float) -> list[Record]:
     """The messages that the next receive may bring: of each group only the first, and none if one is in flight."""
-    if not fifo:
+    if not queue["fifo"]:
         return [message for message in queue["messages"] if message["visible_at"] <= now]
     found: list[Record] = []
     begun: set[str] = set()
@@ -94,7 +89,7 @@ def _sent(message_id: str, number: int, group: str | None) -> Answer:
 
 def _receive(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     """The first message that can be received; one at a time."""
-    found = receivable(queue, now, parameters["QueueUrl"].endswith(".fifo"))
+    found = receivable(queue, now)
     if not found:
         return queue, Answer(freeze({}))
     return receive(queue, found[0], now)
@@ -122,7 +117,9 @@ def _delete(queue: Record, parameters: Record, now: float) -> tuple[Record, Answ
     handle = parameters["ReceiptHandle"]
     message = _by_handle(queue, handle)
     if message is None:
-        return queue, _DONE if _was_deleted(queue, handle) else Answer(error="InvalidParameterValue")
+        # An old handle deletes nothing: FIFO says so, a standard queue does not (SQS API Reference, DeleteMessage).
+        spent = queue["fifo"] and not _was_deleted(queue, handle)
+        return queue, Answer(error="InvalidParameterValue") if spent else _DONE
     # On a FIFO queue an expired handle deletes nothing (SQS API Reference, DeleteMessage); on a standard one it does.
     if message["group"] is not None and not is_in_flight(message, now):
         return queue, Answer(error="InvalidParameterValue")

@@ -78,13 +78,13 @@ def _describe(executions: Record, parameters: Record, now: float) -> tuple[Recor
 
 
 def _list(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """The newest first, as Step Functions sorts them."""
+    """The newest first: those that run by their start, the others by their end (API Reference, ListExecutions)."""
     wanted = [
         _listed(name, found)
         for name, found in executions.fields.items()
         if found["status"] == parameters.get("statusFilter", found["status"])
     ]
-    wanted.sort(key=lambda found: found["startDate"], reverse=True)
+    wanted.sort(key=lambda found: found.get("stopDate", found["startDate"]), reverse=True)
     return executions, Answer(freeze({"executions": wanted}))
 
 

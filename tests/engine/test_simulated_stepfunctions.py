@@ -1,0 +1,154 @@
+"""The simulated Step Functions answers about executions as the embedded AWS does, in any order of calls.
+
+An execution's input says how it ends: by itself at once, or not before it is stopped. One that ends by itself is closed
+in the simulation when the engine has closed it. None of those is stopped: the engine refuses that, and the API
+Reference of StopExecution knows no such error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.engine.conftest import MachineMaker
+from tests.simulation.aws import stepfunctions
+from tests.simulation.frozen import freeze, thaw
+from tests.support.profiles import profile
+from tests.support.waiting import wait_until
+
+STATES = {
+    "End": {
+        "Type": "Choice",
+        "Choices": [
+            {"Condition": "{% $states.input.end = 'good' %}", "Next": "Good"},
+            {"Condition": "{% $states.input.end = 'bad' %}", "Next": "Bad"},
+        ],
+        "Default": "Wait",
+    },
+    "Good": {"Type": "Succeed"},
+    "Bad": {"Type": "Fail", "Error": "Broken", "Cause": "as asked"},
+    "Wait": {"Type": "Wait", "Seconds": 3600, "End": True},
+}
+STATUS = {"good": "SUCCEEDED", "bad": "FAILED"}
+_COMPARED = ("name", "status", "input", "error", "cause")
+
+_names = st.sampled_from(["one", "two"])
+_inputs = st.sampled_from([json.dumps({"end": end}) for end in ("never", "good", "bad")])
+STEPS = st.one_of(
+    st.tuples(st.just("start"), _names, _inputs),
+    st.tuples(st.just("start"), _names, _inputs),
+    st.tuples(st.sampled_from(["stop", "stop_and_redrive", "redrive", "describe"]), _names),
+    st.tuples(st.just("listed"), st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", ""])),
+)
+
+
+class BothMachines:
+    """One state machine in the engine and in the simulation. Every call is made on both, and must be answered alike."""
+
+    def __init__(self, machine: MachineMaker) -> None:
+        self._machine = machine
+        self._arn = machine(STATES)
+        self._executions = stepfunctions.executions()
+        self._now = 0.0
+        self.met: Counter[tuple[str, str]] = Counter()  # operation and error
+
+    def start(self, name: str, given: str) -> None:
+        in_both = {"stateMachineArn": self._arn, "name": name, "input": given}
+        known = name in self._executions
+        self._both("start_execution", in_both, in_both)
+        if not known:
+            self._close(name)
+
+    def stop(self, name: str) -> None:
+        if name not in self._executions or self._executions[name]["status"] not in STATUS.values():
+            self._about("stop_execution", name)
+
+    def stop_and_redrive(self, name: str) -> None:
+        self.stop(name)
+        self.redrive(name)
+
+    def redrive(self, name: str) -> None:
+        if self._about("redrive_execution", name):
+            self._close(name)
+
+    def describe(self, name: str) -> None:
+        self._about("describe_execution", name)
+
+    def listed(self, status: str) -> None:
+        in_both = {"stateMachineArn": self._arn} | ({"statusFilter": status} if status else {})
+        self._both("list_executions", in_both, in_both)
+
+    def _about(self, operation: str, name: str) -> bool:
+        in_engine = {"executionArn": self._execution(name)}
+        return self._both(operation, in_engine, {"executionArn": f"execution:{name}"})
+
+    def _execution(self, name: str) -> str:
+        return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
+
+    def _both(self, operation: str, in_engine: dict[str, Any], in_simulation: dict[str, Any]) -> bool:
+        """Whether they did it."""
+        self._now += 1
+        self._executions, answer = stepfunctions.perform(self._executions, operation, freeze(in_simulation), self._now)
+        try:
+            told, code = getattr(self._machine.client, operation)(**in_engine), ""
+        except ClientError as error:
+            told, code = {}, error.response["Error"]["Code"]
+        assert code == answer.error
+        self.met[operation, code] += 1
+        if not code:
+            assert _comparable(told) == _comparable(thaw(answer.value))
+        return not code
+
+    def _close(self, name: str) -> None:
+        """Waits for an execution that ends by itself, and ends it in the simulation."""
+        end = json.loads(self._executions[name]["input"])["end"]
+        redrives = self._executions[name]["redrives"]
+        if end in STATUS:
+
+            def look() -> dict[str, Any] | None:
+                told = self._machine.closed(self._execution(name))
+                return told if told is not None and told.get("redriveCount", 0) == redrives else None
+
+            told = wait_until(look, "the execution's end")
+            assert told is not None
+            assert told["status"] == STATUS[end]
+            self._executions = stepfunctions.close(
+                self._executions, name, STATUS[end], self._now, told.get("error", ""), told.get("cause", "")
+            )
+
+
+def _comparable(told: dict[str, Any]) -> dict[str, Any]:
+    """Without ARNs, with whether there is a time instead of which, and of an execution what the simulation knows."""
+    kept = {name: told[name] for name in _COMPARED if name in told}
+    dates = {name: True for name in told if name.endswith("Date")}
+    executions = {"executions": [_comparable(each) for each in told["executions"]]} if "executions" in told else {}
+    return kept | dates | executions
+
+
+def test_executions_are_simulated_as_the_engine_answers(machine: MachineMaker, pytestconfig: pytest.Config) -> None:
+    met: Counter[tuple[str, str]] = Counter()
+
+    @profile(pytestconfig)
+    @given(steps=st.lists(STEPS, min_size=8, max_size=16))
+    def answered_alike(steps: Any) -> None:
+        both = BothMachines(machine)
+        for step, *arguments in steps:
+            getattr(both, step)(*arguments)
+        both.listed("")
+        met.update(both.met)
+
+    answered_alike()
+    operations = ("start_execution", "stop_execution", "redrive_execution", "describe_execution", "list_executions")
+    assert met.keys() >= {(operation, "") for operation in operations} | {
+        ("start_execution", "ExecutionAlreadyExists"),
+        ("stop_execution", "ExecutionDoesNotExist"),
+        ("redrive_execution", "ExecutionDoesNotExist"),
+        ("redrive_execution", "ExecutionNotRedrivable"),
+        ("describe_execution", "ExecutionDoesNotExist"),
+    }
