@@ -6,16 +6,15 @@ from slotkeeper.admission import HeldBack, Starter, Waiting
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.observability import logger
 from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Janitor
+from slotkeeper.reclaim import Findings, Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
 from slotkeeper.requests import Delivery
 from slotkeeper.settled import Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 from tests.simulation.transcript import Outside, Program
+from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
-# The names by which the workflow's definition calls them, before a deployment puts in its own.
-SLOTS, REQUESTS, FAILED = "${SlotTableName}", "${RequestQueueUrl}", "${FailedRequestQueueUrl}"
 SETTLED, DEAD_LETTERS, MACHINE = "settled", "dead-letters.fifo", "arn:stateMachine:gated"
 VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
 
@@ -71,6 +70,6 @@ def visit(outside: Outside, execution: str, grace: int, look_gap: int) -> tuple[
     return tuple(sorted(_janitor(outside, grace, look_gap).visit(execution).counts.items()))
 
 
-starter = Program("starter", start)
-janitor_round = Program("janitor", round_)
-janitor_visit = Program("janitor's visit", visit)
+starter = Program("starter", start, stack_tells=True)
+janitor_round = Program("janitor", round_, stack_tells=True, written_only=(Findings,))
+janitor_visit = Program("janitor's visit", visit, stack_tells=True, written_only=(Findings,))

@@ -10,16 +10,20 @@ out to it, up to the first question that nobody has answered yet.
     node.question          Question("dynamodb", "update_item", ...)
     node = node.after(Answer(...))
     node.result            what the code returned, once there is no question any more
+
+Two lists of answers after which the code stands at the same place with the same variables are one node, for code that
+keeps all that it knows in variables (`Program.stack_tells`): what is known of one is known of the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from tests.simulation.frozen import freeze, thaw
+from tests.simulation.stack import stack_of
 
 ENDPOINT = "https://simulated"
 
@@ -44,31 +48,39 @@ UNSENT = Answer(error="UNSENT")  # no connection: it took none
 
 
 class Raised(NamedTuple):
-    """How the code ended, if not by returning."""
+    """How the code ended, if not by returning: the type of the exception, and its text."""
 
-    error: BaseException
+    error: str
+    text: str
 
 
 class Node:
     """An actor after some answers."""
 
-    __slots__ = ("_arguments", "_known", "_program", "answers", "question", "result")
+    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result")
 
-    def __init__(self, program: Program, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> None:
+    def __init__(self, program: Program, arguments: tuple[Any, ...], answers: tuple[Answer, ...], ended: Ended) -> None:
         self._program = program
-        self._arguments = arguments
         self._known: dict[Answer, Node] = {}
+        self.arguments = arguments
         self.answers = answers
-        self.question: Question | None
-        self.result: Any
-        self.question, self.result = program.run(arguments, answers)
+        self.question: Question | None = ended.question
+        self.result: Any = ended.result
 
     def after(self, answer: Answer) -> Node:
         """The actor when it has had this answer to its question."""
         node = self._known.get(answer)
         if node is None:
-            node = self._known[answer] = Node(self._program, self._arguments, (*self.answers, answer))
+            node = self._known[answer] = self._program.node(self.arguments, (*self.answers, answer))
         return node
+
+
+class Ended(NamedTuple):
+    """How far the code came: to a question, or to its result. `stack` tells places and variables apart."""
+
+    question: Question | None
+    result: Any
+    stack: Hashable
 
 
 class Program:
@@ -77,36 +89,52 @@ class Program:
     Args:
         name: for stories.
         code: must reach AWS, clock, sleep and identifiers through `outside` only.
+        written_only: types whose objects the code writes to and never reads: counters of metrics.
+        stack_tells: at each of its questions, the variables of its frames hold all that it has learnt. Not so if it
+            asks in the middle of building a collection, or from a loop over something that no variable holds.
     """
 
-    def __init__(self, name: str, code: Callable[..., Any]) -> None:
+    def __init__(
+        self, name: str, code: Callable[..., Any], *, stack_tells: bool = False, written_only: tuple[type, ...] = ()
+    ) -> None:
         self.name = name
         self._code = code
+        self._stack_tells = stack_tells
+        self._written_only = written_only
         self._begun: dict[tuple[Any, ...], Node] = {}
+        self._nodes: dict[Hashable, Node] = {}
 
     def begin(self, *arguments: Any) -> Node:
         """The actor before its first answer."""
         node = self._begun.get(arguments)
         if node is None:
-            node = self._begun[arguments] = Node(self, arguments, ())
+            node = self._begun[arguments] = self.node(arguments, ())
         return node
 
-    def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> tuple[Question | None, Any]:
-        """The question that follows these answers, or None and the result."""
+    def node(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Node:
+        """The actor after these answers, by running its code."""
+        ended = self.run(arguments, answers)
+        node = Node(self, arguments, answers, ended)
+        return self._nodes.setdefault(ended, node) if self._stack_tells else node
+
+    def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Ended:
+        """Runs the code up to the question that follows these answers, or to its end."""
         outside = Outside(answers)
         try:
             result = self._code(outside, *arguments)
         except _Unanswered as unanswered:
-            return unanswered.question, None
+            stack = stack_of(unanswered, _OUTSIDE, self._written_only) if self._stack_tells else None
+            return Ended(unanswered.question, None, (stack, outside.identifiers))
         except Exception as error:
-            result = Raised(error.with_traceback(None))
+            result = Raised(type(error).__name__, str(error))
         # An answer that the code no longer asks for means that it is not deterministic, and nothing would be proved.
         assert outside.asked == len(answers), f"{self.name} has not asked for all of {answers}"
-        return None, result
+        return Ended(None, result, None)
 
     def forget(self) -> None:
         """Drops what is known, to bound memory. Nodes made before must be dropped with it."""
         self._begun.clear()
+        self._nodes.clear()
 
 
 class _Unanswered(BaseException):
@@ -122,7 +150,7 @@ class Outside:
     def __init__(self, answers: tuple[Answer, ...]) -> None:
         self._answers = answers
         self._left_at: Question | None = None
-        self._identifiers = 0
+        self.identifiers = 0
         self.asked = 0
 
     def client(self, service: str) -> Any:
@@ -142,8 +170,8 @@ class Outside:
 
         Not unique among actors: whoever needs that puts the actor's own name before it.
         """
-        self._identifiers += 1
-        return str(self._identifiers)
+        self.identifiers += 1
+        return str(self.identifiers)
 
     def ask(self, question: Question) -> Any:
         """The answer, thawed.
@@ -191,3 +219,6 @@ class _Paginator:
 
     def paginate(self, *, PaginationConfig: Any = None, **parameters: Any) -> Iterator[Any]:  # noqa: N803 (boto3's name)
         yield self._call(**parameters)
+
+
+_OUTSIDE = (Outside, _Client, _Paginator)

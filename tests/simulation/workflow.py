@@ -14,10 +14,14 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.frozen import freeze, thaw
+from tests.simulation.stack import Constant
 from tests.simulation.transcript import Outside, Program, Question
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import evaluate
 
+# What a deployment puts into the definition.
+SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
+DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${FailedRequestQueueUrl}": FAILED}
 START: str = definition()["StartAt"]
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _evaluated: dict[Any, Any] = {}
@@ -43,53 +47,84 @@ def run(outside: Outside, name: str, given: str, redrives: int, state_name: str,
     execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
     at, data = state_name, thaw(state_input)
     while True:
-        state = states()[at]
-        if state["Type"] != "Choice":
+        state = _STATES[at]
+        if state.kind != "Choice":
             outside.ask(Question("actor", "enter", freeze({"state": at, "input": data})))
-        match state["Type"]:
+        match state.kind:
             case "Succeed":
                 return "SUCCEEDED", ""
             case "Fail":
-                return "FAILED", state["Error"]
+                return "FAILED", state.fields["Error"]
             case "Choice":
-                known = {"input": data, "context": {"Execution": execution}}
-                at = next((rule["Next"] for rule in state["Choices"] if _value(rule["Condition"], known)), state["Default"])
+                at = state.choose(data, execution)
             case "Wait":
-                known = {"input": data, "context": {"Execution": execution}}
-                outside.sleep(_value(state["Seconds"], known))
-                at = state["Next"]
+                outside.sleep(state.value("Seconds", data, execution))
+                at = state.fields["Next"]
             case "Pass":
-                known = {"input": data, "context": {"Execution": execution}}
-                at, data = state["Next"], _value(state.get("Output", data), known)
+                at, data = state.fields["Next"], state.value("Output", data, execution)
             case "Task":
+                # Asked for only where it is needed: what does not depend on time is the same at any time.
+                if state.needs_start_time and "StartTime" not in execution:
+                    execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
                 at, data = _task(outside, state, data, execution)
 
 
-def _task(outside: Outside, state: dict[str, Any], data: Any, execution: dict[str, Any]) -> tuple[str, Any]:
+class _State(Constant):
+    """A state of the definition."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.kind: str = fields["Type"]
+        self.needs_start_time = "StartTime" in json.dumps(fields)
+
+    def value(self, field: str, data: Any, execution: dict[str, Any], **more: Any) -> Any:
+        return _value(self.fields[field], {"input": data, "context": {"Execution": execution}, **more})
+
+    def choose(self, data: Any, execution: dict[str, Any]) -> str:
+        known = {"input": data, "context": {"Execution": execution}}
+        rules = (rule["Next"] for rule in self.fields["Choices"] if _value(rule["Condition"], known))
+        return next(rules, self.fields["Default"])  # type: ignore[no-any-return]
+
+    def retry_after(self, error: str, retried: dict[int, int]) -> float | None:
+        """Seconds until the next try, which is counted; None if there is none."""
+        for number, rule in enumerate(self.fields.get("Retry", [])):
+            if _matches(rule, error):
+                before = retried.get(number, 0)
+                if before >= rule.get("MaxAttempts", 3):
+                    return None
+                retried[number] = before + 1
+                seconds = rule.get("IntervalSeconds", 1) * rule.get("BackoffRate", 2) ** before
+                return min(seconds, rule.get("MaxDelaySeconds", seconds))  # type: ignore[no-any-return]
+        return None
+
+    def caught(self, failed: _Failed, data: Any, execution: dict[str, Any]) -> tuple[str, Any]:
+        for catcher in self.fields.get("Catch", []):
+            if _matches(catcher, failed.error):
+                told = {"Error": failed.error, "Cause": failed.cause}
+                known = {"input": data, "context": {"Execution": execution}, "errorOutput": told}
+                return catcher["Next"], _value(catcher.get("Output", told), known)
+        raise failed
+
+
+_STATES = {name: _State(fields) for name, fields in states().items()}
+
+
+def _task(outside: Outside, state: _State, data: Any, execution: dict[str, Any]) -> tuple[str, Any]:
     retried: dict[int, int] = {}
-    # Asked for only where the state needs it: what does not depend on time is the same at any time.
-    if "StartTime" in json.dumps(state) and "StartTime" not in execution:
-        execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
-    known = {"input": data, "context": {"Execution": execution}}
     while True:
         try:
-            arguments = _value(state["Arguments"], known)
-            result = _call(outside, state["Resource"], arguments)
-            return state["Next"], _value(state["Output"], known | {"result": result})
+            arguments = state.value("Arguments", data, execution)
+            result = _call(outside, state.fields["Resource"], _deployed(arguments))
+            return state.fields["Next"], state.value("Output", data, execution, result=result)
         except _Failed as failed:
-            number, rule = next(
-                ((n, r) for n, r in enumerate(state.get("Retry", [])) if _matches(r, failed.error)), (0, None)
-            )
-            if rule is not None and retried.get(number, 0) < rule.get("MaxAttempts", 3):
-                seconds = rule.get("IntervalSeconds", 1) * rule.get("BackoffRate", 2) ** retried.get(number, 0)
-                retried[number] = retried.get(number, 0) + 1
-                outside.sleep(min(seconds, rule.get("MaxDelaySeconds", seconds)))
-                continue
-            for catcher in state.get("Catch", []):
-                if _matches(catcher, failed.error):
-                    told = {"Error": failed.error, "Cause": failed.cause}
-                    return catcher["Next"], _value(catcher.get("Output", told), known | {"errorOutput": told})
-            raise
+            seconds = state.retry_after(failed.error, retried)
+            if seconds is None:
+                return state.caught(failed, data, execution)
+        outside.sleep(seconds)
+
+
+def _deployed(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: DEPLOYED.get(str(part), part) for name, part in arguments.items()}
 
 
 def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
@@ -100,7 +135,7 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
         answer = outside.ask(Question(service, operation, freeze(arguments)))
         if waits:
             run = {"JobName": arguments["JobName"], "RunId": answer["JobRunId"]}
-            ended = outside.ask(Question(service, "wait_for_end", freeze(run)))
+            ended = outside.ask(Question("actor", "wait_for_end", freeze(run)))
             if ended["JobRunState"] in ("SUCCEEDED", "STOPPED"):
                 return _plain(ended)
             raise _Failed("States.TaskFailed", json.dumps(_plain(ended), separators=(",", ":")))
@@ -150,4 +185,4 @@ def _iso(moment: Any) -> str:
     return str(moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
 
 
-workflow = Program("workflow", run)
+workflow = Program("workflow", run, stack_tells=True)

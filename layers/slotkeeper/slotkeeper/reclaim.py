@@ -121,6 +121,12 @@ class Janitor:
         JanitorErrors and is tried again in the next round; the rest goes on.
         """
         findings = Findings()
+        self._attend_all(findings)
+        with findings.guard("Could not list the executions that closed without success"):
+            self._settle_all(findings)
+        return findings
+
+    def _attend_all(self, findings: Findings) -> None:
         running: set[str] = set()
         with findings.guard("Could not list the executions that run; each is asked for"):
             running = self.workflow.running()
@@ -130,9 +136,6 @@ class Janitor:
                     findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
                 else:
                     self._attend(process, running, findings)
-        with findings.guard("Could not list the executions that closed without success"):
-            self._settle_all(findings)
-        return findings
 
     def _attend(self, process: Process, running: set[str], findings: Findings) -> None:
         if process.has_drifted:
@@ -193,17 +196,16 @@ class Janitor:
 
     def _settle_all(self, findings: Findings) -> None:
         now = self.clock()
-        closed = {
-            execution.name
-            for execution in self.workflow.unsuccessful(now - HORIZON, LONGEST_EXECUTION)
+        closed: set[str] = set()
+        for execution in self.workflow.unsuccessful(now - HORIZON, LONGEST_EXECUTION):
             # The status event of what has just closed is on its way, and would keep the request a second time.
-            if now - (execution.stopped_at or now) >= self.grace
-        }
+            if now - (execution.stopped_at or now) >= self.grace:
+                closed.add(execution.name)
         for name in sorted(self.settled.missing(closed)):
             with findings.guard("Could not settle an execution", execution=name):
-                execution = self.workflow.describe(name)
-                if execution is not None and execution.is_closed and execution.status != "SUCCEEDED":
-                    self._settle(execution, findings)
+                known = self.workflow.describe(name)
+                if known is not None and known.is_closed and known.status != "SUCCEEDED":
+                    self._settle(known, findings)
 
     def _settle(self, execution: Execution, findings: Findings) -> None:
         """Keeps the request of an execution that did not keep it itself. Twice at worst, never not at all."""
