@@ -65,6 +65,7 @@ def run(
 ) -> int:
     """Tries them all; the exit code."""
     began = time.monotonic()
+    _empty(folder)
     base = folder / "base"
     copy_tree(source, base)
     console.print("[dim]The guards, without any mutant ...[/]", highlight=False)
@@ -103,6 +104,15 @@ def _judge_all(
                 yield trial.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _empty(folder: Path) -> None:
+    """What an earlier run has left behind, but for the lock of this one."""
+    for path in folder.glob("*"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
 
 
 def _list(mutants: Sequence[Mutant]) -> Table:
