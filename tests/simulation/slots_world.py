@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable
 from dataclasses import dataclass
+from random import Random
 from typing import Any, NamedTuple
 
 from slotkeeper.names import execution_name
@@ -97,6 +98,8 @@ class SlotsWorld(World):
         self.operations = plan.limits
         self.rounds = 0
         self.next_round = self.now + PERIOD
+        self.calm_since: float | None = None
+        self.older_at = 0.0
         self.news: tuple[str, ...] = ()  # closed executions whose status event is under way
         self.redrives = 0
         self.order = 0  # sequence number of the last message that was admitted as it was sent
@@ -115,6 +118,10 @@ class SlotsWorld(World):
     # Choices -------------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Choice]:
+        # A request that nobody waits for any more lands within seconds, or never.
+        overdue = [n for n, (sent, _) in enumerate(self.on_their_way) if self.now >= sent + STEP]
+        if overdue:
+            return [Choice("land", str(overdue[0]))]
         found: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
@@ -149,6 +156,12 @@ class SlotsWorld(World):
         if self._holders() or self._unsettled():
             return [Choice("round", "later")]
         return [Choice("expire", message["id"]) for message in self._in_flight()]
+
+    def slowness(self) -> list[Choice]:
+        return [] if self.timeless else [Choice("pass_time")]
+
+    def calm(self) -> None:
+        self.calm_since = self.now
 
     def mishaps(self) -> list[Choice]:
         found: list[Choice] = []
@@ -274,8 +287,10 @@ class SlotsWorld(World):
         waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
+        waits += [sent + STEP for sent, _ in self.on_their_way]
         self.now = max(self.now + 1, min([*waits, self.next_round]))
         self.now += -self.now % STEP
+        self._check_freed()
 
     # What actors ask of the world ----------------------------------------------------------------------------------
 
@@ -314,7 +329,7 @@ class SlotsWorld(World):
             return Answer(freeze({"MessageId": "published"}))
         before = self.services["stepfunctions"]
         if question.operation == "start_job_run":
-            self.older["glue"] = self.services["glue"]
+            self.older["glue"], self.older_at = self.services["glue"], self.now
         answer = super().perform(question)
         if question.operation == "start_execution" and self.services["stepfunctions"] is not before:
             request = json.loads(question.parameters["input"])
@@ -384,7 +399,9 @@ class SlotsWorld(World):
         return name.partition(" ")[2] not in stopping
 
     def _can_be_stale(self, question: Question) -> bool:
-        return question.operation == "get_job_runs" and self.older.get("glue") not in (None, self.services["glue"])
+        if question.operation != "get_job_runs" or self.now >= self.older_at + STEP:
+            return False
+        return self.older.get("glue") not in (None, self.services["glue"])
 
     def _patience(self) -> tuple[int, int]:
         return GRACE, (0 if self.timeless else LOOK_GAP)
@@ -430,6 +447,20 @@ class SlotsWorld(World):
                 "S5", f"{request_id} starts after {self.plan.requests[self.order]}, which was sent after it"
             )
         self.order = place
+
+    def _check_freed(self) -> None:
+        """S4: a dead holder's slot is free within two rounds plus the grace, from when the faults are over."""
+        if self.calm_since is None:
+            return
+        executions = self.services["stepfunctions"]
+        owners = {run["arguments"]["--slotkeeper-execution"] for run in self._alive()}
+        for name, holder in self._holders().items():
+            if stepfunctions.is_open(executions, name) or name in owners:
+                continue
+            dead = executions[name]["stopped"] if name in executions else int(holder["M"]["since"]["N"])
+            late = self.now - max(dead, self.calm_since)
+            if late > GRACE + 2 * PERIOD + 2 * STEP:
+                raise Violation("S4", f"{name} is dead and has held its slot for {late:.0f} s")
 
     def check_quiet(self) -> None:
         """S6: time alone must not be needed where no fault was."""
@@ -481,6 +512,17 @@ class SlotsWorld(World):
             f"slots {item['slots_in_use']['N']}/{item['slot_limit']['N']} [{', '.join(holders)}]  "
             f"queue [{', '.join(queue)}]  runs [{', '.join(run['id'] + ' ' + run['state'] for run in self._alive())}]"
         )
+
+
+def drawn(random: Random) -> SlotsWorld:
+    """A world of the kind that random schedules are made in."""
+    requests = tuple("abcd"[: random.choice((1, 2, 2, 3, 3, 4))])
+    if random.random() < 0.2:
+        requests = (*requests, requests[0])
+    limit = random.choice((1, 1, 2))
+    changes: tuple[int, ...] = random.choice(((), (), (), (1,), (2, 1), (0, -1), (0, 1, -1)))
+    plan = Plan(requests, limit, changes, job_limit=random.choice((limit, 100)), lag=random.choice((0, 0, 10)))
+    return SlotsWorld(plan)
 
 
 def _ends_as(run: Record) -> str:

@@ -111,6 +111,13 @@ class World:
         """The answer to a question that is the world's own, or None if the actor has to wait for it."""
         raise NotImplementedError
 
+    def slowness(self) -> list[Choice]:
+        """How time may pass although somebody could go on."""
+        return []
+
+    def calm(self) -> None:
+        """There are no more faults from now on: what has to come about in time must do so from here."""
+
     def may_go_on(self, name: str) -> bool:
         """Whether a sleeper may wake up in a world without time; not if it would find nothing new, for ever."""
         raise NotImplementedError

@@ -35,7 +35,7 @@ def is_open(executions: Record, name: str) -> bool:
 def _start(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     name, given = parameters["name"], parameters["input"]
     if name in executions:
-        # The same name and input of one that runs is that one, anything else a conflict (API Reference, StartExecution).
+        # The name and input of one that runs is that one, anything else a conflict (API Reference, StartExecution).
         found = executions[name]
         if found["status"] in OPEN and found["input"] == given:
             return executions, _started(name, found["started"])

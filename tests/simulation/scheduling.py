@@ -1,0 +1,86 @@
+"""Random schedules: who goes next, and what goes wrong, drawn from a seed; then no more faults, and everything ends.
+
+The same seed is the same schedule, whatever else has run before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.simulation.worlds import Choice, Violation, World
+
+MOST_STEPS = 400  # of a schedule, before its faults are over
+MOST_STEPS_TO_THE_END = 20_000
+
+
+def run(world: World, random: Random) -> int:
+    """Runs a world to its end, with some faults on the way; how many steps it took.
+
+    Raises:
+        Violation: a property did not hold.
+    """
+    faults = random.choice((0, 1, 1, 2, 3, 5))
+    likely = random.choice((0.02, 0.1, 0.3))  # that a step is a fault, as long as there may be more of them
+    slow = random.choice((0.0, 0.0, 0.02, 0.1))  # that time passes although there is something to do
+    steps = 0
+    frozen = ""
+    thaws = 0
+    while steps < MOST_STEPS:
+        choices = world.steps()
+        if frozen:
+            choices = [choice for choice in choices if choice.who != frozen]
+            if steps >= thaws:
+                frozen = ""
+        if world.faults < faults and random.random() < likely:
+            if random.random() < 0.15 and world.actors and not frozen:
+                frozen = random.choice(sorted(world.actors))
+                thaws = steps + random.randrange(1, 60)
+                world.faults += 1
+                world.say(frozen, "stands still")
+            else:
+                choices = world.mishaps() or choices
+        elif slow and random.random() < slow:
+            choices = world.slowness() or choices
+        choices = choices or world.time_steps()
+        if not choices:
+            if not frozen:
+                break
+            frozen = ""
+            continue
+        world.take(choices[0] if len(choices) == 1 else random.choice(choices))
+        steps += 1
+    return steps + _to_the_end(world, random)
+
+
+def _to_the_end(world: World, random: Random) -> int:
+    """Runs a world on without faults until nothing is left to happen."""
+    world.say("", "no more faults from here on")
+    world.calm()
+    for step in range(MOST_STEPS_TO_THE_END):
+        choices = world.steps() or world.time_steps()
+        if not choices:
+            world.check_end()
+            return step
+        world.take(choices[0] if len(choices) == 1 else random.choice(choices))
+    raise Violation("END", f"it does not end: {world.summary()}")
+
+
+def replay(world: World, random: Random, tell: Callable[[str], None]) -> None:
+    """Runs a schedule again and tells its story, a line for each event and the state after it.
+
+    Raises:
+        Violation: as `run`.
+    """
+    world.tell = tell
+    tell(f"{'':>9}  {'':<12} {world.summary()}")
+    taken = world.take
+
+    def take(choice: Choice) -> None:
+        try:
+            taken(choice)
+        finally:
+            tell(f"{'':>9}  {'':<12} {world.summary()}")
+
+    world.take = take  # type: ignore[method-assign]
+    run(world, random)
