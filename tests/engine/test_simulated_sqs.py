@@ -70,6 +70,8 @@ class BothQueues:
         told = self._client.receive_message(QueueUrl=self._url, MessageSystemAttributeNames=["All"]).get("Messages", [])
         receivable = {message["id"]: message for message in sqs.receivable(self._queue, self.now)}
         assert bool(told) == bool(receivable), (told, receivable)
+        groups = [message["group"] for message in receivable.values()]
+        assert not self._fifo or len(set(groups)) == len(groups)
         waiting = [message for message in self._queue["messages"] if message["visible_at"] <= self.now]
         self.met["receive_message", "blocked" if len(waiting) > len(receivable) else ""] += 1
         for message in told:

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots import Full, Granted, Reservation, Slots
 from tests.simulation import any_requests
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
-from tests.simulation.product_items import ITEMS, Item
+from tests.simulation.product_items import ITEMS, KEY, NOW, Item
 from tests.simulation.product_steps import STEPS, all_there_are, tried
 from tests.support.profiles import profile
 
@@ -49,10 +50,19 @@ def test_the_product_is_answered_as_by_dynamodb_local(
     answered_alike()
 
 
+@pytest.mark.parametrize(
+    ("in_use", "limit", "outcome"), [("9", "10", Granted()), ("10", "9", Full()), ("10", "10", Full())]
+)
+def test_numbers_are_not_compared_as_texts(in_use: str, limit: str, outcome: Reservation, local: Any) -> None:
+    item = {"slot_limit": {"N": limit}, "slots_in_use": {"N": in_use}, "holders": {"M": {}}, "job_name": {"S": "j"}}
+    with Both(local, "slots", item) as both:
+        assert Slots(both.client("dynamodb"), "slots").reserve(KEY, "p-1", NOW) == outcome
+
+
 def test_any_request_is_answered_as_by_dynamodb_local(local: Any, pytestconfig: pytest.Config) -> None:
     met: Counter[str] = Counter()
 
-    @profile(pytestconfig, 1.5)
+    @profile(pytestconfig, 1.2)
     @given(item=_perhaps(any_requests.ITEMS), questions=st.lists(any_requests.requests(), min_size=3, max_size=6))
     def answered_alike(item: Any, questions: Any) -> None:
         with Both(local, any_requests.TABLE, item) as both:
