@@ -3,74 +3,26 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from local.faults import Faults
 from local.running.viewing import View
 
+from .beside import Rounds, Snapshot
 from .plan import RESTARTED, Fault, Plan, Send
 from .records import Mark, Round, Sent
-from .stage import JANITOR_PERIOD, Stage
+from .stage import Stage
 
 TICK = 0.04  # seconds
 KNOCK = 0.3  # seconds after a limit was changed
 LATE = 1.2  # seconds for which an answer is held back while the containers are killed
 PATIENCE = 4.0  # seconds to wait for the call in which they are to be killed
 STALLED_AFTER = 90.0  # seconds without any movement: what is left then is for the checks to say
-
-
-class Rounds:
-    """The janitor on a clock of its own. A context manager; rests while `resting` is set."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.done: list[Round] = []
-        self.resting = threading.Event()
-        self._stage = stage
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go, daemon=True)
-
-    def _go(self) -> None:
-        while not self._over.wait(JANITOR_PERIOD):
-            if not self.resting.is_set():
-                self.done.append(self._stage.go_round())
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join(5)
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What an onlooker sees. `slots`: process -> (holders, limit, paused)."""
-
-    elapsed: float
-    seconds: float
-    sent: int
-    queued: int
-    running: int
-    slots: Mapping[str, tuple[int, int, bool]]
-    rounds: int
-    faults: int
-    last: str
-    phase: str
-
-    @property
-    def settled(self) -> bool:
-        """Nothing waits, nothing runs, nobody holds a slot."""
-        return not (self.queued or self.running or any(holders for holders, _, _ in self.slots.values()))
 
 
 @dataclass

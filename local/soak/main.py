@@ -22,7 +22,8 @@ from local.running.command import Command, Phases, carry_out
 from local.running.viewing import for_console
 
 from . import picture, records, summary, view
-from .course import Course, Rounds
+from .beside import Rounds
+from .course import Course
 from .plan import burst, draw
 from .report import Parameters, build
 from .stage import ENGINE, GRACE, JOB, PARAMETERS, Stage

@@ -8,7 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .course import Snapshot
+from .beside import Snapshot
 
 
 def plain_line(snapshot: Snapshot) -> str:

@@ -16,7 +16,7 @@ from local.running import command as frame
 from local.running.viewing import for_console
 from local.soak import main as command
 from local.soak import picture, summary, view
-from local.soak.course import Snapshot
+from local.soak.beside import Snapshot
 from local.soak.stage import SCRIPT
 from tests.soak.diary import records, report
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from local.faults import Faults
+from local.soak import beside
 from local.soak import course as module
-from local.soak.course import Course, Rounds, Snapshot
+from local.soak.beside import Rounds, Snapshot
+from local.soak.course import Course
 from local.soak.plan import DECK, Fault, Plan, Send, draw
 from local.soak.records import Change, Round, Sent
 from tests.support.waiting import wait_until
@@ -248,7 +250,7 @@ def test_every_kind_that_a_plan_can_hold_can_be_done(stage: Stand, monkeypatch: 
 
 
 def test_the_janitor_goes_round_until_the_course_is_over(stage: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "JANITOR_PERIOD", 0.01)
+    monkeypatch.setattr(beside, "JANITOR_PERIOD", 0.01)
     with Rounds(stage) as rounds:  # type: ignore[arg-type]
         wait_until(lambda: len(rounds.done) > 2, "three rounds")
     assert not rounds._thread.is_alive()
