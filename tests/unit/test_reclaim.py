@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.processes import Holder
-from slotkeeper.reclaim import LONGEST_EXECUTION, judge
+from slotkeeper.reclaim import judge
 from slotkeeper.settled import HORIZON
 from slotkeeper.workflow import Execution
 from tests.support.boundary import refuse
@@ -305,15 +305,32 @@ def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(wo
 
 
 def test_the_list_of_executions_is_read_no_further_than_it_can_matter(account: Account) -> None:
-    """Sorted by start, newest first: what began before the horizon and the longest run closed before the horizon."""
+    """Sorted by end, the last first."""
     pages: list[str] = []
 
     def answer(params: Any, **_: Any) -> Any:
         pages.append(json.loads(params["body"])["statusFilter"])
-        old = datetime.fromtimestamp(NOW - HORIZON - LONGEST_EXECUTION - 1, UTC)
-        execution = {"name": "p-old", "status": "ABORTED", "startDate": old, "stopDate": old}
-        return http(200), {"executions": [execution], "nextToken": "more"}
+        return http(200), {"executions": [listed("p-old", NOW, NOW - HORIZON - 1)], "nextToken": "more"}
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
-    assert list(account.workflow.unsuccessful(NOW - HORIZON, LONGEST_EXECUTION)) == []
+    assert list(account.workflow.unsuccessful(NOW - HORIZON)) == []
     assert pages == ["FAILED", "TIMED_OUT", "ABORTED"]
+
+
+def test_an_old_execution_that_was_redriven_hides_none_that_ended_before_it(account: Account) -> None:
+    """It began weeks ago, was redriven, and ended last: it stands first in the list."""
+    executions = [listed("p-redriven", NOW - 30 * 86400, NOW - 10), listed("p-aborted", NOW - 60, NOW - 20)]
+
+    def answer(params: Any, **_: Any) -> Any:
+        wanted = json.loads(params["body"])["statusFilter"]
+        return http(200), {"executions": executions if wanted == "ABORTED" else []}
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
+    found = [execution.name for execution in account.workflow.unsuccessful(NOW - HORIZON)]
+    assert found == ["p-redriven", "p-aborted"]
+
+
+def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
+    """An aborted execution as ListExecutions tells it."""
+    times = {"startDate": datetime.fromtimestamp(started_at, UTC), "stopDate": datetime.fromtimestamp(stopped_at, UTC)}
+    return {"name": name, "status": "ABORTED", **times}

@@ -13,7 +13,6 @@ from slotkeeper import slots
 from slotkeeper.glue_runs import _OVER, MARKER
 from slotkeeper.names import execution_name
 from slotkeeper.processes import MAX_SLOT_LIMIT
-from slotkeeper.reclaim import LONGEST_EXECUTION
 from slotkeeper.requests import SCHEMA_FILE
 from slotkeeper.workflow import ACCOUNTED_FOR
 from tests.workflow.definition import ENDS, definition, expressions, states, targets
@@ -167,10 +166,6 @@ def test_no_request_can_give_its_run_the_marker_of_another_execution() -> None:
 def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
     for text in (states()["FindGlueRun"]["Output"], states()["IsGlueRunKnownToBeOver"]["Choices"][1]["Condition"]):
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
-
-
-def test_the_janitor_looks_back_as_far_as_an_execution_can_run() -> None:
-    assert definition()["TimeoutSeconds"] == LONGEST_EXECUTION
 
 
 def test_glue_ends_a_run_before_the_task_gives_up_on_it() -> None:

@@ -24,8 +24,6 @@ from slotkeeper.settled import HORIZON, Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import ACCOUNTED_FOR, Execution, Workflow
 
-# The workflow's own TimeoutSeconds: no execution, and so no confirmed holder's, runs for longer.
-LONGEST_EXECUTION = 8 * 86400
 # DescribeExecution may lag behind StartExecution (it is eventually consistent), but not for a day.
 _FORGOTTEN_AFTER = 86400
 
@@ -197,7 +195,7 @@ class Janitor:
     def _settle_all(self, findings: Findings) -> None:
         now = self.clock()
         closed: set[str] = set()
-        for execution in self.workflow.unsuccessful(now - HORIZON, LONGEST_EXECUTION):
+        for execution in self.workflow.unsuccessful(now - HORIZON):
             # The status event of what has just closed is on its way, and would keep the request a second time.
             if now - (execution.stopped_at or now) >= self.grace:
                 closed.add(execution.name)

@@ -127,28 +127,25 @@ class Workflow:
 
     def running(self) -> set[str]:
         """The names of the executions that run, as far as an eventually consistent list knows them."""
-        return {listed.name for listed in self._list("RUNNING", started_after=0)}
+        return {listed.name for listed in self._list("RUNNING")}
 
-    def unsuccessful(self, stopped_after: float, longest_run: float) -> Iterator[Execution]:
-        """The executions that closed without success after a moment (seconds since the epoch), without their inputs.
-
-        Args:
-            longest_run: for how many seconds an execution can run; the list is in order of starts, not of ends.
-        """
+    def unsuccessful(self, stopped_after: float) -> Iterator[Execution]:
+        """The executions that closed without success after a moment (seconds since the epoch), without their inputs."""
         statuses: tuple[ExecutionStatusType, ...] = ("FAILED", "TIMED_OUT", "ABORTED")
         for status in statuses:
-            for listed in self._list(status, started_after=stopped_after - longest_run):
-                if (listed.stopped_at or 0) >= stopped_after:
-                    yield listed
+            # The last that ended comes first (Step Functions API Reference, ListExecutions). Where it began says
+            # nothing: one that was redriven began before others that ended long ago.
+            for listed in self._list(status):
+                if listed.stopped_at is not None and listed.stopped_at < stopped_after:
+                    break
+                yield listed
 
-    def _list(self, status: ExecutionStatusType, started_after: float) -> Iterator[Execution]:
+    def _list(self, status: ExecutionStatusType) -> Iterator[Execution]:
         pages = self._stepfunctions.get_paginator("list_executions").paginate(
             stateMachineArn=self._state_machine_arn, statusFilter=status, PaginationConfig={"PageSize": 1000}
         )
         for page in pages:
             for listed in page["executions"]:
-                if listed["startDate"].timestamp() < started_after:
-                    return
                 stopped = listed.get("stopDate")
                 yield Execution(listed["name"], listed["status"], stopped.timestamp() if stopped else None)
 
