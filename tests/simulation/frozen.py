@@ -63,7 +63,10 @@ def record(fields: dict[str, Any]) -> Record:
 
 def freeze(value: Any) -> Any:
     """The frozen form of what boto3 takes and gives: mappings, lists, datetimes and scalars."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is str or kind is int or kind is Record or kind is bool:
+        return value
+    if kind is dict or isinstance(value, Mapping):
         return record({name: freeze(part) for name, part in value.items()})
     if isinstance(value, list | tuple) and not isinstance(value, Moment):
         return tuple(freeze(part) for part in value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from tests.simulation.transcript import let_go
 from tests.simulation.worlds import Choice, Violation, World
 
 MOST_STEPS = 400  # of a schedule, before its faults are over
@@ -50,7 +51,9 @@ def run(world: World, random: Random) -> int:
             continue
         world.take(choices[0] if len(choices) == 1 else random.choice(choices))
         steps += 1
-    return steps + _to_the_end(world, random)
+    steps += _to_the_end(world, random)
+    let_go()
+    return steps
 
 
 def _to_the_end(world: World, random: Random) -> int:

@@ -70,6 +70,6 @@ def visit(outside: Outside, execution: str, grace: int, look_gap: int) -> tuple[
     return tuple(sorted(_janitor(outside, grace, look_gap).visit(execution).counts.items()))
 
 
-starter = Program("starter", start, stack_tells=True)
-janitor_round = Program("janitor", round_, stack_tells=True, written_only=(Findings,))
-janitor_visit = Program("janitor's visit", visit, stack_tells=True, written_only=(Findings,))
+starter = Program("starter", start, stack_tells=True, stands_still=True)
+janitor_round = Program("janitor", round_, stack_tells=True, stands_still=True, written_only=(Findings,))
+janitor_visit = Program("janitor's visit", visit, stack_tells=True, stands_still=True, written_only=(Findings,))

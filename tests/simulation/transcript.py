@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.stack import stack_of
@@ -57,10 +58,18 @@ class Raised(NamedTuple):
 class Node:
     """An actor after some answers."""
 
-    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result")
+    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result", "standing")
 
-    def __init__(self, program: Program, arguments: tuple[Any, ...], answers: tuple[Answer, ...], ended: Ended) -> None:
+    def __init__(
+        self,
+        program: Program,
+        arguments: tuple[Any, ...],
+        answers: tuple[Answer, ...],
+        ended: Ended,
+        standing: _Standing | None = None,
+    ) -> None:
         self._program = program
+        self.standing = standing
         self._known: dict[Answer, Node] = {}
         self.arguments = arguments
         self.answers = answers
@@ -71,7 +80,9 @@ class Node:
         """The actor when it has had this answer to its question."""
         node = self._known.get(answer)
         if node is None:
-            node = self._known[answer] = self._program.node(self.arguments, (*self.answers, answer))
+            standing, self.standing = self.standing, None
+            node = self._program.node(self.arguments, (*self.answers, answer), standing)
+            self._known[answer] = node
         return node
 
 
@@ -92,15 +103,29 @@ class Program:
         written_only: types whose objects the code writes to and never reads: counters of metrics.
         stack_tells: at each of its questions, the variables of its frames hold all that it has learnt. Not so if it
             asks in the middle of building a collection, or from a loop over something that no variable holds.
+        stands_still: the code may be left standing at a question, and go on from there when it is answered, while other
+            code runs. Not so if it changes something global for as long as it runs.
+        unread: names of variables and attributes that make no difference to what the code asks: counts for reports.
     """
 
+    merges = True  # random schedules hardly ever come to the same place twice, so they save themselves the looking
+
     def __init__(
-        self, name: str, code: Callable[..., Any], *, stack_tells: bool = False, written_only: tuple[type, ...] = ()
+        self,
+        name: str,
+        code: Callable[..., Any],
+        *,
+        stack_tells: bool = False,
+        written_only: tuple[type, ...] = (),
+        unread: frozenset[str] = frozenset(),
+        stands_still: bool = False,
     ) -> None:
         self.name = name
+        self._stands_still = stands_still
         self._code = code
         self._stack_tells = stack_tells
         self._written_only = written_only
+        self._unread = unread
         self._begun: dict[tuple[Any, ...], Node] = {}
         self._nodes: dict[Hashable, Node] = {}
 
@@ -111,11 +136,31 @@ class Program:
             node = self._begun[arguments] = self.node(arguments, ())
         return node
 
-    def node(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Node:
-        """The actor after these answers, by running its code."""
+    def node(
+        self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], standing: _Standing | None = None
+    ) -> Node:
+        """The actor after these answers, by running its code; or only on from where it stands still."""
+        if self._stands_still and not Program.merges:
+            if standing is None:
+                standing = _Standing(Outside(answers), greenlet(self._go))
+                came_to = standing.code.switch(standing.outside, arguments)
+            else:
+                came_to = standing.code.switch(answers[-1])
+            if isinstance(came_to, Ended):
+                return Node(self, arguments, answers, came_to)
+            node = Node(self, arguments, answers, Ended(came_to, None, None), standing)
+            _left_standing.append(node)
+            return node
         ended = self.run(arguments, answers)
         node = Node(self, arguments, answers, ended)
-        return self._nodes.setdefault(ended, node) if self._stack_tells else node
+        return self._nodes.setdefault(ended, node) if ended.stack is not None else node
+
+    def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Ended:
+        outside.stands_still = True
+        try:
+            return Ended(None, self._code(outside, *arguments), None)
+        except Exception as error:
+            return Ended(None, Raised(type(error).__name__, str(error)), None)
 
     def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Ended:
         """Runs the code up to the question that follows these answers, or to its end."""
@@ -123,8 +168,10 @@ class Program:
         try:
             result = self._code(outside, *arguments)
         except _Unanswered as unanswered:
-            stack = stack_of(unanswered, _OUTSIDE, self._written_only) if self._stack_tells else None
-            return Ended(unanswered.question, None, (stack, outside.identifiers))
+            stack: Hashable = None
+            if Program.merges and self._stack_tells:
+                stack = (stack_of(unanswered, _OUTSIDE, self._written_only, self._unread), outside.identifiers)
+            return Ended(unanswered.question, None, stack)
         except Exception as error:
             result = Raised(type(error).__name__, str(error))
         # An answer that the code no longer asks for means that it is not deterministic, and nothing would be proved.
@@ -135,6 +182,25 @@ class Program:
         """Drops what is known, to bound memory. Nodes made before must be dropped with it."""
         self._begun.clear()
         self._nodes.clear()
+
+
+class _Standing(NamedTuple):
+    """Code that stands still at a question."""
+
+    outside: Outside
+    code: greenlet
+
+
+_left_standing: list[Node] = []
+
+
+def let_go() -> None:
+    """Ends all code that stands still, to bound memory. What is asked of its nodes runs it from its beginning."""
+    for node in _left_standing:
+        if node.standing is not None:
+            node.standing.outside.is_left = True
+            node.standing = None
+    _left_standing.clear()
 
 
 class _Unanswered(BaseException):
@@ -152,6 +218,8 @@ class Outside:
         self._left_at: Question | None = None
         self.identifiers = 0
         self.asked = 0
+        self.stands_still = False  # at a question, until it is answered
+        self.is_left = False
 
     def client(self, service: str) -> Any:
         """A boto3 client's double: every operation of it is a question."""
@@ -181,11 +249,16 @@ class Outside:
         """
         if self._left_at is not None:  # a `finally` on the way out asks once more; nothing of it happens
             raise _Unanswered(self._left_at)
-        if self.asked == len(self._answers):
+        if self.is_left:
+            raise GreenletExit
+        if self.asked < len(self._answers):
+            answer = self._answers[self.asked]
+            self.asked += 1
+        elif self.stands_still:
+            answer = getcurrent().parent.switch(question)
+        else:
             self._left_at = question
             raise _Unanswered(question)
-        answer = self._answers[self.asked]
-        self.asked += 1
         if not answer.error:
             return thaw(answer.value)
         if answer.error == LOST.error:

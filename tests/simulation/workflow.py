@@ -185,4 +185,4 @@ def _iso(moment: Any) -> str:
     return str(moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
 
 
-workflow = Program("workflow", run, stack_tells=True)
+workflow = Program("workflow", run, stack_tells=True, stands_still=True)

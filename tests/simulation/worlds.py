@@ -153,7 +153,7 @@ class World:
         question = actor.node.question
         assert question is not None
         if how == DIE:
-            self.say(name, f"dies before {_brief(question)}")
+            self.say(name, "dies before", question)
             del self.actors[name]
             return self.died(name, actor)
         answer = UNSENT if how == NOT_SENT else THROTTLED if how == THROTTLE else None
@@ -168,7 +168,7 @@ class World:
             answer = self.perform(question)
             if how == TWICE:  # the SDK has lost the first answer and asked again
                 answer = self.perform(question)
-        self.say(name, f"{_brief(question)}{_how(how)}{_outcome(answer)}")
+        self.say(name, _how(how), question, answer)
         if how == DIE_AFTER:
             self.say(name, "dies before it has the answer")
             del self.actors[name]
@@ -182,7 +182,7 @@ class World:
         _, question = self.on_their_way[int(number)]
         self.on_their_way = self.on_their_way[: int(number)] + self.on_their_way[int(number) + 1 :]
         answer = self.perform(question)
-        self.say("network", f"{_brief(question)} arrives late{_outcome(answer)}")
+        self.say("network", "brings late", question, answer)
 
     def wake_up(self, name: str, how: str) -> None:
         """A sleeper, or somebody who waited for an answer of the world's own, goes on."""
@@ -201,10 +201,12 @@ class World:
         self.services[question.service], answer = known
         return answer  # type: ignore[no-any-return]
 
-    def say(self, who: str, what: str) -> None:
+    def say(self, who: str, what: str, question: Question | None = None, answer: Answer | None = None) -> None:
         """Adds to the story, if it is told."""
         if self.tell is not None:
-            self.tell(f"{self.now - 1_000_000:>7.0f} s  {who:<12} {what}")
+            asked = "" if question is None else " " + _brief(question)
+            told = "" if answer is None or not answer.error else f" -> {answer.error}"
+            self.tell(f"{self.now - 1_000_000:>7.0f} s  {who:<12} {what}{asked}{told}")
 
     def _settle(self, name: str, actor: Actor) -> None:
         """Answers what the world answers itself, until there is a call to choose, a sleep, or the end."""
@@ -221,7 +223,8 @@ class World:
         self.actors[name] = actor
         if actor.node.question is None:
             del self.actors[name]
-            self.say(name, f"is done: {actor.node.result}")
+            if self.tell is not None:
+                self.say(name, f"is done: {actor.node.result}")
             self.finished(name, actor)
 
 
@@ -244,13 +247,10 @@ def _brief(question: Question) -> str:
 
 def _how(how: str) -> str:
     return {
-        THROTTLE: " (refused)",
-        NOT_SENT: " (not sent)",
-        TWICE: " twice",
-        LATE: " (under way)",
-        STALE: " (lags)",
-    }.get(how, "")
-
-
-def _outcome(answer: Answer) -> str:
-    return f" -> {answer.error}" if answer.error else ""
+        THROTTLE: "is refused",
+        NOT_SENT: "cannot send",
+        TWICE: "asks twice",
+        LATE: "gives up waiting for",
+        STALE: "reads too old a state by",
+        LOSE: "gets no answer to",
+    }.get(how, "asks")
