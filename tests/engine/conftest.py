@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tests.support.profiles  # noqa: F401
 from local.aws import EmbeddedAws
 from local.faults import Faults
 

@@ -183,7 +183,7 @@ def test_a_fifo_queue_is_simulated_as_the_engine_answers(
 ) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
-    @profile(pytestconfig, 0.4)
+    @profile(pytestconfig, 0.6)
     @given(steps=st.lists(FIFO_STEPS, min_size=6, max_size=16))
     def answered_alike(steps: Any) -> None:
         queue = fifo_queue()
@@ -203,7 +203,7 @@ def test_a_standard_queue_is_simulated_as_the_engine_answers(
 ) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
-    @profile(pytestconfig, 0.3)
+    @profile(pytestconfig, 0.5)
     @given(steps=st.lists(STANDARD_STEPS, min_size=5, max_size=15))
     def answered_alike(steps: Any) -> None:
         queue = standard_queue()

@@ -134,7 +134,7 @@ def _comparable(told: dict[str, Any]) -> dict[str, Any]:
 def test_executions_are_simulated_as_the_engine_answers(machine: MachineMaker, pytestconfig: pytest.Config) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
-    @profile(pytestconfig)
+    @profile(pytestconfig, 1.5)
     @given(steps=st.lists(STEPS, min_size=8, max_size=16))
     def answered_alike(steps: Any) -> None:
         both = BothMachines(machine)

@@ -1,9 +1,4 @@
-"""The functions' own handlers over an account in the process, and how hard they are tried.
-
-`make test` tries each property with the same examples every time, so that it is never red by chance. More, by chance:
-
-    python -m pytest tests/fuzz --hypothesis-profile=long
-"""
+"""The functions' own handlers over an account in the process."""
 
 from __future__ import annotations
 
@@ -12,32 +7,16 @@ from pathlib import Path
 
 import boto3
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests.fuzz.functions import Functions
-
-SHORT, LONG = "short", "long"
-_ALL_CHECKS_BUT_TIME = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
-
-settings.register_profile(
-    SHORT,
-    max_examples=40,
-    derandomize=True,
-    deadline=None,
-    report_multiple_bugs=False,
-    suppress_health_check=_ALL_CHECKS_BUT_TIME,
-)
-settings.register_profile(
-    LONG, max_examples=3000, deadline=None, print_blob=True, suppress_health_check=_ALL_CHECKS_BUT_TIME
-)
+from tests.support.profiles import profile
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """For the tests of this folder only: the others keep Hypothesis's own settings."""
-    profile = settings.get_profile(config.getoption("--hypothesis-profile") or SHORT)
     for item in items:
         if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            profile(item.obj)
+            profile(config)(item.obj)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def test_the_product_is_answered_as_by_dynamodb_local(
 ) -> None:
     others = st.one_of(*STEPS[table].values())
 
-    @profile(pytestconfig, 0.13)
+    @profile(pytestconfig, 0.2)
     @given(item=_perhaps(ITEMS[table]), before=st.lists(others, max_size=1), step=STEPS[table][name])
     def answered_alike(item: Any, before: Any, step: Any) -> None:
         with Both(local, table, item) as both:
@@ -62,7 +62,7 @@ def test_numbers_are_not_compared_as_texts(in_use: str, limit: str, outcome: Res
 def test_any_request_is_answered_as_by_dynamodb_local(local: Any, pytestconfig: pytest.Config) -> None:
     met: Counter[str] = Counter()
 
-    @profile(pytestconfig, 1.2)
+    @profile(pytestconfig, 1.8)
     @given(item=_perhaps(any_requests.ITEMS), questions=st.lists(any_requests.requests(), min_size=3, max_size=6))
     def answered_alike(item: Any, questions: Any) -> None:
         with Both(local, any_requests.TABLE, item) as both:
