@@ -126,7 +126,7 @@ class BothMachines:
 def _comparable(told: dict[str, Any]) -> dict[str, Any]:
     """Without ARNs, with whether there is a time instead of which, and of an execution what the simulation knows."""
     kept = {name: told[name] for name in _COMPARED if name in told}
-    dates = {name: True for name in told if name.endswith("Date")}
+    dates = {name: True for name in told if name in {"startDate", "stopDate"}}
     executions = {"executions": [_comparable(each) for each in told["executions"]]} if "executions" in told else {}
     return kept | dates | executions
 
