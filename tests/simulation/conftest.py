@@ -1,3 +1,18 @@
-"""Makes Hypothesis's profiles known before the command line is read."""
+"""Every test begins with code that nobody has run yet, since a control changes the code."""
 
-import tests.support.profiles  # noqa: F401
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.simulation import catalogue
+from tests.simulation.transcript import Program
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known() -> Iterator[None]:
+    catalogue.forget()
+    Program.merges = True
+    yield
+    catalogue.forget()
+    Program.merges = True

@@ -70,3 +70,16 @@ def _path(way: object) -> tuple[Choice, ...]:
         choice, way = way  # type: ignore[misc]
         choices.append(choice)
     return tuple(reversed(choices))
+
+
+def story(world: World, found: Explored) -> list[str]:
+    """The way from `world` to the violation that was found, told."""
+    lines = [world.summary()]
+    world.tell = lines.append
+    try:
+        for choice in found.path:
+            world.take(choice)
+            lines.append(f"{'':>22} {world.summary()}")
+    except Violation:
+        pass  # it is the last one
+    return [*lines, f"broken: {found.violation}"]

@@ -86,6 +86,11 @@ def thaw(value: Any) -> Any:
     return value
 
 
+def known() -> int:
+    """How many Records there are."""
+    return len(_known)
+
+
 def forget() -> None:
     """Drops what is known, to bound memory. Every Record made before must be dropped with it."""
     _known.clear()

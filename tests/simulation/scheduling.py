@@ -76,14 +76,15 @@ def replay(world: World, random: Random, tell: Callable[[str], None]) -> None:
         Violation: as `run`.
     """
     world.tell = tell
-    tell(f"{'':>9}  {'':<12} {world.summary()}")
+    told = [world.summary()]
+    tell(f"{'':>28} {told[0]}")
     taken = world.take
 
     def take(choice: Choice) -> None:
-        try:
-            taken(choice)
-        finally:
-            tell(f"{'':>9}  {'':<12} {world.summary()}")
+        taken(choice)
+        if world.summary() != told[-1]:
+            told.append(world.summary())
+            tell(f"{'':>28} {told[-1]}")
 
     world.take = take  # type: ignore[method-assign]
     run(world, random)

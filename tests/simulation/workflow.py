@@ -186,3 +186,9 @@ def _iso(moment: Any) -> str:
 
 
 workflow = Program("workflow", run, stack_tells=True, stands_still=True)
+
+
+def forget() -> None:
+    """Drops what is known, to bound memory."""
+    workflow.forget()
+    _evaluated.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Self
 
@@ -11,6 +12,8 @@ from tests.simulation.transcript import LOST, UNSENT, Answer, Node, Question
 
 THROTTLED = Answer(error="ThrottlingException")
 _EMPTY = record({})
+_DIGEST = re.compile(r"-[0-9a-f]{28}([0-9a-f]{4})")  # of a request: four digits of it are enough in a story
+BEGINNING = 1_000_020.0  # seconds since the epoch at which every world begins: a multiple of most grains of a clock
 
 
 class Choice(NamedTuple):
@@ -59,7 +62,7 @@ class World:
         timeless: the clock stands still. Every order of events is then possible that any clock would allow, and more.
     """
 
-    def __init__(self, now: float = 1_000_000.0, *, timeless: bool = False) -> None:
+    def __init__(self, now: float = BEGINNING, *, timeless: bool = False) -> None:
         self.now = now
         self.timeless = timeless
         self.services: dict[str, Any] = {}
@@ -206,7 +209,8 @@ class World:
         if self.tell is not None:
             asked = "" if question is None else " " + _brief(question)
             told = "" if answer is None or not answer.error else f" -> {answer.error}"
-            self.tell(f"{self.now - 1_000_000:>7.0f} s  {who:<12} {what}{asked}{told}")
+            line = f"{self.now - BEGINNING:>7.0f} s  {who:<18} {what}{asked}{told}"
+            self.tell(_DIGEST.sub("\\1", line))
 
     def _settle(self, name: str, actor: Actor) -> None:
         """Answers what the world answers itself, until there is a call to choose, a sleep, or the end."""

@@ -1,0 +1,184 @@
+"""`python -m tests.simulation`: explores the small worlds to their end, and makes random schedules in larger ones.
+
+Exit codes: 0 every property holds; 1 one does not, and the story is told; 2 wrong options; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "simulation")
+os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "simulation")
+os.environ.setdefault("POWERTOOLS_TRACE_DISABLED", "true")
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from local.environment import ROOT
+from local.running.command import terminal
+from tests.simulation import catalogue, exploring, scheduling
+from tests.simulation.transcript import Program
+from tests.simulation.worlds import Violation
+
+CHUNK = 500  # schedules that a process makes before it tells of them
+REPORT = ROOT / "build" / "simulation" / "report.json"
+
+
+@click.group()
+def main() -> None:
+    """Run the real code over a simulated AWS, in every order and with every fault."""
+
+
+@main.command()
+@click.option("--schedules", type=click.IntRange(0), default=1_000_000, show_default=True, help="Random ones, in all.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first of them.")
+@click.option("--world", "worlds", multiple=True, type=click.Choice(sorted(catalogue.DRAWN)), help="Only this kind.")
+@click.option("--explore/--no-explore", default=True, help="Whether the small worlds are explored too.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes.")
+def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs: int) -> None:
+    """Explore the small worlds, and make random schedules."""
+    console = terminal()
+    began = time.monotonic()
+    kinds = list(worlds) or sorted(catalogue.DRAWN)
+    tally = _Tally()
+    with ProcessPoolExecutor(jobs, max_tasks_per_child=None) as pool, Progress(console=console) as progress:
+        try:
+            small = {pool.submit(_explore, name): name for name in catalogue.SMALL} if explore else {}
+            bar = progress.add_task("random schedules", total=schedules)
+            waiting = _chunks(kinds, schedules, seed)
+            under_way: set[Future[Any]] = set(small)
+            under_way |= {pool.submit(_schedules, *chunk) for chunk in _some(waiting, 2 * jobs)}
+            while under_way and not tally.broken:
+                done = next(as_completed(under_way))
+                under_way.remove(done)
+                if done in small:
+                    name = small[done]
+                    tally.explored[name] = done.result()
+                    progress.console.print(f"[dim]{name}:[/] {tally.explored[name]['states']:,} states")
+                    tally.note_if_broken(tally.explored[name])
+                else:
+                    result = done.result()
+                    tally.add(result)
+                    progress.advance(bar, result["schedules"])
+                    under_way |= {pool.submit(_schedules, *chunk) for chunk in _some(waiting, 1)}
+        finally:
+            pool.shutdown(cancel_futures=True)
+    _tell(console, tally, time.monotonic() - began)
+    sys.exit(1 if tally.broken else 0)
+
+
+@main.command()
+@click.argument("world", type=click.Choice(sorted(catalogue.DRAWN)))
+@click.argument("seed", type=click.IntRange(0))
+def replay(world: str, seed: int) -> None:
+    """Run one schedule again, and tell its story."""
+    random = Random(seed)
+    try:
+        scheduling.replay(catalogue.DRAWN[world](random), random, click.echo)
+    except Violation as violation:
+        click.echo(f"\nbroken: {violation}")
+        sys.exit(1)
+    click.echo("\nevery property holds")
+
+
+@dataclass
+class _Tally:
+    explored: dict[str, dict[str, Any]] = field(default_factory=dict)
+    made: dict[str, dict[str, int]] = field(default_factory=dict)
+    broken: str = ""
+
+    def add(self, result: dict[str, Any]) -> None:
+        made = self.made.setdefault(result["world"], {"schedules": 0, "steps": 0, "faults": 0})
+        for name in made:
+            made[name] += result[name]
+        self.note_if_broken(result)
+
+    def note_if_broken(self, result: dict[str, Any]) -> None:
+        self.broken = self.broken or result.get("broken", "")
+
+
+def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, int, int]]:
+    """The kinds in turn: (world, first seed, how many)."""
+    each = -(-schedules // len(kinds)) if schedules else 0
+    for first in range(seed, seed + each, CHUNK):
+        for kind in kinds:
+            yield kind, first, min(CHUNK, seed + each - first)
+
+
+def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple[str, int, int]]:
+    for _ in range(number):
+        chunk = next(chunks, None)
+        if chunk is not None:
+            yield chunk
+
+
+def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
+    Program.merges = False
+    told = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
+    for seed in range(first, first + number):
+        random = Random(seed)
+        world = catalogue.DRAWN[kind](random)
+        try:
+            told["steps"] += scheduling.run(world, random)
+        except Violation as violation:
+            told["broken"] = f"{violation}\n{_story(kind, seed)}\n\npython -m tests.simulation replay {kind} {seed}"
+            break
+        told["schedules"] += 1
+        told["faults"] += world.faults
+    catalogue.forget_if_much()
+    return told
+
+
+def _story(kind: str, seed: int) -> str:
+    lines: list[str] = []
+    random = Random(seed)
+    try:
+        scheduling.replay(catalogue.DRAWN[kind](random), random, lines.append)
+    except Violation as violation:
+        lines.append(f"broken: {violation}")
+    return "\n".join(lines)
+
+
+def _explore(name: str) -> dict[str, Any]:
+    Program.merges = True
+    catalogue.forget()
+    small = catalogue.SMALL[name]
+    began = time.process_time()
+    found = exploring.explore(small.make(), small.faults)
+    told = {"states": found.states, "steps": found.steps, "ends": found.ends, "broken": ""}
+    told["seconds"] = round(time.process_time() - began, 1)
+    if found.violation is not None:
+        told["broken"] = f"{name}: {found.violation}\n" + "\n".join(exploring.story(small.make(), found))
+    catalogue.forget()
+    return told
+
+
+def _tell(console: Console, tally: _Tally, seconds: float) -> None:
+    small = Table("small world, every state", "faults", "states", "steps", "CPU s", title_justify="left")
+    for name, found in tally.explored.items():
+        faults = str(catalogue.SMALL[name].faults)
+        small.add_row(name, faults, f"{found['states']:,}", f"{found['steps']:,}", str(found["seconds"]))
+    drawn = Table("random schedules", "made", "steps", "faults")
+    for name, made in sorted(tally.made.items()):
+        drawn.add_row(name, *(f"{made[part]:,}" for part in ("schedules", "steps", "faults")))
+    console.print(small, drawn)
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(json.dumps({"seconds": round(seconds), "small": tally.explored, "random": tally.made}, indent=1))
+    if tally.broken:
+        console.print(tally.broken, markup=False)
+    else:
+        console.print(f"[green]every property holds[/] ({seconds:.0f} s; {REPORT.relative_to(ROOT)})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What tests do with worlds: visit every state, or make the schedules of some seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+from tests.simulation import scheduling
+from tests.simulation.exploring import explore, story
+from tests.simulation.transcript import Program
+from tests.simulation.worlds import Violation, World
+
+
+def first_violation(make: Callable[[], World], faults: int, most_states: int = 300_000) -> tuple[str, str]:
+    """The name of the property that breaks first in a small world, and the story of it; or two empty texts.
+
+    Raises:
+        RuntimeError: there are more states than this.
+    """
+    found = explore(make(), faults, most_states)
+    return (found.violation.name, "\n".join(story(make(), found))) if found.violation else ("", "")
+
+
+def first_broken(draw: Callable[[Random], World], seeds: Iterable[int]) -> tuple[str, int]:
+    """The name of the property that breaks first in random schedules, and the seed; or nothing and -1."""
+    Program.merges = False
+    for seed in seeds:
+        random = Random(seed)
+        try:
+            scheduling.run(draw(random), random)
+        except Violation as violation:
+            return violation.name, seed
+    return "", -1

@@ -1,0 +1,179 @@
+"""S1 to S6 hold in every order of events, and what guards them is needed: without it the same worlds find the bug."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import BotoCoreError
+from slotkeeper import admission, slots
+from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.reclaim import Findings, Janitor
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import RefusedUs, Workflow
+from tests.simulation import catalogue, scheduling, slots_world, workflow
+from tests.simulation.looking import first_broken, first_violation
+from tests.simulation.slots_world import Plan, SlotsWorld
+
+Patch = pytest.MonkeyPatch
+QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "slot" in name]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_every_reachable_state_of_a_small_world_is_sound(name: str) -> None:
+    small = catalogue.SMALL[name]
+    assert first_violation(small.make, small.faults) == ("", "")
+
+
+def test_random_schedules_end_well() -> None:
+    assert first_broken(slots_world.drawn, range(500)) == ("", -1)
+
+
+def test_a_schedule_is_the_same_whatever_ran_before() -> None:
+    def told() -> list[str]:
+        random, lines = slots_world.Random(7), list[str]()
+        scheduling.replay(slots_world.drawn(random), random, lines.append)
+        return lines
+
+    first = told()
+    first_broken(slots_world.drawn, range(3))
+    assert told() == first
+
+
+# Controls ----------------------------------------------------------------------------------------------------------
+
+
+def _state(patch: Patch, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Another definition of one of the workflow's states."""
+    fields = copy.deepcopy(workflow._STATES[name].fields)
+    change(fields)
+    patch.setitem(workflow._STATES, name, workflow._State(fields))
+
+
+def f6_not_equal_for_less(patch: Patch) -> None:
+    condition = "slots_in_use <> slot_limit AND attribute_not_exists(holders.#me) AND (attribute_not_exists(paused) "
+    patch.setattr(slots, "RESERVE_CONDITION", condition + "OR paused = :false)")
+
+
+def f13_no_confirm(patch: Patch) -> None:
+    def skip(state: dict[str, Any]) -> None:
+        following = state["Next"]
+        state.clear()
+        state.update(Type="Pass", Output={"job_name": "job"}, Next=following)
+
+    _state(patch, "ConfirmSlot", skip)
+
+
+def f5_release_without_condition(patch: Patch) -> None:
+    _state(patch, "ReleaseSlot", lambda state: state["Arguments"].pop("ConditionExpression"))
+
+
+def f1_cancel_on_an_ambiguous_start(patch: Patch) -> None:
+    start = Workflow.start
+
+    def hasty(self: Workflow, request: Any) -> Any:
+        try:
+            return start(self, request)
+        except BotoCoreError as error:
+            return RefusedUs(str(error))
+
+    patch.setattr(Workflow, "start", hasty)
+    # Without the confirm step's help.
+    f13_no_confirm(patch)
+
+
+def f2_free_without_a_look_at_glue(patch: Patch) -> None:
+    patch.setattr(GlueRuns, "alive", lambda *_: [])
+
+
+def release_at_a_task_timeout(patch: Patch) -> None:
+    _state(patch, "IsGlueRunKnownToBeOver", lambda state: state.update(Default="KeepRequest"))
+
+
+def start_again_after_a_lost_answer(patch: Patch) -> None:
+    def retry(state: dict[str, Any]) -> None:
+        state["Retry"][0]["ErrorEquals"].append("Glue.SdkClientException")
+
+    _state(patch, "RunGlueJob", retry)
+
+
+def f4_redriven_without_a_slot(patch: Patch) -> None:
+    _state(patch, "RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $states.input.job_name %}"))
+
+
+def no_wake(patch: Patch) -> None:
+    _state(patch, "IsSomebodyWaiting", lambda state: state.update(Choices=[]))
+
+
+def hide_before_registering(patch: Patch) -> None:
+    def backwards(self: admission.Starter, process: str, delivery: Any, now: float) -> bool:
+        self.queue.hide(delivery, admission.hide_seconds(now - delivery.sent_at, self.queue_visibility))
+        return self.slots.wait(process, delivery) == "room"
+
+    patch.setattr(admission.Starter, "_wait", backwards)
+
+
+def register_whatever_stands(patch: Patch) -> None:
+    """The waiter registers although there is room by now, and nobody is left to wake it."""
+    patch.setattr(
+        slots,
+        "WAIT_CONDITION",
+        "attribute_exists(process_name) OR :true = :true OR waiting.#sequence = "
+        ":sequence OR waiting.receives = :receives",
+    )
+    patch.setattr(Slots, "has_room", lambda *_: False)
+
+
+@pytest.mark.parametrize(
+    ("remove", "plan", "faults", "broken"),
+    [
+        (f6_not_equal_for_less, Plan(("a", "b", "c"), limit=2, limits=(1,), rounds=0), 0, "S1"),
+        (f13_no_confirm, Plan(("a", "b"), rounds=0), 1, "S1b"),
+        (f5_release_without_condition, Plan(("a", "b"), rounds=0), 1, "S2"),
+        (f1_cancel_on_an_ambiguous_start, Plan(("a",), rounds=0), 1, "S1b"),
+        (f2_free_without_a_look_at_glue, Plan(("a",), rounds=0), 1, "S1b"),
+        (release_at_a_task_timeout, Plan(("a",), rounds=0), 1, "S1b"),
+        (start_again_after_a_lost_answer, Plan(("a",), rounds=0), 1, "S1b"),
+        (f4_redriven_without_a_slot, Plan(("a",), rounds=0), 2, "S1b"),
+        (no_wake, Plan(("a", "b"), rounds=0), 0, "S6"),
+        (hide_before_registering, Plan(("a", "b"), rounds=0), 0, "S6"),
+        (register_whatever_stands, Plan(("a", "b"), rounds=0), 0, "S6"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_guard_a_small_world_breaks(
+    remove: Callable[[Patch], None], plan: Plan, faults: int, broken: str, monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, story = first_violation(lambda: SlotsWorld(plan, timeless=True), faults)
+    assert name == broken, story
+    assert story.splitlines()[-1].startswith(f"broken: {broken}")
+
+
+def f16_no_janitor(patch: Patch) -> None:
+    patch.setattr(Janitor, "round", lambda _: Findings())
+
+
+def aborted_requests_are_not_kept(patch: Patch) -> None:
+    patch.setattr("slotkeeper.request_queue.FailedRequestQueue.keep", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("remove", "broken"),
+    [
+        (f16_no_janitor, ("S4", "END")),
+        (aborted_requests_are_not_kept, ("S3",)),
+        (f2_free_without_a_look_at_glue, ("S1b",)),
+        (f5_release_without_condition, ("S2", "S1b")),
+        (f13_no_confirm, ("S1b",)),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_guard_a_random_schedule_breaks(
+    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, seed = first_broken(slots_world.drawn, range(2000))
+    assert name in broken, f"seed {seed}"
