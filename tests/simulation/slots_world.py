@@ -59,7 +59,7 @@ class Plan:
     rounds: int = 1
     standing_still: bool = True
     job_limit: int = 100
-    run_seconds: tuple[int, ...] = (60, 120, 300)
+    run_seconds: tuple[int, ...] = (60, 120, 1800)
     lag: int = 0
     period: int = 60
 
@@ -142,10 +142,11 @@ class SlotsWorld(World):
         found += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
         if self.operations:
             found.append(Choice("operate"))
-        if "round" not in self.actors and (
-            (self.rounds < self.plan.rounds and found) if self.timeless else self.now >= self.next_round
-        ):
-            found.append(Choice("round", "now"))
+        if "round" not in self.actors:
+            if self.timeless and found and all(choice.kind == "end_run" for choice in found) and self._dead():
+                found.append(Choice("round", "later"))  # a run may outlive its workflow by hours
+            if (self.rounds < self.plan.rounds and found) if self.timeless else self.now >= self.next_round:
+                found.append(Choice("round", "now"))
         return found
 
     def time_steps(self) -> list[Choice]:
@@ -411,6 +412,9 @@ class SlotsWorld(World):
     def _unsuccessful(self) -> list[str]:
         executions = self.services["stepfunctions"].fields.items()
         return [name for name, found in executions if found["status"] not in (*stepfunctions.OPEN, "SUCCEEDED")]
+
+    def _dead(self) -> list[str]:
+        return [name for name in self._holders() if not stepfunctions.is_open(self.services["stepfunctions"], name)]
 
     def _unsettled(self) -> list[str]:
         return [name for name in self._unsuccessful() if name not in self.services["dynamodb"][code.SETTLED]]
