@@ -1,0 +1,79 @@
+"""EventBridge Scheduler as a pure function: one-time schedules that send their input to a queue, and are gone.
+
+Only what the product asks for: `at()` in UTC, no flexible window, ActionAfterCompletion DELETE. When a schedule fires
+is the world's to choose: at its time or later, at least once (EventBridge Scheduler User Guide, "What is Amazon
+EventBridge Scheduler"), or not at all, and then its input goes to the target's dead-letter queue.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from tests.simulation.frozen import Record, freeze, record
+from tests.simulation.transcript import Answer
+
+# Seconds that a schedule keeps its name after it has fired: it is deleted "shortly after" (User Guide, "Automatic
+# deletion after schedule completion").
+LINGERS = 60
+LARGEST_INPUT = 262_144  # what a test may rely on; not documented as a number
+
+_NAME = re.compile(r"[0-9a-zA-Z-_.]{1,64}")  # API Reference, CreateSchedule
+_AT = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
+_KNOWN = {
+    "Name",
+    "GroupName",
+    "ScheduleExpression",
+    "FlexibleTimeWindow",
+    "ActionAfterCompletion",
+    "Description",
+    "Target",
+}
+_EMPTY = record({})
+
+
+def schedules() -> Record:
+    """No schedule yet: name -> schedule."""
+    return _EMPTY
+
+
+def perform(schedules: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
+    """One operation; `now` in seconds since the epoch."""
+    assert operation == "create_schedule", f"{operation} of EventBridge Scheduler is not simulated"
+    assert not set(parameters.fields) - _KNOWN, f"not simulated: {set(parameters.fields) - _KNOWN}"
+    return _create(schedules, parameters, now)
+
+
+def waiting(schedules: Record) -> list[Record]:
+    """The schedules that have not fired yet."""
+    return [schedule for schedule in schedules.fields.values() if not schedule["fired_at"]]
+
+
+def fire(schedules: Record, name: str, now: float) -> Record:
+    """The schedules when this one has fired. What it sends is the world's to send: its `target`'s Arn and Input."""
+    swept = {key: found for key, found in schedules.fields.items() if not _is_gone(found, now)}
+    return record(swept | {name: schedules[name].with_fields(fired_at=now)})
+
+
+def put_off(schedules: Record, name: str, at: float) -> Record:
+    """The schedules when this one is late, or fires once more."""
+    return schedules.with_fields(**{name: schedules[name].with_fields(at=at, fired_at=0)})
+
+
+def _create(schedules: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    name, target = parameters["Name"], parameters["Target"]
+    expression = _AT.fullmatch(parameters["ScheduleExpression"])
+    if not (_NAME.fullmatch(name) and expression and len(target["Input"].encode()) <= LARGEST_INPUT):
+        return schedules, Answer(error="ValidationException")
+    before = schedules.get(name)
+    if before is not None and not _is_gone(before, now):
+        return schedules, Answer(error="ConflictException")
+    at = datetime.fromisoformat(expression[1]).replace(tzinfo=UTC).timestamp()
+    if at < now:
+        return schedules, Answer(error="ValidationException")  # seen in the field, not documented
+    made = record({"name": name, "at": at, "target": target, "fired_at": 0})
+    return schedules.with_fields(**{name: made}), Answer(freeze({"ScheduleArn": f"schedule:{name}"}))
+
+
+def _is_gone(schedule: Record, now: float) -> bool:
+    return bool(schedule["fired_at"]) and now >= schedule["fired_at"] + LINGERS

@@ -1,0 +1,190 @@
+"""The worker's own code as an actor: one invocation, from the delivery to what the event source mapping makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from slotkeeper.retry import Poison, Request, Retryable, consumer, worker
+from slotkeeper.retry.booking import RetryQueue, Schedules
+from slotkeeper.retry.consumer import Consumer
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.ledger import Ledger
+from slotkeeper.retry.parameter import PolicyParameter
+from slotkeeper.retry.worker import RetryingWorker
+from tests.simulation.frozen import Record
+from tests.simulation.transcript import Outside, Program, Question
+
+WORK, DEAD_LETTERS, SCHEDULES_DEAD, LEDGER, BUCKET = "work", "work-dead", "schedules-dead", "ledger", "bucket"
+VISIBILITY, INVOCATION, LARGEST = 720, 120, 1_047_552  # as in template.yaml
+WORK_SECONDS = 50
+
+RETRY_QUEUE = Schedules("retries", "arn:role", WORK, SCHEDULES_DEAD)
+
+
+def deliver(
+    outside: Outside,
+    began: float,
+    policy: str,
+    beyond: int,
+    token: str,
+    body: str,
+    attributes: Record,
+    receives: int,
+) -> tuple[bool, str]:
+    """Whether the message may be deleted, and what the log says became of it.
+
+    Args:
+        began: when the invocation did, seconds since the epoch.
+        policy: the retry policy's parameter.
+        beyond: seconds from which on EventBridge Scheduler brings a retry.
+        token: what the delivery claims attempts with; its own.
+        attributes: the message's, as they were sent.
+    """
+    time = _Time(outside, began)
+    sqs = _Client(outside, "sqs", time)
+    consumer_ = Consumer(
+        Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
+        RetryQueue(sqs, _Client(outside, "scheduler", time), WORK, RETRY_QUEUE, beyond=beyond, largest=LARGEST),  # type: ignore[arg-type]
+        DeadLetterQueue(sqs, DEAD_LETTERS, LARGEST),  # type: ignore[arg-type]
+        PolicyParameter(_Parameter(policy), "policy", on_invalid=_not_told, clock=lambda: 0.0),  # type: ignore[arg-type]
+        work_seconds=WORK_SECONDS,
+        clock=time.now,
+    )
+    told = {name: {"dataType": a["DataType"], "stringValue": a["StringValue"]} for name, a in attributes.fields.items()}
+    record = {
+        "messageId": "message",
+        "receiptHandle": token,
+        "body": body,
+        "attributes": {"ApproximateReceiveCount": str(receives)},
+        "messageAttributes": told,
+        "eventSource": "aws:sqs",
+    }
+    own = _Own(token)
+    before = _own.set(own)
+    try:
+        answer = RetryingWorker(consumer_, _work(outside, time)).handle({"Records": [record]}, time)  # type: ignore[arg-type]
+    finally:
+        _own.reset(before)
+    return not answer["batchItemFailures"], own.last
+
+
+def _work(outside: Outside, time: _Time) -> Callable[[Request, float], dict[str, Any]]:
+    """One effect, by a conditional write; `poison`, `fails` and `breaks` in the payload say when not."""
+
+    def perform(request: Request, _seconds: float) -> dict[str, Any]:
+        told = request.payload
+        outside.ask(Question("actor", "work", (request.request_id, request.attempt)))
+        if told.get("seconds"):
+            outside.sleep(told["seconds"])
+            time.passes()
+        if "poison" in told:
+            raise Poison(told["poison"])
+        if request.attempt <= told.get("fails", 0):
+            raise Retryable("not now", retry_after=told.get("retry_after"))
+        if request.attempt <= told.get("breaks", 0):
+            raise ZeroDivisionError("a mistake in the work")
+        try:
+            _Client(outside, "s3", time).put_object(
+                Bucket=BUCKET, Key=request.request_id, Body=str(request.attempt), IfNoneMatch="*"
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "PreconditionFailed":
+                raise
+        return {"done": True}
+
+    return perform
+
+
+class _Time:
+    """The invocation's clock, and Lambda's context. Code takes no time; calls do: only after one is asked anew."""
+
+    def __init__(self, outside: Outside, began: float) -> None:
+        self._outside = outside
+        self._began = began
+        self._now: float | None = began
+
+    def passes(self) -> None:
+        self._now = None
+
+    def now(self) -> float:
+        if self._now is None:
+            self._now = self._outside.clock()
+        return self._now
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, int(1000 * (INVOCATION - self.now() + self._began)))
+
+
+class _Client:
+    """A client whose calls take time."""
+
+    def __init__(self, outside: Outside, service: str, time: _Time) -> None:
+        self._client = outside.client(service)
+        self._time = time
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        self._time.passes()
+        return getattr(self._client, operation)  # type: ignore[no-any-return]
+
+
+class _Parameter:
+    """SSM, as far as the policy goes."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+
+    def get_parameter(self, **_: Any) -> Any:
+        return {"Parameter": {"Value": self._policy}}
+
+
+class _Own:
+    """What a simulated invocation has of its own in the place of a module's: its claim's token, logger, metrics."""
+
+    def __init__(self, token: str) -> None:
+        self.hex = token
+        self.last = ""  # what was logged last, for stories
+
+    def uuid4(self) -> _Own:
+        return self
+
+    def info(self, text: str, **_: Any) -> None:
+        self.last = text
+
+    warning = error = exception = info
+
+    def append_keys(self, *_: Any, **__: Any) -> None:
+        """Nothing piles up."""
+
+    remove_keys = add_metric = append_keys
+
+
+_own: ContextVar[_Own | None] = ContextVar("own", default=None)
+
+
+class _Either:
+    """In a module's place: what the invocation that runs has of its own, and the module's for everybody else.
+
+    Replaced once and for all, since one invocation goes on while others stand still; each has a context of its own.
+    """
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_own.get() or self._real, name)
+
+
+consumer.uuid = _Either(consumer.uuid)  # type: ignore[assignment]
+worker.logger = _Either(worker.logger)  # type: ignore[assignment]
+worker.metrics = _Either(worker.metrics)  # type: ignore[assignment]
+
+
+def _not_told(reason: str) -> None:
+    raise AssertionError(f"the world's policy is valid: {reason}")
+
+
+worker_program = Program("worker", deliver, stands_still=True)

@@ -1,0 +1,405 @@
+"""A work queue, its workers, Scheduler and the ledger; R1 to R4 as `check` and `check_end` see them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.simulation import retry_actors as code
+from tests.simulation import retry_properties as properties
+from tests.simulation.aws import dynamodb, s3, scheduler, sqs
+from tests.simulation.frozen import Record, freeze, record
+from tests.simulation.retry_actors import DEAD_LETTERS, LEDGER, SCHEDULES_DEAD, WORK
+from tests.simulation.retry_properties import read
+from tests.simulation.transcript import Answer, Question, Raised
+from tests.simulation.worlds import (
+    DIE,
+    DIE_AFTER,
+    LATE,
+    LOSE,
+    NOT_SENT,
+    THROTTLE,
+    TWICE,
+    Actor,
+    Choice,
+    Violation,
+    World,
+)
+
+STEP = 60  # seconds: the clock's grain, so that the same times come about again and again
+LONG_AGO = 13 * 86400  # seconds after which a standard queue may still bring a copy: its retention is 14 days
+FREEZES = {"beyond its lease": 180, "until its message is back": code.VISIBILITY}
+LATEST = 180  # seconds that a request can be under way: longer than a lease
+FIXED = '{"default": {"backoff": "fixed", "jitter": "none", "base_seconds": %d, "cap_seconds": %d, "max_attempts": %d}}'
+
+
+def fixed_policy(seconds: int, attempts: int) -> str:
+    """So many attempts, that many seconds apart."""
+    return FIXED % (seconds, seconds, attempts)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in a world besides chance.
+
+    Attributes:
+        requests: id and payload (JSON) of what is sent, in this order; twice the same is a request that is sent twice.
+        policy: the retry policy's parameter.
+        attempts: how many its rule allows a request; what R3 counts.
+        workers: how many invocations there can be at once.
+        beyond: seconds from which on Scheduler brings a retry.
+        copies: how many times the queue may deliver a message once more, without that being a fault.
+        redrives: how many dead letters an operator moves back.
+    """
+
+    requests: tuple[tuple[str, str], ...] = (("a", "{}"),)
+    policy: str = fixed_policy(60, 2)
+    attempts: int = 2
+    workers: int = 2
+    beyond: int = 900
+    copies: int = 0
+    redrives: int = 0
+
+
+class Notes(NamedTuple):
+    """What the world remembers of an invocation: its message's receipt handle, and until when it stands still."""
+
+    handle: str
+    frozen_until: float = 0.0
+
+
+class RetryWorld(World):
+    """See World."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.now += -self.now % 60
+        self.plan = plan
+        self.services = {
+            "dynamodb": dynamodb.tables(ledger=[]),
+            "sqs": record({name: sqs.queue(code.VISIBILITY) for name in (WORK, DEAD_LETTERS, SCHEDULES_DEAD)}),
+            "scheduler": scheduler.schedules(),
+            "s3": s3.objects(),
+        }
+        self.performed: frozenset[tuple[str, int]] = frozenset()  # what work was begun: request and attempt
+        self.copies = plan.copies
+        self.copied = 0
+        self.redrives = plan.redrives
+        self.redriven: tuple[str, ...] = ()
+        self.deliveries = record({})  # of each attempt, so far
+        self.consumed: tuple[str, ...] = ()  # receipt handles of messages that may be deleted
+        self.asked: tuple[properties.Told, ...] = ()
+        self._checked: tuple[Any, ...] = ()
+        self._rows: Record = self.services["dynamodb"][LEDGER]
+        for request_id, payload in plan.requests:
+            body = f'{{"request_id": {json.dumps(request_id)}, "payload": {payload}}}'
+            self._send(WORK, body)
+            if read(body) not in self.asked:
+                self.asked = (*self.asked, read(body))
+
+    # Choices -------------------------------------------------------------------------------------------------------
+
+    def steps(self) -> list[Choice]:
+        found = []
+        for name, actor in self.actors.items():
+            if actor.asleep_until:
+                if self.now >= actor.asleep_until:
+                    found.append(Choice("wake_up", name))
+            elif self.now >= actor.notes.frozen_until:
+                found.append(Choice("call", name))
+        if self._free_worker():
+            found += [Choice("receive", message["id"]) for message in self._receivable()]
+        found += [Choice("fire", found_["name"]) for found_ in self._due()]
+        found += [Choice("delete", handle) for handle in self.consumed]
+        if self.copies:
+            found += self._possible_copies(is_fault=False)
+        if self.redrives:
+            found += [Choice("redrive", letter["id"]) for letter in self._queue(DEAD_LETTERS)["messages"]]
+        found += [Choice("rescue", letter["id"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]]
+        if found:
+            found += self._landings()
+        return found
+
+    def time_steps(self) -> list[Choice]:
+        """What is under way lands at once, while others are at work, or after a while; at LATEST it is there."""
+        found = self._landings()
+        if not any(self.now >= sent + LATEST for sent, _ in self.on_their_way) and self._next_time() < math.inf:
+            found.append(Choice("pass_time"))
+        return found
+
+    def slowness(self) -> list[Choice]:
+        return [Choice("pass_time")] if self._next_time() < math.inf else []
+
+    def mishaps(self) -> list[Choice]:
+        found: list[Choice] = []
+        for name, actor in self.actors.items():
+            if actor.asleep_until or self.now < actor.notes.frozen_until:
+                continue
+            hows = (NOT_SENT, THROTTLE, LOSE, TWICE, LATE, DIE, DIE_AFTER)
+            found += [Choice("call", name, how, True) for how in hows]
+            found += [Choice("freeze", name, how, True) for how in FREEZES]
+        found += [Choice("delete", handle, "not", True) for handle in self.consumed]
+        found += self._possible_copies(is_fault=True)
+        for due in self._due():
+            found += [Choice("fire", due["name"], how, True) for how in (TWICE, "again", "late", "never")]
+        return found
+
+    def _landings(self) -> list[Choice]:
+        return [Choice("land", str(n)) for n in range(len(self.on_their_way))]
+
+    def _possible_copies(self, *, is_fault: bool) -> list[Choice]:
+        originals = [message["id"] for message in self._queue(WORK)["messages"] if not message["id"].endswith("*")]
+        return [Choice("copy_of", one, how, is_fault) for one in originals for how in ("now", "late")]
+
+    # Events --------------------------------------------------------------------------------------------------------
+
+    def receive(self, message_id: str, _: str) -> None:
+        """The event source mapping hands a message to an invocation."""
+        message = next(m for m in self._queue(WORK)["messages"] if m["id"] == message_id)
+        queue, _answer = sqs.receive(self._queue(WORK), message, self.now)
+        self._put_queue(WORK, queue)
+        taken = next(m for m in queue["messages"] if m["id"] == message_id)
+        who = self._free_worker()
+        self.say(who, f"receives {message_id} {taken['body']} for the {taken['receives']}. time")
+        attempt = f"{read(taken['body']).request_id} {read(taken['body']).attempt}"
+        number = self.deliveries.get(attempt, 0) + 1
+        self.deliveries = self.deliveries.with_fields(**{attempt: number})
+        # Nothing here that another order of the same events would make different: what is known is then known again.
+        settings = (self.now, self.plan.policy, self.plan.beyond, f"{attempt} delivery {number}")
+        arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
+        self.begin(who, code.worker_program.begin(*settings, *arguments), Notes(taken["handle"]))
+
+    def delete(self, handle: str, how: str) -> None:
+        """The event source mapping deletes a message, or fails to."""
+        self.say("mapping", f"does not delete {handle}" if how else f"deletes {handle}")
+        self.consumed = tuple(other for other in self.consumed if other != handle)
+        if not how:
+            self.perform(Question("sqs", "delete_message", record({"QueueUrl": WORK, "ReceiptHandle": handle})))
+
+    def fire(self, name: str, how: str) -> None:
+        """A schedule's time has come."""
+        due = self.services["scheduler"][name]
+        self.say("scheduler", f"brings {due['target']['Input']}{' ' + how if how else ''}")
+        if how == "late":
+            self.services["scheduler"] = scheduler.put_off(self.services["scheduler"], name, self.now + 3600)
+            return
+        if how == "never":
+            self._send(due["target"]["DeadLetterConfig"]["Arn"], due["target"]["Input"])
+        else:
+            for _ in range(1 + (how == TWICE)):
+                self._send(due["target"]["Arn"], due["target"]["Input"])
+        self.services["scheduler"] = scheduler.fire(self.services["scheduler"], name, self.now)
+        if how == "again":
+            self.services["scheduler"] = scheduler.put_off(self.services["scheduler"], name, self.now + 3600)
+
+    def copy_of(self, message_id: str, how: str) -> None:
+        """A standard queue delivers a message once more, be it in flight: at once, or long after.
+
+        The copy has an id of its own here, and the original's where the code sees it.
+        """
+        self.say("queue", f"has a copy of {message_id}, visible {how}")
+        self.copies -= bool(self.copies)
+        queue = self._queue(WORK)
+        message = next(m for m in queue["messages"] if m["id"] == message_id)
+        self.copied += 1
+        visible_at = max(message["visible_at"], self.now) + LONG_AGO if how == "late" else self.now
+        copied = message.with_fields(id=message_id + "*" * self.copied, visible_at=visible_at, handle="")
+        self._put_queue(WORK, queue.with_fields(messages=(*queue["messages"], copied)))
+
+    def redrive(self, letter_id: str, _: str) -> None:
+        """An operator moves a dead letter back: the same body and attributes under a new message id."""
+        letter = self._move_back(DEAD_LETTERS, letter_id)
+        self.redrives -= 1
+        self.redriven = (*self.redriven, read(letter["body"]).request_id)
+
+    def rescue(self, letter_id: str, _: str) -> None:
+        """An operator sends on what Scheduler could not deliver."""
+        self._move_back(SCHEDULES_DEAD, letter_id)
+
+    def freeze(self, name: str, how: str) -> None:
+        """An invocation stands still, longer than Lambda would let it: then its request stands still on the way."""
+        self.say(name, f"stands still {how}")
+        actor = self.actors[name]
+        self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=self.now + FREEZES[how]))
+
+    def pass_time(self, _: str, __: str) -> None:
+        """The clock moves on."""
+        self.now = max(self.now + 1, self._next_time())
+        self.now += -self.now % STEP
+        for name, actor in self.actors.items():
+            if actor.notes.frozen_until and self.now >= actor.notes.frozen_until:
+                self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=0.0))
+
+    # What actors ask of the world ----------------------------------------------------------------------------------
+
+    def local(self, name: str, actor: Actor, question: Question) -> Answer | None:
+        match question.operation:
+            case "clock":
+                return Answer(self.now)
+            case "work":
+                request_id, attempt = question.parameters
+                self.say(name, f"works on attempt {attempt} of {request_id}")
+                if question.parameters in self.performed:
+                    raise Violation("R2", f"attempt {attempt} of {request_id} is worked on a second time")
+                if properties.status(self.services["dynamodb"][LEDGER].get(request_id)) == "SUCCEEDED":
+                    raise Violation("R2", f"{request_id} has succeeded, and attempt {attempt} is worked on")
+                self.performed |= {question.parameters}
+                return Answer()
+        raise AssertionError(f"nobody answers {question}")
+
+    def finished(self, name: str, actor: Actor) -> None:
+        result = actor.node.result
+        assert not isinstance(result, Raised), f"{name} raised {result}"
+        is_consumed, _said = result
+        if is_consumed:
+            self.consumed = (*self.consumed, actor.notes.handle)
+
+    def died(self, name: str, actor: Actor) -> None:
+        """Its message comes back by itself."""
+
+    def perform(self, question: Question) -> Answer:
+        own = _OWN.get(question.service)
+        if own is None:
+            return super().perform(question)
+        self.services[question.service], answer = own(self.services[question.service], *question[1:], self.now)
+        return answer
+
+    # Looking at it -------------------------------------------------------------------------------------------------
+
+    def _queue(self, name: str) -> Record:
+        return self.services["sqs"][name]  # type: ignore[no-any-return]
+
+    def _put_queue(self, name: str, queue: Record) -> None:
+        self.services["sqs"] = self.services["sqs"].with_fields(**{name: queue})
+
+    def _send(self, queue: str, body: str, attributes: Record = record({})) -> None:  # noqa: B008 (it never changes)
+        sent = freeze({"QueueUrl": queue, "MessageBody": body, "MessageAttributes": attributes})
+        self.perform(Question("sqs", "send_message", sent))
+
+    def _move_back(self, queue: str, letter_id: str) -> Record:
+        letters = self._queue(queue)["messages"]
+        letter: Record = next(letter for letter in letters if letter["id"] == letter_id)
+        self.say("operator", f"sends {letter['body']} from {queue}")
+        self._put_queue(queue, self._queue(queue).with_fields(messages=tuple(m for m in letters if m is not letter)))
+        self._send(WORK, letter["body"], letter["attributes"])
+        return letter
+
+    def _receivable(self) -> list[Record]:
+        return sqs.receivable(self._queue(WORK), self.now)
+
+    def _due(self) -> list[Record]:
+        return [found for found in scheduler.waiting(self.services["scheduler"]) if found["at"] <= self.now]
+
+    def _free_worker(self) -> str:
+        names = (f"worker {n + 1}" for n in range(self.plan.workers))
+        return next((name for name in names if name not in self.actors), "")
+
+    def _next_time(self) -> float:
+        """When the next thing happens by itself; infinity if nothing does."""
+        times = [message["visible_at"] for message in self._queue(WORK)["messages"]]
+        times += [schedule["at"] for schedule in scheduler.waiting(self.services["scheduler"])]
+        times += [sent + LATEST for sent, _ in self.on_their_way]
+        for actor in self.actors.values():
+            times += [actor.asleep_until, actor.notes.frozen_until]
+        return min((at for at in times if at > self.now), default=math.inf)
+
+    # Properties ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        now = (self.services["dynamodb"], self.services["sqs"], self.services["scheduler"], self.performed)
+        if all(one is other for one, other in zip(now, self._checked, strict=False)) and self._checked:
+            return
+        self._checked = now
+        before, self._rows = self._rows, self.services["dynamodb"][LEDGER]
+        if before is not self._rows:
+            properties.check_rows(before, self._rows)
+        messages = properties.Messages(
+            tuple(read(message["body"]) for message in self._queue(WORK)["messages"]),
+            tuple(read(found["target"]["Input"]) for found in scheduler.waiting(self.services["scheduler"])),
+            tuple(read(letter["body"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]),
+            self._queue(DEAD_LETTERS)["messages"],
+        )
+        for asked in self.asked:
+            properties.check_not_lost(asked, self._rows.get(asked.request_id), self.services["s3"], messages)
+        for letter in messages.dead:
+            properties.check_dead_letter(letter)
+        properties.check_attempts(self.performed, self.plan.attempts, self.redriven)
+
+    def check_end(self) -> None:
+        assert not self._queue(WORK)["messages"]
+        for request_id, row in self._rows.fields.items():
+            if properties.status(row) not in ("SUCCEEDED", "DEAD_LETTERED"):
+                raise Violation("R1", f"{request_id} is {properties.status(row)}, and nothing will come of it")
+
+    def key(self) -> Hashable:
+        return (
+            *self.services.values(),
+            frozenset(self.actors.items()),
+            self.performed,
+            self.deliveries,
+            self.consumed,
+            self.copies,
+            self.copied,
+            self.redrives,
+            self.on_their_way,
+            self.faults,
+            self.now,
+        )
+
+    def summary(self) -> str:
+        rows = [
+            f"{request_id} {properties.status(row)} {row['attempts']['N']}"
+            for request_id, row in self._rows.fields.items()
+        ]
+        queue = [f"{m['id']}{'' if m['visible_at'] <= self.now else '(hidden)'}" for m in self._queue(WORK)["messages"]]
+        dead = [letter["attributes"]["code"]["StringValue"] for letter in self._queue(DEAD_LETTERS)["messages"]]
+        return (
+            f"ledger [{', '.join(rows)}]  queue [{', '.join(queue)}]  "
+            f"schedules {len(scheduler.waiting(self.services['scheduler']))}  dead [{', '.join(dead)}]  "
+            f"effects [{', '.join(f'{k} by {v}' for k, v in self.services['s3'].fields.items())}]"
+        )
+
+
+_OWN: dict[str, Any] = {"s3": s3.perform, "scheduler": scheduler.perform}
+
+_WORK = (
+    "{}",
+    '{"poison": "no such thing"}',
+    '{"fails": 1}',
+    '{"fails": 9}',
+    '{"breaks": 1, "seconds": 60}',
+    '{"fails": 1, "retry_after": 0}',
+    '{"fails": 1, "retry_after": 1980}',
+)
+
+# Seconds between attempts, how many of them, and from when on Scheduler brings them.
+_SETTINGS = ((60, 2, 900), (60, 3, 0), (1200, 2, 900), (60, 1, 900))
+
+
+def drawn(random: Random) -> RetryWorld:
+    """A world of the kind that random schedules are made in.
+
+    Few kinds, for where somebody has been before, the code need not run; orders and faults make the difference.
+    """
+    requests = [("a", random.choice(_WORK))]
+    requests += [(name, random.choice(_WORK[:3])) for name in "bc"[: random.choice((0, 0, 1, 1, 2))]]
+    if random.random() < 0.3:
+        requests.append(requests[0])
+    if random.random() < 0.15:
+        requests.append(("a", '{"other": "payload"}'))
+    seconds, attempts, beyond = random.choice(_SETTINGS)
+    return RetryWorld(
+        Plan(
+            tuple(requests),
+            fixed_policy(seconds, attempts),
+            attempts,
+            workers=random.choice((2, 3)),
+            beyond=beyond,
+            copies=random.choice((0, 0, 1)),
+            redrives=random.choice((0, 0, 0, 1, 2)),
+        )
+    )
