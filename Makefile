@@ -20,6 +20,15 @@ WORKERS ?= 3
 # It sends 100 requests, unless somebody says otherwise.
 run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
 
+# How many random schedules `make simulate` makes, after it has explored the small worlds.
+SCHEDULES ?= 1000000
+simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
+# Seconds of each race of `make races`, and the known bugs of `make mutants`: all, or those whose names begin so.
+SECONDS_EACH ?= 60
+ONLY ?=
+# How long `make soak` keeps the stack busy.
+MINUTES ?= 10
+
 # What `make say` says. It reaches the shell as it is, whatever quotes and dollars it holds.
 TEXT ?= Good morning
 override TEXT := $(value TEXT)
@@ -50,6 +59,8 @@ help:  ## Show this list
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   requests (1..1000), what their mix is drawn from,"
 	@echo "                  factor on the 1 to 6 seconds of a call (0.02..1), callers at once (2..10)"
+	@echo "  make simulate SCHEDULES=1000000 SEED=0   make races SECONDS_EACH=60   make mutants ONLY=f05"
+	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), what faults are drawn from, slots (1..20)"
 	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   a message of your own, as it is"
 
 .PHONY: setup
@@ -99,6 +110,26 @@ local-down:  ## Stop it
 test: setup-dev  ## Run every test
 	@$(PYTHON) -m pytest $(addprefix --ignore=,$(WITH_ENGINES)) --numprocesses 2
 	@$(PYTHON) -m pytest $(WITH_ENGINES)
+
+.PHONY: simulate
+simulate: setup-dev  ## Run the real code over a simulated AWS: every state of small worlds, a million random schedules
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.simulation run --schedules="$(SCHEDULES)" --seed="$(SEED)"
+
+.PHONY: races
+races: setup-dev  ## Let 8 processes of 16 threads race for slots on DynamoDB Local (build/races/)
+	@$(PYTHON) -m pytest tests/races/test_slot_races.py --seconds="$(SECONDS_EACH)"
+
+.PHONY: mutants
+mutants: setup-dev  ## Put each known bug back, in a copy, and see which test catches it (build/mutants/report.md)
+	@$(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
+
+.PHONY: fuzz
+fuzz: setup-dev  ## Try the handlers with many more inputs, by chance
+	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=long
+
+.PHONY: soak
+soak: setup  ## Keep the deployed stack busy under faults and engine restarts, and judge it by its records (build/soak/)
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m local.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
 
 .PHONY: lint
 lint: setup-dev  ## Check style, types, template and its security

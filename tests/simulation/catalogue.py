@@ -44,6 +44,7 @@ _FORGET: list[Callable[[], None]] = [
     frozen.forget,
     worlds.forget,
     workflow.forget,
+    slots_world.forget,
     slots_actors.starter.forget,
     slots_actors.janitor_round.forget,
     slots_actors.janitor_visit.forget,

@@ -64,6 +64,16 @@ class Plan:
     period: int = 60
 
 
+_messages: dict[Any, tuple[list[Record], list[Record]]] = {}
+_alive: dict[Record, list[Record]] = {}
+
+
+def forget() -> None:
+    """Drops what is known, to bound memory."""
+    _messages.clear()
+    _alive.clear()
+
+
 class Notes(NamedTuple):
     """What the world remembers of an actor: the message of a starter, the last state of a workflow, a clock's lead."""
 
@@ -370,17 +380,31 @@ class SlotsWorld(World):
         return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
 
     def _receivable(self) -> list[Record]:
-        return sqs.receivable(self._queue(), self.now)
+        return self._messages()[0]
 
     def _in_flight(self) -> list[Record]:
-        return [message for message in self._queue()["messages"] if sqs.is_in_flight(message, self.now)]
+        return self._messages()[1]
+
+    def _messages(self) -> tuple[list[Record], list[Record]]:
+        """Those that can be received and those in flight; looked up, since they are asked for at every step."""
+        key = (self.services["sqs"], self.now)
+        found = _messages.get(key)
+        if found is None:
+            queue = self._queue()
+            hidden = [message for message in queue["messages"] if sqs.is_in_flight(message, self.now)]
+            found = _messages[key] = (sqs.receivable(queue, self.now), hidden)
+        return found
 
     def _free_starter(self) -> str:
         names = (f"starter {n + 1}" for n in range(self.plan.starters))
         return next((name for name in names if name not in self.actors), "")
 
     def _alive(self) -> list[Record]:
-        return [run for run in self.services["glue"][JOB]["runs"] if run["state"] in glue.ALIVE]
+        jobs = self.services["glue"]
+        found = _alive.get(jobs)
+        if found is None:
+            found = _alive[jobs] = [run for run in jobs[JOB]["runs"] if run["state"] in glue.ALIVE]
+        return found
 
     def _ends_at(self, run: Record) -> float:
         if run["state"] == "STOPPING":
@@ -534,6 +558,7 @@ def drawn(random: Random) -> SlotsWorld:
         job_limit=random.choice((limit, 100)),
         lag=random.choice((0, 0, 10)),
         period=random.choice((300, 600)),
+        run_seconds=random.choice(((60,), (60, 120), (60, 1200))),
     )
     return SlotsWorld(plan)
 

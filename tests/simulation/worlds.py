@@ -171,14 +171,15 @@ class World:
             answer = self.perform(question)
             if how == TWICE:  # the SDK has lost the first answer and asked again
                 answer = self.perform(question)
-        self.say(name, _how(how), question, answer)
+        if self.tell is not None:
+            self.say(name, _how(how), question, answer)
         if how == DIE_AFTER:
             self.say(name, "dies before it has the answer")
             del self.actors[name]
             return self.died(name, actor)
         if how == LOSE:
             answer = LOST
-        return self._settle(name, actor._replace(node=actor.node.after(answer)))
+        return self._settle(name, Actor(actor.node.after(answer), actor.asleep_until, actor.notes))
 
     def land(self, number: str, how: str) -> None:
         """A request whose sender has given up on it arrives after all."""
@@ -223,7 +224,8 @@ class World:
             answer = Answer() if question.operation == "sleep" else self.local(name, actor, question)
             if answer is None:
                 break
-            actor = self.actors.get(name, actor)._replace(node=actor.node.after(answer), asleep_until=0)
+            # What the world remembers of it may have changed with the answer.
+            actor = Actor(actor.node.after(answer), 0, self.actors.get(name, actor).notes)
         self.actors[name] = actor
         if actor.node.question is None:
             del self.actors[name]
