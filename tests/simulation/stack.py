@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Hashable
 from datetime import datetime
@@ -22,13 +23,10 @@ class Constant:
 _CONSTANTS = (Constant, Record, type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 
 
-def stack_of(
-    error: BaseException,
-    outside: tuple[type, ...],
-    written_only: tuple[type, ...],
-    unread: frozenset[str] = frozenset(),
+def stack_below(
+    caller: types.CodeType, outside: tuple[type, ...], written_only: tuple[type, ...], unread: frozenset[str]
 ) -> Hashable:
-    """The frames that an exception has left, as (code, place in it, variables).
+    """The frames that stand below the caller's now, as (code, place in it, variables).
 
     Args:
         outside: types whose methods ask the questions; they hold nothing that the code has learnt.
@@ -36,21 +34,19 @@ def stack_of(
         unread: names of variables and attributes that make no difference to what the code does.
     """
     frames = []
-    trace = error.__traceback__
-    assert trace is not None
-    trace = trace.tb_next  # the first frame is the caller's
     outsiders = (*outside, *written_only)
-    while trace is not None and not isinstance(trace.tb_frame.f_locals.get("self"), outside):
-        frame = trace.tb_frame
-        variables = tuple(
-            [
-                (name, _value(found, outsiders, unread, ()))
-                for name, found in sorted(frame.f_locals.items())
+    frame = sys._getframe(1)
+    while frame.f_code is not caller:
+        variables = frame.f_locals
+        if not isinstance(variables.get("self"), outside):
+            seen = [
+                (name, _value(variables[name], outsiders, unread, ()))
+                for name in sorted(variables)
                 if name not in unread
             ]
-        )
-        frames.append((frame.f_code, trace.tb_lasti, variables))
-        trace = trace.tb_next
+            frames.append((frame.f_code, frame.f_lasti, tuple(seen)))
+        assert frame.f_back is not None
+        frame = frame.f_back
     return tuple(frames)
 
 

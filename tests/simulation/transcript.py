@@ -18,13 +18,14 @@ keeps all that it knows in variables (`Program.stack_tells`): what is known of o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from tests.simulation.frozen import freeze, thaw
-from tests.simulation.stack import stack_of
+from tests.simulation.stack import stack_below
 
 ENDPOINT = "https://simulated"
 
@@ -136,9 +137,7 @@ class Program:
             node = self._begun[arguments] = self.node(arguments, ())
         return node
 
-    def node(
-        self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], standing: _Standing | None = None
-    ) -> Node:
+    def node(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], standing: _Standing | None = None) -> Node:
         """The actor after these answers, by running its code; or only on from where it stands still."""
         if self._stands_still and not Program.merges:
             if standing is None:
@@ -164,14 +163,12 @@ class Program:
 
     def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Ended:
         """Runs the code up to the question that follows these answers, or to its end."""
-        outside = Outside(answers)
+        stack = partial(stack_below, Program.run.__code__, _OUTSIDE, self._written_only, self._unread)
+        outside = Outside(answers, stack if Program.merges and self._stack_tells else None)
         try:
             result = self._code(outside, *arguments)
         except _Unanswered as unanswered:
-            stack: Hashable = None
-            if Program.merges and self._stack_tells:
-                stack = (stack_of(unanswered, _OUTSIDE, self._written_only, self._unread), outside.identifiers)
-            return Ended(unanswered.question, None, stack)
+            return Ended(unanswered.question, None, unanswered.stack)
         except Exception as error:
             result = Raised(type(error).__name__, str(error))
         # An answer that the code no longer asks for means that it is not deterministic, and nothing would be proved.
@@ -206,16 +203,18 @@ def let_go() -> None:
 class _Unanswered(BaseException):
     """Leaves the code at its first question without an answer, past every `except Exception`."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, stack: Hashable) -> None:
         self.question = question
+        self.stack = stack
 
 
 class Outside:
     """What the code sees instead of AWS, of time and of chance."""
 
-    def __init__(self, answers: tuple[Answer, ...]) -> None:
+    def __init__(self, answers: tuple[Answer, ...], stack: Callable[[], Hashable] | None = None) -> None:
         self._answers = answers
-        self._left_at: Question | None = None
+        self._stack = stack
+        self._left_by: _Unanswered | None = None
         self.identifiers = 0
         self.asked = 0
         self.stands_still = False  # at a question, until it is answered
@@ -247,18 +246,21 @@ class Outside:
         Raises:
             ClientError, ReadTimeoutError, ConnectTimeoutError: as the answer says.
         """
-        if self._left_at is not None:  # a `finally` on the way out asks once more; nothing of it happens
-            raise _Unanswered(self._left_at)
+        if self._left_by is not None:  # a `finally` on the way out asks once more; nothing of it happens
+            raise self._left_by
         if self.is_left:
             raise GreenletExit
         if self.asked < len(self._answers):
             answer = self._answers[self.asked]
             self.asked += 1
         elif self.stands_still:
+            self.asked += 1
             answer = getcurrent().parent.switch(question)
         else:
-            self._left_at = question
-            raise _Unanswered(question)
+            # The stack is looked at here: what a `finally` does on the way out is not the code's state any more.
+            stack = None if self._stack is None else (self._stack(), self.identifiers)
+            self._left_by = _Unanswered(question, stack)
+            raise self._left_by
         if not answer.error:
             return thaw(answer.value)
         if answer.error == LOST.error:

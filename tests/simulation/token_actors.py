@@ -1,0 +1,190 @@
+"""The token lock's own code as actors: instances that ask an API with the shared token, and the function that refreshes.
+
+The code takes the time from `time` and `datetime`, pauses by backoff and draws its release codes: while an actor runs,
+all of these come from the outside. Both clocks are read once between two calls, since no time passes there: who stands
+still does so at a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from backoff import _jitter, _sync
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper import token_lock, token_search
+from slotkeeper.token_item import TokenTable
+from slotkeeper.token_lock import AuthenticationRefused, HandOver, SharedToken, Timing, TokenError, Unauthorized
+from slotkeeper.token_policy import Known
+from tests.simulation.frozen import freeze
+from tests.simulation.transcript import Outside, Program, Question
+
+TOKENS, NAME = "tokens", "bot"
+UNAUTHORIZED = "401"
+PAUSE = 1  # seconds: all pauses of the code are shorter, and the clock's grain is not finer
+
+
+class Settings(NamedTuple):
+    """How an instance is made.
+
+    Attributes:
+        within: seconds for one call.
+        probes: whether the API is asked if a token really is invalid.
+        hands_over: whether another function refreshes.
+    """
+
+    timing: Timing
+    within: float
+    probes: bool
+    hands_over: bool
+
+
+class Clocks:
+    """An actor's two clocks, its pauses and its release codes."""
+
+    def __init__(self, outside: Outside, name: str) -> None:
+        self._outside = outside
+        self._name = name
+        self._read_after = -1
+        self._wall = self._monotonic = 0.0
+
+    def _read(self) -> None:
+        if self._read_after != self._outside.asked:
+            self._wall, self._monotonic = self._outside.ask(Question("actor", "clocks", None))
+            self._read_after = self._outside.asked
+
+    def wall(self) -> float:
+        self._read()
+        return self._wall
+
+    def monotonic(self) -> float:
+        self._read()
+        return self._monotonic
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.wall(), UTC)
+
+    def sleep(self, _seconds: float) -> None:
+        self._outside.sleep(PAUSE)
+
+    def uuid4(self) -> Any:
+        return SimpleNamespace(hex=f"{self._name}-{self._outside.identifier()}")
+
+
+class Chat:
+    """The API as an actor asks it, and the function that it may ask to refresh. `name`: the actor's."""
+
+    def __init__(self, outside: Outside, name: str) -> None:
+        self._outside = outside
+        self._name = name
+
+    def authenticate(self, seconds: float) -> str:
+        if seconds <= 0:  # as chat_api.py
+            raise AuthenticationRefused("no time was left")
+        try:
+            asked = freeze({"by": self._name, "seconds": seconds})
+            return str(self._outside.ask(Question("chat", "post", asked)))
+        except ClientError as error:
+            raise AuthenticationRefused(error.response["Error"]["Code"]) from None
+
+    def accepts(self, token: str, seconds: float) -> bool:
+        try:
+            self.answer(token)
+        except Unauthorized:
+            return False
+        return True
+
+    def answer(self, token: str) -> None:
+        try:
+            self._outside.ask(Question("chat", "get", freeze({"name": token})))
+        except ClientError as error:
+            assert error.response["Error"]["Code"] == UNAUTHORIZED
+            raise Unauthorized from None
+
+    def hand_over(self, release_code: str) -> None:
+        self._outside.ask(Question("lambda", "invoke", freeze({"name": release_code})))
+
+
+@contextmanager
+def _outside_only(outside: Outside, name: str) -> Iterator[Clocks]:
+    """While it lasts, whatever the code asks of time and chance is asked of the outside."""
+    clocks = Clocks(outside, name)
+    certain = SimpleNamespace(uniform=lambda low, _high: low)  # the world does not look at a pause's length
+    doubles = (
+        (token_lock, "time", clocks),
+        (token_search, "time", clocks),
+        (token_search, "uuid4", clocks.uuid4),
+        (_sync, "time", clocks),
+        (_sync, "datetime", SimpleNamespace(datetime=clocks)),
+        (_jitter, "random", certain),
+    )
+    real = [getattr(module, attribute) for module, attribute, _ in doubles]
+    for module, attribute, double in doubles:
+        setattr(module, attribute, double)
+    try:
+        yield clocks
+    finally:
+        for (module, attribute, _), value in zip(doubles, real, strict=True):
+            setattr(module, attribute, value)
+
+
+def _shared_token(outside: Outside, name: str, clocks: Clocks, chat: Chat, settings: Settings) -> SharedToken:
+    return SharedToken(
+        TokenTable(outside.client("dynamodb"), TOKENS),
+        NAME,
+        HandOver(chat.hand_over) if settings.hands_over else chat.authenticate,
+        still_valid=chat.accepts if settings.probes else None,
+        timing=settings.timing,
+        clock=clocks.wall,
+    )
+
+
+def _outcome(call: Callable[[], Any]) -> str:
+    """How a call ended, if in a way that token_lock.py knows."""
+    try:
+        call()
+    except (TokenError, BotoCoreError, ClientError) as error:
+        return type(error).__name__
+    return "answer"
+
+
+def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls: int, settings: Settings) -> None:
+    """Makes calls one after the other with one SharedToken, and tells the world of each beginning and end."""
+    with _outside_only(outside, name) as clocks:
+        chat = Chat(outside, name)
+        token = _shared_token(outside, name, clocks, chat, settings)
+        if cached is not None:
+            token._cached = Known(*cached)
+        while calls:
+            calls -= 1
+            outside.ask(Question("actor", "begin", None))
+            outcome = _outcome(lambda: token.call(chat.answer, settings.within))
+            outside.ask(Question("actor", "end", outcome))
+
+
+def refresh(outside: Outside, name: str, handed_over: str | None, settings: Settings) -> None:
+    """One invocation of the function that refreshes."""
+    with _outside_only(outside, name) as clocks:
+        chat = Chat(outside, name)
+        token = _shared_token(outside, name, clocks, chat, settings._replace(probes=False, hands_over=False))
+        outside.ask(Question("actor", "begin", None))
+        outcome = _outcome(lambda: token.refresh(handed_over, settings.within))
+        outside.ask(Question("actor", "end", outcome))
+
+
+# What the code counts, and does not act upon: `looks` and `because` go into reports and texts only, `tries`, `wait` and
+# `details` into backoff's pauses, whose length the world does not look at.
+UNREAD = frozenset({"looks", "because", "tries", "wait", "details"})
+
+instances = Program("instance", instance, stack_tells=True, written_only=(Clocks, Chat), unread=UNREAD)
+refreshers = Program("refresher", refresh, stack_tells=True, written_only=(Clocks, Chat), unread=UNREAD)
+
+
+def forget() -> None:
+    """Drops what is known of the code: after it was changed."""
+    instances.forget()
+    refreshers.forget()

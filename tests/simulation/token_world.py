@@ -1,0 +1,507 @@
+"""Instances that share one token, an API with one live token, and the item; T1 to T4 as `check` and `end` see them.
+
+With a `timeless` world, time passes only when everybody else waits, and then to the next moment at which somebody who
+waits would find something new; who stands still goes on at any moment between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+from slotkeeper.token_lock import Timing
+from tests.simulation import token_actors as code
+from tests.simulation.aws import dynamodb
+from tests.simulation.frozen import Record, freeze, record
+from tests.simulation.token_actors import NAME, PAUSE, TOKENS, UNAUTHORIZED, Settings
+from tests.simulation.transcript import Answer, Question
+from tests.simulation.worlds import (
+    DIE,
+    DIE_AFTER,
+    LATE,
+    LOSE,
+    NOT_SENT,
+    THROTTLE,
+    TWICE,
+    Actor,
+    Choice,
+    Violation,
+    World,
+)
+
+FREEZE, FREEZE_AFTER, REFUSE = "freeze", "freeze after", "refuse"
+SLOW, SLOW_ANSWER = "slow", "slow answer"
+GIVEN = {"live": ("t1", 1), "old": ("t0", 0), "none": None}  # what an instance has in its cache
+
+# How many times more the API may be asked because of a fault, at most; of faults that are not here, none.
+POSTS_OF_A_FAULT = {
+    ("call", DIE): 1,  # its token was never stored
+    ("call", DIE_AFTER): 1,
+    ("call", FREEZE): 2,  # its late POST kills the token of whoever took over: once itself, once to mend that
+    ("call", FREEZE_AFTER): 2,
+    ("call", LOSE): 1,
+    ("call", LATE): 2,  # as a late POST of one that stands still
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in a world besides chance.
+
+    Attributes:
+        caches: what each instance has in its cache at first: a name of GIVEN.
+        calls: how many each of them makes.
+        aheads: by how many seconds the clock of each is ahead; `Timing.clock_skew` bounds them.
+        stored: whether there is a token already.
+        revocations: how many times the API revokes the live token by itself.
+        scheduled: how many times the function that refreshes runs by its schedule.
+        probes, hands_over: see Settings.
+        slow: an answer of the API may take as long as it is given.
+        within: seconds for a call.
+        hows: which faults there are, if not all.
+    """
+
+    caches: tuple[str, ...] = ("live", "live", "live")
+    calls: int = 1
+    aheads: tuple[float, ...] = (0.0, 0.0, 0.0)
+    stored: bool = True
+    revocations: int = 1
+    scheduled: int = 0
+    probes: bool = True
+    hands_over: bool = False
+    slow: bool = True
+    timing: Timing = Timing(api=3.5, store=2.0, clock_skew=2.0, patience=17.0, min_interval=0.0)
+    within: float = 17.0
+    hows: frozenset[str] = frozenset()
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.timing, self.within, self.probes, self.hands_over)
+
+
+class Notes(NamedTuple):
+    """What the world remembers of an actor; times are the world's, in seconds since the epoch.
+
+    Attributes:
+        ahead: of its clock.
+        behind: how long its monotonic clock has stood still.
+        code: of the lock that it tried to take last.
+        began: when its call began.
+        stood: for how long it has stood still since.
+        seen: the item that it saw last, `looked` when.
+        watched: the release code that it sees, and since when.
+        frozen: since when it stands still, or 0.
+        until: when the API has answered, or 0.
+        held: the answer that it does not know of yet.
+    """
+
+    ahead: float = 0.0
+    behind: float = 0.0
+    code: str = ""
+    began: float = 0.0
+    stood: float = 0.0
+    seen: Any = None
+    looked: float = 0.0
+    watched: tuple[str, float] = ("", 0.0)
+    frozen: float = 0.0
+    until: float = 0.0
+    held: Any = None
+
+
+class Api(NamedTuple):
+    """Which token is live, by its number; 0 for none. `posts`: how many were given out."""
+
+    live: int
+    posts: int
+
+
+class TokenWorld(World):
+    """See World."""
+
+    def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
+        super().__init__(timeless=timeless)
+        self.plan = plan
+        item = {
+            "token_name": {"S": NAME},
+            "access_token": {"S": "t1"},
+            "generation": {"N": "1"},
+            "stored_at": {"N": f"{self.now - 60:.3f}"},
+        }
+        self.services = {
+            "dynamodb": dynamodb.tables(tokens=[item] if plan.stored else []),
+            "chat": Api(1, 1) if plan.stored else Api(0, 1),
+        }
+        self.revocations = plan.revocations
+        self.scheduled = plan.scheduled
+        self.needed = 1 + (not plan.stored)  # tokens: one for each invalidation
+        self.more = 0  # tokens that faults account for
+        self.codes: dict[str, str] = {}  # token in hand -> the lock's code under which it was asked for
+        self.refreshers = 0
+        self.deaths = 0
+        for number, (cache, ahead) in enumerate(zip(plan.caches, plan.aheads, strict=True)):
+            name = "abcdef"[number]
+            node = code.instances.begin(name, GIVEN[cache], plan.calls, plan.settings)
+            self.begin(name, node, Notes(ahead=ahead))
+
+    def copy(self) -> TokenWorld:
+        other = super().copy()
+        other.codes = dict(self.codes)
+        return other
+
+    # Choices -------------------------------------------------------------------------------------------------------
+
+    def steps(self) -> list[Choice]:
+        found: list[Choice] = []
+        for name, actor in self.actors.items():
+            question = actor.node.question
+            assert question is not None
+            if actor.notes.frozen or actor.notes.until > self.now:
+                continue
+            if actor.notes.until:
+                found.append(Choice("answer", name))
+            elif question.service != "actor":
+                found.append(Choice("call", name))
+                if question.operation == "post" and self.plan.slow:
+                    found += [Choice("call", name, SLOW), Choice("call", name, SLOW_ANSWER)]
+            elif self.may_go_on(name) if self.timeless else self.now >= actor.asleep_until:
+                found.append(Choice("wake_up", name))
+        idle = not found
+        found += self._at_any_time()
+        if idle and found and self._next_moment():
+            found.append(Choice("pass_time"))
+        return found
+
+    def _at_any_time(self) -> list[Choice]:
+        """What may happen now, or later as well."""
+        found = [Choice("land", str(n)) for n in range(len(self.on_their_way))]
+        for name, actor in self.actors.items():
+            if actor.notes.frozen:
+                found.append(Choice("thaw", name))
+                if actor.notes.frozen < self.now:
+                    found.append(Choice("thaw", name, "its monotonic clock stood still"))
+        if self.actors:
+            if self.revocations and self.services["chat"].live:
+                found.append(Choice("revoke"))
+            if self.scheduled:
+                found.append(Choice("schedule"))
+        return found
+
+    def time_steps(self) -> list[Choice]:
+        return [Choice("pass_time")] if self._next_moment() else []
+
+    def slowness(self) -> list[Choice]:
+        # Between the API's answer and the token's storing, and while the API is asked, there is only so much time.
+        posts = any(a.node.question is not None and a.node.question.service == "chat" for a in self.actors.values())
+        return [Choice("pass_time")] if not posts and not self.codes and self._next_moment() else []
+
+    def mishaps(self) -> list[Choice]:
+        found: list[Choice] = []
+        for name, actor in self.actors.items():
+            question = actor.node.question
+            assert question is not None
+            if actor.notes.frozen or actor.notes.until:
+                continue
+            match question.service, question.operation:
+                case "actor", _:
+                    continue
+                case "chat", "get":
+                    hows: tuple[str, ...] = (DIE, FREEZE, LOSE)
+                case "chat", _:
+                    hows = (DIE, DIE_AFTER, FREEZE, FREEZE_AFTER, LOSE, NOT_SENT, REFUSE, LATE)
+                case "dynamodb", "get_item":
+                    hows = (DIE, FREEZE, FREEZE_AFTER, THROTTLE, LOSE)
+                case _:
+                    hows = (DIE, DIE_AFTER, FREEZE, FREEZE_AFTER, THROTTLE, LOSE, NOT_SENT, TWICE, LATE)
+            found += [Choice("call", name, how, True) for how in hows if not self.plan.hows or how in self.plan.hows]
+        return found
+
+    # Events --------------------------------------------------------------------------------------------------------
+
+    def take(self, choice: Choice) -> None:
+        if choice.is_fault:
+            self.more += POSTS_OF_A_FAULT.get((choice.kind, choice.how), 0)
+        super().take(choice)
+
+    def call(self, name: str, how: str) -> None:
+        actor = self.actors[name]
+        question = actor.node.question
+        assert question is not None
+        notes = actor.notes
+        if question.operation == "update_item" and ":lock" in question.parameters["ExpressionAttributeValues"]:
+            lock = question.parameters["ExpressionAttributeValues"][":lock"]["M"]
+            notes = notes._replace(code=lock["release_code"]["S"])
+        elif question.operation == "get_item" and self.timeless:
+            notes = self._sees(notes) if not how or how == FREEZE_AFTER else notes._replace(seen=None)
+        self.actors[name] = actor = actor._replace(notes=notes)
+        if how == FREEZE:
+            self.say(name, "stands still before", question)
+            self.actors[name] = actor._replace(notes=notes._replace(frozen=self.now))
+        elif how == FREEZE_AFTER:
+            answer = self.perform(question)
+            self.say(name, "stands still after", question, answer)
+            self.actors[name] = actor._replace(notes=notes._replace(frozen=self.now, held=answer))
+        elif how in (SLOW, SLOW_ANSWER):
+            held = self.perform(question) if how == SLOW_ANSWER else None
+            until = self.now + question.parameters["seconds"]
+            self.say(name, f"waits {question.parameters['seconds']} s for the answer ({how}) to", question)
+            self.actors[name] = actor._replace(notes=notes._replace(until=until, held=held))
+        elif how == REFUSE:
+            self.say(name, "is refused", question)
+            self._settle(name, actor._replace(node=actor.node.after(Answer(error="503"))))
+        else:
+            super().call(name, how)
+
+    def answer(self, name: str, _: str) -> None:
+        """The API's answer arrives, at last."""
+        actor = self.actors[name]
+        assert actor.node.question is not None
+        answer = actor.notes.held or self.perform(actor.node.question)
+        self.say(name, "has the answer to", actor.node.question, answer)
+        notes = actor.notes._replace(until=0.0, held=None)
+        self.actors[name] = actor = actor._replace(notes=notes)
+        self._settle(name, actor._replace(node=actor.node.after(answer)))
+
+    def thaw(self, name: str, how: str) -> None:
+        """Somebody who stood still goes on."""
+        self.say(name, f"goes on after {self.now - self.actors[name].notes.frozen:.1f} s {how}")
+        actor = self.actors[name]
+        notes = actor.notes
+        still = self.now - notes.frozen
+        answer = notes.held
+        notes = notes._replace(
+            frozen=0.0, held=None, stood=notes.stood + still, behind=notes.behind + (still if how else 0.0)
+        )
+        self.actors[name] = actor = actor._replace(notes=notes)
+        if answer is not None:
+            self._settle(name, actor._replace(node=actor.node.after(answer)))
+
+    def revoke(self, _: str, __: str) -> None:
+        """The API ends the live token's life."""
+        self.say("API", f"revokes t{self.services['chat'].live}")
+        self.services["chat"] = self.services["chat"]._replace(live=0)
+        self.revocations -= 1
+        self.needed += 1
+
+    def schedule(self, _: str, __: str) -> None:
+        """The schedule invokes the function that refreshes."""
+        self.scheduled -= 1
+        self.needed += 1
+        self._invoke(None)
+
+    def _invoke(self, handed_over: str | None) -> None:
+        self.refreshers += 1
+        name = f"refresher {self.refreshers}"
+        self.begin(name, code.refreshers.begin(name, handed_over, self.plan.settings), Notes())
+
+    def pass_time(self, _: str, __: str) -> None:
+        """The clock moves on."""
+        moment = self._next_moment()
+        assert moment > self.now
+        for name, actor in self.actors.items():
+            question = actor.node.question
+            assert question is not None
+            if question.service != "actor" and not actor.notes.frozen and not actor.notes.until:
+                stood = actor.notes.stood + moment - self.now
+                self.actors[name] = actor._replace(notes=actor.notes._replace(stood=stood))
+        self.now = moment
+
+    # What actors ask of the world ----------------------------------------------------------------------------------
+
+    def local(self, name: str, actor: Actor, question: Question) -> Answer | None:
+        notes = actor.notes
+        match question.operation:
+            case "clocks":
+                return Answer((self.now + notes.ahead, self.now - notes.behind))
+            case "begin":
+                self.actors[name] = actor._replace(notes=notes._replace(began=self.now, stood=0.0))
+                return Answer()
+            case "end":
+                self._check_outcome(name, notes, question.parameters)
+                return Answer()
+        raise AssertionError(f"nobody answers {question}")
+
+    def perform(self, question: Question) -> Answer:
+        if question.service == "chat":
+            return self._chat(question)
+        if question.service == "lambda":
+            self._invoke(question.parameters["name"])
+            return Answer(freeze({"StatusCode": 202}))
+        before = self._item()
+        answer = super().perform(question)
+        after = self._item()
+        if after.get("access_token") is not before.get("access_token"):
+            self._check_stored(before, after)
+        return answer
+
+    def _chat(self, question: Question) -> Answer:
+        api = self.services["chat"]
+        if question.operation == "get":
+            return Answer() if question.parameters["name"] == f"t{api.live}" else Answer(error=UNAUTHORIZED)
+        self.services["chat"] = Api(api.posts + 1, api.posts + 1)
+        token = f"t{api.posts + 1}"
+        asker = self.actors.get(question.parameters["by"])
+        if asker is not None:
+            self.codes[token] = asker.notes.code
+        return Answer(token)
+
+    def finished(self, name: str, actor: Actor) -> None:
+        if actor.node.result is not None:
+            raise Violation("T4", f"{name} ended in a way that nobody knows: {actor.node.result}")
+
+    def died(self, name: str, actor: Actor) -> None:
+        self.deaths += 1
+
+    # Looking at it -------------------------------------------------------------------------------------------------
+
+    def _item(self) -> Record:
+        return self.services["dynamodb"][TOKENS].get(NAME) or _NOTHING  # type: ignore[no-any-return]
+
+    def _sees(self, notes: Notes) -> Notes:
+        item = self._item()
+        lock = item.get("refresh_lock")
+        now = lock["M"]["release_code"]["S"] if lock is not None else ""
+        watched = notes.watched if notes.watched[0] == now else (now, self.now)
+        return notes._replace(seen=item, looked=self.now, watched=watched)
+
+    def may_go_on(self, name: str) -> bool:
+        """A sleeper looks again when the item is another, or when the time has come for something."""
+        notes = self.actors[name].notes
+        return notes.seen is not self._item() or self.now >= self._wakes_at(notes)
+
+    def _wakes_at(self, notes: Notes) -> float:
+        """When the same item would mean something else to who has seen it."""
+        timing = self.plan.timing
+        moments = [notes.began + self.plan.within + notes.stood]
+        lock = notes.seen.get("refresh_lock")
+        if lock is not None:
+            moments.append(float(lock["M"]["expires"]["N"]) - notes.ahead)
+            moments.append(notes.watched[1] + timing.lease + notes.behind)
+        elif "stored_at" in notes.seen:
+            moments.append(float(notes.seen["stored_at"]["N"]) + timing.min_interval - notes.ahead)
+        return min((moment for moment in moments if moment > notes.looked), default=notes.looked + PAUSE)
+
+    def _next_moment(self) -> float:
+        """When time brings something about; 0 if it does not."""
+        timing = self.plan.timing
+        moments: list[float] = []
+        for actor in self.actors.values():
+            notes = actor.notes
+            if notes.frozen:  # until its lock is too old for the POST, for the store, and for everybody
+                holding = (timing.api / 2, timing.holding, self.plan.within + 1)
+                moments += [notes.frozen + seconds for seconds in holding]
+            elif notes.until:
+                moments.append(notes.until)
+            elif not self.timeless:
+                moments.append(actor.asleep_until)
+            elif notes.seen is not None:
+                moments.append(self._wakes_at(notes))
+        later = [moment for moment in moments if moment > self.now]
+        if not later:
+            return 0.0
+        return min(later) if self.timeless else max(self.now + PAUSE, -(-min(later) // 1))
+
+    # Properties ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        posts = self.services["chat"].posts
+        allowed = self.needed + (self.more if self.timeless else 2 * self.faults)
+        if posts > allowed:
+            raise Violation("T1", f"{posts} tokens were asked for, where {allowed} are enough")
+
+    def _check_stored(self, before: Record, after: Record) -> None:
+        token = after["access_token"]["S"]
+        older = before["access_token"]["S"] if "access_token" in before else "t0"
+        if _number(token) <= _number(older):
+            raise Violation("T3", f"{token} is stored over {older}")
+        lock = before.get("refresh_lock")
+        held = lock["M"]["release_code"]["S"] if lock is not None else "no lock"
+        asked_under = self.codes.pop(token, "")
+        if held != asked_under:
+            raise Violation("T3", f"{token}, asked for under {asked_under}, is stored under {held}")
+
+    def _check_outcome(self, name: str, notes: Notes, outcome: str) -> None:
+        timing = self.plan.timing
+        seconds = self.now - notes.began - notes.stood
+        self.say(name, f"ends its call after {seconds:.1f} s: {outcome}")
+        if seconds > self.plan.within + timing.store + 2 * PAUSE:
+            raise Violation("T4", f"{name} has waited for {seconds:.1f} s")
+        if outcome == "answer":
+            return
+        if not self.faults and self.plan.revocations < 2:
+            raise Violation("T4", f"{name} has {outcome}, though nothing went wrong")
+        if self.faults == self.deaths == 1 and self.plan.revocations < 2 and not timing.min_interval:
+            raise Violation("T2", f"{name} has {outcome}: somebody's death cost it its token")
+
+    def check_end(self) -> None:
+        """A new instance, long after everything else, has a token at once."""
+        if self.plan.caches == ("none",):
+            return
+        plan = Plan(
+            caches=("none",), aheads=(0.0,), revocations=0, timing=self.plan.timing, within=self.plan.within, slow=False
+        )
+        after = TokenWorld(plan, timeless=self.timeless)
+        after.tell = self.tell
+        after.now = self.now + self.plan.timing.longest_refusal
+        after.services = dict(self.services)
+        stored = self._item().get("access_token")
+        api = self.services["chat"]
+        after.needed = api.posts + (stored is None or stored["S"] != f"t{api.live}")
+        after.actors.clear()
+        after.begin("last", code.instances.begin("last", None, 1, plan.settings), Notes())
+        while choices := after.steps() or after.time_steps():
+            after.take(choices[0])
+
+    def key(self) -> Hashable:
+        return (
+            *self.services.values(),
+            frozenset(self.actors.items()),
+            tuple(sorted(self.codes.items())),
+            self.on_their_way,
+            self.revocations,
+            self.scheduled,
+            self.refreshers,
+            self.needed,
+            self.more,
+            self.faults,
+            self.deaths,
+            self.now,
+        )
+
+    def summary(self) -> str:
+        item = self._item()
+        lock = item.get("refresh_lock")
+        held = f"locked by {lock['M']['release_code']['S']}" if lock is not None else "not locked"
+        refused = ", refused" if "refused_until" in item else ""
+        stored = item.get("access_token", {"S": "nothing"})["S"]
+        return f"stored {stored}, {held}{refused}; live t{self.services['chat'].live}"
+
+
+_NOTHING = record({})
+
+
+def _number(token: str) -> int:
+    return int(token[1:])
+
+
+def drawn(random: Random) -> TokenWorld:
+    """A world of the kind that random schedules are made in."""
+    instances = random.choice((2, 3, 3, 4, 5))
+    stored = random.random() < 0.8
+    caches = tuple(random.choice(("live", "live", "old", "none")) if stored else "none" for _ in range(instances))
+    skewed = random.random() < 0.5
+    hands_over = random.random() < 0.25
+    min_interval = random.choice((0.0, 5.0))
+    plan = Plan(
+        caches,
+        calls=random.choice((1, 2)),
+        aheads=tuple(random.choice((-2.0, 0.0, 2.0)) if skewed else 0.0 for _ in range(instances)),
+        stored=stored,
+        revocations=random.choice((0, 1, 1, 2)),
+        scheduled=1 if hands_over and random.random() < 0.5 else 0,
+        probes=random.random() < 0.7,
+        hands_over=hands_over,
+        timing=Timing(api=3.5, store=2.0, clock_skew=2.0, patience=17.0, min_interval=min_interval),
+    )
+    return TokenWorld(plan)
