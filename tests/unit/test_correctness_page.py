@@ -1,0 +1,53 @@
+"""The page of proofs names what there is: known failures, their tests and mutants, files, and code."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalogue import ROWS, load, nowhere
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "correctness.md").read_text()
+TABLE = {row: cells for row, *cells in re.findall(r"^\| (F\d+) \| (.*?) \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)}
+CODE = "\n".join(
+    path.read_text()
+    for folder in ("layers", "statemachines", "functions", "tests")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".py", ".json") and path != Path(__file__)
+)
+UNNUMBERED = "F11", "F14"  # what keeps these out bears no number
+
+
+def test_every_known_failure_has_its_row() -> None:
+    assert tuple(TABLE) == ROWS
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_mutants_of_a_row_are_those_of_the_catalogue(row: str) -> None:
+    names = re.findall(r"`(.*?)`", TABLE[row][2])
+    theirs = {mutant.name for mutant in load() if row in mutant.rows}
+    assert {name for name in theirs if not any(fnmatchcase(name, pattern) for pattern in names)} == set()
+    assert [pattern for pattern in names if not any(fnmatchcase(name, pattern) for name in theirs)] == []
+    assert bool(names) != (row in nowhere())
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in UNNUMBERED])
+def test_the_tests_of_a_row_bear_its_number(row: str) -> None:
+    bears = re.compile(rf"def (\w+_)?{row.lower()}_")
+    for folder, files in (part.split(": ") for part in TABLE[row][1].split("; ")):
+        for file in files.split(", "):
+            assert bears.search((ROOT / "tests" / folder / f"test_{file}.py").read_text()), file
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\((.*?)\)", PAGE))
+def test_a_link_leads_somewhere(target: str) -> None:
+    assert (ROOT / "docs" / target).exists()
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([A-Za-z_]+)`", PAGE.split("## Run it again")[0]))))
+def test_what_the_argument_names_is_in_the_code(name: str) -> None:
+    assert re.search(rf"(?:\b|_){name}(?:\b|(?<=_))", CODE)
