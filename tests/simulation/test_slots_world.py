@@ -16,6 +16,7 @@ from slotkeeper.workflow import RefusedUs, Workflow
 from tests.simulation import catalogue, scheduling, slots_world, workflow
 from tests.simulation.looking import first_broken, first_violation
 from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.transcript import Program
 
 Patch = pytest.MonkeyPatch
 QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "slot" in name]
@@ -40,6 +41,15 @@ def test_a_schedule_is_the_same_whatever_ran_before() -> None:
     first = told()
     first_broken(slots_world.drawn, range(3))
     assert told() == first
+
+
+def test_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Program, "merged", [])
+    small = catalogue.SMALL["1 request, 1 slot, janitor at any time"]
+    first_violation(small.make, small.faults)
+    assert Program.merged
+    for history, known in Program.merged[:1500]:
+        assert history.behaves_as(known), (history.answers, known.answers)
 
 
 # Controls ----------------------------------------------------------------------------------------------------------
