@@ -1,4 +1,4 @@
-"""The page of proofs names what there is: known failures, their tests and mutants, files, and code."""
+"""The page of proofs names what there is: known failures, their tests and mutants, files, code, and commands."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ CODE = "\n".join(
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in (".py", ".json") and path != Path(__file__)
 )
+MAKEFILE = (ROOT / "Makefile").read_text()
 UNNUMBERED = "F11", "F14"  # what keeps these out bears no number
 
 
@@ -51,3 +52,11 @@ def test_a_link_leads_somewhere(target: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`([A-Za-z_]+)`", PAGE.split("## Run it again")[0]))))
 def test_what_the_argument_names_is_in_the_code(name: str) -> None:
     assert re.search(rf"(?:\b|_){name}(?:\b|(?<=_))", CODE)
+
+
+@pytest.mark.parametrize("command", re.findall(r"^    make (.*)$", PAGE, re.MULTILINE))
+def test_a_command_is_one_of_the_makefile(command: str) -> None:
+    target, *given = command.split()
+    recipe = MAKEFILE.partition(f"\n{target}: setup")[2].partition("\n\n")[0]
+    assert recipe
+    assert [name for name in (each.partition("=")[0] for each in given) if f"$({name})" not in recipe] == []
