@@ -34,46 +34,49 @@ def stack_below(
         unread: names of variables and attributes that make no difference to what the code does.
     """
     frames = []
-    outsiders = (*outside, *written_only)
+    walk = _Walk((*outside, *written_only), unread)
     frame = sys._getframe(1)
     while frame.f_code is not caller:
         variables = frame.f_locals
         if not isinstance(variables.get("self"), outside):
-            seen = [
-                (name, _value(variables[name], outsiders, unread, ()))
-                for name in sorted(variables)
-                if name not in unread
-            ]
+            seen = [(name, walk.value(variables[name])) for name in sorted(variables) if name not in unread]
             frames.append((frame.f_code, frame.f_lasti, tuple(seen)))
         assert frame.f_back is not None
         frame = frame.f_back
     return tuple(frames)
 
 
-def _value(found: Any, outsiders: tuple[type, ...], unread: frozenset[str], above: tuple[int, ...]) -> Hashable:
-    kind = type(found)
-    if kind in _SCALARS:
-        return (kind, found)
-    if isinstance(found, outsiders):
-        return kind
-    if isinstance(found, _CONSTANTS):
-        return found  # type: ignore[no-any-return]
-    if id(found) in above:
-        return ("above", above.index(id(found)))
-    above = (*above, id(found))
+class _Walk:
+    """Goes through the objects that variables hold, each of them once: another way to the same one is its number."""
 
-    def value(part: Any) -> Hashable:
-        return _value(part, outsiders, unread, above)
+    def __init__(self, outsiders: tuple[type, ...], unread: frozenset[str]) -> None:
+        self._outsiders = outsiders
+        self._unread = unread
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that no other object comes to the same id
 
-    if isinstance(found, dict):
-        return (kind, tuple([(value(k), value(v)) for k, v in found.items() if k not in unread]))
-    if isinstance(found, list | tuple):
-        return (kind, tuple([value(part) for part in found]))
-    if isinstance(found, set | frozenset):
-        return (kind, frozenset([value(part) for part in found]))
-    if isinstance(found, types.MethodType):
-        return (found.__func__, value(found.__self__))
-    if isinstance(found, types.FunctionType):  # made anew each time, if it is a function in a function
-        cells = [value(cell.cell_contents) for cell in found.__closure__ or ()]
-        return (found.__code__, value(found.__defaults__), tuple(cells))
-    return (kind, value(found.__getstate__()))
+    def value(self, found: Any) -> Hashable:
+        kind = type(found)
+        if kind in _SCALARS:
+            return (kind, found)
+        if isinstance(found, self._outsiders):
+            return kind
+        if isinstance(found, _CONSTANTS):
+            return found  # type: ignore[no-any-return]
+        number = self._numbers.setdefault(id(found), len(self._kept))
+        if number < len(self._kept):
+            return number
+        self._kept.append(found)
+        value = self.value
+        if isinstance(found, dict):
+            return (kind, tuple([(value(k), value(v)) for k, v in found.items() if k not in self._unread]))
+        if isinstance(found, list | tuple):
+            return (kind, tuple([value(part) for part in found]))
+        if isinstance(found, set | frozenset):
+            return (kind, frozenset([value(part) for part in found]))
+        if isinstance(found, types.MethodType):
+            return (found.__func__, value(found.__self__))
+        if isinstance(found, types.FunctionType):  # made anew each time, if it is a function in a function
+            cells = [value(cell.cell_contents) for cell in found.__closure__ or ()]
+            return (found.__code__, value(found.__defaults__), tuple(cells))
+        return (kind, value(found.__getstate__()))
