@@ -22,6 +22,8 @@ run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
 
 # How many random schedules `make simulate` makes, after it has explored the small worlds.
 SCHEDULES ?= 1000000
+# Which world's schedule `make replay` tells.
+WORLD ?= slots
 simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
 # Seconds of each race of `make races`, and the known bugs of `make mutants`: all, or those whose names begin so.
 SECONDS_EACH ?= 60
@@ -114,6 +116,10 @@ test: setup-dev  ## Run every test
 .PHONY: simulate
 simulate: setup-dev  ## Run the real code over a simulated AWS: every state of small worlds, a million random schedules
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.simulation run --schedules="$(SCHEDULES)" --seed="$(SEED)"
+
+.PHONY: replay
+replay: setup-dev  ## Tell the story of one random schedule: make replay WORLD=slots SEED=17
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.simulation replay "$(WORLD)" "$(SEED)"
 
 .PHONY: races
 races: setup-dev  ## Let 8 processes of 16 threads race for slots on DynamoDB Local (build/races/)

@@ -131,7 +131,7 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
         try:
             told["steps"] += scheduling.run(world, random)
         except Violation as violation:
-            told["broken"] = f"{violation}\n{_story(kind, seed)}\n\npython -m tests.simulation replay {kind} {seed}"
+            told["broken"] = f"{violation}\n{_story(kind, seed)}\n\nmake replay WORLD={kind} SEED={seed}"
             break
         told["schedules"] += 1
         told["faults"] += world.faults

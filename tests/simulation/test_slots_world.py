@@ -117,6 +117,11 @@ def no_wake(patch: Patch) -> None:
     _state(patch, "IsSomebodyWaiting", lambda state: state.update(Choices=[]))
 
 
+def no_second_look(patch: Patch) -> None:
+    """A wake came between the registration and the hide, and the hide undid it."""
+    patch.setattr(Slots, "has_room", lambda *_: False)
+
+
 def register_whatever_stands(patch: Patch) -> None:
     """The waiter registers although there is room by now, and nobody is left to wake it."""
     patch.setattr(
@@ -140,6 +145,7 @@ def register_whatever_stands(patch: Patch) -> None:
         (start_again_after_a_lost_answer, Plan(("a",), rounds=0), 1, "S1b"),
         (f4_redriven_without_a_slot, Plan(("a",), rounds=0, standing_still=False), 2, "S1b"),
         (no_wake, Plan(("a", "b"), rounds=0), 0, "S6"),
+        (no_second_look, Plan(("a", "b"), rounds=0, lax=True), 0, "S6"),
         (register_whatever_stands, Plan(("a", "b"), rounds=0), 0, "S6"),
     ],
     ids=lambda value: getattr(value, "__name__", None),

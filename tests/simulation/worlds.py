@@ -68,6 +68,7 @@ class World:
         self.services: dict[str, Any] = {}
         self.actors: dict[str, Actor] = {}
         self.on_their_way: tuple[tuple[float, Question], ...] = ()  # requests that land later
+        self.older_at: dict[str, float] = {}
         self.older: dict[str, Any] = {}  # states of services that a read which lags may still see
         self.faults = 0  # so far
         self.tell: Callable[[str], None] | None = None
@@ -134,6 +135,7 @@ class World:
         other.services = dict(self.services)
         other.actors = dict(self.actors)
         other.older = dict(self.older)
+        other.older_at = dict(self.older_at)
         return other
 
     def take(self, choice: Choice) -> None:

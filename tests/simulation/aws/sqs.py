@@ -16,9 +16,15 @@ DEDUPLICATION = 300  # seconds (SQS API Reference, SendMessage, MessageDeduplica
 _NOTHING = record({})
 
 
-def queue(visibility: int = 30, fifo: bool = False) -> Record:
-    """One empty queue. `visibility`: its default visibility timeout, seconds."""
-    return record({"visibility": visibility, "fifo": fifo, "messages": (), "sent": 0, "ids": _NOTHING})
+def queue(visibility: int = 30, fifo: bool = False, lax: bool = False) -> Record:
+    """One empty queue.
+
+    Args:
+        visibility: its default visibility timeout, seconds.
+        lax: a handle hides its message although that is visible again. SQS refuses it; nothing may lean on that.
+    """
+    fields = {"visibility": visibility, "fifo": fifo, "lax": lax, "messages": (), "sent": 0, "ids": _NOTHING}
+    return record(fields)
 
 
 def perform(queues: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
@@ -108,7 +114,7 @@ def _change_visibility(queue: Record, parameters: Record, now: float) -> tuple[R
     message = _by_handle(queue, parameters["ReceiptHandle"])
     if message is None:
         return queue, Answer(error="InvalidParameterValue")
-    if not is_in_flight(message, now):
+    if not is_in_flight(message, now) and not queue["lax"]:
         return queue, Answer(error="MessageNotInflight")
     return _replace(queue, message, message.with_fields(visible_at=now + parameters["VisibilityTimeout"])), _DONE
 
