@@ -6,7 +6,18 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from tests.simulation import frozen, slots_actors, slots_world, transcript, workflow, worlds
+from tests.simulation import (
+    frozen,
+    retry_actors,
+    retry_properties,
+    retry_world,
+    slots_actors,
+    slots_world,
+    transcript,
+    workflow,
+    worlds,
+)
+from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.worlds import World
 
@@ -24,26 +35,44 @@ class Small(NamedTuple):
     quick: bool
 
 
-def _slots(requests: str, limit: int, rounds: int, standing_still: bool) -> Callable[[], World]:
-    plan = Plan(tuple(requests), limit=limit, rounds=rounds, standing_still=standing_still)
+def _slots(requests: str, limit: int, rounds: int, standing_still: bool, lax: bool = False) -> Callable[[], World]:
+    plan = Plan(tuple(requests), limit=limit, rounds=rounds, standing_still=standing_still, lax=lax)
     return lambda: SlotsWorld(plan, timeless=True)
 
 
-DRAWN: dict[str, Callable[[Random], World]] = {"slots": slots_world.drawn}
+def _retry(payloads: tuple[str, ...], copies: int = 0, redrives: int = 0) -> Callable[[], World]:
+    plan = retry_world.Plan(tuple(("a", payload) for payload in payloads), copies=copies, redrives=redrives)
+    return lambda: RetryWorld(plan)
+
+
+DRAWN: dict[str, Callable[[Random], World]] = {"retry": retry_world.drawn, "slots": slots_world.drawn}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
     "3 requests, 1 slot, no fault": Small(_slots("abc", 1, 0, False), 0, True),
+    "3 requests, 1 slot, no fault, lax queue": Small(_slots("abc", 1, 0, False, True), 0, True),
     "3 requests, 2 slots, no fault": Small(_slots("abc", 2, 0, False), 0, True),
     "2 requests, 1 slot, janitor beside those who stand still": Small(_slots("ab", 1, 0, True), 1, False),
     "3 requests, 1 slot": Small(_slots("abc", 1, 0, False), 1, False),
     "3 requests, 2 slots": Small(_slots("abc", 2, 0, False), 1, False),
+    "retry of a request that is sent twice": Small(_retry(('{"fails": 1}',) * 2), 1, True),
+    "retry by Scheduler, its messages come twice": Small(_retry(('{"fails": 1, "retry_after": 1980}',), 1), 1, True),
+    "retry until the dead-letter queue, redriven": Small(_retry(('{"fails": 9}',), redrives=1), 1, True),
+    "retry of no poison, sent twice": Small(_retry(('{"poison": "no such thing"}',) * 2), 1, True),
+    "retry, and another payload under the same id": Small(_retry(('{"fails": 1}', '{"other": "payload"}')), 1, True),
+    "retry, two faults": Small(_retry(('{"fails": 1}',)), 2, False),
+    "retry by Scheduler, two faults": Small(_retry(('{"fails": 1, "retry_after": 1980}',)), 2, False),
+    "retry at once, its messages come twice": Small(_retry(('{"fails": 1, "retry_after": 0}',), 1), 1, False),
+    "retry of a request that is sent twice, two faults": Small(_retry(('{"fails": 1}',) * 2), 2, False),
+    "retry of a redriven request, its messages come twice": Small(_retry(('{"breaks": 9}',), 1, 1), 1, False),
 }
 
 _FORGET: list[Callable[[], None]] = [
     frozen.forget,
     worlds.forget,
     workflow.forget,
+    retry_actors.worker.forget,
+    retry_properties.forget,
     slots_world.forget,
     slots_actors.starter.forget,
     slots_actors.janitor_round.forget,

@@ -8,7 +8,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry import Poison, Request, Retryable, consumer, worker
+from slotkeeper.retry import Poison, Request, Retryable, consumer
+from slotkeeper.retry import worker as worker_module
 from slotkeeper.retry.booking import RetryQueue, Schedules
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
@@ -179,12 +180,12 @@ class _Either:
 
 
 consumer.uuid = _Either(consumer.uuid)  # type: ignore[assignment]
-worker.logger = _Either(worker.logger)  # type: ignore[assignment]
-worker.metrics = _Either(worker.metrics)  # type: ignore[assignment]
+worker_module.logger = _Either(worker_module.logger)  # type: ignore[assignment]
+worker_module.metrics = _Either(worker_module.metrics)  # type: ignore[assignment]
 
 
 def _not_told(reason: str) -> None:
     raise AssertionError(f"the world's policy is valid: {reason}")
 
 
-worker_program = Program("worker", deliver, stands_still=True)
+worker = Program("worker", deliver, stands_still=True)

@@ -95,6 +95,27 @@ def check_attempts(performed: frozenset[tuple[str, int]], allowed: int, redriven
             raise Violation("R3", f"{request_id} was worked on {made} times, and its policy allows {most}")
 
 
+def check_once(waiting: tuple[Told, ...], dead: tuple[Record, ...], excuses: int) -> None:
+    """R2: an attempt is booked once, and a dead letter sent once, but for what went wrong. Raises Violation.
+
+    Args:
+        waiting: what has been booked, and was not delivered yet.
+        excuses: how often something went wrong, each of which can be the cause of one more.
+    """
+    for told, times in Counter(told for told in waiting if told.attempt > 1).items():
+        if times > 1 + excuses:
+            raise Violation("R2", f"attempt {told.attempt} of {told.request_id} is booked {times} times")
+    for told, times in Counter(read(letter["body"]) for letter in dead if _code(letter) not in _UNWORKED).items():
+        if times > 1 + excuses:
+            raise Violation("R2", f"attempt {told.attempt - 1} of {told.request_id} has {times} dead letters")
+
+
+def check_nobody_is_taken_for_dead(row: Record) -> None:
+    """R3: an attempt is used up by its own failure. Raises Violation."""
+    if _text_of(row, "last_error").startswith("Died"):
+        raise Violation("R3", f"attempt {row['attempts']['N']} was taken for dead, and nothing has gone wrong")
+
+
 @cache
 def check_dead_letter(letter: Record) -> None:
     """R4: it says why, when and how often. Raises Violation."""
@@ -120,12 +141,22 @@ def check_dead_letter(letter: Record) -> None:
         raise Violation("R4", f"a dead letter of {told.request_id} says {said}")
 
 
+def forget() -> None:
+    """Drops what is known of messages, to bound memory."""
+    read.cache_clear()
+    check_dead_letter.cache_clear()
+
+
 def _place(row: Record) -> tuple[int, int]:
     return int(row["attempts"]["N"]), _RANK[status(row)]
 
 
 def _code(letter: Record) -> str:
     return _text(letter["attributes"], "code")
+
+
+def _text_of(row: Record, name: str) -> str:
+    return str(row[name]["S"]) if name in row else ""
 
 
 def _text(attributes: Record, name: str) -> str:

@@ -88,6 +88,7 @@ class RetryWorld(World):
         self.performed: frozenset[tuple[str, int]] = frozenset()  # what work was begun: request and attempt
         self.copies = plan.copies
         self.copied = 0
+        self.slow = 0  # how often time passed while somebody was at work
         self.redrives = plan.redrives
         self.redriven: tuple[str, ...] = ()
         self.deliveries = record({})  # of each attempt, so far
@@ -171,7 +172,7 @@ class RetryWorld(World):
         # Nothing here that another order of the same events would make different: what is known is then known again.
         settings = (self.now, self.plan.policy, self.plan.beyond, f"{attempt} delivery {number}")
         arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
-        self.begin(who, code.worker_program.begin(*settings, *arguments), Notes(taken["handle"]))
+        self.begin(who, code.worker.begin(*settings, *arguments), Notes(taken["handle"]))
 
     def delete(self, handle: str, how: str) -> None:
         """The event source mapping deletes a message, or fails to."""
@@ -228,6 +229,8 @@ class RetryWorld(World):
 
     def pass_time(self, _: str, __: str) -> None:
         """The clock moves on."""
+        # Who stands at a call now has been slow.
+        self.slow += sum(not actor.asleep_until and not actor.notes.frozen_until for actor in self.actors.values())
         self.now = max(self.now + 1, self._next_time())
         self.now += -self.now % STEP
         for name, actor in self.actors.items():
@@ -327,6 +330,14 @@ class RetryWorld(World):
             properties.check_not_lost(asked, self._rows.get(asked.request_id), self.services["s3"], messages)
         for letter in messages.dead:
             properties.check_dead_letter(letter)
+        excuses = self.faults + self.slow + self.copied + len(self.redriven)
+        fresh = tuple(
+            read(m["body"]) for m in self._queue(WORK)["messages"] if not m["receives"] and "*" not in m["id"]
+        )
+        properties.check_once(fresh + messages.booked + messages.undelivered, messages.dead, excuses)
+        if not self.faults and not self.slow:
+            for row in self._rows.fields.values():
+                properties.check_nobody_is_taken_for_dead(row)
         properties.check_attempts(self.performed, self.plan.attempts, self.redriven)
 
     def check_end(self) -> None:
@@ -344,6 +355,7 @@ class RetryWorld(World):
             self.consumed,
             self.copies,
             self.copied,
+            self.slow,
             self.redrives,
             self.on_their_way,
             self.faults,

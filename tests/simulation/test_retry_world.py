@@ -1,0 +1,212 @@
+"""R1 to R4 hold in every order of events, and what guards them is needed: without it the same worlds find the bug."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry import booking, ledger
+from slotkeeper.retry.booking import Booked, RetryQueue
+from slotkeeper.retry.consumer import Consumer
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.ledger import Ledger
+from slotkeeper.retry.worker import RetryingWorker
+from tests.simulation import catalogue, retry_world
+from tests.simulation.looking import first_broken, first_violation
+from tests.simulation.retry_world import Plan, RetryWorld, fixed_policy
+
+Patch = pytest.MonkeyPatch
+QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "retry" in name]
+
+OTHER_PAYLOAD = ("a", '{"other": "payload"}')
+SUCCEEDS = Plan((("a", "{}"),))
+FAILS_ONCE = Plan((("a", '{"fails": 1}'),))
+SENT_TWICE = Plan(FAILS_ONCE.requests * 2)
+POISON = Plan((("a", '{"poison": "no such thing"}'),))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_r1_to_r4_hold_in_every_reachable_state_of_a_small_world(name: str) -> None:
+    small = catalogue.SMALL[name]
+    assert first_violation(small.make, small.faults) == ("", "")
+
+
+def test_random_schedules_of_retries_end_well() -> None:
+    assert first_broken(retry_world.drawn, range(1000)) == ("", -1)
+
+
+# Controls ----------------------------------------------------------------------------------------------------------
+
+# Conditions that always hold, and use the value that DynamoDB would miss otherwise.
+ANY_SEEN, ANY_MINE = "(claim = :seen OR claim <> :seen)", "(claim = :mine OR claim <> :mine)"
+
+
+def f24_an_attempt_is_claimed_twice(patch: Patch) -> None:
+    patch.setattr(ledger, "CLAIM_CONDITION", ledger.CLAIM_CONDITION.replace("attempts < ", "attempts <= "))
+
+
+def f25_an_earlier_attempt_is_claimed_after_a_later_one(patch: Patch) -> None:
+    patch.setattr(ledger, "CLAIM_CONDITION", ledger.CLAIM_CONDITION.replace("attempts < ", "attempts <> "))
+
+
+def f24_what_succeeded_is_claimed(patch: Patch) -> None:
+    patch.setattr(ledger, "CLAIM_CONDITION", "attribute_not_exists(request_id) OR attempts < :attempt")
+
+
+def f24_two_take_over(patch: Patch) -> None:
+    patch.setattr(ledger, "TAKE_OVER_CONDITION", ledger.TAKE_OVER_CONDITION.replace("claim = :seen", ANY_SEEN))
+
+
+def whoever_was_taken_over_settles(patch: Patch) -> None:
+    patch.setattr(ledger, "HELD_CONDITION", ledger.HELD_CONDITION.replace("claim = :mine", ANY_MINE))
+
+
+def whoever_was_taken_over_settles_and_what_succeeded_is_claimed(patch: Patch) -> None:
+    """Each of the two covers for the other."""
+    whoever_was_taken_over_settles(patch)
+    f24_what_succeeded_is_claimed(patch)
+
+
+def f24_a_live_lease_is_taken_over(patch: Patch) -> None:
+    parse = ledger._parse
+    patch.setattr(ledger, "_parse", lambda *told: dataclasses.replace(parse(*told), lease_until=0.0))
+
+
+def f24_an_attempt_that_died_is_worked_on_again(patch: Patch) -> None:
+    take_over = Ledger._take_over
+
+    def alive(self: Any, *told: Any) -> Any:
+        claim = take_over(self, *told)
+        return dataclasses.replace(claim, died=False) if isinstance(claim, ledger.Claimed) else claim
+
+    patch.setattr(Ledger, "_take_over", alive)
+
+
+class _Unnoted(tuple[Any, ...]):
+    """A history that is not in the ledger yet, and how to note it."""
+
+    note: Callable[[], Any]
+
+
+def f25_noted_after_it_is_carried_out(patch: Patch) -> None:
+    record, carry_out = Ledger.record, Consumer._carry_out
+
+    def only_says_so(self: Any, message: Any, claim: Any, plan: Any, error: str) -> Any:
+        entry = {"attempt": message.attempt, "at": ledger.instant(claim.began), "error": error}
+        history = _Unnoted((*claim.history, entry))
+        history.note = lambda: record(self, message, claim, plan, error)
+        return history
+
+    def then_notes(self: Any, message: Any, claim: Any, plan: Any, history: Any, *cause: Any) -> Any:
+        outcome = carry_out(self, message, claim, plan, history, *cause)
+        if isinstance(history, _Unnoted):
+            history.note()
+        return outcome
+
+    patch.setattr(Ledger, "record", only_says_so)
+    patch.setattr(Consumer, "_carry_out", then_notes)
+
+
+def f25_given_up_before_it_is_booked(patch: Patch) -> None:
+    book = RetryQueue.book
+
+    def books_perhaps(self: Any, message: Any, due: float, now: float) -> Booked:
+        try:
+            return book(self, message, due, now)
+        except Exception:
+            return Booked("delay", due)
+
+    patch.setattr(RetryQueue, "book", books_perhaps)
+
+
+def f25_given_up_before_its_dead_letter(patch: Patch) -> None:
+    send = DeadLetterQueue.send
+
+    def sends_perhaps(*told: Any) -> None:
+        try:
+            send(*told)
+        except Exception:
+            return
+
+    patch.setattr(DeadLetterQueue, "send", sends_perhaps)
+
+
+def f25_given_up_whatever_is_raised(patch: Patch) -> None:
+    consume = RetryingWorker._consume
+
+    def consumes_perhaps(*told: Any, **named: Any) -> None:
+        try:
+            consume(*told, **named)
+        except Exception:
+            return
+
+    patch.setattr(RetryingWorker, "_consume", consumes_perhaps)
+
+
+def f25_one_schedule_a_request(patch: Patch) -> None:
+    patch.setattr(booking, "schedule_name", lambda message, _queue: message.request_id)
+
+
+def another_payload_is_taken_for_a_repeat(patch: Patch) -> None:
+    patch.setattr(ledger.Message, "payload_hash", "the same")
+
+
+def a_dead_letter_without_its_history(patch: Patch) -> None:
+    send = DeadLetterQueue.send
+    patch.setattr(DeadLetterQueue, "send", lambda *told: send(*told[:-1], ()))
+
+
+@pytest.mark.parametrize(
+    ("remove", "plan", "faults", "broken"),
+    [
+        (f24_an_attempt_is_claimed_twice, SENT_TWICE, 0, "R2"),
+        (f25_an_earlier_attempt_is_claimed_after_a_later_one, Plan((("a", '{"fails": 9}'),), copies=1), 0, "R2"),
+        (f24_a_live_lease_is_taken_over, SENT_TWICE, 0, "R2"),
+        (f24_two_take_over, Plan(POISON.requests * 2), 1, "R2"),
+        (whoever_was_taken_over_settles_and_what_succeeded_is_claimed, SUCCEEDS, 1, "R2"),
+        (f24_an_attempt_that_died_is_worked_on_again, FAILS_ONCE, 1, "R2"),
+        (f25_noted_after_it_is_carried_out, FAILS_ONCE, 1, "R2"),
+        (f25_given_up_before_it_is_booked, FAILS_ONCE, 1, "R1"),
+        (f25_given_up_before_its_dead_letter, POISON, 1, "R1"),
+        (f25_given_up_whatever_is_raised, FAILS_ONCE, 1, "R1"),
+        (
+            f25_one_schedule_a_request,
+            Plan((("a", '{"fails": 2, "retry_after": 1980}'),), fixed_policy(60, 3), 3),
+            0,
+            "R1",
+        ),
+        (another_payload_is_taken_for_a_repeat, Plan((*FAILS_ONCE.requests, OTHER_PAYLOAD)), 0, "R1"),
+        (a_dead_letter_without_its_history, POISON, 0, "R4"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_guard_a_small_world_of_retries_breaks(
+    remove: Callable[[Patch], None], plan: Plan, faults: int, broken: str, monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, story = first_violation(lambda: RetryWorld(plan), faults)
+    assert name == broken, story
+    assert story.splitlines()[-1].startswith(f"broken: {broken}")
+
+
+@pytest.mark.parametrize(
+    ("remove", "broken"),
+    [
+        (f24_an_attempt_is_claimed_twice, ("R2",)),
+        (f24_a_live_lease_is_taken_over, ("R2", "R3")),
+        (f25_noted_after_it_is_carried_out, ("R2", "R4")),
+        (f25_given_up_before_it_is_booked, ("R1",)),
+        (f25_given_up_whatever_is_raised, ("R1",)),
+        (a_dead_letter_without_its_history, ("R4",)),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_guard_a_random_schedule_of_retries_breaks(
+    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, seed = first_broken(retry_world.drawn, range(2000))
+    assert name in broken, f"seed {seed}"
