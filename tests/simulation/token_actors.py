@@ -1,4 +1,4 @@
-"""The token lock's own code as actors: instances that ask an API with the shared token, and the function that refreshes.
+"""The token lock's own code as actors: instances that ask an API with the shared token, and the one that refreshes it.
 
 The code takes the time from `time` and `datetime`, pauses by backoff and draws its release codes: while an actor runs,
 all of these come from the outside. Both clocks are read once between two calls, since no time passes there: who stands
@@ -7,11 +7,15 @@ still does so at a call.
 
 from __future__ import annotations
 
+import datetime
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from types import SimpleNamespace
+from contextvars import ContextVar
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from backoff import _jitter, _sync
 from botocore.exceptions import BotoCoreError, ClientError
@@ -65,8 +69,16 @@ class Clocks:
         self._read()
         return self._monotonic
 
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.wall(), UTC)
+    @property
+    def datetime(self) -> Clocks:
+        """The class of that name, of which only `now` is needed."""
+        return self
+
+    def now(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self.wall(), datetime.UTC)
+
+    def uniform(self, low: float, _high: float) -> float:
+        return low  # a pause's length makes no difference here
 
     def sleep(self, _seconds: float) -> None:
         self._outside.sleep(PAUSE)
@@ -101,35 +113,48 @@ class Chat:
     def answer(self, token: str) -> None:
         try:
             self._outside.ask(Question("chat", "get", freeze({"name": token})))
-        except ClientError as error:
-            assert error.response["Error"]["Code"] == UNAUTHORIZED
+        except ClientError:  # the world's only one
             raise Unauthorized from None
 
     def hand_over(self, release_code: str) -> None:
         self._outside.ask(Question("lambda", "invoke", freeze({"name": release_code})))
 
 
+_running: ContextVar[Clocks | None] = ContextVar("_running", default=None)  # each greenlet has its own
+
+
 @contextmanager
 def _outside_only(outside: Outside, name: str) -> Iterator[Clocks]:
     """While it lasts, whatever the code asks of time and chance is asked of the outside."""
     clocks = Clocks(outside, name)
-    certain = SimpleNamespace(uniform=lambda low, _high: low)  # the world does not look at a pause's length
-    doubles = (
-        (token_lock, "time", clocks),
-        (token_search, "time", clocks),
-        (token_search, "uuid4", clocks.uuid4),
-        (_sync, "time", clocks),
-        (_sync, "datetime", SimpleNamespace(datetime=clocks)),
-        (_jitter, "random", certain),
-    )
-    real = [getattr(module, attribute) for module, attribute, _ in doubles]
-    for module, attribute, double in doubles:
-        setattr(module, attribute, double)
+    before = _running.set(clocks)
     try:
         yield clocks
     finally:
-        for (module, attribute, _), value in zip(doubles, real, strict=True):
-            setattr(module, attribute, value)
+        _running.reset(before)
+
+
+class _Double:
+    """A module whose functions are the running actor's own, if there are one and such a function."""
+
+    def __init__(self, real: ModuleType) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        clocks = _running.get()
+        return getattr(clocks if clocks is not None and hasattr(Clocks, name) else self._real, name)
+
+
+def _uuid4() -> Any:
+    clocks = _running.get()
+    return uuid4() if clocks is None else clocks.uuid4()
+
+
+# Code that stands still at a call goes on while other code has run: so these stay in place.
+token_lock.time = token_search.time = _sync.time = _Double(time)
+_sync.datetime = _Double(datetime)
+_jitter.random = _Double(random)
+token_search.uuid4 = _uuid4
 
 
 def _shared_token(outside: Outside, name: str, clocks: Clocks, chat: Chat, settings: Settings) -> SharedToken:
@@ -180,8 +205,9 @@ def refresh(outside: Outside, name: str, handed_over: str | None, settings: Sett
 # `details` into backoff's pauses, whose length the world does not look at.
 UNREAD = frozenset({"looks", "because", "tries", "wait", "details"})
 
-instances = Program("instance", instance, stack_tells=True, written_only=(Clocks, Chat), unread=UNREAD)
-refreshers = Program("refresher", refresh, stack_tells=True, written_only=(Clocks, Chat), unread=UNREAD)
+_SEEN: dict[str, Any] = {"stack_tells": True, "stands_still": True, "written_only": (Clocks, Chat), "unread": UNREAD}
+instances = Program("instance", instance, **_SEEN)
+refreshers = Program("refresher", refresh, **_SEEN)
 
 
 def forget() -> None:

@@ -7,10 +7,11 @@ waits would find something new; who stands still goes on at any moment between.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
+from slotkeeper.chat_token import timing
 from slotkeeper.token_lock import Timing
 from tests.simulation import token_actors as code
 from tests.simulation.aws import dynamodb
@@ -43,6 +44,7 @@ POSTS_OF_A_FAULT = {
     ("call", FREEZE_AFTER): 2,
     ("call", LOSE): 1,
     ("call", LATE): 2,  # as a late POST of one that stands still
+    ("call", REFUSE): 0,  # it gave no token
 }
 
 
@@ -72,7 +74,7 @@ class Plan:
     probes: bool = True
     hands_over: bool = False
     slow: bool = True
-    timing: Timing = Timing(api=3.5, store=2.0, clock_skew=2.0, patience=17.0, min_interval=0.0)
+    timing: Timing = field(default_factory=lambda: timing(0))
     within: float = 17.0
     hows: frozenset[str] = frozenset()
 
@@ -139,7 +141,10 @@ class TokenWorld(World):
         self.more = 0  # tokens that faults account for
         self.codes: dict[str, str] = {}  # token in hand -> the lock's code under which it was asked for
         self.refreshers = 0
-        self.deaths = 0
+        self.refusals = 0
+        self.left_alone_until = 0.0  # the API, after it has refused
+        self.died_at = 0.0  # the only fault so far, or 0
+        self.revoked_late = False  # while the token was being refreshed: one refresh is not enough then
         for number, (cache, ahead) in enumerate(zip(plan.caches, plan.aheads, strict=True)):
             name = "abcdef"[number]
             node = code.instances.begin(name, GIVEN[cache], plan.calls, plan.settings)
@@ -249,6 +254,8 @@ class TokenWorld(World):
             self.actors[name] = actor._replace(notes=notes._replace(until=until, held=held))
         elif how == REFUSE:
             self.say(name, "is refused", question)
+            self.refusals += 1
+            self._check_peace()
             self._settle(name, actor._replace(node=actor.node.after(Answer(error="503"))))
         else:
             super().call(name, how)
@@ -282,6 +289,7 @@ class TokenWorld(World):
         self.say("API", f"revokes t{self.services['chat'].live}")
         self.services["chat"] = self.services["chat"]._replace(live=0)
         self.revocations -= 1
+        self.revoked_late = self.revoked_late or bool(self.died_at) or "refresh_lock" in self._item()
         self.needed += 1
 
     def schedule(self, _: str, __: str) -> None:
@@ -300,9 +308,7 @@ class TokenWorld(World):
         moment = self._next_moment()
         assert moment > self.now
         for name, actor in self.actors.items():
-            question = actor.node.question
-            assert question is not None
-            if question.service != "actor" and not actor.notes.frozen and not actor.notes.until:
+            if not actor.notes.frozen and not actor.notes.until and not self._waits(actor):
                 stood = actor.notes.stood + moment - self.now
                 self.actors[name] = actor._replace(notes=actor.notes._replace(stood=stood))
         self.now = moment
@@ -333,12 +339,18 @@ class TokenWorld(World):
         after = self._item()
         if after.get("access_token") is not before.get("access_token"):
             self._check_stored(before, after)
+        if "refused_until" in after and after is not before:
+            self.left_alone_until = self.now + self.plan.timing.refusal
         return answer
 
     def _chat(self, question: Question) -> Answer:
         api = self.services["chat"]
         if question.operation == "get":
-            return Answer() if question.parameters["name"] == f"t{api.live}" else Answer(error=UNAUTHORIZED)
+            token = question.parameters["name"]
+            if token in self.codes:
+                raise Violation("T3", f"somebody uses {token}, which was never stored")
+            return Answer() if token == f"t{api.live}" else Answer(error=UNAUTHORIZED)
+        self._check_peace()
         self.services["chat"] = Api(api.posts + 1, api.posts + 1)
         token = f"t{api.posts + 1}"
         asker = self.actors.get(question.parameters["by"])
@@ -351,12 +363,17 @@ class TokenWorld(World):
             raise Violation("T4", f"{name} ended in a way that nobody knows: {actor.node.result}")
 
     def died(self, name: str, actor: Actor) -> None:
-        self.deaths += 1
+        if self.faults == 1:
+            self.died_at = self.now
 
     # Looking at it -------------------------------------------------------------------------------------------------
 
     def _item(self) -> Record:
         return self.services["dynamodb"][TOKENS].get(NAME) or _NOTHING  # type: ignore[no-any-return]
+
+    def _waits(self, actor: Actor) -> bool:
+        assert actor.node.question is not None
+        return actor.node.question.service == "actor" and (self.timeless or actor.asleep_until > self.now)
 
     def _sees(self, notes: Notes) -> Notes:
         item = self._item()
@@ -372,24 +389,24 @@ class TokenWorld(World):
 
     def _wakes_at(self, notes: Notes) -> float:
         """When the same item would mean something else to who has seen it."""
-        timing = self.plan.timing
+        times = self.plan.timing
         moments = [notes.began + self.plan.within + notes.stood]
         lock = notes.seen.get("refresh_lock")
         if lock is not None:
             moments.append(float(lock["M"]["expires"]["N"]) - notes.ahead)
-            moments.append(notes.watched[1] + timing.lease + notes.behind)
+            moments.append(notes.watched[1] + times.lease + notes.behind)
         elif "stored_at" in notes.seen:
-            moments.append(float(notes.seen["stored_at"]["N"]) + timing.min_interval - notes.ahead)
+            moments.append(float(notes.seen["stored_at"]["N"]) + times.min_interval - notes.ahead)
         return min((moment for moment in moments if moment > notes.looked), default=notes.looked + PAUSE)
 
     def _next_moment(self) -> float:
         """When time brings something about; 0 if it does not."""
-        timing = self.plan.timing
+        times = self.plan.timing
         moments: list[float] = []
         for actor in self.actors.values():
             notes = actor.notes
             if notes.frozen:  # until its lock is too old for the POST, for the store, and for everybody
-                holding = (timing.api / 2, timing.holding, self.plan.within + 1)
+                holding = (times.api / 2, times.holding, self.plan.within + 1)
                 moments += [notes.frozen + seconds for seconds in holding]
             elif notes.until:
                 moments.append(notes.until)
@@ -410,6 +427,10 @@ class TokenWorld(World):
         if posts > allowed:
             raise Violation("T1", f"{posts} tokens were asked for, where {allowed} are enough")
 
+    def _check_peace(self) -> None:
+        if self.now < self.left_alone_until and self.faults == self.refusals:
+            raise Violation("T1", "the API is asked again right after it has refused")
+
     def _check_stored(self, before: Record, after: Record) -> None:
         token = after["access_token"]["S"]
         older = before["access_token"]["S"] if "access_token" in before else "t0"
@@ -422,17 +443,21 @@ class TokenWorld(World):
             raise Violation("T3", f"{token}, asked for under {asked_under}, is stored under {held}")
 
     def _check_outcome(self, name: str, notes: Notes, outcome: str) -> None:
-        timing = self.plan.timing
+        times = self.plan.timing
         seconds = self.now - notes.began - notes.stood
         self.say(name, f"ends its call after {seconds:.1f} s: {outcome}")
-        if seconds > self.plan.within + timing.store + 2 * PAUSE:
+        if seconds > self.plan.within + times.store + 2 * PAUSE:
             raise Violation("T4", f"{name} has waited for {seconds:.1f} s")
+        enough = self.died_at + times.lease + times.holding + 2 * PAUSE
+        calm = self.plan.revocations + self.plan.scheduled < 2 and not (self.revoked_late or times.min_interval)
         if outcome == "answer":
+            if self.faults == 1 and self.died_at and calm and self.now > enough + notes.stood:
+                raise Violation("T2", f"somebody's death has cost {name} {self.now - self.died_at:.1f} s")
             return
-        if not self.faults and self.plan.revocations < 2:
+        if not self.faults and self.plan.revocations + self.plan.scheduled < 2:
             raise Violation("T4", f"{name} has {outcome}, though nothing went wrong")
-        if self.faults == self.deaths == 1 and self.plan.revocations < 2 and not timing.min_interval:
-            raise Violation("T2", f"{name} has {outcome}: somebody's death cost it its token")
+        if self.faults == 1 and self.died_at and calm and notes.began + self.plan.within >= enough:
+            raise Violation("T2", f"{name} has {outcome}: somebody's death has cost it its token")
 
     def check_end(self) -> None:
         """A new instance, long after everything else, has a token at once."""
@@ -465,7 +490,10 @@ class TokenWorld(World):
             self.needed,
             self.more,
             self.faults,
-            self.deaths,
+            self.refusals,
+            self.left_alone_until,
+            self.died_at,
+            self.revoked_late,
             self.now,
         )
 
@@ -502,6 +530,6 @@ def drawn(random: Random) -> TokenWorld:
         scheduled=1 if hands_over and random.random() < 0.5 else 0,
         probes=random.random() < 0.7,
         hands_over=hands_over,
-        timing=Timing(api=3.5, store=2.0, clock_skew=2.0, patience=17.0, min_interval=min_interval),
+        timing=timing(min_interval),
     )
     return TokenWorld(plan)
