@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.simulation import (
     frozen,
@@ -13,12 +13,15 @@ from tests.simulation import (
     retry_world,
     slots_actors,
     slots_world,
+    token_actors,
+    token_world,
     transcript,
     workflow,
     worlds,
 )
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.token_world import DEATHS, LOST, NO_TOKEN, STANDING_STILL, TokenWorld
 from tests.simulation.worlds import World
 
 
@@ -45,7 +48,18 @@ def _retry(payloads: tuple[str, ...], copies: int = 0, redrives: int = 0) -> Cal
     return lambda: RetryWorld(plan)
 
 
-DRAWN: dict[str, Callable[[Random], World]] = {"retry": retry_world.drawn, "slots": slots_world.drawn}
+def _tokens(clients: str, hows: frozenset[str] = frozenset(), **plan: Any) -> Callable[[], World]:
+    """`clients`: what each has in its cache, a letter each: l(ive), o(ld) or n(one)."""
+    caches = tuple({"l": "live", "o": "old", "n": "none"}[letter] for letter in clients)
+    made = token_world.Plan(caches, hows=hows, **{"aheads": (0.0,) * len(caches), **plan})
+    return lambda: TokenWorld(made, timeless=True)
+
+
+DRAWN: dict[str, Callable[[Random], World]] = {
+    "retry": retry_world.drawn,
+    "slots": slots_world.drawn,
+    "token": token_world.drawn,
+}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
@@ -65,6 +79,20 @@ SMALL: dict[str, Small] = {
     "retry at once, its messages come twice": Small(_retry(('{"fails": 1, "retry_after": 0}',), 1), 1, False),
     "retry of a request that is sent twice, two faults": Small(_retry(('{"fails": 1}',) * 2), 2, False),
     "retry of a redriven request, its messages come twice": Small(_retry(('{"breaks": 9}',), 1, 1), 1, False),
+    "token, 3 clients, no fault": Small(_tokens("lll"), 0, True),
+    "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
+    "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),
+    "token, 3 clients, clocks apart, one dies": Small(_tokens("lol", DEATHS, aheads=(2.0, 0.0, -2.0)), 1, True),
+    "token, 3 clients, an answer is lost": Small(_tokens("lll", LOST), 1, True),
+    "token, 2 clients, any fault": Small(_tokens("ll"), 1, True),
+    "token, 2 clients, another refreshes, one dies": Small(_tokens("ll", DEATHS, hands_over=True), 1, True),
+    "token, 3 clients, one stands still": Small(_tokens("lll", STANDING_STILL, slow=False), 1, False),
+    "token, 3 clients, nobody asks if it is valid, any fault": Small(
+        _tokens("lll", probes=False, slow=False), 1, False
+    ),
+    "token, 2 clients, another refreshes, any fault": Small(_tokens("ll", hands_over=True), 1, False),
+    "token, 2 clients, two die": Small(_tokens("ll", DEATHS), 2, False),
+    "token, 2 clients, two answers are lost": Small(_tokens("ll", LOST), 2, False),
 }
 
 _FORGET: list[Callable[[], None]] = [
@@ -77,6 +105,7 @@ _FORGET: list[Callable[[], None]] = [
     slots_actors.starter.forget,
     slots_actors.janitor_round.forget,
     slots_actors.janitor_visit.forget,
+    token_actors.forget,
 ]
 MOST_RECORDS = 1_500_000  # some 2 GB with what hangs on them
 

@@ -36,15 +36,18 @@ FREEZE, FREEZE_AFTER, REFUSE = "freeze", "freeze after", "refuse"
 SLOW, SLOW_ANSWER = "slow", "slow answer"
 GIVEN = {"live": ("t1", 1), "old": ("t0", 0), "none": None}  # what an instance has in its cache
 
-# How many times more the API may be asked because of a fault, at most; of faults that are not here, none.
+# Faults of one kind, for `Plan.hows`.
+DEATHS = frozenset({DIE, DIE_AFTER})
+LOST = frozenset({LOSE, LATE, TWICE, NOT_SENT})
+STANDING_STILL = frozenset({FREEZE, FREEZE_AFTER})
+NO_TOKEN: dict[str, Any] = {"stored": False, "revocations": 0}
+
+# How many times more the API may be asked because of a fault, at most; of faults that are not here, never. After a POST
+# whose answer is lost nobody asks for `Timing.refusal`, which is longer than a call.
 POSTS_OF_A_FAULT = {
-    ("call", DIE): 1,  # its token was never stored
-    ("call", DIE_AFTER): 1,
-    ("call", FREEZE): 2,  # its late POST kills the token of whoever took over: once itself, once to mend that
-    ("call", FREEZE_AFTER): 2,
-    ("call", LOSE): 1,
-    ("call", LATE): 2,  # as a late POST of one that stands still
-    ("call", REFUSE): 0,  # it gave no token
+    DIE: 1,  # if it has a token in hand, which is never stored
+    FREEZE: 2,  # its late POST kills the token of whoever took over: once itself, once to mend that
+    FREEZE_AFTER: 1,
 }
 
 
@@ -225,8 +228,8 @@ class TokenWorld(World):
     # Events --------------------------------------------------------------------------------------------------------
 
     def take(self, choice: Choice) -> None:
-        if choice.is_fault:
-            self.more += POSTS_OF_A_FAULT.get((choice.kind, choice.how), 0)
+        if choice.is_fault and choice.how != DIE:
+            self.more += POSTS_OF_A_FAULT.get(choice.how, 0)
         super().take(choice)
 
     def call(self, name: str, how: str) -> None:
@@ -363,6 +366,8 @@ class TokenWorld(World):
             raise Violation("T4", f"{name} ended in a way that nobody knows: {actor.node.result}")
 
     def died(self, name: str, actor: Actor) -> None:
+        if actor.notes.code in self.codes.values():
+            self.more += POSTS_OF_A_FAULT[DIE]
         if self.faults == 1:
             self.died_at = self.now
 
