@@ -94,11 +94,11 @@ def replay(world: str, seed: int) -> None:
 @dataclass
 class _Tally:
     explored: dict[str, dict[str, Any]] = field(default_factory=dict)
-    made: dict[str, dict[str, int]] = field(default_factory=dict)
+    made: dict[str, dict[str, float]] = field(default_factory=dict)
     broken: str = ""
 
     def add(self, result: dict[str, Any]) -> None:
-        made = self.made.setdefault(result["world"], {"schedules": 0, "steps": 0, "faults": 0})
+        made = self.made.setdefault(result["world"], {"schedules": 0, "steps": 0, "faults": 0, "seconds": 0.0})
         for name in made:
             made[name] += result[name]
         self.note_if_broken(result)
@@ -124,6 +124,7 @@ def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple
 
 def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     Program.merges = False
+    began = time.process_time()
     told = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
     for seed in range(first, first + number):
         random = Random(seed)
@@ -136,6 +137,7 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
         told["schedules"] += 1
         told["faults"] += world.faults
     catalogue.forget_if_much()
+    told["seconds"] = time.process_time() - began
     return told
 
 
@@ -168,9 +170,9 @@ def _tell(console: Console, tally: _Tally, seconds: float) -> None:
     for name, found in tally.explored.items():
         faults = str(catalogue.SMALL[name].faults)
         small.add_row(name, faults, f"{found['states']:,}", f"{found['steps']:,}", str(found["seconds"]))
-    drawn = Table("random schedules", "made", "steps", "faults")
+    drawn = Table("random schedules", "made", "steps", "faults", "CPU s")
     for name, made in sorted(tally.made.items()):
-        drawn.add_row(name, *(f"{made[part]:,}" for part in ("schedules", "steps", "faults")))
+        drawn.add_row(name, *(f"{made[part]:,}" for part in ("schedules", "steps", "faults")), f"{made['seconds']:.1f}")
     console.print(small, drawn)
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps({"seconds": round(seconds), "small": tally.explored, "random": tally.made}, indent=1))
