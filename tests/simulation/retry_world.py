@@ -30,7 +30,6 @@ from tests.simulation.worlds import (
     World,
 )
 
-STEP = 60  # seconds: the clock's grain, so that the same times come about again and again
 LONG_AGO = 13 * 86400  # seconds after which a standard queue may still bring a copy: its retention is 14 days
 FREEZES = {"beyond its lease": 180, "until its message is back": code.VISIBILITY}
 LATEST = 180  # seconds that a request can be under way: longer than a lease
@@ -54,6 +53,8 @@ class Plan:
         beyond: seconds from which on Scheduler brings a retry.
         copies: how many times the queue may deliver a message once more, without that being a fault.
         redrives: how many dead letters an operator moves back.
+        step: the clock's grain in seconds. The coarser, the more happens at the same time, in any order, and the more
+            often the same times come about again.
     """
 
     requests: tuple[tuple[str, str], ...] = (("a", "{}"),)
@@ -63,6 +64,7 @@ class Plan:
     beyond: int = 900
     copies: int = 0
     redrives: int = 0
+    step: int = 60
 
 
 class Notes(NamedTuple):
@@ -77,8 +79,8 @@ class RetryWorld(World):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self.now += -self.now % 60
         self.plan = plan
+        self.now += -self.now % plan.step
         self.services = {
             "dynamodb": dynamodb.tables(ledger=[]),
             "sqs": record({name: sqs.queue(code.VISIBILITY) for name in (WORK, DEAD_LETTERS, SCHEDULES_DEAD)}),
@@ -107,9 +109,8 @@ class RetryWorld(World):
     def steps(self) -> list[Choice]:
         found = []
         for name, actor in self.actors.items():
-            if actor.asleep_until:
-                if self.now >= actor.asleep_until:
-                    found.append(Choice("wake_up", name))
+            if actor.asleep_until:  # it says how long its work takes at most
+                found.append(Choice("wake_up", name))
             elif self.now >= actor.notes.frozen_until:
                 found.append(Choice("call", name))
         if self._free_worker():
@@ -230,9 +231,9 @@ class RetryWorld(World):
     def pass_time(self, _: str, __: str) -> None:
         """The clock moves on."""
         # Who stands at a call now has been slow.
-        self.slow += sum(not actor.asleep_until and not actor.notes.frozen_until for actor in self.actors.values())
+        self.slow += sum(not actor.notes.frozen_until for actor in self.actors.values())
         self.now = max(self.now + 1, self._next_time())
-        self.now += -self.now % STEP
+        self.now += -self.now % self.plan.step
         for name, actor in self.actors.items():
             if actor.notes.frozen_until and self.now >= actor.notes.frozen_until:
                 self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=0.0))
@@ -413,5 +414,6 @@ def drawn(random: Random) -> RetryWorld:
             beyond=beyond,
             copies=random.choice((0, 0, 1)),
             redrives=random.choice((0, 0, 0, 1, 2)),
+            step=code.VISIBILITY,
         )
     )
