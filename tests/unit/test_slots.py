@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.processes import MalformedProcess
-from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, UnknownProcess
+from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, UnknownProcess, Waiter
 from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery
 
@@ -157,6 +157,19 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
+@pytest.mark.parametrize("newer", [{"sequence": "10", "receives": 1}, {"sequence": "9", "receives": 4}])
+def test_a_newer_delivery_replaces_an_older_registration(account: Account, newer: dict[str, Any]) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", delivery({}, sequence="9", receives=3))
+    assert account.slots.wait("p", delivery({}, receipt_handle="newer", **newer)) == "registered"
+    assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
+
+
+def test_whoever_is_refused_by_a_pause_registers_though_there_are_slots(account: Account) -> None:
+    account.processes.pause("p")
+    assert account.slots.wait("p", delivery({})) == "registered"
+
+
 def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", delivery({}))
@@ -165,9 +178,7 @@ def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
     account.processes.pause("p")
     assert account.slots.waiter_with_room("p") is None
     account.processes.resume("p")
-    woken = account.slots.waiter_with_room("p")
-    assert woken is not None
-    assert woken.receipt_handle == "handle-1"
+    assert account.slots.waiter_with_room("p") == Waiter("handle-1", "1".zfill(40))
 
 
 def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
@@ -238,6 +249,18 @@ def test_whoever_makes_room_does_not_fail_over_a_registration_that_is_malformed(
 ) -> None:
     _write(account, "waiting", {"M": {**WAITING, attribute: {"N": "1"}}})
     assert account.slots.waiter_with_room("p") is None
+
+
+@pytest.mark.parametrize("without", [{"slot_limit"}, {"slot_limit", "slots_in_use"}], ids=" and ".join)
+def test_nor_over_counters_that_are_not_there(account: Account, without: set[str]) -> None:
+    item = account.raw_item() | {"waiting": {"M": WAITING}}
+    left = {name: value for name, value in item.items() if name not in without}
+    account.dynamodb.put_item(TableName=account.slot_table, Item=left)
+    assert account.slots.waiter_with_room("p") is None
+
+
+def test_nor_over_a_process_that_is_not_there(account: Account) -> None:
+    assert account.slots.waiter_with_room("nobody") is None
 
 
 @pytest.mark.parametrize(
