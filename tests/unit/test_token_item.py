@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper.token_item import REASON_LENGTH, RefreshLock, TokenItem, TokenTable
+from slotkeeper.token_item import REASON_LENGTH, MalformedToken, RefreshLock, TokenItem, TokenTable
 
 NOW = 1_800_000_000.0
 
@@ -75,12 +75,13 @@ def test_nor_one_that_somebody_has_written_more_finely(table: TokenTable, dynamo
     assert table.take("bot", table.read("bot"), "next", NOW + 60)
 
 
-def test_a_refusal_that_was_not_seen_does(table: TokenTable) -> None:
+@pytest.mark.parametrize("until", [NOW + 30.01, NOW + 70])
+def test_a_refusal_that_was_not_seen_does(table: TokenTable, until: float) -> None:
     table.take("bot", table.read("bot"), "first", NOW)
     table.refuse("bot", "first", NOW + 30, "out of order")
     seen = table.read("bot")
     table.take("bot", seen, "second", NOW + 40)
-    table.refuse("bot", "second", NOW + 70, "out of order")
+    table.refuse("bot", "second", until, "out of order")
     assert not table.take("bot", seen, "third", NOW + 41)
 
 
@@ -90,6 +91,19 @@ def test_t3_only_the_holder_of_the_lock_stores_refuses_and_unlocks(table: TokenT
     table.refuse("bot", "another", NOW + 30, "stale")
     table.unlock("bot", "another")
     assert table.read("bot") == TokenItem(lock=RefreshLock("mine", NOW + 10))
+
+
+@pytest.mark.parametrize("end", [TokenTable.unlock, lambda *step: TokenTable.refuse(*step, NOW + 30, "out of order")])
+def test_whoever_ends_a_lock_is_told_whether_it_was_its_own(table: TokenTable, end: Callable[..., bool]) -> None:
+    table.take("bot", table.read("bot"), "mine", NOW + 10)
+    assert [end(table, "bot", code) for code in ("another", "mine", "mine")] == [False, True, False]
+
+
+def test_a_step_on_an_item_that_somebody_wrote_by_hand_names_it(table: TokenTable, dynamodb: Any) -> None:
+    seen = table.read("bot")
+    dynamodb.put_item(TableName="tokens", Item={"token_name": {"S": "bot"}, "generation": {"S": "7"}})
+    with pytest.raises(MalformedToken, match="item 'bot' of the token table: generation is not of its documented type"):
+        table.take("bot", seen, "mine", NOW + 10)
 
 
 def test_a_store_ends_the_lock_and_raises_the_generation(table: TokenTable) -> None:
