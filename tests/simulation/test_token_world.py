@@ -32,10 +32,10 @@ def test_t1_to_t4_hold_in_random_schedules() -> None:
 
 def test_token_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Program, "merged", [])
-    small = catalogue.SMALL["token, 3 clients, an answer is lost"]
+    small = catalogue.SMALL["token, 3 clients, clocks apart, one dies"]
     first_violation(small.make, small.faults)
     assert Program.merged
-    for history, known in Program.merged[:: len(Program.merged) // 300]:
+    for history, known in Program.merged[:: max(1, len(Program.merged) // 300)]:
         assert history.behaves_as(known), (history.answers, known.answers)
 
 
