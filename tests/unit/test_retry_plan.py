@@ -221,6 +221,24 @@ def test_a_downstream_that_asks_for_more_than_the_age_allows_ends_the_request(se
     assert (plan.code, "as the downstream asked" in plan.reason) == ("TooOld", True)
 
 
+def test_r4_the_reason_gives_the_numbers_by_which_it_was_judged() -> None:
+    young = Policy(Rule("fixed", "none", base=30, cap=30, max_attempts=2, max_age=60))
+    plans = [
+        plan_retry(FAILED, after(2), young, NOW),
+        plan_retry(FAILED, after(5, uncounted=3), young, NOW),
+        plan_retry(FAILED, after(MOST_ALTOGETHER, uncounted=MOST_ALTOGETHER - 1), young, NOW),
+        plan_retry(FAILED, History("request-1", (NOW - 40,)), young, NOW),
+        plan_retry(asked(90), after(1), young, NOW),
+    ]
+    assert [plan.reason.removesuffix(f"; the last error: {FAILED.reason}") for plan in plans] == [
+        "2 attempts have failed, and the policy allows 2",
+        "2 attempts have failed, and the policy allows 2 (3 more do not count)",
+        f"{MOST_ALTOGETHER} attempts were made, of which 1 count; no policy allows more than {MOST_ALTOGETHER}",
+        "attempt 2 would begin 70 s after the first (30 s from now, by the policy), and 60 s are allowed",
+        "attempt 2 would begin 90 s after the first (90 s from now, as the downstream asked), and 60 s are allowed",
+    ]
+
+
 @pytest.mark.parametrize(
     ("attempts", "uncounted", "field"),
     [
