@@ -30,7 +30,7 @@ from tests.simulation import catalogue, exploring, scheduling
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation
 
-CHUNK = 500  # schedules that a process makes before it tells of them
+CHUNK = 100  # schedules that a process makes before it tells of them, times the kind's share
 REPORT = ROOT / "build" / "simulation" / "report.json"
 
 
@@ -108,11 +108,17 @@ class _Tally:
 
 
 def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, int, int]]:
-    """The kinds in turn: (world, first seed, how many)."""
-    each = -(-schedules // len(kinds)) if schedules else 0
-    for first in range(seed, seed + each, CHUNK):
+    """The kinds in turn, each to its share: (world, first seed, how many)."""
+    all_shares = sum(catalogue.SHARES[kind] for kind in kinds)
+    first = dict.fromkeys(kinds, seed)
+    left = {kind: -(-schedules * catalogue.SHARES[kind] // all_shares) for kind in kinds}
+    while any(left.values()):
         for kind in kinds:
-            yield kind, first, min(CHUNK, seed + each - first)
+            number = min(left[kind], CHUNK * catalogue.SHARES[kind])
+            if number:
+                yield kind, first[kind], number
+            first[kind] += number
+            left[kind] -= number
 
 
 def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple[str, int, int]]:

@@ -61,6 +61,9 @@ DRAWN: dict[str, Callable[[Random], World]] = {
     "token": token_world.drawn,
 }
 
+# Of all random schedules. One of the worker's takes as long as three of the others: Powertools is in it.
+SHARES = {"retry": 1, "slots": 5, "token": 4}
+
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
     "3 requests, 1 slot, no fault": Small(_slots("abc", 1, 0, False), 0, True),

@@ -77,6 +77,14 @@ class Node:
         self.question: Question | None = ended.question
         self.result: Any = ended.result
 
+    def behaves_as(self, other: Node) -> bool:
+        """Whether the code itself, run again, does after these answers what is known of `other`."""
+        for answer, following in other._known.items():
+            ended = self._program.run(self.arguments, (*self.answers, answer))
+            if (ended.question, ended.result) != (following.question, following.result):
+                return False
+        return True
+
     def after(self, answer: Answer) -> Node:
         """The actor when it has had this answer to its question."""
         node = self._known.get(answer)
@@ -109,6 +117,7 @@ class Program:
         unread: names of variables and attributes that make no difference to what the code asks: counts for reports.
     """
 
+    merged: list[tuple[Node, Node]] | None = None  # pairs that were taken for one, if somebody wants to know
     merges = True  # random schedules hardly ever come to the same place twice, so they save themselves the looking
 
     def __init__(
@@ -152,7 +161,12 @@ class Program:
             return node
         ended = self.run(arguments, answers)
         node = Node(self, arguments, answers, ended)
-        return self._nodes.setdefault(ended, node) if ended.stack is not None else node
+        if ended.stack is None:
+            return node
+        known = self._nodes.setdefault(ended, node)
+        if known is not node and Program.merged is not None:
+            Program.merged.append((node, known))
+        return known
 
     def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Ended:
         outside.stands_still = True
