@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
-from slotkeeper.retry.waits import share
+from slotkeeper.retry.waits import decorrelated, share
 
 KEYS = st.text(max_size=20)
 NUMBERS = st.integers(1, 5000)
@@ -88,6 +88,11 @@ def test_equal_jitter_waits_at_least_half() -> None:
 def test_decorrelated_jitter_stays_between_base_and_three_times_the_wait_before(rule: Rule, key: str) -> None:
     chain = [rule.base, *(rule.delay(key, attempt) for attempt in range(1, 12))]
     assert all(rule.base <= wait <= min(rule.cap, 3 * before) * 1.000001 for before, wait in pairwise(chain))
+
+
+def test_decorrelated_jitter_is_reckoned_with_the_share_of_each_attempt_on_the_way() -> None:
+    shares = {1: 0.0, 2: 1.0, 3: 0.5}
+    assert [decorrelated(attempt, 1, 1000, shares.__getitem__) for attempt in (1, 2, 3)] == [1, 3, 5]
 
 
 def test_decorrelated_jitter_grows_and_spreads() -> None:

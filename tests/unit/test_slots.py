@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from slotkeeper.processes import MalformedProcess
 from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, UnknownProcess, Waiter
@@ -81,6 +82,21 @@ def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account:
     outcome = account.slots.reserve("p", "p-1", NOW)
     assert isinstance(outcome, Misconfigured)
     assert "slot_limit must be of DynamoDB type N" in outcome.reason
+
+
+def test_f7_holders_in_which_nobody_has_a_place_are_reported_and_not_raised(account: Account) -> None:
+    _write(account, "holders", {"L": []})
+    refuse(account.dynamodb, "UpdateItem", "ValidationException")
+    outcome = account.slots.reserve("p", "p-1", NOW)
+    assert isinstance(outcome, Misconfigured)
+    assert "holders must be of DynamoDB type M" in outcome.reason
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "ProvisionedThroughputExceededException"])
+def test_what_dynamodb_refuses_of_an_item_that_is_well_formed_is_raised(account: Account, code: str) -> None:
+    refuse(account.dynamodb, "UpdateItem", code)
+    with pytest.raises(ClientError, match=code):
+        account.slots.reserve("p", "p-1", NOW)
 
 
 @pytest.mark.parametrize("limit", ["10", 10.0, True, -1, 501, None])
