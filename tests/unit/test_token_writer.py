@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from botocore.exceptions import ClientError
 
 from slotkeeper.token_lock import (
     AuthenticationRefused,
@@ -14,7 +15,7 @@ from slotkeeper.token_lock import (
     TokenTimeout,
     TookOver,
 )
-from tests.support.boundary import Killed, lose_answer
+from tests.support.boundary import Killed, lose_answer, refuse
 from tests.unit.tokens import BRIEF, NAME, NOW, TABLE, Instances, lock_of_another
 
 
@@ -34,6 +35,12 @@ def test_the_scheduled_writer_makes_a_token_where_somebody_has_deleted_the_item(
 def test_f33_the_scheduled_writer_bears_a_read_that_is_not_answered(instances: Instances) -> None:
     lose_answer(instances.dynamodb, "GetItem")
     assert instances.new().refresh() == 1
+
+
+def test_the_scheduled_writer_does_not_ask_again_for_what_is_denied(instances: Instances) -> None:
+    refuse(instances.dynamodb, "GetItem", "AccessDeniedException")
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        instances.new().refresh()
 
 
 def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(instances: Instances) -> None:
@@ -83,3 +90,4 @@ def test_a_function_that_surely_was_not_asked_is_a_refusal(instances: Instances)
 
     with pytest.raises(TokenRefused, match="could not be asked"):
         instances.new(authenticate=HandOver(denied), timing=Timing()).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "the refresher could not be asked: AccessDeniedException"}
