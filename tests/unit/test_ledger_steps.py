@@ -19,6 +19,7 @@ from slotkeeper.retry.ledger import (
     Claimed,
     ClaimLost,
     Ledger,
+    NextHasBegun,
 )
 from slotkeeper.retry.message import instant
 from tests.support.boundary import lose_answer
@@ -68,8 +69,9 @@ def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: Workplace,
     mine = claimed(ledger)
     claim(ledger, FIRST, OTHER, NOW + LEASE)
     before = workplace.row()
-    with pytest.raises(ClaimLost, match="attempt 1 of 'r' was taken over: its row is RUNNING, attempt 1"):
+    with pytest.raises(ClaimLost, match="attempt 1 of 'r' was taken over: its row is RUNNING, attempt 1") as lost:
         STEPS[step](ledger, FIRST, mine)
+    assert lost.type is ClaimLost  # the attempt is another's, and not yet settled
     assert workplace.row() == before
 
 
@@ -81,7 +83,7 @@ def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
     mine = claimed(ledger)
     claim(ledger, SECOND, mine.token)
     before = workplace.row()
-    with pytest.raises(ClaimLost, match="attempt 2"):
+    with pytest.raises(NextHasBegun, match="attempt 2"):
         STEPS[step](ledger, FIRST, mine)
     assert workplace.row() == before
 
