@@ -156,6 +156,15 @@ def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Accoun
     assert account.slots.release("p", "p-1", account.item().holders["p-1"].raw) is True
 
 
+@pytest.mark.parametrize("now", [NOW, None], ids=["quiet", "alive"])
+def test_a_look_is_noted_on_the_holder_that_was_seen_and_on_no_other(account: Account, now: float | None) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    seen = account.item().holders["p-1"].raw
+    _confirm(account, "p-1")
+    assert account.slots.mark_quiet("p", "p-1", seen, now) is False
+    assert account.slots.mark_quiet("p", "p-1", account.item().holders["p-1"].raw, now) is True
+
+
 def test_registering_says_when_there_is_room_by_now(account: Account) -> None:
     assert account.slots.wait("p", delivery({})) == "room"
     assert "waiting" not in account.raw_item()
