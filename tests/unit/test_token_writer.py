@@ -43,6 +43,12 @@ def test_the_scheduled_writer_does_not_ask_again_for_what_is_denied(instances: I
         instances.new().refresh()
 
 
+def test_t4_the_scheduled_writer_waits_no_longer_than_it_may(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenTimeout, match=r"within 0\.0 s"):
+        instances.new().refresh(within=0)
+
+
 def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(instances: Instances) -> None:
     patient = Timing()
     writer = instances.new(timing=patient)
