@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import BotoCoreError
-from slotkeeper import admission, slots
+
+from slotkeeper import slots
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.reclaim import Findings, Janitor
 from slotkeeper.slots import Slots

@@ -1,0 +1,297 @@
+"""What there is in the slots' world, and S1 to S6 and S1b as properties of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from slotkeeper.names import execution_name
+from tests.simulation import slots_actors as code
+from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
+from tests.simulation.frozen import Record, freeze, record
+from tests.simulation.transcript import Question
+from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
+from tests.simulation.worlds import Actor, Violation, World
+
+PROCESS, JOB = "p", "job"
+STEP = 30  # seconds: the clock's grain, so that the same times come about again and again
+GRACE, LOOK_GAP = 120, 30  # seconds: template.yaml's defaults
+LATER = 2 * 86400.0  # seconds that a clock is ahead in a world without time, when everybody else stood still
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in a world besides chance.
+
+    Attributes:
+        requests: the ids of what is sent, in this order; twice the same id is a request that is sent twice.
+        limit: the process's, at first.
+        limits: what an operator sets it to later, in this order; 0 pauses the process, -1 resumes it.
+        starters: how many invocations there can be at once.
+        rounds: how many rounds of the janitor may begin while others are at work, in a world without time, without that
+            being a fault. With none, status events wait too until nobody is at work.
+        standing_still: as a fault, the janitor's clock is ahead while others are at work: they have stood still.
+        job_limit: how many runs Glue allows at once.
+        period: seconds between two rounds of the janitor.
+        lax: SQS hides a message although it is visible again.
+    """
+
+    requests: tuple[str, ...] = ("a", "b", "c")
+    limit: int = 1
+    limits: tuple[int, ...] = ()
+    starters: int = 2
+    rounds: int = 1
+    lax: bool = False
+    standing_still: bool = True
+    job_limit: int = 100
+    run_seconds: tuple[int, ...] = (60, 120, 1800)
+    lag: int = 0
+    period: int = 60
+
+
+_messages: dict[Any, tuple[list[Record], list[Record]]] = {}
+_alive: dict[Record, list[Record]] = {}
+
+
+def forget() -> None:
+    """Drops what is known, to bound memory."""
+    _messages.clear()
+    _alive.clear()
+
+
+class SlotsState(World):
+    """The services of one process, and what a world remembers besides."""
+
+    def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
+        super().__init__(timeless=timeless)
+        self.plan = plan
+        item = {
+            "process_name": {"S": PROCESS},
+            "slot_limit": {"N": str(plan.limit)},
+            "slots_in_use": {"N": "0"},
+            "holders": {"M": {}},
+            "job_name": {"S": JOB},
+        }
+        queues = {
+            REQUESTS: sqs.queue(code.VISIBILITY, fifo=True, lax=plan.lax),
+            code.DEAD_LETTERS: sqs.queue(fifo=True),
+            FAILED: sqs.queue(),
+        }
+        self.services = {
+            "dynamodb": dynamodb.tables(slots=[item], settled=[]),
+            "sqs": record(queues),
+            "stepfunctions": stepfunctions.executions(),
+            "glue": glue.jobs(**{JOB: plan.job_limit}),
+            "sns": (),
+        }
+        self.operations = plan.limits
+        self.rounds = 0
+        self.next_round = self.now + self.plan.period
+        self.calm_since: float | None = None
+        self.older_at: dict[str, float] = {}
+        self.news: tuple[str, ...] = ()  # closed executions whose status event is under way
+        self.redrives = 0
+        self.order = 0  # sequence number of the last message that was admitted as it was sent
+        self._checked: tuple[Any, ...] = ()
+        self._held: dict[str, Record] = {}
+        for request_id in plan.requests:
+            body = json.dumps({"process": PROCESS, "request_id": request_id})
+            self.perform(
+                Question(
+                    "sqs",
+                    "send_message",
+                    freeze({"QueueUrl": REQUESTS, "MessageBody": body, "MessageGroupId": PROCESS}),
+                )
+            )
+
+    # Looking at it -------------------------------------------------------------------------------------------------
+
+    def _item(self) -> Record:
+        return self.services["dynamodb"][SLOTS][PROCESS]  # type: ignore[no-any-return]
+
+    def _holders(self) -> dict[str, Record]:
+        return self._item()["holders"]["M"].fields  # type: ignore[no-any-return]
+
+    def _has_room(self) -> bool:
+        item = self._item()
+        paused = item.get("paused")
+        in_use, limit = (int(item[name]["N"]) for name in ("slots_in_use", "slot_limit"))
+        return in_use < limit and not (paused is not None and paused["BOOL"])
+
+    def _queue(self) -> Record:
+        return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
+
+    def _receivable(self) -> list[Record]:
+        return self._messages()[0]
+
+    def _in_flight(self) -> list[Record]:
+        return self._messages()[1]
+
+    def _messages(self) -> tuple[list[Record], list[Record]]:
+        """Those that can be received and those in flight; looked up, since they are asked for at every step."""
+        key = (self.services["sqs"], self.now)
+        found = _messages.get(key)
+        if found is None:
+            queue = self._queue()
+            hidden = [message for message in queue["messages"] if sqs.is_in_flight(message, self.now)]
+            found = _messages[key] = (sqs.receivable(queue, self.now), hidden)
+        return found
+
+    def _free_starter(self) -> str:
+        names = (f"starter {n + 1}" for n in range(self.plan.starters))
+        return next((name for name in names if name not in self.actors), "")
+
+    def _alive(self) -> list[Record]:
+        jobs = self.services["glue"]
+        found = _alive.get(jobs)
+        if found is None:
+            found = _alive[jobs] = [run for run in jobs[JOB]["runs"] if run["state"] in glue.ALIVE]
+        return found
+
+    def _ends_at(self, run: Record) -> float:
+        if run["state"] == "STOPPING":
+            return 0.0
+        seconds = self.plan.run_seconds[int(run["id"].partition("_")[2]) % len(self.plan.run_seconds)]
+        return float(run["started"] + seconds)
+
+    def _may_end(self, run: Record) -> bool:
+        return self.timeless or self.now >= self._ends_at(run)
+
+    def _may_wake_up(self, name: str, actor: Actor, question: Question) -> bool:
+        if question.operation == "sleep":
+            return self.may_go_on(name) if self.timeless else self.now >= actor.asleep_until
+        return self.local(name, actor, question) is not None
+
+    def may_go_on(self, name: str) -> bool:
+        """A workflow that waits for its run to stop looks again when it has."""
+        stopping = (run["arguments"]["--slotkeeper-execution"] for run in self._alive() if run["state"] == "STOPPING")
+        return name.partition(" ")[2] not in stopping
+
+    def _keep_older(self, service: str) -> None:
+        self.older[service] = self.services[service]
+        self.older_at[service] = self.now
+
+    def _can_be_stale(self, question: Question) -> bool:
+        """Whether a read may still show what was before the last change: Glue, and Step Functions, lag by seconds."""
+        if question.operation not in ("get_job_runs", "list_executions", "describe_execution"):
+            return False
+        # Without time a lag has no end, and the janitor's grace is longer than Step Functions' lag.
+        if self.timeless and question.service != "glue":
+            return False
+        recent = self.now < self.older_at.get(question.service, 0) + STEP
+        return recent and self.older[question.service] is not self.services[question.service]
+
+    def _patience(self) -> tuple[int, int]:
+        return GRACE, (0 if self.timeless else LOOK_GAP)
+
+    def _unsuccessful(self) -> list[str]:
+        executions = self.services["stepfunctions"].fields.items()
+        return [name for name, found in executions if found["status"] not in (*stepfunctions.OPEN, "SUCCEEDED")]
+
+    def _dead(self) -> list[str]:
+        return [name for name in self._holders() if not stepfunctions.is_open(self.services["stepfunctions"], name)]
+
+    def _unsettled(self) -> list[str]:
+        return [name for name in self._unsuccessful() if name not in self.services["dynamodb"][code.SETTLED]]
+
+    def _is_unfinished(self) -> bool:
+        return bool(self.actors or self._holders() or self._unsettled() or self._queue()["messages"] or self._alive())
+
+    def _put_queue(self, queue: Record) -> None:
+        self.services["sqs"] = self.services["sqs"].with_fields(**{REQUESTS: queue})
+
+    # Properties ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        now = (self.services["dynamodb"], self.services["glue"])
+        if now == self._checked:
+            return
+        self._checked, before = now, self._held
+        self._held = holders = self._holders()
+        item = self._item()
+        limit, in_use = (int(item[name]["N"]) for name in ("slot_limit", "slots_in_use"))
+        if in_use != len(holders):
+            raise Violation("S2", f"slots_in_use is {in_use}, but there are {len(holders)} holders")
+        if len(holders) > max(limit, len(before)):
+            raise Violation("S1", f"{len(holders)} holders, limit {limit}")
+        owners = [run["arguments"]["--slotkeeper-execution"] for run in self._alive()]
+        for owner in owners:
+            if owner not in holders:
+                raise Violation("S1b", f"a Glue run of {owner} is alive, which holds no slot")
+            if owners.count(owner) > 1:
+                raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
+
+    def _check_order(self, request_id: str) -> None:
+        place = self.plan.requests.index(request_id)
+        if place < self.order:
+            raise Violation(
+                "S5", f"{request_id} starts after {self.plan.requests[self.order]}, which was sent after it"
+            )
+        self.order = place
+
+    def _check_freed(self) -> None:
+        """S4: a dead holder's slot is free within two rounds plus the grace, from when the faults are over."""
+        if self.calm_since is None:
+            return
+        executions = self.services["stepfunctions"]
+        owners = {run["arguments"]["--slotkeeper-execution"] for run in self._alive()}
+        for name, holder in self._holders().items():
+            if stepfunctions.is_open(executions, name) or name in owners:
+                continue
+            dead = executions[name]["stopped"] if name in executions else int(holder["M"]["since"]["N"])
+            late = self.now - max(dead, self.calm_since)
+            if late > GRACE + 2 * self.plan.period + 2 * STEP:
+                raise Violation("S4", f"{name} is dead and has held its slot for {late:.0f} s")
+
+    def check_quiet(self) -> None:
+        """S6: time alone must not be needed where no fault was."""
+        hidden = [message["id"] for message in self._in_flight()]
+        if not self.faults and hidden and self._has_room() and not self.actors:
+            raise Violation("S6", f"there is room, {hidden} wait, and nobody will wake them")
+
+    def check_end(self) -> None:
+        if self._holders():
+            raise Violation("S4", f"{sorted(self._holders())} hold slots, and nobody will free them")
+        executions = self.services["stepfunctions"]
+        left = [message["id"] for message in self._queue()["messages"]]
+        if left:
+            raise Violation("S3", f"{left} are still on the queue")
+        dead = {message["body"] for message in self.services["sqs"][code.DEAD_LETTERS]["messages"]}
+        kept = {
+            message["attributes"]["execution_name"]["StringValue"]
+            for message in self.services["sqs"][FAILED]["messages"]
+        }
+        for request_id in set(self.plan.requests):
+            body = json.dumps({"process": PROCESS, "request_id": request_id})
+            if execution_name(PROCESS, request_id, 1) not in executions and body not in dead:
+                raise Violation("S3", f"request {request_id} was neither started nor dead-lettered")
+        for name in self._unsuccessful():
+            request = json.loads(executions[name]["input"])
+            again = execution_name(PROCESS, request["request_id"], request["attempt"] + 1)
+            if name not in kept and again not in executions:
+                raise Violation("S3", f"{name} ended as {executions[name]['status']}: neither kept nor queued again")
+
+    def key(self) -> Hashable:
+        return (
+            *self.services.values(),
+            frozenset(self.actors.items()),
+            self.operations,
+            self.rounds,
+            self.news,
+            self.order,
+            self.on_their_way,
+            self.faults,
+            self.older.get("glue"),
+            self.now,
+        )
+
+    def summary(self) -> str:
+        item = self._item()
+        holders = [f"{name[-4:]}={holder['M']['state']['S']}" for name, holder in self._holders().items()]
+        queue = [f"{m['id']}{'(hidden)' if sqs.is_in_flight(m, self.now) else ''}" for m in self._queue()["messages"]]
+        return (
+            f"slots {item['slots_in_use']['N']}/{item['slot_limit']['N']} [{', '.join(holders)}]  "
+            f"queue [{', '.join(queue)}]  runs [{', '.join(run['id'] + ' ' + run['state'] for run in self._alive())}]"
+        )
