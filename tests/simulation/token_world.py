@@ -92,7 +92,6 @@ class Notes(NamedTuple):
     Attributes:
         ahead: of its clock.
         behind: how long its monotonic clock has stood still.
-        code: of the lock that it tried to take last.
         began: when its call began.
         stood: for how long it has stood still since.
         seen: the item that it saw last, `looked` when.
@@ -104,7 +103,6 @@ class Notes(NamedTuple):
 
     ahead: float = 0.0
     behind: float = 0.0
-    code: str = ""
     began: float = 0.0
     stood: float = 0.0
     seen: Any = None
@@ -143,6 +141,7 @@ class TokenWorld(World):
         self.needed = 1 + (not plan.stored)  # tokens: one for each invalidation
         self.more = 0  # tokens that faults account for
         self.codes: dict[str, str] = {}  # token in hand -> the lock's code under which it was asked for
+        self.locks: dict[str, str] = {}  # actor -> the code of the last lock that was its own
         self.refreshers = 0
         self.refusals = 0
         self.left_alone_until = 0.0  # the API, after it has refused
@@ -156,6 +155,7 @@ class TokenWorld(World):
     def copy(self) -> TokenWorld:
         other = super().copy()
         other.codes = dict(self.codes)
+        other.locks = dict(self.locks)
         return other
 
     # Choices -------------------------------------------------------------------------------------------------------
@@ -230,8 +230,8 @@ class TokenWorld(World):
     def take(self, choice: Choice) -> None:
         if choice.is_fault and choice.how != DIE:
             self.more += POSTS_OF_A_FAULT.get(choice.how, 0)
-            # Its POST was the earlier one, so the token that it holds to be dead is not; whoever can ask, asks.
-            self.more += choice.how == FREEZE_AFTER and not self.plan.probes
+            # Whoever cannot ask holds a token to be dead that others have refreshed meanwhile.
+            self.more += choice.how in STANDING_STILL and (self.plan.hands_over or not self.plan.probes)
         super().take(choice)
 
     def call(self, name: str, how: str) -> None:
@@ -239,11 +239,11 @@ class TokenWorld(World):
         question = actor.node.question
         assert question is not None
         notes = actor.notes
-        if question.operation == "update_item" and ":lock" in question.parameters["ExpressionAttributeValues"]:
-            lock = question.parameters["ExpressionAttributeValues"][":lock"]["M"]
-            notes = notes._replace(code=lock["release_code"]["S"])
-        elif question.operation == "get_item" and self.timeless:
-            notes = self._sees(notes) if not how or how == FREEZE_AFTER else notes._replace(seen=None)
+        if question.service == "dynamodb" and self.timeless:
+            if how in (THROTTLE, NOT_SENT, LOSE, LATE):  # then it looks again, whatever there is to see
+                notes = notes._replace(seen=None)
+            elif question.operation == "get_item":
+                notes = self._sees(notes)
         self.actors[name] = actor = actor._replace(notes=notes)
         if how == FREEZE:
             self.say(name, "stands still before", question)
@@ -342,6 +342,9 @@ class TokenWorld(World):
         before = self._item()
         answer = super().perform(question)
         after = self._item()
+        if "refresh_lock" in after and after is not before:
+            taken = after["refresh_lock"]["M"]["release_code"]["S"]
+            self.locks[taken.rpartition("-")[0]] = taken
         if after.get("access_token") is not before.get("access_token"):
             self._check_stored(before, after)
         if "refused_until" in after and after is not before:
@@ -358,9 +361,8 @@ class TokenWorld(World):
         self._check_peace()
         self.services["chat"] = Api(api.posts + 1, api.posts + 1)
         token = f"t{api.posts + 1}"
-        asker = self.actors.get(question.parameters["by"])
-        if asker is not None:
-            self.codes[token] = asker.notes.code
+        if question.parameters["by"] in self.actors:
+            self.codes[token] = self.locks.get(question.parameters["by"], "no lock")
         return Answer(token)
 
     def finished(self, name: str, actor: Actor) -> None:
@@ -368,7 +370,7 @@ class TokenWorld(World):
             raise Violation("T4", f"{name} ended in a way that nobody knows: {actor.node.result}")
 
     def died(self, name: str, actor: Actor) -> None:
-        if actor.notes.code in self.codes.values():
+        if self.locks.get(name) in self.codes.values():
             self.more += POSTS_OF_A_FAULT[DIE]
         if self.faults == 1:
             self.died_at = self.now
@@ -491,6 +493,7 @@ class TokenWorld(World):
             *self.services.values(),
             frozenset(self.actors.items()),
             tuple(sorted(self.codes.items())),
+            tuple(sorted(self.locks.items())),
             self.on_their_way,
             self.revocations,
             self.scheduled,
