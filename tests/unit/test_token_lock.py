@@ -142,6 +142,13 @@ def test_a_new_token_that_is_dead_already_is_replaced_if_the_api_can_be_asked(in
     assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
+def test_the_seconds_that_the_first_token_left_are_there_for_the_next_one(instances: Instances) -> None:
+    reader = instances.new()
+    reader.get()
+    instances.api.live = "nobody's"
+    assert reader.call(instances.api.ask, within=15) == "answer"
+
+
 def test_call_asks_with_three_tokens_at_most(instances: Instances) -> None:
     idle = instances.new()
     idle.get()
