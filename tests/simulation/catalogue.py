@@ -94,7 +94,9 @@ SMALL: dict[str, Small] = {
     "token, 3 clients, nobody asks if it is valid, any fault": Small(
         _tokens("lll", probes=False, slow=False), 1, False
     ),
-    "token, 2 clients, another refreshes, any fault": Small(_tokens("ll", hands_over=True), 1, False),
+    "token, 2 clients, another refreshes, an answer is lost": Small(
+        _tokens("ll", LOST, hands_over=True, slow=False), 1, False
+    ),
     "token, 2 clients, two die": Small(_tokens("ll", DEATHS), 2, False),
     "token, 2 clients, two answers are lost": Small(_tokens("ll", LOST), 2, False),
 }
