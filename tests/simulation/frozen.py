@@ -92,8 +92,10 @@ def known() -> int:
 
 
 def forget() -> None:
-    """Drops what is known, to bound memory. Every Record made before must be dropped with it."""
+    """Drops what is known, to bound memory. Every Record made before must be dropped with it, but for the empty one."""
+    empty = record({})
     _known.clear()
+    _known[()] = empty
 
 
 def _by_name(pair: tuple[str, Any]) -> str:

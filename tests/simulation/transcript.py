@@ -306,7 +306,7 @@ class _Paginator:
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
 
-    def paginate(self, *, PaginationConfig: Any = None, **parameters: Any) -> Iterator[Any]:  # noqa: N803 (boto3's name)
+    def paginate(self, *, PaginationConfig: Any = None, **parameters: Any) -> Iterator[Any]:
         yield self._call(**parameters)
 
 
