@@ -34,7 +34,7 @@ def run(world: World, random: Random) -> int:
             if steps >= thaws:
                 frozen = ""
         if world.faults < faults and random.random() < likely:
-            if random.random() < 0.15 and world.actors and not frozen:
+            if random.random() < 0.15 and world.actors and not frozen and not world.times_its_actors:
                 frozen = random.choice(sorted(world.actors))
                 thaws = steps + random.randrange(1, 60)
                 world.faults += 1

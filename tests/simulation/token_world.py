@@ -123,6 +123,8 @@ class Api(NamedTuple):
 class TokenWorld(World):
     """See World."""
 
+    times_its_actors = True
+
     def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
         super().__init__(timeless=timeless)
         self.plan = plan

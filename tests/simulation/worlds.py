@@ -62,6 +62,8 @@ class World:
         timeless: the clock stands still. Every order of events is then possible that any clock would allow, and more.
     """
 
+    times_its_actors = False  # it tells itself when somebody stands still, since it measures how long they wait
+
     def __init__(self, now: float = BEGINNING, *, timeless: bool = False) -> None:
         self.now = now
         self.timeless = timeless
