@@ -22,6 +22,8 @@ run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
 
 # How many random schedules `make simulate` makes, after it has explored the small worlds.
 SCHEDULES ?= 1000000
+# no: only the random ones.
+EXPLORE ?= yes
 # Which world's schedule `make replay` tells.
 WORLD ?= slots
 simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
@@ -115,7 +117,8 @@ test: setup-dev  ## Run every test
 
 .PHONY: simulate
 simulate: setup-dev  ## Run the real code over a simulated AWS: every state of small worlds, a million random schedules
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.simulation run --schedules="$(SCHEDULES)" --seed="$(SEED)"
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.simulation run --schedules="$(SCHEDULES)" --seed="$(SEED)" \
+	  $(if $(filter no,$(EXPLORE)),--no-explore)
 
 .PHONY: replay
 replay: setup-dev  ## Tell the story of one random schedule: make replay WORLD=slots SEED=17
@@ -128,6 +131,11 @@ races: setup-dev  ## Let 8 processes of 16 threads race for slots on DynamoDB Lo
 .PHONY: mutants
 mutants: setup-dev  ## Put each known bug back, in a copy, and see which test catches it (build/mutants/report.md)
 	@$(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
+
+.PHONY: mutation
+mutation: setup-dev  ## Let mutmut change slots, token lock and retries, and list what no test notices (MODULES=)
+	@$(SETUP) --venv build/mutation requirements/mutation.txt
+	@$(PYTHON) -m tests.mutation $(MODULES)
 
 .PHONY: fuzz
 fuzz: setup-dev  ## Try the handlers with many more inputs, by chance
@@ -156,7 +164,7 @@ format: setup-dev  ## Put the code into the one format
 .PHONY: lock
 lock: setup  ## Compile requirements/*.in again (needs the registry)
 	@$(PYTHON) -m pip install --quiet uv
-	@for name in local dev checkov; do \
+	@for name in local dev checkov mutation; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done
