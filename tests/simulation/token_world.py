@@ -466,9 +466,8 @@ class TokenWorld(World):
             if self.faults == 1 and self.died_at and calm and self.now > enough + notes.stood:
                 raise Violation("T2", f"somebody's death has cost {name} {self.now - self.died_at:.1f} s")
             return
-        # A token that dies before it is stored costs the interval and a second POST: together more than one's patience.
-        twice = self.revoked_late and times.min_interval
-        if not self.faults and self.plan.revocations + self.plan.scheduled < 2 and not twice:
+        # A token that dies young is refreshed after the interval only, and not by who has too little time left by then.
+        if not self.faults and self.plan.revocations + self.plan.scheduled < 2 and not times.min_interval:
             raise Violation("T4", f"{name} has {outcome}, though nothing went wrong")
         if self.faults == 1 and self.died_at and calm and notes.began + self.plan.within >= enough:
             raise Violation("T2", f"{name} has {outcome}: somebody's death has cost it its token")
