@@ -5,6 +5,7 @@ Exit codes: 0 every property holds; 1 one does not, and the story is told; 2 wro
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -130,6 +131,7 @@ def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple
 
 def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     Program.merges = False
+    gc.disable()  # hardly anything is garbage here, and looking for it takes longer the more is known
     began = time.process_time()
     told = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
     for seed in range(first, first + number):

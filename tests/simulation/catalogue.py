@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
@@ -113,7 +114,7 @@ _FORGET: list[Callable[[], None]] = [
     slots_actors.janitor_visit.forget,
     token_actors.forget,
 ]
-MOST_RECORDS = 1_500_000  # some 2 GB with what hangs on them
+MOST_RECORDS = 600_000  # some 1.3 GB with what hangs on them
 
 
 def forget() -> None:
@@ -127,3 +128,4 @@ def forget_if_much() -> None:
     """Bounds memory between two schedules."""
     if frozen.known() > MOST_RECORDS:
         forget()
+        gc.collect()
