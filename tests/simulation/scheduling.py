@@ -34,11 +34,10 @@ def run(world: World, random: Random) -> int:
             if steps >= thaws:
                 frozen = ""
         if world.faults < faults and random.random() < likely:
-            if random.random() < 0.15 and world.actors and not frozen and not world.times_its_actors:
+            if random.random() < 0.15 and world.actors and not frozen:
                 frozen = random.choice(sorted(world.actors))
                 thaws = steps + random.randrange(1, 60)
-                world.faults += 1
-                world.say(frozen, "stands still")
+                world.hold_up(frozen)
             else:
                 choices = world.mishaps() or choices
         elif slow and random.random() < slow:

@@ -30,7 +30,7 @@ def test_every_reachable_state_of_a_small_world_is_sound(name: str) -> None:
 
 
 def test_random_schedules_end_well() -> None:
-    assert first_broken(slots_world.drawn, range(500)) == ("", -1)
+    assert first_broken(slots_world.drawn, range(200)) == ("", -1)
 
 
 def test_a_schedule_is_the_same_whatever_ran_before() -> None:

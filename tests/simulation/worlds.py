@@ -62,8 +62,6 @@ class World:
         timeless: the clock stands still. Every order of events is then possible that any clock would allow, and more.
     """
 
-    times_its_actors = False  # it tells itself when somebody stands still, since it measures how long they wait
-
     def __init__(self, now: float = BEGINNING, *, timeless: bool = False) -> None:
         self.now = now
         self.timeless = timeless
@@ -73,6 +71,7 @@ class World:
         self.older_at: dict[str, float] = {}
         self.older: dict[str, Any] = {}  # states of services that a read which lags may still see
         self.faults = 0  # so far
+        self.held_up: frozenset[str] = frozenset()  # whom the scheduler has let stand still: no bound is theirs
         self.tell: Callable[[str], None] | None = None
 
     # What a world has to say ---------------------------------------------------------------------------------------
@@ -120,6 +119,12 @@ class World:
     def slowness(self) -> list[Choice]:
         """How time may pass although somebody could go on."""
         return []
+
+    def hold_up(self, name: str) -> None:
+        """The scheduler lets an actor stand still for a while: a fault."""
+        self.faults += 1
+        self.held_up |= {name}
+        self.say(name, "stands still")
 
     def calm(self) -> None:
         """There are no more faults from now on: what has to come about in time must do so from here."""
