@@ -82,8 +82,6 @@ SMALL: dict[str, Small] = {
     "retry, two faults": Small(_retry(('{"fails": 1}',)), 2, False),
     "retry by Scheduler, two faults": Small(_retry(('{"fails": 1, "retry_after": 1980}',)), 2, False),
     "retry at once, its messages come twice": Small(_retry(('{"fails": 1, "retry_after": 0}',), 1), 1, False),
-    "retry of a request that is sent twice, two faults": Small(_retry(('{"fails": 1}',) * 2), 2, False),
-    "retry of a redriven request, its messages come twice": Small(_retry(('{"breaks": 9}',), 1, 1), 1, False),
     "token, 3 clients, no fault": Small(_tokens("lll"), 0, True),
     "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
     "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),

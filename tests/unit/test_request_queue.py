@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slotkeeper.request_queue import LONGEST_HIDE, hide_seconds, wake_next
@@ -50,6 +52,19 @@ def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
     account.slots.cancel("p", "p-1")
     assert wake_next(account.slots, account.queue, "p") is True
     assert len(account.messages(account.queue_url)) == 1
+
+
+def test_s6_a_slow_delivery_wakes_the_later_one_of_its_message(account: Account) -> None:
+    """The message was given out again under a starter that stood still; the second delivery found no room and hid it.
+
+    The first one then finds that the request has run, gives its slot back, and cannot delete with its old handle. Taken
+    for its own, the message would sleep on beside a free slot.
+    """
+    account.slots.reserve("p", "p-1", NOW)
+    later = account.send()
+    account.slots.wait("p", later)
+    account.slots.cancel("p", "p-1")
+    assert wake_next(account.slots, account.queue, "p", but_not=replace(later, receives=later.receives - 1)) is True
 
 
 def test_nobody_wakes_the_message_in_their_own_hands(account: Account) -> None:

@@ -203,7 +203,7 @@ def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
     account.processes.pause("p")
     assert account.slots.waiter_with_room("p") is None
     account.processes.resume("p")
-    assert account.slots.waiter_with_room("p") == Waiter("handle-1", "1".zfill(40))
+    assert account.slots.waiter_with_room("p") == Waiter("handle-1", "1".zfill(40), 1)
 
 
 def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:

@@ -105,9 +105,12 @@ def wake_next(slots: Slots, queue: RequestQueue, process: str, but_not: Delivery
 
     Args:
         but_not: the caller's own delivery. It may still be the one registered, by an earlier receive; waking it would
-            only bring the caller back at once to the trouble that made it give up its slot.
+            only bring the caller back at once to the trouble that made it give up its slot. A later receive is somebody
+            else's: the message was given out again under a slow caller, and waits for the room that was made.
     """
     waiter = slots.waiter_with_room(process)
-    if waiter is None or (but_not is not None and waiter.sequence == but_not.sortable_sequence):
+    if waiter is None:
+        return False
+    if but_not is not None and waiter.sequence == but_not.sortable_sequence and waiter.receives <= but_not.receives:
         return False
     return queue.make_visible(waiter.receipt_handle)

@@ -104,6 +104,7 @@ class Waiter:
 
     receipt_handle: str
     sequence: str
+    receives: int
 
 
 class Slots:
@@ -212,7 +213,8 @@ class Slots:
         handle, sequence = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "sequence"))
         if not handle or sequence is None or item.get("paused", {}).get("BOOL", False) or in_use >= limit:
             return None
-        return Waiter(handle, sequence)
+        receives = waiting.get("receives", {}).get("N", "0")
+        return Waiter(handle, sequence, int(receives) if receives.isdecimal() else 0)
 
     def has_room(self, process: str) -> bool:
         """A consistent look at whether a reserve could succeed now."""
