@@ -92,7 +92,6 @@ class SlotsState(World):
         self.calm_since: float | None = None
         self.older_at: dict[str, float] = {}
         self.news: tuple[str, ...] = ()  # closed executions whose status event is under way
-        self.redrives = 0
         self.order = 0  # sequence number of the last message that was admitted as it was sent
         self._checked: tuple[Any, ...] = ()
         self._held: dict[str, Record] = {}

@@ -201,7 +201,6 @@ class SlotsWorld(SlotsState):
         arn = freeze({"executionArn": f"execution:{execution}"})
         self.perform(Question("stepfunctions", "redrive_execution", arn))
         self.say("operator", f"redrives {execution}")
-        self.redrives += 1
         state = before.get("state") or freeze({"state": START, "input": json.loads(before["input"])})
         self._run(execution, state)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Self
 
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
-from tests.simulation.frozen import Moment, Record, record
+from tests.simulation.frozen import Record, record
 from tests.simulation.transcript import LOST, UNSENT, Answer, Node, Question
 
 THROTTLED = Answer(error="ThrottlingException")
@@ -247,11 +247,6 @@ class World:
 def forget() -> None:
     """Drops what is known of services, to bound memory."""
     _performed.clear()
-
-
-def moment(seconds: float) -> Answer:
-    """An answer that is a time."""
-    return Answer(Moment(seconds))
 
 
 def _brief(question: Question) -> str:
