@@ -131,7 +131,7 @@ class Processes:
         self._dynamodb = dynamodb
         self._table_name = table_name
 
-    def create(self, name: str, slot_limit: int, job_name: str) -> bool:
+    def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False) -> bool:
         """Makes a process, or leaves the one there is untouched and returns False.
 
         Conditional, because a put over a live item would forget its holders and admit as many again.
@@ -140,16 +140,37 @@ class Processes:
             ValueError: a setting is not valid.
         """
         check_settings(name, slot_limit, job_name)
-        item: Mapping[str, Any] = {
+        item: dict[str, Any] = {
             "process_name": {"S": name},
             "slot_limit": {"N": str(slot_limit)},
             "slots_in_use": {"N": "0"},
             "holders": {"M": {}},
             "job_name": {"S": job_name},
         }
+        if paused:
+            item["paused"] = {"BOOL": True}
         try:
             self._dynamodb.put_item(
                 TableName=self._table_name, Item=item, ConditionExpression="attribute_not_exists(process_name)"
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+    def remove(self, name: str) -> bool:
+        """Removes a process that is paused and that nobody holds a slot of; False, and nothing done, if it is not so.
+
+        Paused, because a reserve between the look and the removal would hold a slot of nothing. What is still queued for
+        it is dead-lettered as UnknownProcess.
+        """
+        try:
+            self._dynamodb.delete_item(
+                TableName=self._table_name,
+                Key={"process_name": {"S": name}},
+                ConditionExpression="paused = :true AND size(holders) = :none",
+                ExpressionAttributeValues={":true": {"BOOL": True}, ":none": {"N": "0"}},
             )
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":

@@ -179,6 +179,17 @@ class Slots:
             process, execution, f"{RELEASE_CONDITION} AND {UNCHANGED_CONDITION}", {":seen": {"M": seen}}
         )
 
+    def adopt(self, process: str, execution: str, since: float, job: str) -> bool:
+        """Gives a running execution that stands nowhere the place that it takes; False if it holds a slot already.
+
+        For after the table was restored or written by hand. It asks for no room: the execution runs, whether the limit
+        allows it or not, and above the limit nobody else is admitted.
+        """
+        holder = {"state": {"S": "RUNNING"}, "since": {"N": str(int(since))}, "job": {"S": job}}
+        condition = "attribute_exists(process_name) AND attribute_not_exists(holders.#me)"
+        values = {":one": {"N": "1"}, ":entry": {"M": holder}}
+        return self._update(process, RESERVE_UPDATE, condition, {"#me": execution}, values) is None
+
     def cancel(self, process: str, execution: str) -> bool:
         """Gives back a slot that is still RESERVED; False if it is not: confirmed since, or gone."""
         return self._give_back(process, execution, CANCEL_CONDITION, {":reserved": {"S": "RESERVED"}})
