@@ -155,11 +155,6 @@ def test_every_role_takes_the_permissions_boundary(name: str) -> None:
     assert "PermissionsBoundaryArn" in str(_properties(name)["PermissionsBoundary"])
 
 
-@pytest.mark.parametrize("name", ["SlotTable", "DataBucket"])
-def test_what_cannot_be_made_again_outlives_the_stack(name: str) -> None:
-    assert (RESOURCES[name]["DeletionPolicy"], RESOURCES[name]["UpdateReplacePolicy"]) == ("Retain", "Retain")
-
-
 def test_every_parameter_and_every_function_is_described() -> None:
     assert all("Description" in parameter for parameter in TEMPLATE["Parameters"].values())
     assert all("Description" in function for function in FUNCTIONS.values())

@@ -1,0 +1,193 @@
+"""What a deployment must not lose: the template's stateful resources, and what an update would do to each.
+
+CloudFormation replaces a resource, with a new and empty one, if its type or a create-only property of it changes, and
+deletes one whose logical id is not in the new template (CloudFormation guide, "Update behaviors of stack resources" and
+"DeletionPolicy attribute"). Which properties are create-only is what each type's schema says ("Resource type schema",
+createOnlyProperties); the schemas are those that cfn-lint carries.
+
+The baseline, stateful.json, is what stacks in the field may have been deployed from. It grows with
+
+    build/venv/bin/python -m tests.template.stateful
+
+which adds what is new, and changes or drops nothing that is there: whoever means to lose something says so by
+`--forget LogicalId`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cfnlint.decode import cfn_yaml
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+from cfnlint.template.transforms._sam import Transform
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "template.yaml"
+BASELINE = Path(__file__).with_name("stateful.json")
+REGION = "us-east-1"
+POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
+RETAINED = ("Retain", "RetainExceptOnCreate")
+
+# Types whose resources hold something, or are known elsewhere by their name, and what is gone with one.
+STATEFUL = {
+    "AWS::ApiGateway::RestApi": "the URL that the chat service sends to",
+    "AWS::DynamoDB::Table": "its items",
+    "AWS::Logs::LogGroup": "the log",
+    "AWS::S3::Bucket": "its objects",
+    "AWS::SNS::Topic": "the subscriptions that people made and confirmed",
+    "AWS::SQS::Queue": "the messages on it, and the URL that producers send to",
+    "AWS::SSM::Parameter": "the value that operators put",
+    "AWS::Scheduler::ScheduleGroup": "the retries that are booked in it",
+    "AWS::SecretsManager::Secret": "its value, which others sign with or have been given",
+    "AWS::StepFunctions::StateMachine": "its executions, by whose ARN the janitor knows who holds a slot",
+}
+
+Template = Mapping[str, Any]
+
+
+def source() -> dict[str, Any]:
+    """template.yaml as it is written."""
+    template: dict[str, Any] = cfn_yaml.load(str(FILE))
+    return template
+
+
+def translated(template: Template) -> dict[str, Any]:
+    """What CloudFormation makes of it: SAM's own resources as those that they stand for. Raises ValueError."""
+    transform = Transform(str(FILE), copy.deepcopy(template), REGION)
+    problems = transform.transform_template()
+    if problems:
+        raise ValueError(f"SAM does not take this template: {problems}")
+    answer: dict[str, Any] = json.loads(json.dumps(transform.template()))
+    return answer
+
+
+def create_only(resource: Template) -> dict[str, Any]:
+    """A resource's create-only properties, by their path in the schema, as the template writes them."""
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, resource["Type"]).schema
+    paths = [*schema.get("createOnlyProperties", []), *schema.get("conditionalCreateOnlyProperties", [])]
+    found = {path: _at(resource.get("Properties", {}), path.split("/")[2:]) for path in sorted(paths)}
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def _at(value: Any, names: list[str]) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def stateful(template: Template) -> dict[str, dict[str, Any]]:
+    """The stateful resources of a translated template, each with all that decides what an update does to it."""
+    return {
+        name: {
+            "Type": resource["Type"],
+            **{key: resource[key] for key in POLICIES if key in resource},
+            **({"When": template["Conditions"][resource["Condition"]]} if "Condition" in resource else {}),
+            "CreateOnly": create_only(resource),
+        }
+        for name, resource in sorted(template["Resources"].items())
+        if resource["Type"] in STATEFUL
+    }
+
+
+def losses(before: Template, after: Template) -> list[str]:
+    """One sentence for whatever an update from `before` to `after` would lose; both as `stateful` tells them."""
+    return [sentence for name in before for sentence in _losses(name, before[name], after.get(name))]
+
+
+def _losses(name: str, before: Template, after: Template | None) -> Iterator[str]:
+    gone = STATEFUL[before["Type"]]
+    deleted, replaced = (
+        f"{gone} is kept, cut off from the stack" if before.get(policy) in RETAINED else f"{gone} is lost"
+        for policy in POLICIES
+    )
+    if after is None:
+        yield (
+            f"{name} is not in the template any more: CloudFormation takes a renamed logical id for a deletion and a "
+            f"new resource, and {deleted}. Give it its name back"
+        )
+        return
+    if after["Type"] != before["Type"]:
+        yield f"{name} was {before['Type']} and is {after['Type']}: {replaced}. Make another resource beside it"
+        return
+    for path in sorted({*before["CreateOnly"], *after["CreateOnly"]}):
+        old, new = (each["CreateOnly"].get(path) for each in (before, after))
+        if old != new:
+            yield (
+                f"{name} would be replaced by a new one, since {path.removeprefix('/properties/')} is create-only and "
+                f"changes from {old!r} to {new!r}: {replaced}. Leave the property as it was, or make another resource "
+                "beside it and move what the old one holds"
+            )
+    if after.get("When") != before.get("When"):
+        yield (
+            f"{name} was there when {before.get('When', 'ever')} and is when {after.get('When', 'ever')}: a stack "
+            f"where that is false deletes it, and {deleted}. Give it its condition back"
+        )
+    for policy in POLICIES:
+        if before.get(policy) in RETAINED and after.get(policy) not in RETAINED:
+            yield (
+                f"{name} had the {policy} {before[policy]} and has {after.get(policy, 'none, which is Delete')}: "
+                f"{gone} would be deleted with it. Keep it"
+            )
+
+
+def movers(template: Template) -> dict[str, set[str]]:
+    """For each stateful resource of a translated template, the parameters that can replace or delete it.
+
+    Over-approximated: whatever its create-only properties or its condition mention, through whatever resource.
+    """
+    return {name: _parameters(template, name, set()) for name in stateful(template)}
+
+
+def _parameters(template: Template, name: str, seen: set[str]) -> set[str]:
+    """What the identity of one resource, or the truth of one condition, depends on."""
+    if name in seen:
+        return set()
+    seen.add(name)
+    if name in template["Parameters"]:
+        return {name}
+    if name in template["Conditions"]:
+        return _mentioned(template, template["Conditions"][name], seen)
+    if name not in template["Resources"]:
+        return set()  # a pseudo parameter, the same for the life of a stack
+    resource = template["Resources"][name]
+    return _mentioned(template, [resource.get("Condition", ""), *create_only(resource).values()], seen)
+
+
+def _mentioned(template: Template, value: Any, seen: set[str]) -> set[str]:
+    """The parameters behind every name in an expression: those of Ref, GetAtt and If, and those inside Sub's text."""
+    if isinstance(value, Mapping):
+        value = [*value.values(), *value.keys()]
+    if isinstance(value, str):
+        return set[str]().union(*(_parameters(template, name, seen) for name in re.findall(r"\w+", value)))
+    if isinstance(value, list):
+        return set[str]().union(*(_mentioned(template, each, seen) for each in value))
+    return set()
+
+
+def read_baseline() -> dict[str, Any]:
+    """The stateful resources that stacks in the field may have."""
+    baseline: dict[str, Any] = json.loads(BASELINE.read_text())
+    return baseline
+
+
+def main() -> None:
+    """Bring the baseline up to date."""
+    parser = argparse.ArgumentParser(description="Add to the baseline what is new in template.yaml.")
+    parser.add_argument("--forget", action="append", default=[], metavar="LOGICAL_ID", help="lose this one on purpose")
+    forgotten = set(parser.parse_args().forget)
+    before = {name: told for name, told in read_baseline().items() if name not in forgotten}
+    after = stateful(translated(source()))
+    if lost := losses(before, after):
+        raise SystemExit("\n".join(lost))
+    BASELINE.write_text(json.dumps(after, indent=2, sort_keys=True) + "\n")
+    print(f"{len(after)} stateful resources, {len(after.keys() - before.keys())} of them new: {BASELINE}")
+
+
+if __name__ == "__main__":
+    main()

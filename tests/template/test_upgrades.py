@@ -1,0 +1,194 @@
+"""No deployment loses what nobody can make again: by the schemas of CloudFormation's resource types."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import cfnlint.data.AdditionalSpecs
+import pytest
+from cfnlint.helpers import load_resource
+
+from tests.template.stateful import (
+    BASELINE,
+    POLICIES,
+    RETAINED,
+    ROOT,
+    STATEFUL,
+    losses,
+    movers,
+    read_baseline,
+    source,
+    stateful,
+    translated,
+)
+
+WRITTEN = source()
+TEMPLATE = translated(WRITTEN)
+HELD = stateful(TEMPLATE)
+
+# What goes with its stack, and why.
+EXPENDABLE = {
+    "SettledTable": "losing it keeps some requests a second time, nothing worse",
+    "TokenTable": "a token can be made again",
+    "SeenSignatureTable": "after ten minutes nothing in it matters",
+}
+EXPENDABLE_TYPES = {
+    "AWS::ApiGateway::RestApi": "holds nothing; its URL ends with the functions behind it",
+    "AWS::Logs::LogGroup": "left behind, the workflow's, whose name is fixed, would stand in the way of the next stack of "
+    "that name; whoever wants logs for longer exports them (docs/upgrades.md)",
+    "AWS::SNS::Topic": "without alarms nothing is published to it",
+    "AWS::StepFunctions::StateMachine": "it ends with its executions; a state machine outside a stack starts nothing",
+}
+# Parameters that delete a stateful resource on purpose.
+MAY_MOVE = {
+    "TokenRefresherLogGroup": {"TokenRefreshSchedule": "no schedule, no refresher, no log"},
+}
+
+
+def test_an_update_of_a_stack_in_the_field_loses_nothing() -> None:
+    assert losses(read_baseline(), HELD) == []
+
+
+def test_the_baseline_knows_every_stateful_resource() -> None:
+    """Else the next change of a new one goes unseen. `python -m tests.template.stateful` adds it."""
+    assert HELD.keys() - read_baseline().keys() == set()
+
+
+def test_the_baseline_is_written_as_its_command_writes_it() -> None:
+    assert BASELINE.read_text() == json.dumps(read_baseline(), indent=2, sort_keys=True) + "\n"
+
+
+def test_every_type_that_keeps_something_is_watched() -> None:
+    """cfn-lint's own list of stateful types, for resources that others will add."""
+    listed = load_resource(cfnlint.data.AdditionalSpecs, "StatefulResources.json")["ResourceTypes"]
+    assert {resource["Type"] for resource in TEMPLATE["Resources"].values()} & listed.keys() <= STATEFUL.keys()
+
+
+@pytest.mark.parametrize("name", [n for n, told in HELD.items() if told["Type"] not in EXPENDABLE_TYPES])
+def test_what_cannot_be_made_again_outlives_its_stack_and_its_replacement(name: str) -> None:
+    kept = [HELD[name].get(policy) in RETAINED for policy in POLICIES]
+    assert kept == [name not in EXPENDABLE] * 2
+
+
+def test_a_protected_table_does_not_stand_in_the_way_of_a_rollback() -> None:
+    """RetainExceptOnCreate has a failed creation delete its tables, which DynamoDB refuses for a protected one."""
+    for name, resource in TEMPLATE["Resources"].items():
+        if resource.get("Properties", {}).get("DeletionProtectionEnabled"):
+            assert HELD[name]["DeletionPolicy"] == "Retain"
+
+
+@pytest.mark.parametrize("table", ["SlotTable", "RequestLedgerTable"])
+def test_a_table_that_nobody_can_make_again_is_protected_and_backed_up(table: str) -> None:
+    properties = TEMPLATE["Resources"][table]["Properties"]
+    assert properties["DeletionProtectionEnabled"] is True
+    assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+@pytest.mark.parametrize("parameter", WRITTEN["Parameters"])
+def test_no_parameter_replaces_or_deletes_what_keeps_something(parameter: str) -> None:
+    moved = {name for name, parameters in movers(TEMPLATE).items() if parameter in parameters}
+    assert moved == {name for name, parameters in MAY_MOVE.items() if parameter in parameters}
+
+
+def test_other_values_of_all_parameters_make_the_same_resources() -> None:
+    """SAM names some of what it makes by their values."""
+    other = copy.deepcopy(WRITTEN)
+    for parameter in other["Parameters"].values():
+        allowed = [str(each) for each in parameter.get("AllowedValues", [])]
+        before = str(parameter.get("Default", ""))
+        number = str(parameter.get("MaxValue", parameter.get("MinValue", 7)))
+        text = number if parameter["Type"] == "Number" else "another"
+        parameter["Default"] = next((each for each in reversed(allowed) if each != before), text)
+    assert losses(HELD, stateful(translated(other))) == []
+
+
+def test_the_stack_policy_protects_the_types_whose_loss_would_matter() -> None:
+    """Not the log groups: one goes on purpose, when the refresher is turned off."""
+    _, deny = json.loads((ROOT / "stack-policy.json").read_text())["Statement"]
+    assert (deny["Effect"], deny["Action"]) == ("Deny", ["Update:Replace", "Update:Delete"])
+    assert set(deny["Condition"]["StringEquals"]["ResourceType"]) == STATEFUL.keys() - {"AWS::Logs::LogGroup"}
+
+
+# ------------------------------------------------------------------------- would it notice? changes that lose something
+
+
+def _renamed(resources: dict[str, Any]) -> None:
+    resources["Slots"] = resources.pop("SlotTable")
+
+
+def _another_key(resources: dict[str, Any]) -> None:
+    resources["RequestLedgerTable"]["Properties"]["KeySchema"][0]["AttributeName"] = "id"
+
+
+def _named(resources: dict[str, Any]) -> None:
+    resources["WorkQueue"]["Properties"]["QueueName"] = {"Ref": "AWS::StackName"}
+
+
+def _standard(resources: dict[str, Any]) -> None:
+    del resources["RequestQueue"]["Properties"]["FifoQueue"]
+
+
+def _conditional(resources: dict[str, Any]) -> None:
+    resources["DataBucket"]["Condition"] = "HasSampleJob"
+
+
+def _not_retained(resources: dict[str, Any]) -> None:
+    del resources["ApiCredentialsSecret"]["UpdateReplacePolicy"]
+
+
+def _another_type(resources: dict[str, Any]) -> None:
+    resources["Workflow"]["Properties"]["Type"] = "EXPRESS"
+
+
+def _another_resource(resources: dict[str, Any]) -> None:
+    resources["RetryPolicyParameter"] = {"Type": "AWS::SecretsManager::Secret"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_renamed, "SlotTable is not in the template any more"),
+        (_another_key, "RequestLedgerTable would be replaced by a new one, since KeySchema"),
+        (_named, "WorkQueue would be replaced by a new one, since QueueName"),
+        (_standard, "RequestQueue would be replaced by a new one, since FifoQueue"),
+        (_conditional, "DataBucket was there when ever and is when"),
+        (_not_retained, "ApiCredentialsSecret had the UpdateReplacePolicy Retain and has none"),
+        (_another_type, "Workflow would be replaced by a new one, since StateMachineType"),
+        (_another_resource, "RetryPolicyParameter was AWS::SSM::Parameter and is AWS::SecretsManager::Secret"),
+    ],
+)
+def test_a_change_that_loses_something_is_told(change: Callable[[dict[str, Any]], None], said: str) -> None:
+    changed = copy.deepcopy(WRITTEN)
+    change(changed["Resources"])
+    lost = losses(read_baseline(), stateful(translated(changed)))
+    assert [said in sentence for sentence in lost] == [True]
+
+
+def test_a_change_that_loses_nothing_is_not_told() -> None:
+    changed = copy.deepcopy(WRITTEN)
+    changed["Resources"]["RequestQueue"]["Properties"]["VisibilityTimeout"] = 200
+    changed["Resources"]["SlotTable"]["Properties"]["Tags"] = [{"Key": "team", "Value": "data"}]
+    assert losses(read_baseline(), stateful(translated(changed))) == []
+
+
+def _by_condition(resources: dict[str, Any]) -> None:
+    resources["SlotTable"]["Condition"] = "HasVpc"
+
+
+def _by_name(resources: dict[str, Any]) -> None:
+    resources["SlotTable"]["Properties"]["TableName"] = {"Fn::Sub": "slots-${SubnetIds}"}
+
+
+def _by_another(resources: dict[str, Any]) -> None:
+    resources["DataBucket"]["Properties"]["BucketName"] = {"Fn::If": ["HasVpc", "a", "b"]}
+    resources["SlotTable"]["Properties"]["TableName"] = {"Ref": "DataBucket"}
+
+
+@pytest.mark.parametrize("change", [_by_condition, _by_name, _by_another])
+def test_a_parameter_that_would_move_a_table_is_found(change: Callable[[dict[str, Any]], None]) -> None:
+    changed = copy.deepcopy(WRITTEN)
+    change(changed["Resources"])
+    assert movers(translated(changed))["SlotTable"] == {"SubnetIds"}
