@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.clients import PATIENT
 from slotkeeper.glue_runs import GlueRuns
-from slotkeeper.observability import logger, metrics, tracer
+from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.processes import Processes
 from slotkeeper.reclaim import Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
@@ -49,4 +49,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)
     for name, count in findings.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
+    for process in findings.processes:
+        measure_process(process.name, MetricUnit.Count, SlotsInUse=len(process.holders), SlotLimit=process.slot_limit)
     return dict(findings.counts)

@@ -13,12 +13,17 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
 from slotkeeper.clients import QUICK
-from slotkeeper.observability import logger, metrics, tracer
+from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.request_queue import RequestQueue
-from slotkeeper.requests import Delivery
+from slotkeeper.requests import Delivery, Request
 from slotkeeper.settings import StarterSettings
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
+
+
+def _name(request: Request) -> None:
+    logger.append_keys(process=request.process, request_id=request.request_id, attempt=request.attempt)
+
 
 _settings = StarterSettings.from_environment()
 _starter = Starter(
@@ -28,6 +33,7 @@ _starter = Starter(
     _settings.queue_visibility,
     _settings.queue_retention,
     _settings.queue_max_receives,
+    _name,
 )
 
 
@@ -48,33 +54,36 @@ def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
 
 def _consume(delivery: Delivery) -> bool:
     """True if the message is done with."""
+    logger.remove_keys(["process", "request_id", "attempt"])  # the message's before this one in the batch
     logger.append_keys(message_id=delivery.message_id, message_group=delivery.group_id)
+    now = time.time()
     try:
-        admission = _starter.admit(delivery, time.time())
+        admission = _starter.admit(delivery, now)
     except Exception:
         # Whatever it was, the message comes back after the queue's visibility timeout and finds what was done so far.
         logger.exception("Left the message on the queue")
         metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
         return False
-    _report(admission)
+    _report(admission, now - delivery.sent_at)
     return not isinstance(admission, Waiting | HeldBack)
 
 
-def _report(admission: Admission) -> None:
+def _report(admission: Admission, waited: float) -> None:
     match admission:
-        case Admitted(execution):
-            logger.info("Started the workflow", execution=execution)
+        case Admitted(execution, process):
+            logger.info("Started the workflow", execution=execution, waited_seconds=int(waited))
             metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
+            measure_process(process, MetricUnit.Seconds, RequestWait=waited)
         case Repeated(execution):
             logger.warning("Dropped a request that has run before", execution=execution)
             metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
         case DeadLettered(code, reason):
             logger.warning("Moved the message to the dead-letter queue", code=code, reason=reason)
             metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
-        case Waiting(_, because, waited):
+        case Waiting(process, because):
             logger.info("No slot; the message waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
-            metrics.add_metric("RequestWait", MetricUnit.Seconds, waited)
+            measure_process(process, MetricUnit.Seconds, RequestWaitSoFar=waited)
         case HeldBack(_, reason):
             logger.error("Left the message on the queue", reason=reason)
             metrics.add_metric("StarterErrors", MetricUnit.Count, 1)

@@ -11,6 +11,7 @@ The order of the steps is the protocol's. In particular:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from slotkeeper.request_queue import LONGEST_HIDE, RequestQueue, hide_seconds, wake_next
@@ -76,6 +77,7 @@ class Starter:
         queue_visibility: the queue's default visibility timeout, seconds.
         queue_retention: for how long the queue keeps a message, seconds.
         queue_max_receives: after how many receives the queue moves a message to its dead-letter queue by itself.
+        on_request: told what was asked for, once a message could be read.
     """
 
     slots: Slots
@@ -84,6 +86,7 @@ class Starter:
     queue_visibility: int
     queue_retention: int
     queue_max_receives: int
+    on_request: Callable[[Request], None] = lambda _: None
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
         """Does what the protocol says with one delivery. `now` is in seconds since the epoch.
@@ -96,6 +99,7 @@ class Starter:
             request = parse_request(delivery)
         except InvalidRequest as error:
             return self._set_aside(delivery, "InvalidRequest", str(error))
+        self.on_request(request)
 
         for _ in range(_RESERVE_ROUNDS):
             reservation = self.slots.reserve(request.process, request.execution_name, now)

@@ -53,6 +53,7 @@ class Findings:
     """What a round found and did: the names are those of the metrics."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    processes: list[Process] = field(default_factory=list)  # as the round found them
 
     def note(self, metric: str, message: str, **details: object) -> None:
         self.counts[metric] += 1
@@ -133,6 +134,7 @@ class Janitor:
                 if isinstance(process, MalformedProcess):
                     findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
                 else:
+                    findings.processes.append(process)
                     self._attend(process, running, findings)
 
     def _attend(self, process: Process, running: set[str], findings: Findings) -> None:
@@ -146,7 +148,9 @@ class Janitor:
         # Every round, and not only after freeing something: a wake may have been lost since.
         with findings.guard("Could not wake who waits", process_name=process.name):
             if wake_next(self.slots, self.queue, process.name):
-                findings.counts["WaitingWoken"] += 1
+                findings.note(
+                    "WaitingWoken", "Woke a request that waited beside a free slot", process_name=process.name
+                )
 
     def _repair(self, process: Process, findings: Findings) -> None:
         if self.processes.repair_counter(process):

@@ -106,6 +106,8 @@ def _report(outcome: Outcome) -> None:
         case DeadLettered(code, reason, _, cause):
             logger.error("Moved the message to the dead-letter queue", code=code, reason=reason, exc_info=cause)
             metrics.add_metric("WorkDeadLettered", MetricUnit.Count, 1)
+            if code in ("AttemptsExhausted", "TooOld"):
+                metrics.add_metric("RetriesExhausted", MetricUnit.Count, 1)
         case Repeated(status, attempts):
             logger.warning("Dropped a repeated message", request_status=status, request_attempts=attempts)
             metrics.add_metric("WorkRepeated", MetricUnit.Count, 1)
