@@ -37,8 +37,8 @@ EXPENDABLE = {
 }
 EXPENDABLE_TYPES = {
     "AWS::ApiGateway::RestApi": "holds nothing; its URL ends with the functions behind it",
-    "AWS::Logs::LogGroup": "left behind, the workflow's, whose name is fixed, would stand in the way of the next stack of "
-    "that name; whoever wants logs for longer exports them (docs/upgrades.md)",
+    "AWS::Logs::LogGroup": "left behind, the workflow's, whose name is fixed, would stand in the way of the next stack "
+    "of that name; whoever wants logs for longer exports them (docs/upgrades.md)",
     "AWS::SNS::Topic": "without alarms nothing is published to it",
     "AWS::StepFunctions::StateMachine": "it ends with its executions; a state machine outside a stack starts nothing",
 }
