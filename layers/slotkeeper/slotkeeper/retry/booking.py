@@ -128,6 +128,41 @@ class RetryQueue:
         """One more hop of a message that has come before its time. Raises as `book` does."""
         self._send(message, message.to_json(), min(LONGEST_DELAY, math.ceil(not_before - now)), not_before)
 
+    def send_now(self, message: Message) -> None:
+        """The attempt at once, wherever else it waits. Raises as `book` does."""
+        self._send(message, message.to_json(), 0)
+
+    def scheduled(self, message: Message) -> str | None:
+        """The body that the schedule of the message's attempt is to send; None if there is no such schedule.
+
+        Raises:
+            ClientError, BotoCoreError: Scheduler did not answer.
+        """
+        try:
+            found = self._scheduler.get_schedule(**self._schedule_of(message))
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+            return None
+        return found["Target"].get("Input")
+
+    def unschedule(self, message: Message) -> bool:
+        """Deletes the schedule of the message's attempt; False if there is none. Raises as `scheduled` does."""
+        try:
+            self._scheduler.delete_schedule(**self._schedule_of(message))
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+            return False
+        return True
+
+    def schedule_name(self, message: Message) -> str:
+        """The name of the schedule that brings the message's attempt, if one does."""
+        return schedule_name(message, self._schedules.queue_arn)
+
+    def _schedule_of(self, message: Message) -> dict[str, str]:
+        return {"Name": self.schedule_name(message), "GroupName": self._schedules.group}
+
     def _send(self, message: Message, body: str, delay: int, not_before: float | None = None) -> None:
         # For whoever filters or looks. The body alone is what counts: a schedule carries nothing else.
         attributes: dict[str, MessageAttributeValueTypeDef] = {
@@ -155,7 +190,7 @@ class RetryQueue:
             return False
         try:
             self._scheduler.create_schedule(
-                Name=schedule_name(message, self._schedules.queue_arn),
+                Name=self.schedule_name(message),
                 GroupName=self._schedules.group,
                 ScheduleExpression=f"at({instant(at)[:19]})",  # UTC, unless a time zone is given
                 FlexibleTimeWindow={"Mode": "OFF"},

@@ -17,15 +17,19 @@
     take over a later delivery of attempt n    if the claim is the one it saw, whose lease has ended
     record    whoever holds the claim          what was decided about its failure -> FAILED
     settle    whoever holds the claim          -> SUCCEEDED, WAITING (for attempt n + 1) or DEAD_LETTERED
+    cancel    an operator                      if attempt n + 1 waits: it has failed without having begun -> FAILED
+    advance   an operator                      if attempt n + 1 waits: it is due now
 
 Attempt n + 1 exists only once attempt n was decided, so its claim asks for no more than a smaller number; a late
-delivery of n then finds a larger one, and ends there. That is what keeps one chain of attempts one chain.
+delivery of n then finds a larger one, and ends there. That is what keeps one chain of attempts one chain. A cancelled
+attempt is one whose lease has ended and whose plan is a dead letter: whichever delivery brings its message, now or days
+later, takes it over and carries that plan out, as it would one that a worker left behind.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 CLAIM_CONDITION = "attribute_not_exists(request_id) OR (attempts < :attempt AND #status <> :succeeded)"
 TAKE_OVER_CONDITION = "attempts = :attempt AND claim = :seen AND #status IN (:running, :failed)"
 HELD_CONDITION = "attempts = :attempt AND claim = :mine AND #status IN (:running, :failed)"
+WAITING_CONDITION = "attempts = :before AND #status = :waiting"
 
 CLAIM_UPDATE = (
     "SET #status = :running, attempts = :attempt, claim = :mine, lease_until = :lease, payload_hash = :hash, "
@@ -50,6 +55,11 @@ RECORD_UPDATE = "SET #status = :failed, #plan = :plan, last_error = :error, hist
 WAITING_UPDATE = "SET #status = :waiting, next_attempt_at = :next REMOVE #plan, lease_until"
 DEAD_LETTERED_UPDATE = "SET #status = :dead_lettered REMOVE #plan, lease_until"
 SUCCEEDED_UPDATE = "SET #status = :succeeded, #result = :result REMOVE #plan, lease_until"
+CANCEL_UPDATE = (
+    "SET #status = :failed, attempts = :attempt, claim = :mine, lease_until = :ended, last_attempt_at = :now, "
+    "#plan = :plan, last_error = :error, history = :history, expires_at = :expires REMOVE next_attempt_at"
+)
+ADVANCE_UPDATE = "SET next_attempt_at = :now"
 
 History = tuple[Mapping[str, Any], ...]  # failed attempts: {attempt, at, error}
 
@@ -81,6 +91,8 @@ class Row:
     payload_hash: str
     plan: Mapping[str, Any] | None = None
     history: History = field(default=(), repr=False)
+    next_attempt_at: float | None = None
+    last_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,9 @@ class MalformedRow(Exception):
     """The item is not what this page says; the text names the item and the attribute."""
 
 
+Found = tuple[str, Row | MalformedRow]
+
+
 class Ledger:
     """The steps against one table. Errors of DynamoDB itself pass through as ClientError or BotoCoreError."""
 
@@ -157,7 +172,7 @@ class Ledger:
             ":now": {"S": instant(now)},
             ":expires": {"N": str(int(now) + KEEP)},
         }
-        row = self._update(message, CLAIM_UPDATE, CLAIM_CONDITION, values)
+        row = self._update(message.request_id, CLAIM_UPDATE, CLAIM_CONDITION, values)
         if row.claim == token and row.attempts == message.attempt:  # also if only the answer to this call was lost
             return Claimed(token, row.last_attempt_at, history=row.history)
         if row.payload_hash != message.payload_hash:
@@ -175,7 +190,7 @@ class Ledger:
             ":lease": _number(now + lease),
             ":attempt": _number(message.attempt),
         }
-        row = self._update(message, TAKE_OVER_UPDATE, TAKE_OVER_CONDITION, values)
+        row = self._update(message.request_id, TAKE_OVER_UPDATE, TAKE_OVER_CONDITION, values)
         if row.claim != token:
             return InProgress(row.lease_until)  # or settled by now; the next delivery of this message finds out
         return Claimed(token, row.last_attempt_at, row.status == RUNNING, row.plan, row.history)
@@ -186,10 +201,7 @@ class Ledger:
         Raises:
             ClaimLost: the lease had ended, and another delivery has taken the attempt over.
         """
-        entry = {"attempt": message.attempt, "at": instant(claimed.began), "error": error[:ERROR_LENGTH]}
-        history = (*claimed.history, entry)
-        if len(history) > HISTORY_LENGTH:
-            history = (history[0], *history[1 - HISTORY_LENGTH :])
+        history = _longer(claimed.history, message.attempt, claimed.began, error)
         values = {
             ":plan": {"S": json.dumps(dict(plan))},
             ":error": {"S": error[:ERROR_LENGTH]},
@@ -210,9 +222,69 @@ class Ledger:
         """The work is done; `result` is JSON. Raises ClaimLost."""
         self._held(message, claimed, SUCCEEDED_UPDATE, {":result": {"S": result}}, SUCCEEDED)
 
+    def read(self, request_id: str) -> Row | None:
+        """The row, read consistently; None if there is none. Raises MalformedRow."""
+        key = {"request_id": {"S": request_id}}
+        answer = self._dynamodb.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
+        return _parse(request_id, answer["Item"]) if "Item" in answer else None
+
+    def cancel(self, request_id: str, seen: Row, token: str, plan: Mapping[str, Any], error: str, now: float) -> bool:
+        """The attempt that waits has failed without having begun, with this plan; False if it does not wait any more.
+
+        Its lease is over at once, by every clock, so that the delivery that brings its message sees to the plan.
+
+        Args:
+            seen: the row as it was read. Nothing changes a row that waits, so its history is still the row's.
+            token: of this call alone: who asks again after a lost answer knows by it what it did.
+        """
+        attempt = seen.attempts + 1
+        values = {
+            ":before": _number(seen.attempts),
+            ":attempt": _number(attempt),
+            ":mine": {"S": token},
+            ":ended": _number(0),
+            ":now": {"S": instant(now)},
+            ":plan": {"S": json.dumps(dict(plan))},
+            ":error": {"S": error[:ERROR_LENGTH]},
+            ":history": {"L": [_entry(entry) for entry in _longer(seen.history, attempt, now, error)]},
+            ":expires": {"N": str(int(now) + KEEP)},
+        }
+        row = self._update(request_id, CANCEL_UPDATE, WAITING_CONDITION, values)
+        return row.claim == token
+
+    def advance(self, request_id: str, seen: Row, now: float) -> bool:
+        """The attempt that waits is due now; False if it does not wait any more. Its message is still to be brought."""
+        values = {":before": _number(seen.attempts), ":now": {"S": instant(now)}}
+        row = self._update(request_id, ADVANCE_UPDATE, WAITING_CONDITION, values)
+        return (row.status, row.attempts) == (WAITING, seen.attempts)
+
+    def rows(self, statuses: Collection[str], on_page: Callable[[int], None] = lambda _rows: None) -> Iterator[Found]:
+        """The rows of these statuses with their request ids, as a scan meets them: not consistent, and not in order.
+
+        Reads the whole table, each row at its whole size, at half a read unit for 4 KB.
+
+        Args:
+            on_page: told of each page how many rows were looked at.
+        """
+        wanted = {f":{status.lower()}": {"S": status} for status in statuses}
+        pages = self._dynamodb.get_paginator("scan").paginate(
+            TableName=self._table_name,
+            FilterExpression=f"#status IN ({', '.join(wanted)})",
+            ExpressionAttributeNames={"#status": "status"},
+            ExpressionAttributeValues=wanted,
+        )
+        for page in pages:
+            for item in page["Items"]:
+                request_id = item["request_id"]["S"]
+                try:
+                    yield request_id, _parse(request_id, item)
+                except MalformedRow as error:
+                    yield request_id, error
+            on_page(page["ScannedCount"])
+
     def _held(self, message: Message, claimed: Claimed, update: str, values: Mapping[str, Any], becomes: str) -> None:
         mine = {":mine": {"S": claimed.token}, ":attempt": _number(message.attempt)}
-        row = self._update(message, update, HELD_CONDITION, {**mine, **values})
+        row = self._update(message.request_id, update, HELD_CONDITION, {**mine, **values})
         # A condition that fails on what this very call has written is an answer lost on its way.
         if (row.claim, row.attempts, row.status) != (claimed.token, message.attempt, becomes):
             lost = NextHasBegun if row.attempts > message.attempt else ClaimLost
@@ -221,25 +293,31 @@ class Ledger:
                 f"attempt {row.attempts}"
             )
 
-    def _update(self, message: Message, update: str, condition: str, values: Mapping[str, Any]) -> Row:
+    def _update(self, request_id: str, update: str, condition: str, values: Mapping[str, Any]) -> Row:
         """Does the step if its condition holds; the row as it stands now."""
         expression = f"{update} {condition}"
         statuses = {f":{status.lower()}": {"S": status} for status in STATUSES}
         _, item = conditional.update(
             self._dynamodb,
             self._table_name,
-            {"request_id": {"S": message.request_id}},
+            {"request_id": {"S": request_id}},
             UpdateExpression=update,
             ConditionExpression=condition,
             # DynamoDB refuses names and values that its expressions do not use.
             ExpressionAttributeNames={n: n[1:] for n in ("#status", "#plan", "#result") if n in expression},
             ExpressionAttributeValues={**values, **{k: v for k, v in statuses.items() if k in expression}},
         )
-        return _parse(message.request_id, item)
+        return _parse(request_id, item)
 
 
 def _number(value: float) -> dict[str, str]:
     return {"N": f"{value:.3f}".removesuffix(".000")}
+
+
+def _longer(history: History, attempt: int, began: float, error: str) -> History:
+    """The history with one more failed attempt, and without those in the middle where it is too long."""
+    longer = (*history, {"attempt": attempt, "at": instant(began), "error": error[:ERROR_LENGTH]})
+    return longer if len(longer) <= HISTORY_LENGTH else (longer[0], *longer[1 - HISTORY_LENGTH :])
 
 
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,10 +345,21 @@ def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
             {"attempt": int(e["M"]["attempt"]["N"]), "at": e["M"]["at"]["S"], "error": e["M"]["error"]["S"]}
             for e in item.get("history", {"L": []})["L"]
         )
+        attribute = "next_attempt_at"
+        next_attempt_at = epoch(item["next_attempt_at"]["S"]) if "next_attempt_at" in item else None
+        attribute = "last_error"
+        last_error = str(item.get("last_error", {"S": ""})["S"])
     except (KeyError, TypeError, ValueError):
         raise MalformedRow(
             f"item {request_id!r} of the request ledger: {attribute} is missing or not of its documented type"
         ) from None
     return Row(
-        attempts=attempts, lease_until=lease_until, last_attempt_at=last_attempt_at, plan=plan, history=history, **texts
+        attempts=attempts,
+        lease_until=lease_until,
+        last_attempt_at=last_attempt_at,
+        plan=plan,
+        history=history,
+        next_attempt_at=next_attempt_at,
+        last_error=last_error,
+        **texts,
     )

@@ -1,0 +1,164 @@
+"""What operators do to a retry that waits: cancel it, or bring it forward. If one dies over it, it is done once more.
+
+A retry waits in one of two places. A schedule can be read and deleted; a message that SQS delays can be neither seen
+nor touched, so what is decided of it stands in the ledger until it comes, a quarter of an hour later at most, or when
+its hops are over.
+
+    cancel      the ledger's step first; then a schedule's message is sent at once, and the schedule deleted. Whichever
+                delivery brings the attempt finds what was decided, and makes it a dead letter with its whole story
+    run now     the ledger's step first, as the look whether the attempt still waits; then its message is sent, and the
+                schedule deleted. What comes of a copy finds the attempt claimed, and ends there
+
+The message is sent before its schedule is deleted: a crash between the two makes a copy, and not a loss.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slotkeeper.retry.booking import RetryQueue
+from slotkeeper.retry.ledger import FAILED, WAITING, Ledger, Row
+from slotkeeper.retry.message import InvalidMessage, Message, epoch, parse_message
+from slotkeeper.retry.plan import DeadLetter
+
+CANCELLED = "Cancelled"
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The attempt will not be made. `sent`: its message is on the queue; else it is on its way there, if anywhere."""
+
+    attempt: int
+    sent: bool
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """The attempt's message is on the queue."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class OutOfReach:
+    """The attempt waits for `due` in the queue, or its message is lost: nobody can send it who has not its payload."""
+
+    attempt: int
+    due: float | None
+
+
+@dataclass(frozen=True)
+class NotWaiting:
+    """No attempt waits: it has begun, or the request has had its end. Without a row, the ledger knows of none."""
+
+    row: Row | None
+
+
+class OtherPayload(ValueError):
+    """The payload is not the one that the request's earlier attempts had."""
+
+
+def is_cancelled(row: Row) -> bool:
+    """Whether what the row waits for is to become a dead letter."""
+    return row.status == FAILED and (row.plan or {}).get("code") == CANCELLED
+
+
+def awaited(row: Row) -> int:
+    """The number of the attempt whose message is to come."""
+    return row.attempts if is_cancelled(row) else row.attempts + 1
+
+
+class Retries:
+    """The steps over one ledger and its queue. Errors of AWS pass through as ClientError or BotoCoreError.
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, ledger: Ledger, queue: RetryQueue, clock: Callable[[], float] = time.time) -> None:
+        self._ledger = ledger
+        self._queue = queue
+        self._clock = clock
+
+    def schedule_name(self, request_id: str, row: Row) -> str:
+        """The name that the schedule has, if there is one, of the attempt that the row waits for."""
+        return self._queue.schedule_name(_the_attempt(request_id, awaited(row)))
+
+    def cancel(self, request_id: str, why: str) -> Cancelled | NotWaiting:
+        """Sees to it that the attempt that waits is not made, and that the request becomes a dead letter.
+
+        Args:
+            why: for people; the dead letter says it.
+        """
+        row = self._ledger.read(request_id)
+        if row is not None and row.status == WAITING:
+            attempt = row.attempts + 1
+            plan = DeadLetter(CANCELLED, f"attempt {attempt} was cancelled before it began: {why}")
+            error = f"{CANCELLED}: {why}"
+            if self._ledger.cancel(request_id, row, uuid.uuid4().hex, vars(plan), error, self._clock()):
+                return Cancelled(attempt, self._bring(request_id, attempt))
+            row = self._ledger.read(request_id)
+        if row is not None and is_cancelled(row):  # by somebody who may have died over it
+            return Cancelled(row.attempts, self._bring(request_id, row.attempts))
+        return NotWaiting(row)
+
+    def run_now(self, request_id: str, payload: Mapping[str, Any] | None = None) -> Advanced | OutOfReach | NotWaiting:
+        """Brings the attempt that waits to the queue at once.
+
+        Args:
+            payload: the request's own, for an attempt that has no schedule to take it from. What the ledger does not
+                keep is made good: of attempts that the history has dropped the first one's time, and all count.
+
+        Raises:
+            OtherPayload: it is not.
+        """
+        row = self._ledger.read(request_id)
+        if row is None or row.status != WAITING:
+            return NotWaiting(row)
+        attempt = row.attempts + 1
+        body = self._queue.scheduled(_the_attempt(request_id, attempt))
+        if body is not None:
+            message = parse_message(body)
+        elif payload is not None:
+            message = _rebuilt(request_id, row, payload)
+        else:
+            return OutOfReach(attempt, row.next_attempt_at)
+        if not self._ledger.advance(request_id, row, self._clock()):
+            return NotWaiting(self._ledger.read(request_id))
+        self._queue.send_now(message)
+        self._queue.unschedule(message)
+        return Advanced(attempt)
+
+    def _bring(self, request_id: str, attempt: int) -> bool:
+        body = self._queue.scheduled(_the_attempt(request_id, attempt))
+        if body is None:
+            return False
+        message = parse_message(body)
+        self._queue.send_now(message)
+        self._queue.unschedule(message)
+        return True
+
+
+def _the_attempt(request_id: str, attempt: int) -> Message:
+    """A message as far as the name of its schedule goes."""
+    return Message(request_id, {}, (0.0,) * (attempt - 1))
+
+
+def _rebuilt(request_id: str, row: Row, payload: Mapping[str, Any]) -> Message:
+    times = [epoch(entry["at"]) for entry in row.history] or [row.last_attempt_at]
+    missing = row.attempts - len(times)
+    # Between the first and the others, as the ledger drops them.
+    times = [*times[:1], *times[:1] * missing, *times[1:]][: row.attempts]
+    try:
+        message = parse_message(Message(request_id, payload, tuple(times)).to_json())
+    except (InvalidMessage, TypeError, ValueError) as error:
+        raise OtherPayload(f"the payload is none: {error}") from error
+    if message.payload_hash != row.payload_hash:
+        raise OtherPayload(
+            f"this payload is not the one that the {row.attempts} earlier attempts of {request_id!r} had"
+        )
+    return message
