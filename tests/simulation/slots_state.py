@@ -84,7 +84,7 @@ class SlotsState(World):
             "sqs": record(queues),
             "stepfunctions": stepfunctions.executions(),
             "glue": glue.jobs(**{JOB: plan.job_limit}),
-            "sns": (),
+            **dict.fromkeys(("sns", "events", "cloudwatch"), ()),
         }
         self.operations = plan.limits
         self.rounds = 0

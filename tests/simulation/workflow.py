@@ -151,7 +151,14 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
         raise _Failed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
 
 
-_NAMES = {"dynamodb": "DynamoDB", "sqs": "Sqs", "glue": "Glue", "sns": "Sns"}
+_NAMES = {
+    "dynamodb": "DynamoDB",
+    "sqs": "Sqs",
+    "glue": "Glue",
+    "sns": "Sns",
+    "events": "EventBridge",
+    "cloudwatch": "CloudWatch",
+}
 
 
 def _matches(rule: dict[str, Any], error: str) -> bool:

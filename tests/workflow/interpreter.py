@@ -16,7 +16,12 @@ import jsonata
 from tests.workflow.definition import ENDS, definition, states
 
 ME = "p-1"
-SUBSTITUTES = {"GlueTimeoutMinutes": "60", "GlueLookSeconds": "30"}
+SUBSTITUTES = {
+    "GlueTimeoutMinutes": "60",
+    "GlueLookSeconds": "30",
+    "StackName": "stack",
+    "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
+}
 
 _run = {"StartedOn": "2026-01-01T00:00:00.000Z", "Arguments": {"--slotkeeper-execution": ME}}
 RESULTS: dict[str, list[Any]] = {

@@ -46,9 +46,9 @@ def test_a_slot_is_given_back_after_a_doubtful_run_only_when_two_looks_in_a_row_
 
 
 def test_a_hand_over_is_one_write_one_read_and_one_message_and_no_function() -> None:
-    """What a workflow that succeeds calls, with somebody waiting."""
+    """What a workflow that succeeds calls, with somebody waiting; what comes after it keeps nobody waiting."""
     called = [[n for n in walk.names if states()[n]["Type"] == "Task"] for walk in WALKS if "WakeWaiting" in walk.names]
-    assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting"] in called
+    assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "AnnounceEnd"] in called
     assert not [state for state in states().values() if "lambda" in state.get("Resource", "")]
 
 
