@@ -89,7 +89,7 @@ def handler(event, context):
 """
 
 
-def _created(aws: EmbeddedAws, name: str, template: dict[str, Any], **parameters: str) -> dict[str, str]:
+def created(aws: EmbeddedAws, name: str, template: dict[str, Any], **parameters: str) -> dict[str, str]:
     """The outputs of a stack, once it is there."""
     stacks = aws.client("cloudformation")
     given = [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()]
@@ -113,14 +113,14 @@ def test_an_event_source_uses_as_many_at_once_as_a_parameter_says(
     name = function(SIDE_BY_SIDE, Environment={"Variables": {"FOLDER": str(tmp_path)}})
     for number in range(6):
         sqs.send_message(QueueUrl=url, MessageBody=str(number))
-    _created(aws, "mapping", MAPPING, Queue=queue_arn(aws, url), Function=name)
+    created(aws, "mapping", MAPPING, Queue=queue_arn(aws, url), Function=name)
     notes = tmp_path / "notes"
     wait_until(lambda: len(lines(notes)) == 6, "six messages")
     assert max(int(line) for line in lines(notes)) == 2
 
 
 def test_a_stack_has_the_properties_of_its_template(aws: EmbeddedAws) -> None:
-    outputs = _created(aws, "properties", TEMPLATE)
+    outputs = created(aws, "properties", TEMPLATE)
     assert outputs["Said"] == "hello"
     ttl = aws.client("dynamodb").describe_time_to_live(TableName=outputs["Table"])["TimeToLiveDescription"]
     assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires"}

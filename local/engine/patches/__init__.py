@@ -17,6 +17,7 @@ ORDER = (
     "stepfunctions_glue",
     "stepfunctions_sdk_errors",
     "cloudformation_properties",
+    "cloudformation_watching",
     "sqs_locks",
     "sqs_handles",
     "sqs_sizes",
