@@ -24,6 +24,7 @@ WAITING = {
     "sequence": {"S": "0" * 40},
     "receives": {"N": "1"},
     "since": {"N": "1700000000"},
+    "execution": {"S": "p-3"},
 }
 VALID = PROCESS | {
     "slot_limit": {"N": "3"},
@@ -31,6 +32,7 @@ VALID = PROCESS | {
     "holders": {"M": {"p-1": HOLDER, "p-2": RUNS}},
     "waiting": {"M": WAITING},
     "paused": {"BOOL": False},
+    "cancelled": {"M": {"p-4": {"M": {"since": {"N": "1700000000"}, "by": {"S": "anna"}}}}},
 }
 
 

@@ -152,7 +152,7 @@ class Client:
         if answer in {"Full", "Paused"} and self._random.random() < 0.2:
             # The delivery's age is anything: those who come late must not replace those who came after them.
             sequence = str(time.monotonic_ns() - self._random.randrange(10**9))
-            self._do("wait", name, lambda mark: self._slots.wait(process, _delivery(sequence, mark)))
+            self._do("wait", name, lambda mark: self._slots.wait(process, name, _delivery(sequence, mark)))
 
     def _confirm(self) -> None:
         name = self._any()

@@ -60,10 +60,17 @@ def _held(least: int) -> Items:
 
 _sequences = st.sampled_from([{"S": str(number).zfill(40)} for number in (1, 2, 10)])
 _receives = st.sampled_from([{"N": str(number)} for number in RECEIVES])
+_cancelled = st.dictionaries(st.sampled_from(EXECUTIONS), _map({"since": _times}, {"by": _texts})).map(
+    lambda noted: {"M": noted}
+)
 _kept = st.fixed_dictionaries(
     {"job_name": _texts},
     optional={
-        "waiting": _map({"receipt_handle": _texts, "sequence": _sequences, "receives": _receives, "since": _times}, {}),
+        "waiting": _map(
+            {"receipt_handle": _texts, "sequence": _sequences, "receives": _receives, "since": _times},
+            {"execution": st.sampled_from([{"S": name} for name in EXECUTIONS])},
+        ),
+        "cancelled": _cancelled,
         "paused": st.sampled_from([{"BOOL": True}, {"BOOL": False}]),
     },
 )
@@ -83,7 +90,7 @@ _process = _nearly(
         st.sampled_from([0, 1, 0, 1, 5, -1]),
         _kept,
     ),
-    *("holders", "slots_in_use", "slot_limit", "job_name", "waiting", "paused"),
+    *("holders", "slots_in_use", "slot_limit", "job_name", "waiting", "paused", "cancelled"),
 )
 _codes = st.sampled_from([{"S": code} for code in ("mine", "theirs")])
 _token = shaped(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 from hypothesis import strategies as st
 
+from slotkeeper.cancellation import Cancellation, Cancellations
 from slotkeeper.processes import MalformedProcess, Process, Processes
 from slotkeeper.requests import Delivery
 from slotkeeper.retry.ledger import Claimed, ClaimLost, Ledger, MalformedRow
@@ -66,6 +67,8 @@ _few = st.integers(0, 3)
 _limits = st.integers(0, 2)
 _jobs = st.sampled_from(["j", "a"])
 _names = st.sampled_from([KEY, "another"])
+_bys = st.sampled_from(["", "anna"])
+_noted = st.builds(Cancellation, st.sampled_from([int(NOW), int(NOW) + 1]))
 _deliveries = st.builds(
     Delivery,
     message_id=st.just("m"),
@@ -88,6 +91,10 @@ def _slots(both: Both) -> Slots:
 
 def _processes(both: Both) -> Processes:
     return Processes(both.client("dynamodb"), "slots")
+
+
+def _cancellations(both: Both) -> Cancellations:
+    return Cancellations(both.client("dynamodb"), "slots")
 
 
 def _tokens(both: Both) -> TokenTable:
@@ -157,13 +164,19 @@ def _do(task: str, both: Both, execution: str) -> Any:
 _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
     "slots": {
         "Slots.reserve": (lambda both, *given: _slots(both).reserve(KEY, *given), _executions, _seconds),
-        "Slots.wait": (lambda both, delivery: _slots(both).wait(KEY, delivery), _deliveries),
+        "Slots.wait": (lambda both, *given: _slots(both).wait(KEY, *given), _executions, _deliveries),
         "Slots.release": (_release, _executions, _fits, _seen_holders),
         "Slots.cancel": (lambda both, execution: _slots(both).cancel(KEY, execution), _executions),
         "Slots.mark_quiet": (_mark_quiet, _executions, _fits, _seen_holders, st.none() | _seconds),
         "Slots.waiter_with_room": (lambda both: _slots(both).waiter_with_room(KEY),),
-        "Slots.has_room": (lambda both: _slots(both).has_room(KEY),),
+        "Slots.need_not_wait": (lambda both, execution: _slots(both).need_not_wait(KEY, execution), _executions),
         "Slots.read": (lambda both: _slots(both).read(KEY),),
+        "Cancellations.add": (lambda both, *given: _cancellations(both).add(KEY, *given), _executions, _seconds, _bys),
+        "Cancellations.drop": (lambda both, *given: _cancellations(both).drop(KEY, *given), _executions, _noted),
+        "Cancellations.drop_what_is_over": (
+            lambda both, execution, note: _cancellations(both).drop_what_is_over(KEY, {execution: note}, NOW + 2e6),
+            *(_executions, _noted),
+        ),
         "Processes.create": (lambda both, *given: _processes(both).create(KEY, *given), _limits, _jobs),
         "Processes.set_limit": (lambda both, limit: _processes(both).set_limit(KEY, limit), _limits),
         "Processes.change_job": (lambda both, *given: _processes(both).change_job(KEY, *given), _jobs, _jobs),
@@ -222,7 +235,7 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
     "signatures": {"SeenSignatures.note": (lambda both, by: _signatures(both).note(KEY, int(NOW), by), _codes)},
 }
 STEPS = {table: {name: _step(name, *step) for name, step in steps.items()} for table, steps in _STEPS.items()}
-_CLASSES = (Slots, Processes, TokenTable, Ledger, Settled, SeenSignatures)
+_CLASSES = (Slots, Processes, Cancellations, TokenTable, Ledger, Settled, SeenSignatures)
 
 
 def tried() -> set[str]:

@@ -120,7 +120,7 @@ def no_wake(patch: Patch) -> None:
 
 def no_second_look(patch: Patch) -> None:
     """A wake came between the registration and the hide, and the hide undid it."""
-    patch.setattr(Slots, "has_room", lambda *_: False)
+    patch.setattr(Slots, "need_not_wait", lambda *_: False)
 
 
 def register_whatever_stands(patch: Patch) -> None:
@@ -129,9 +129,9 @@ def register_whatever_stands(patch: Patch) -> None:
         slots,
         "WAIT_CONDITION",
         "attribute_exists(process_name) OR :true = :true OR waiting.#sequence = "
-        ":sequence OR waiting.receives = :receives",
+        ":sequence OR waiting.receives = :receives OR attribute_exists(holders.#me)",
     )
-    patch.setattr(Slots, "has_room", lambda *_: False)
+    patch.setattr(Slots, "need_not_wait", lambda *_: False)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_request_that_has_run_does_not_take_back_a_slot_it_did_not_take(accoun
 def test_room_made_by_giving_up_wakes_who_waits(account: Account) -> None:
     waiting = account.send({"process": "p", "request_id": "waits"}, message_id="waits")
     _fill(account)
-    account.slots.wait("p", waiting)
+    account.slots.wait("p", "p-waits", waiting)
     account.slots.cancel("p", "p-somebody")
     refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
     account.starter.admit(delivery(REQUEST), NOW)

@@ -10,7 +10,7 @@ from tests.unit.conftest import NOW, Account
 def operations(account: Account) -> Operations:
     """Over a process that is full and has a message waiting."""
     account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", account.send())
+    account.slots.wait("p", "p-waits", account.send())
     return Operations(account.processes, account.slots, account.queue)
 
 

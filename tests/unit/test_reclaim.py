@@ -189,7 +189,7 @@ def test_a_visit_to_a_workflow_that_runs_again_does_nothing(world: World) -> Non
 def test_every_round_wakes_who_waits_beside_room(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     waiting = account.send()
-    account.slots.wait("p", waiting)
+    account.slots.wait("p", "p-waits", waiting)
     account.slots.cancel("p", "p-1")  # and its wake is lost
     assert account.round_at(NOW).counts["WaitingWoken"] == 1
     assert len(account.messages(account.queue_url)) == 1
@@ -264,7 +264,7 @@ def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_tu
     world.run("RUNNING")
     world.stopping_is_denied = True
     world.account.slots.reserve("p", "p-dead", NOW)
-    world.account.slots.wait("p", world.account.send())
+    world.account.slots.wait("p", "p-waits", world.account.send())
     counts = world.account.round_at(LATER).counts
     assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
 
@@ -272,7 +272,7 @@ def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_tu
 @pytest.mark.parametrize("operation", ["ListExecutions", "DescribeExecution"])
 def test_step_functions_that_fail_do_not_keep_the_waiting_from_their_wake(account: Account, operation: str) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", account.send())
+    account.slots.wait("p", "p-waits", account.send())
     account.slots.cancel("p", "p-1")
     refuse(account.stepfunctions, operation, "ThrottlingException", times=9)
     assert account.round_at(LATER).counts["WaitingWoken"] == 1

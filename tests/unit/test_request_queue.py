@@ -48,7 +48,7 @@ def test_a_dead_letter_carries_its_reason_and_its_message_as_it_was(account: Acc
 def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     waiting = account.send()
-    account.slots.wait("p", waiting)
+    account.slots.wait("p", "p-waits", waiting)
     account.slots.cancel("p", "p-1")
     assert wake_next(account.slots, account.queue, "p") is True
     assert len(account.messages(account.queue_url)) == 1
@@ -62,7 +62,7 @@ def test_s6_a_slow_delivery_wakes_the_later_one_of_its_message(account: Account)
     """
     account.slots.reserve("p", "p-1", NOW)
     later = account.send()
-    account.slots.wait("p", later)
+    account.slots.wait("p", "p-waits", later)
     account.slots.cancel("p", "p-1")
     assert wake_next(account.slots, account.queue, "p", but_not=replace(later, receives=later.receives - 1)) is True
 
@@ -70,6 +70,6 @@ def test_s6_a_slow_delivery_wakes_the_later_one_of_its_message(account: Account)
 def test_nobody_wakes_the_message_in_their_own_hands(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     mine = account.send()
-    account.slots.wait("p", mine)
+    account.slots.wait("p", "p-waits", mine)
     account.slots.cancel("p", "p-1")
     assert wake_next(account.slots, account.queue, "p", but_not=mine) is False

@@ -166,7 +166,7 @@ def test_a_look_is_noted_on_the_holder_that_was_seen_and_on_no_other(account: Ac
 
 
 def test_registering_says_when_there_is_room_by_now(account: Account) -> None:
-    assert account.slots.wait("p", delivery({})) == "room"
+    assert account.slots.wait("p", "p-waits", delivery({})) == "room"
     assert "waiting" not in account.raw_item()
 
 
@@ -177,27 +177,27 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
         delivery({}, sequence="100", receives=1, receipt_handle="older receive"),
         delivery({}, sequence="99", receives=7, receipt_handle="older message, and 99 sorts after 100 as text"),
     ]
-    assert account.slots.wait("p", newer) == "registered"
-    assert [account.slots.wait("p", late) for late in older] == ["superseded", "superseded"]
+    assert account.slots.wait("p", "p-waits", newer) == "registered"
+    assert [account.slots.wait("p", "p-waits", late) for late in older] == ["superseded", "superseded"]
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
 @pytest.mark.parametrize("newer", [{"sequence": "10", "receives": 1}, {"sequence": "9", "receives": 4}])
 def test_a_newer_delivery_replaces_an_older_registration(account: Account, newer: dict[str, Any]) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", delivery({}, sequence="9", receives=3))
-    assert account.slots.wait("p", delivery({}, receipt_handle="newer", **newer)) == "registered"
+    account.slots.wait("p", "p-waits", delivery({}, sequence="9", receives=3))
+    assert account.slots.wait("p", "p-waits", delivery({}, receipt_handle="newer", **newer)) == "registered"
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
 def test_whoever_is_refused_by_a_pause_registers_though_there_are_slots(account: Account) -> None:
     account.processes.pause("p")
-    assert account.slots.wait("p", delivery({})) == "registered"
+    assert account.slots.wait("p", "p-waits", delivery({})) == "registered"
 
 
 def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", delivery({}))
+    account.slots.wait("p", "p-waits", delivery({}))
     assert account.slots.waiter_with_room("p") is None
     account.slots.cancel("p", "p-1")
     account.processes.pause("p")
@@ -208,7 +208,7 @@ def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
 
 def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", delivery({}))
+    account.slots.wait("p", "p-waits", delivery({}))
     account.slots.cancel("p", "p-1")
     account.slots.waiter_with_room("p")
     assert account.slots.waiter_with_room("p") is not None
@@ -256,7 +256,7 @@ def test_a_wake_reads_consistently(account: Account) -> None:
         "provide-client-params.dynamodb.GetItem", lambda params, **_: reads.append(params["ConsistentRead"])
     )
     account.slots.waiter_with_room("p")
-    account.slots.has_room("p")
+    account.slots.need_not_wait("p", "p-1")
     assert reads == [True, True]
 
 

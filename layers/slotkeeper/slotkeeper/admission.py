@@ -5,7 +5,7 @@ The order of the steps is the protocol's. In particular:
 - register as waiting, *then* hide. The other way round, a slot that frees between the two finds nobody to wake, and the
   message sleeps on beside a free slot.
 - look once more after hiding. A wake that came between the registration and the hide made the message visible, and a
-  hide that SQS still accepts would undo it.
+  hide that SQS still accepts would undo it. Who cancels the request wakes it too.
 - a crash anywhere leaves the message to the queue's default visibility, and a reservation to "already mine".
 """
 
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from slotkeeper.request_queue import LONGEST_HIDE, RequestQueue, hide_seconds, wake_next
 from slotkeeper.requests import Delivery, InvalidRequest, Request, parse_request
-from slotkeeper.slots import AlreadyMine, Full, Granted, Misconfigured, Paused, Slots, UnknownProcess
+from slotkeeper.slots import AlreadyMine, Cancelled, Full, Granted, Misconfigured, Paused, Slots, UnknownProcess
 from slotkeeper.workflow import AlreadyRan, RefusedRequest, RefusedUs, Started, Workflow
 
 # Each further round needs somebody else to take the room that the round before has seen: one waiter a group, so rare.
@@ -109,6 +110,9 @@ class Starter:
                 case UnknownProcess():
                     reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
                     return self._set_aside(delivery, "UnknownProcess", reason)
+                case Cancelled(since, by):
+                    reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
+                    return self._set_aside(delivery, "Cancelled", reason)
                 case Misconfigured(reason):
                     reason = f"the item of process {request.process!r} is malformed: {reason}"
                     return self._hold_back(delivery, now, request.process, reason)
@@ -116,18 +120,18 @@ class Starter:
                     because = type(reservation).__name__.lower()
                     if overdue := self._overdue(delivery, now):
                         return self._set_aside(delivery, "Expired", f"{overdue}: {because}")
-                    if not self._wait(request.process, delivery, now):
+                    if not self._wait(request, delivery, now):
                         return Waiting(request.process, because, now - delivery.sent_at)
 
         self.queue.make_visible(delivery.receipt_handle)
         return Waiting(request.process, "contended", now - delivery.sent_at)
 
-    def _wait(self, process: str, delivery: Delivery, now: float) -> bool:
-        """Registers and hides the message; True if there is room again, so that the caller reserves once more."""
-        if self.slots.wait(process, delivery) == "room":
+    def _wait(self, request: Request, delivery: Delivery, now: float) -> bool:
+        """Registers and hides the message; True if that is of no use by now, so that the caller reserves once more."""
+        if self.slots.wait(request.process, request.execution_name, delivery) in ("room", "cancelled"):
             return True
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
-        return self.slots.has_room(process)
+        return self.slots.need_not_wait(request.process, request.execution_name)
 
     def _start(self, delivery: Delivery, request: Request, made_reservation: bool, now: float) -> Admission:
         match self.workflow.start(request):

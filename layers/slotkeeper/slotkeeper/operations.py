@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slotkeeper.cancellation import Cancelling
 from slotkeeper.processes import Processes
 from slotkeeper.request_queue import RequestQueue, wake_next
 from slotkeeper.slots import Slots
@@ -36,3 +37,29 @@ class Operations:
         """Lifts the pause; True if that woke a waiting request."""
         self.processes.resume(process)
         return wake_next(self.slots, self.queue, process)
+
+    def remove(self, process: str) -> bool:
+        """Removes a process that is paused and of which nobody holds a slot; False, and nothing done, if it is not so.
+
+        What is still queued for it is dead-lettered as UnknownProcess, beginning with whoever waits first.
+        """
+        item = self.processes.remove(process)
+        if item is None:
+            return False
+        handle = item.get("waiting", {}).get("M", {}).get("receipt_handle", {}).get("S")
+        if handle:
+            self.queue.make_visible(handle)
+        return True
+
+    def cancel_request(self, process: str, execution: str, now: float, by: str = "") -> Cancelling:
+        """Keeps a queued request from ever starting; the starter sets its message aside, with who did this and when.
+
+        At once if it waits first, else when those before it have started. Safe to repeat.
+        """
+        outcome, item = self.processes.cancellations.add(process, execution, now, by)
+        waiting = item.get("waiting", {}).get("M", {})
+        handle, waits = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
+        # Who waits first may be nameless: a starter of an earlier version registered it. To be woken harms nobody.
+        if outcome == "cancelled" and handle and waits in (None, execution):
+            self.queue.make_visible(handle)
+        return outcome

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
+
+from slotkeeper.cancellation import Cancellation, Cancellations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -39,7 +41,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Process:
-    """One item of SlotTable. Times are seconds since the epoch."""
+    """One item of SlotTable. Times are seconds since the epoch.
+
+    `waiting_execution` is the name of who waits first; None too where a starter of an earlier version registered it.
+    """
 
     name: str
     slot_limit: int
@@ -48,6 +53,8 @@ class Process:
     paused: bool
     job_name: str
     waiting_since: int | None
+    waiting_execution: str | None = None
+    cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
 
     @property
     def has_room(self) -> bool:
@@ -80,6 +87,11 @@ def read_process(item: Mapping[str, Any]) -> Process:
         paused=bool(_typed(item, "paused", "BOOL", default=False)),
         job_name=_typed(item, "job_name", "S"),
         waiting_since=_whole(waiting, "since", "waiting.") if waiting else None,
+        waiting_execution=_typed(waiting, "execution", "S", default="", path="waiting.") or None,
+        cancelled={
+            name: _read_cancellation(name, value)
+            for name, value in _typed(item, "cancelled", "M", default={}).items()
+        },
     )
 
 
@@ -95,6 +107,14 @@ def _read_holder(name: str, value: Mapping[str, Any]) -> Holder:
         job=_typed(raw, "job", "S", default="", path=f"{path}."),
         quiet_since=_whole(raw, "quiet_since", f"{path}.") if "quiet_since" in raw else None,
         raw=raw,
+    )
+
+
+def _read_cancellation(name: str, value: Mapping[str, Any]) -> Cancellation:
+    path = f"cancelled.{name}"
+    raw = _typed({path: value}, path, "M")
+    return Cancellation(
+        since=_whole(raw, "since", f"{path}."), by=_typed(raw, "by", "S", default="", path=f"{path}.")
     )
 
 
@@ -130,6 +150,7 @@ class Processes:
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._dynamodb = dynamodb
         self._table_name = table_name
+        self.cancellations = Cancellations(dynamodb, table_name)
 
     def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False) -> bool:
         """Makes a process, or leaves the one there is untouched and returns False.
@@ -159,24 +180,25 @@ class Processes:
             return False
         return True
 
-    def remove(self, name: str) -> bool:
-        """Removes a process that is paused and that nobody holds a slot of; False, and nothing done, if it is not so.
+    def remove(self, name: str) -> Mapping[str, Any] | None:
+        """Removes a process that is paused and of which nobody holds a slot; returns the item that it was.
 
-        Paused, because a reserve between the look and the removal would hold a slot of nothing. What is still queued for
-        it is dead-lettered as UnknownProcess.
+        None, and nothing done, if it is not so.
+
         """
         try:
-            self._dynamodb.delete_item(
+            answer = self._dynamodb.delete_item(
                 TableName=self._table_name,
                 Key={"process_name": {"S": name}},
                 ConditionExpression="paused = :true AND size(holders) = :none",
                 ExpressionAttributeValues={":true": {"BOOL": True}, ":none": {"N": "0"}},
+                ReturnValues="ALL_OLD",
             )
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
-            return False
-        return True
+            return None
+        return answer["Attributes"]
 
     def set_limit(self, name: str, slot_limit: int) -> None:
         """Changes the limit. Lowered below the holders, it admits nobody until enough of them are done."""

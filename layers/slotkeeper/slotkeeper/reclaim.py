@@ -145,6 +145,8 @@ class Janitor:
             if name not in running and self.clock() - holder.since >= self.grace:
                 with findings.guard("Could not examine a holder", execution=name):
                     self._examine(process, name, holder, findings)
+        with findings.guard("Could not drop old cancellations", process_name=process.name):
+            self.processes.cancellations.drop_what_is_over(process.name, process.cancelled, self.clock())
         # Every round, and not only after freeing something: a wake may have been lost since.
         with findings.guard("Could not wake who waits", process_name=process.name):
             if wake_next(self.slots, self.queue, process.name):

@@ -4,7 +4,8 @@
     slot_limit     N, 0..500: how many are admitted at once
     slots_in_use   N: always size(holders)
     holders        M: execution name -> {state: RESERVED or RUNNING, since, job, quiet_since}
-    waiting        M: the last refused head of the queue, {receipt_handle, sequence, receives, since}
+    waiting        M: the last refused head of the queue, {receipt_handle, sequence, receives, since, execution}
+    cancelled      M, absent until needed: execution name -> {since, by}, who is not to start (see cancellation.py)
     paused         BOOL: admit nobody
     job_name       S: the process's Glue job
 
@@ -39,13 +40,15 @@ if TYPE_CHECKING:
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :one, holders.#me = :entry"
 RESERVE_CONDITION = (
     "slots_in_use < slot_limit AND size(holders) < slot_limit AND attribute_not_exists(holders.#me) "
-    "AND (attribute_not_exists(paused) OR paused = :false)"
+    "AND attribute_not_exists(cancelled.#me) AND (attribute_not_exists(paused) OR paused = :false)"
 )
 
 # Newer only: a duplicate delivery that was slow must not replace the handle of the delivery that came after it.
+# Not who is cancelled: whoever cancels wakes the one that is registered, and nobody would wake who comes after that.
 WAIT_UPDATE = "SET waiting = :waiting"
 WAIT_CONDITION = (
     "(slots_in_use >= slot_limit OR size(holders) >= slot_limit OR paused = :true) "
+    "AND attribute_not_exists(cancelled.#me) "
     "AND (attribute_not_exists(waiting) OR waiting.#sequence < :sequence "
     "OR (waiting.#sequence = :sequence AND waiting.receives < :receives))"
 )
@@ -82,6 +85,14 @@ class Paused:
 
 
 @dataclass(frozen=True)
+class Cancelled:
+    """An operator has cancelled the request. `since` is in seconds since the epoch; `by` is empty if nobody said."""
+
+    since: int
+    by: str
+
+
+@dataclass(frozen=True)
 class UnknownProcess:
     """There is no item for the process. Not the same as full: waiting would never end."""
 
@@ -93,9 +104,9 @@ class Misconfigured:
     reason: str
 
 
-Reservation = Granted | AlreadyMine | Full | Paused | UnknownProcess | Misconfigured
+Reservation = Granted | AlreadyMine | Full | Paused | Cancelled | UnknownProcess | Misconfigured
 
-Registered = Literal["registered", "room", "superseded"]
+Registered = Literal["registered", "room", "cancelled", "superseded"]
 
 
 @dataclass(frozen=True)
@@ -138,11 +149,11 @@ class Slots:
         )
         return Granted() if refused is None else self._why_refused(process, execution, refused)
 
-    def wait(self, process: str, delivery: Delivery) -> Registered:
+    def wait(self, process: str, execution: str, delivery: Delivery) -> Registered:
         """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused.
 
-        Returns "room" if there is room by now, so that the caller reserves again, and "superseded" if a newer
-        delivery stands there already.
+        Returns "room" if there is room by now and "cancelled" if the request is, so that the caller reserves again, and
+        "superseded" if a newer delivery stands there already.
         """
         sequence = {"S": delivery.sortable_sequence}
         receives = {"N": str(delivery.receives)}
@@ -151,12 +162,13 @@ class Slots:
             "sequence": sequence,
             "receives": receives,
             "since": {"N": str(int(delivery.sent_at))},
+            "execution": {"S": execution},
         }
         refused = self._update(
             process,
             WAIT_UPDATE,
             WAIT_CONDITION,
-            names={"#sequence": "sequence"},
+            names={"#me": execution, "#sequence": "sequence"},
             values={
                 ":waiting": {"M": waiting},
                 ":sequence": sequence,
@@ -167,6 +179,8 @@ class Slots:
         if refused is None:
             return "registered"
         seen = self._parse(process, refused)
+        if seen is not None and execution in seen.cancelled:
+            return "cancelled"
         return "room" if seen is not None and seen.has_room else "superseded"
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
@@ -227,10 +241,10 @@ class Slots:
         receives = waiting.get("receives", {}).get("N", "0")
         return Waiter(handle, sequence, int(receives) if receives.isdecimal() else 0)
 
-    def has_room(self, process: str) -> bool:
-        """A consistent look at whether a reserve could succeed now."""
+    def need_not_wait(self, process: str, execution: str) -> bool:
+        """A consistent look at whether a reserve would be answered otherwise: there is room, or it is cancelled."""
         seen = self.read(process)
-        return seen is not None and seen.has_room
+        return seen is not None and (seen.has_room or execution in seen.cancelled)
 
     def read(self, process: str) -> Process | None:
         """The process's item, read consistently.
@@ -283,4 +297,6 @@ class Slots:
             return UnknownProcess()
         if execution in seen.holders:
             return AlreadyMine()
+        if cancelled := seen.cancelled.get(execution):
+            return Cancelled(cancelled.since, cancelled.by)
         return Paused() if seen.paused else Full()
