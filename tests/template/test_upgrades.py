@@ -67,6 +67,10 @@ def test_every_type_that_keeps_something_is_watched() -> None:
     assert {resource["Type"] for resource in TEMPLATE["Resources"].values()} & listed.keys() <= STATEFUL.keys()
 
 
+def test_who_changed_what_is_not_forgotten_with_the_stack() -> None:
+    assert [HELD["AuditLogGroup"][policy] for policy in POLICIES] == ["Retain", "Retain"]
+
+
 @pytest.mark.parametrize("name", [n for n, told in HELD.items() if told["Type"] not in EXPENDABLE_TYPES])
 def test_what_cannot_be_made_again_outlives_its_stack_and_its_replacement(name: str) -> None:
     kept = [HELD[name].get(policy) in RETAINED for policy in POLICIES]
