@@ -45,8 +45,8 @@ def _slots(requests: str, limit: int, rounds: int, standing_still: bool, lax: bo
     return lambda: SlotsWorld(plan, timeless=True)
 
 
-def _retry(payloads: tuple[str, ...], copies: int = 0, redrives: int = 0) -> Callable[[], World]:
-    plan = retry_world.Plan(tuple(("a", payload) for payload in payloads), copies=copies, redrives=redrives)
+def _retry(payloads: tuple[str, ...], **given: Any) -> Callable[[], World]:
+    plan = retry_world.Plan(tuple(("a", payload) for payload in payloads), **given)
     return lambda: RetryWorld(plan)
 
 
@@ -75,13 +75,26 @@ SMALL: dict[str, Small] = {
     "3 requests, 1 slot": Small(_slots("abc", 1, 0, False), 1, False),
     "3 requests, 2 slots": Small(_slots("abc", 2, 0, False), 1, False),
     "retry of a request that is sent twice": Small(_retry(('{"fails": 1}',) * 2), 1, True),
-    "retry by Scheduler, its messages come twice": Small(_retry(('{"fails": 1, "retry_after": 1980}',), 1), 1, True),
+    "retry by Scheduler, its messages come twice": Small(
+        _retry(('{"fails": 1, "retry_after": 1980}',), copies=1), 1, True
+    ),
     "retry until the dead-letter queue, redriven": Small(_retry(('{"fails": 9}',), redrives=1), 1, True),
     "retry of no poison, sent twice": Small(_retry(('{"poison": "no such thing"}',) * 2), 1, True),
     "retry, and another payload under the same id": Small(_retry(('{"fails": 1}', '{"other": "payload"}')), 1, True),
+    "retry, cancelled": Small(_retry(('{"fails": 1}',), commands=("cancel",)), 1, True),
+    "retry at once, cancelled": Small(_retry(('{"fails": 1, "retry_after": 0}',), commands=("cancel",)), 1, True),
+    "retry by Scheduler, cancelled": Small(
+        _retry(('{"fails": 1, "retry_after": 1980}',), commands=("cancel",)), 1, True
+    ),
+    "retry by Scheduler, brought forward": Small(
+        _retry(('{"fails": 1, "retry_after": 1980}',), commands=("run_now",)), 1, True
+    ),
+    "retry by Scheduler, brought forward, then cancelled": Small(
+        _retry(('{"fails": 1, "retry_after": 1980}',), commands=("run_now", "cancel")), 1, False
+    ),
     "retry, two faults": Small(_retry(('{"fails": 1}',)), 2, False),
     "retry by Scheduler, two faults": Small(_retry(('{"fails": 1, "retry_after": 1980}',)), 2, False),
-    "retry at once, its messages come twice": Small(_retry(('{"fails": 1, "retry_after": 0}',), 1), 1, False),
+    "retry at once, its messages come twice": Small(_retry(('{"fails": 1, "retry_after": 0}',), copies=1), 1, False),
     "token, 3 clients, no fault": Small(_tokens("lll"), 0, True),
     "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
     "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),
@@ -105,11 +118,13 @@ _FORGET: list[Callable[[], None]] = [
     worlds.forget,
     workflow.forget,
     retry_actors.worker.forget,
+    retry_actors.operator.forget,
     retry_properties.forget,
     slots_state.forget,
     slots_actors.starter.forget,
     slots_actors.janitor_round.forget,
     slots_actors.janitor_visit.forget,
+    slots_actors.canceller.forget,
     token_actors.forget,
 ]
 MOST_RECORDS = 600_000  # some 1.3 GB with what hangs on them

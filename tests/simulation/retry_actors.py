@@ -8,12 +8,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry import Poison, Request, Retryable, consumer
+from slotkeeper.retry import Poison, Request, Retryable, consumer, operations
 from slotkeeper.retry import worker as worker_module
 from slotkeeper.retry.booking import RetryQueue, Schedules
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.ledger import Ledger
+from slotkeeper.retry.operations import Retries
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation.frozen import Record
@@ -71,6 +72,26 @@ def deliver(
     finally:
         _own.reset(before)
     return not answer["batchItemFailures"], own.last
+
+
+def operate(outside: Outside, now: float, step: str, token: str, request_id: str) -> str:
+    """An operator's command, `cancel` or `run_now`, and what it says.
+
+    Args:
+        token: what a cancel decides with; its own.
+    """
+    time = _Time(outside, now)
+    retries = Retries(
+        Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
+        RetryQueue(_Client(outside, "sqs", time), _Client(outside, "scheduler", time), WORK, RETRY_QUEUE),  # type: ignore[arg-type]
+        time.now,
+    )
+    before = _own.set(_Own(token))
+    try:
+        told = retries.cancel(request_id, "by hand") if step == "cancel" else retries.run_now(request_id)
+    finally:
+        _own.reset(before)
+    return type(told).__name__
 
 
 def _work(outside: Outside, time: _Time) -> Callable[[Request, float], dict[str, Any]]:
@@ -180,6 +201,7 @@ class _Either:
 
 
 consumer.uuid = _Either(consumer.uuid)  # type: ignore[assignment]
+operations.uuid = _Either(operations.uuid)  # type: ignore[assignment]
 worker_module.logger = _Either(worker_module.logger)  # type: ignore[assignment]
 worker_module.metrics = _Either(worker_module.metrics)  # type: ignore[assignment]
 
@@ -189,3 +211,4 @@ def _not_told(reason: str) -> None:
 
 
 worker = Program("worker", deliver, stands_still=True)
+operator = Program("operator", operate, stands_still=True)

@@ -95,6 +95,13 @@ def check_attempts(performed: frozenset[tuple[str, int]], allowed: int, redriven
             raise Violation("R3", f"{request_id} was worked on {made} times, and its policy allows {most}")
 
 
+def check_not_cancelled(row: Record | None, attempt: int) -> None:
+    """R2: what an operator has cancelled is not begun. Raises Violation."""
+    for entry in row["history"]["L"] if row is not None and "history" in row else ():
+        if entry["M"]["error"]["S"].startswith("Cancelled") and int(entry["M"]["attempt"]["N"]) == attempt:
+            raise Violation("R2", f"attempt {attempt} was cancelled, and is worked on")
+
+
 def check_once(waiting: tuple[Told, ...], dead: tuple[Record, ...], excuses: int) -> None:
     """R2: an attempt is booked once, and a dead letter sent once, but for what went wrong. Raises Violation.
 

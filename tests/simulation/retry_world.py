@@ -53,6 +53,7 @@ class Plan:
         beyond: seconds from which on Scheduler brings a retry.
         copies: how many times the queue may deliver a message once more, without that being a fault.
         redrives: how many dead letters an operator moves back.
+        commands: what an operator does to a retry, at any time: "cancel" or "run_now".
         step: the clock's grain in seconds. The coarser, the more happens at the same time, in any order, and the more
             often the same times come about again.
     """
@@ -64,6 +65,7 @@ class Plan:
     beyond: int = 900
     copies: int = 0
     redrives: int = 0
+    commands: tuple[str, ...] = ()
     step: int = 60
 
 
@@ -93,6 +95,8 @@ class RetryWorld(World):
         self.slow = 0  # how often time passed while somebody was at work
         self.redrives = plan.redrives
         self.redriven: tuple[str, ...] = ()
+        self.commands = plan.commands
+        self.commanded = 0  # how many of them there have been
         self.deliveries = record({})  # of each attempt, so far
         self.consumed: tuple[str, ...] = ()  # receipt handles of messages that may be deleted
         self.asked: tuple[properties.Told, ...] = ()
@@ -121,6 +125,8 @@ class RetryWorld(World):
             found += self._possible_copies(is_fault=False)
         if self.redrives:
             found += [Choice("redrive", letter["id"]) for letter in self._queue(DEAD_LETTERS)["messages"]]
+        if self.commands and not any(name.startswith("operator") for name in self.actors):
+            found += [Choice("command", request_id) for request_id in self._rows.fields]
         found += [Choice("rescue", letter["id"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]]
         if found:
             found += self._landings()
@@ -218,6 +224,14 @@ class RetryWorld(World):
         self.redrives -= 1
         self.redriven = (*self.redriven, read(letter["body"]).request_id)
 
+    def command(self, request_id: str, _: str) -> None:
+        """An operator takes a hand in what waits."""
+        step, self.commands = self.commands[0], self.commands[1:]
+        self.commanded += 1
+        who = f"operator {self.commanded}"
+        self.say(who, f"{step} {request_id}")
+        self.begin(who, code.operator.begin(self.now, step, who, request_id), Notes(""))
+
     def rescue(self, letter_id: str, _: str) -> None:
         """An operator sends on what Scheduler could not deliver."""
         self._move_back(SCHEDULES_DEAD, letter_id)
@@ -251,12 +265,15 @@ class RetryWorld(World):
                     raise Violation("R2", f"attempt {attempt} of {request_id} is worked on a second time")
                 if properties.status(self.services["dynamodb"][LEDGER].get(request_id)) == "SUCCEEDED":
                     raise Violation("R2", f"{request_id} has succeeded, and attempt {attempt} is worked on")
+                properties.check_not_cancelled(self.services["dynamodb"][LEDGER].get(request_id), attempt)
                 self.performed |= {question.parameters}
                 return Answer()
         raise AssertionError(f"nobody answers {question}")
 
     def finished(self, name: str, actor: Actor) -> None:
         result = actor.node.result
+        if name.startswith("operator"):
+            return  # whatever it was told: a failed call is shown to whoever typed the command
         assert not isinstance(result, Raised), f"{name} raised {result}"
         is_consumed, _said = result
         if is_consumed:
@@ -331,7 +348,7 @@ class RetryWorld(World):
             properties.check_not_lost(asked, self._rows.get(asked.request_id), self.services["s3"], messages)
         for letter in messages.dead:
             properties.check_dead_letter(letter)
-        excuses = self.faults + self.slow + self.copied + len(self.redriven)
+        excuses = self.faults + self.slow + self.copied + len(self.redriven) + self.commanded
         fresh = tuple(
             read(m["body"]) for m in self._queue(WORK)["messages"] if not m["receives"] and "*" not in m["id"]
         )
@@ -358,6 +375,7 @@ class RetryWorld(World):
             self.copied,
             self.slow,
             self.redrives,
+            self.commands,
             self.on_their_way,
             self.faults,
             self.now,
@@ -392,6 +410,8 @@ _WORK = (
 # Seconds between attempts, how many of them, and from when on Scheduler brings them.
 _SETTINGS = ((60, 2, 900), (60, 3, 0), (1200, 2, 900), (60, 1, 900))
 
+_COMMANDS = ((), (), (), ("cancel",), ("run_now",), ("cancel", "cancel"), ("run_now", "cancel"))
+
 
 def drawn(random: Random) -> RetryWorld:
     """A world of the kind that random schedules are made in.
@@ -414,6 +434,7 @@ def drawn(random: Random) -> RetryWorld:
             beyond=beyond,
             copies=random.choice((0, 0, 1)),
             redrives=random.choice((0, 0, 0, 1, 2)),
+            commands=random.choice(_COMMANDS),
             step=code.VISIBILITY,
         )
     )

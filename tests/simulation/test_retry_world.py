@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import booking, ledger
+from slotkeeper.retry import booking, ledger, operations
 from slotkeeper.retry.booking import Booked, RetryQueue
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.ledger import Ledger
+from slotkeeper.retry.operations import Cancelled, Retries
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation import catalogue, retry_world
 from tests.simulation.looking import first_broken, first_violation
@@ -26,6 +27,8 @@ SUCCEEDS = Plan((("a", "{}"),))
 FAILS_ONCE = Plan((("a", '{"fails": 1}'),))
 SENT_TWICE = Plan(FAILS_ONCE.requests * 2)
 POISON = Plan((("a", '{"poison": "no such thing"}'),))
+AT_ONCE = (("a", '{"fails": 1, "retry_after": 0}'),)
+BY_SCHEDULER = (("a", '{"fails": 1, "retry_after": 1980}'),)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -159,6 +162,34 @@ def a_dead_letter_without_its_history(patch: Patch) -> None:
     patch.setattr(DeadLetterQueue, "send", lambda *told: send(*told[:-1], ()))
 
 
+def whatever_has_begun_is_cancelled(patch: Patch) -> None:
+    """Either half of the condition covers for the other."""
+    patch.setattr(ledger, "WAITING_CONDITION", "attempts >= :before AND (#status = :waiting OR #status <> :waiting)")
+
+
+def a_schedule_is_deleted_before_its_message_is_sent(patch: Patch) -> None:
+    send_now = RetryQueue.send_now
+
+    def deletes_first(self: Any, message: Any) -> None:
+        self.unschedule(message)
+        send_now(self, message)
+
+    patch.setattr(RetryQueue, "send_now", deletes_first)
+
+
+def a_cancel_is_its_schedule_deleted(patch: Patch) -> None:
+    def cancel(self: Any, request_id: str, why: str) -> Cancelled:
+        attempt = operations._the_attempt(request_id, 2)
+        return Cancelled(2, self._queue.unschedule(attempt))
+
+    patch.setattr(Retries, "cancel", cancel)
+
+
+def a_cancel_has_its_end_at_once(patch: Patch) -> None:
+    update = ledger.CANCEL_UPDATE.replace("#status = :failed", "#status = :dead_lettered")
+    patch.setattr(ledger, "CANCEL_UPDATE", update)
+
+
 @pytest.mark.parametrize(
     ("remove", "plan", "faults", "broken"),
     [
@@ -180,6 +211,10 @@ def a_dead_letter_without_its_history(patch: Patch) -> None:
         ),
         (another_payload_is_taken_for_a_repeat, Plan((*FAILS_ONCE.requests, OTHER_PAYLOAD)), 0, "R1"),
         (a_dead_letter_without_its_history, POISON, 0, "R4"),
+        (whatever_has_begun_is_cancelled, Plan(AT_ONCE, commands=("cancel",)), 0, "R2"),
+        (a_schedule_is_deleted_before_its_message_is_sent, Plan(BY_SCHEDULER, commands=("run_now",)), 1, "R1"),
+        (a_cancel_is_its_schedule_deleted, Plan(BY_SCHEDULER, commands=("cancel",)), 0, "R1"),
+        (a_cancel_has_its_end_at_once, Plan(FAILS_ONCE.requests, commands=("cancel",)), 0, "R1"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -39,6 +39,8 @@ def schedules() -> Record:
 
 def perform(schedules: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
     """One operation; `now` in seconds since the epoch."""
+    if operation in ("get_schedule", "delete_schedule"):
+        return _look_up(schedules, operation, parameters["Name"], now)
     assert operation == "create_schedule", f"{operation} of EventBridge Scheduler is not simulated"
     assert not set(parameters.fields) - _KNOWN, f"not simulated: {set(parameters.fields) - _KNOWN}"
     return _create(schedules, parameters, now)
@@ -73,6 +75,15 @@ def _create(schedules: Record, parameters: Record, now: float) -> tuple[Record, 
         return schedules, Answer(error="ValidationException")  # seen in the field, not documented
     made = record({"name": name, "at": at, "target": target, "fired_at": 0})
     return schedules.with_fields(**{name: made}), Answer(freeze({"ScheduleArn": f"schedule:{name}"}))
+
+
+def _look_up(schedules: Record, operation: str, name: str, now: float) -> tuple[Record, Answer]:
+    found = schedules.get(name)
+    if found is None or _is_gone(found, now):
+        return schedules, Answer(error="ResourceNotFoundException")
+    if operation == "get_schedule":
+        return schedules, Answer(freeze({"Name": name, "Target": found["target"]}))
+    return record({key: other for key, other in schedules.fields.items() if key != name}), Answer(freeze({}))
 
 
 def _is_gone(schedule: Record, now: float) -> bool:
