@@ -50,7 +50,7 @@ SETUP  := python3 local/bootstrap.py
 READY  := $(VENV)/.installed-local
 # The tests on the embedded AWS take turns; all the others share the processors.
 WITH_ENGINES := tests/engine tests/e2e
-LINTED := layers functions local jobs tests benchmarks
+LINTED := layers functions cli local jobs tests benchmarks
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export SAM_CLI_TELEMETRY := 0
@@ -110,6 +110,12 @@ work:  ## Send the worker of local-up a sample request, or BODY, and say what be
 local-down:  ## Stop it
 	@if [ -e $(READY) ]; then $(PYTHON) -m local down; else echo "local: not running"; fi
 
+.PHONY: cli
+cli: setup  ## Install the operator command `slotkeeper` into an environment of its own (build/cli)
+	@[ -x build/cli/bin/pip ] || $(PYTHON) -m venv build/cli
+	@build/cli/bin/pip install --quiet --disable-pip-version-check --constraint requirements/local.txt .
+	@echo "slotkeeper: build/cli/bin/slotkeeper --help; where you use it daily: pipx install ."
+
 .PHONY: test
 test: setup-dev  ## Run every test
 	@$(PYTHON) -m pytest $(addprefix --ignore=,$(WITH_ENGINES)) --numprocesses 2
@@ -149,7 +155,7 @@ soak: setup  ## Keep the deployed stack busy under faults and engine restarts, a
 lint: setup-dev  ## Check style, types, template and its security
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
-	@mypy --no-error-summary layers/slotkeeper/slotkeeper local benchmarks
+	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli local benchmarks
 	@for folder in functions/*/ jobs/; do mypy --no-error-summary $$folder*.py || exit 1; done
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
@@ -172,5 +178,5 @@ lock: setup  ## Compile requirements/*.in again (needs the registry)
 .PHONY: clean
 clean:  ## Remove everything generated
 	@$(MAKE) --no-print-directory local-down || echo "local: could not be asked to end; removing its files all the same"
-	@rm -rf build .aws-sam .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf build slotkeeper.egg-info .aws-sam .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

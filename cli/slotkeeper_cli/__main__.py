@@ -1,0 +1,5 @@
+"""`python -m slotkeeper_cli`."""
+
+from slotkeeper_cli.app import main
+
+main()

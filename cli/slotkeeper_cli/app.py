@@ -1,0 +1,97 @@
+"""The command line: which commands there are, and how one that fails says so.
+
+0  done          3  refused by a guard, or not confirmed: nothing was changed
+1  a call failed 4  no such stack, process, holder, message or request
+2  misused       5  a check found something to mend
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+
+from slotkeeper_cli import __doc__ as what_it_is
+from slotkeeper_cli.commands import holders, processes, reconciling, status
+from slotkeeper_cli.common import StackCommand
+from slotkeeper_cli.errors import CommandError
+
+app = typer.Typer(
+    name="slotkeeper",
+    help=what_it_is,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+slots = typer.Typer(help="The slots of a process.", no_args_is_help=True)
+
+app.command("status", cls=StackCommand)(status.status)
+app.add_typer(slots, name="slots")
+slots.command("set-limit", cls=StackCommand)(processes.set_limit)
+app.command("pause", cls=StackCommand)(processes.pause)
+app.command("resume", cls=StackCommand)(processes.resume)
+app.command("add-process", cls=StackCommand)(processes.add)
+app.command("remove-process", cls=StackCommand)(processes.remove)
+app.command("release", cls=StackCommand)(holders.release)
+app.command("reconcile", cls=StackCommand)(reconciling.reconcile)
+app.command("restore", cls=StackCommand)(reconciling.restore)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - only here
+
+        typer.echo(f"slotkeeper {version('slotkeeper')}")
+        raise typer.Exit
+
+
+@app.callback()
+def everything(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
+    """Who holds the slots of a Slotkeeper stack, who waits, what has failed, and what may be done about it."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command and ends with its exit code; a failure is a line on stderr, never a traceback."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except CommandError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
+    except (ClientError, BotoCoreError) as error:
+        _say(explain(error))
+        sys.exit(1)
+    except typer.Abort:
+        _say("Interrupted.")
+        sys.exit(130)
+    except Exception as error:
+        # click's own: usage errors, with the text that click makes of them.
+        if not hasattr(error, "show"):
+            raise
+        error.show()
+        sys.exit(getattr(error, "exit_code", 2))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(f"slotkeeper: {text}", markup=False)
+
+
+def explain(error: Exception) -> str:
+    """A failed call as a line that says what was called and what AWS answered, and what to do where that is known."""
+    if not isinstance(error, ClientError):
+        hint = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}
+        advice = hint.get(type(error).__name__, "")
+        return f"{error}".rstrip(".") + (f": {advice}" if advice else "")
+    told = error.response["Error"]
+    text = f"{error.operation_name} was answered {told.get('Code', '?')}: {told.get('Message', '')}"
+    if "AccessDenied" in told.get("Code", ""):
+        text += " (what the command needs: docs/permissions.md)"
+    return text

@@ -1,0 +1,37 @@
+"""The layer's own parts on a stack: every step that a command takes is the one that the functions take."""
+
+from __future__ import annotations
+
+from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.operations import Operations
+from slotkeeper.processes import Process, Processes
+from slotkeeper.request_queue import RequestQueue
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import Workflow
+from slotkeeper_cli.errors import NotFound
+from slotkeeper_cli.stack import Stack
+
+
+class Control:
+    """The slot protocol's parts, wired to a stack's table, queue and state machine."""
+
+    def __init__(self, stack: Stack) -> None:
+        table, dynamodb = stack.outputs["SlotTableName"], stack.client("dynamodb")
+        self.processes = Processes(dynamodb, table)
+        self.slots = Slots(dynamodb, table)
+        self.queue = RequestQueue(stack.client("sqs"), stack.outputs["RequestQueueUrl"])
+        self.operations = Operations(self.processes, self.slots, self.queue)
+        self.workflow = Workflow(stack.client("stepfunctions"), stack.outputs["WorkflowArn"])
+        self.glue = GlueRuns(stack.client("glue"))
+
+    def process(self, name: str) -> Process:
+        """A process as it stands, read consistently. Raises NotFound, or MalformedProcess."""
+        found = self.slots.read(name)
+        if found is None:
+            known = sorted(self.names())
+            raise NotFound(f"there is no process {name!r}; there are {', '.join(known) or 'none'}")
+        return found
+
+    def names(self) -> list[str]:
+        """The names of all processes that can be read."""
+        return [found.name for found in self.processes.all() if isinstance(found, Process)]

@@ -1,0 +1,55 @@
+"""What a Glue job must be like for a process to run it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from slotkeeper_cli.stack import Stack
+
+
+def get_job(stack: Stack, name: str) -> dict[str, Any] | None:
+    """The job as Glue describes it (GetJob); None if there is none."""
+    try:
+        found: dict[str, Any] = stack.client("glue").get_job(JobName=name)["Job"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "EntityNotFoundException":
+            raise
+        return None
+    return found
+
+
+def allowed_jobs(stack: Stack) -> set[str]:
+    """The names of the jobs that the workflow's role may run, as the stack's parameters grant them."""
+    more = [arn for arn in stack.parameters.get("MoreGlueJobArns", "").split(",") if arn]
+    return {stack.outputs["GlueJobName"]} | {arn.rpartition("/")[2] for arn in more}
+
+
+def unfit(name: str, job: dict[str, Any] | None, allowed: set[str]) -> list[str]:
+    """Why requests of a process with this job would fail or run beside the slots; each text says what to do."""
+    if job is None:
+        return [f"Glue job {name!r} does not exist: make it first"]
+    problems = []
+    if job.get("MaxRetries", 0):
+        problems.append(
+            f"Glue job {name} has MaxRetries {job['MaxRetries']}: set 0, since a retry by Glue takes no slot"
+        )
+    if not any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in allowed):
+        problems.append(f"the workflow may not run Glue job {name}: name its ARN in the parameter MoreGlueJobArns")
+    return problems
+
+
+def tight(name: str, job: dict[str, Any], slots: int) -> list[str]:
+    """What makes a job refuse runs that have a slot. Glue counts a run for some seconds after it says SUCCEEDED.
+
+    Args:
+        slots: how many slots stand for the job, over all processes that use it.
+    """
+    most = job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1)
+    if most > slots:
+        return []
+    return [
+        f"Glue job {name} allows {most} runs at once (MaxConcurrentRuns) for {slots} slots: set more, since Glue "
+        " counts a run for some seconds after it is over"
+    ]

@@ -1,0 +1,58 @@
+"""What a command says: its result on stdout, for people or as JSON, and everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+class Output:
+    """One command's output.
+
+    Args:
+        as_json: the result is JSON on stdout, one document, whoever reads it.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        # Made per command: they hold the streams of the moment, which tests and pipes exchange.
+        self.console = Console(highlight=False, soft_wrap=True, emoji=False)
+        self.errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+    def result(self, data: Any, render: Callable[[Console], None]) -> None:
+        """The result: `data` as JSON if that was asked for, else what `render` prints."""
+        if self.as_json:
+            self.console.out(json.dumps(data, indent=2, ensure_ascii=False), highlight=False)
+        else:
+            render(self.console)
+
+    def note(self, text: str) -> None:
+        """A line beside the result: what was done, what is waited for."""
+        self.errors.print(text, markup=False)
+
+    def progress(self) -> Progress:
+        """A progress bar on stderr, for work over many; nothing where nobody watches."""
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.errors,
+            transient=True,
+            disable=not self.errors.is_terminal,
+        )
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """A table in the one look that all commands have; a column that begins with `>` is of numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        made.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    return made

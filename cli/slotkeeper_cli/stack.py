@@ -1,0 +1,138 @@
+"""The deployed stack that a command works on: its outputs, and clients for the account that it is in."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from slotkeeper_cli.errors import Failed, NotFound
+
+DEFAULT_STACK = "slotkeeper"
+LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
+CONSOLE = "https://{region}.console.aws.amazon.com"
+
+# An operator waits, and a call that is throttled is worth another try (boto3 guide, "Retries").
+_PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 6})
+
+# What botocore would read of the user's own: a command for the local stack must not be able to reach an account.
+_NOBODYS: dict[str, Any] = {
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
+
+
+class Stack:
+    """A stack by its name, in the account and region of a profile, or in the AWS that `make local-up` runs.
+
+    Args:
+        region: as the AWS CLI has it; None leaves it to the profile and the environment.
+        local: the file that `make local-up` writes, instead of an account.
+    """
+
+    def __init__(
+        self, name: str, profile: str | None = None, region: str | None = None, local: Path | None = None
+    ) -> None:
+        self.name = name
+        self._local = json.loads(local.read_text()) if local else None
+        self._clients: dict[str, Any] = {}
+        self._session = (
+            _isolated(self._local) if self._local else boto3.Session(profile_name=profile, region_name=region)
+        )
+
+    @property
+    def is_local(self) -> bool:
+        return self._local is not None
+
+    @property
+    def region(self) -> str:
+        return str(self.client("cloudformation").meta.region_name)
+
+    def client(self, service: str) -> Any:
+        """The boto3 client of a service, made once."""
+        if service not in self._clients:
+            where: dict[str, Any] = {"config": _PATIENT}
+            if self._local:
+                where = {"endpoint_url": self._local["endpoint"], "config": _PATIENT.merge(Config(proxies={}))}
+            make: Any = self._session.client
+            self._clients[service] = make(service, **where)
+        return self._clients[service]
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What CloudFormation tells of the stack (DescribeStacks).
+
+        Raises:
+            NotFound: there is no such stack here, or it is not one of Slotkeeper's.
+        """
+        try:
+            found: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"][0]
+        except ClientError as error:
+            if "does not exist" not in error.response["Error"].get("Message", ""):
+                raise
+            raise NotFound(
+                f"there is no stack {self.name!r} in {self.region}: give its name by --stack, and its account and "
+                "region by --profile and --region"
+            ) from error
+        outputs = {output["OutputKey"] for output in found.get("Outputs", [])}
+        if "SlotTableName" not in outputs:
+            raise NotFound(
+                f"stack {self.name!r} ({found['StackStatus']}) has no output SlotTableName: it is not one of "
+                "Slotkeeper's, or its first deployment is not done"
+            )
+        return found
+
+    @cached_property
+    def outputs(self) -> dict[str, str]:
+        """The stack's outputs. A name that an older deployment lacks is told as Failed, not as KeyError."""
+        return _Outputs({output["OutputKey"]: output["OutputValue"] for output in self.description["Outputs"]})
+
+    @cached_property
+    def parameters(self) -> dict[str, str]:
+        """The values with which the stack is deployed."""
+        return {given["ParameterKey"]: given.get("ParameterValue", "") for given in self.description["Parameters"]}
+
+    def execution_arn(self, name: str) -> str:
+        """The ARN of an execution of the stack's workflow."""
+        return f"{self.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{name}"
+
+    def execution_link(self, name: str) -> str:
+        """Where the console shows an execution; its ARN where there is no console."""
+        arn = self.execution_arn(name)
+        if self.is_local:
+            return arn
+        return f"{CONSOLE.format(region=self.region)}/states/home?region={self.region}#/v2/executions/details/{arn}"
+
+
+def _isolated(local: dict[str, str]) -> boto3.Session:
+    return boto3.Session(
+        aws_access_key_id=local["access_key_id"],
+        aws_secret_access_key=local["secret_access_key"],
+        region_name=local["region"],
+        botocore_session=botocore.session.Session(session_vars=_NOBODYS),
+    )
+
+
+class _Outputs(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        raise Failed(f"the stack has no output {name}: it was deployed from an older template; deploy it again first")
+
+
+def find_local() -> Path:
+    """The file that `make local-up` writes, looked for from here upwards.
+
+    Raises:
+        NotFound: there is none.
+    """
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / LOCAL_OUTPUTS).exists():
+            return folder / LOCAL_OUTPUTS
+    raise NotFound(f"no local stack is running ({LOCAL_OUTPUTS} is not here): run make local-up")

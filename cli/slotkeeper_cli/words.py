@@ -1,0 +1,31 @@
+"""Times and durations as people read them, and as JSON holds them."""
+
+from datetime import UTC, datetime
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. Less than nothing is `0 s`."""
+    whole = max(0, int(seconds))
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        amount, whole = divmod(whole, size)
+        if amount:
+            parts.append(f"{amount} {unit}")
+        elif parts:
+            break  # "3 d 5 s" says less than it seems to
+    return " ".join(parts[:2]) or "0 s"
+
+
+def iso(moment: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC, to the second."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def local_time(moment: float) -> str:
+    """Seconds since the epoch on the clock of whoever reads it."""
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`1 request`, `3 requests`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

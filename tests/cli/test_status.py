@@ -1,0 +1,127 @@
+"""`slotkeeper status`: what it says of processes, holders, who waits, and the queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slotkeeper.glue_runs import MARKER
+from tests.cli.conftest import Operator
+
+
+def _only(seen: Any) -> Any:
+    (process,) = seen["processes"]
+    return process
+
+
+def test_a_holder_is_shown_with_its_age_its_execution_and_its_glue_run(operator: Operator) -> None:
+    name = operator.hold("a")
+    run = operator.glue.start_job_run(JobName="sample-job", Arguments={MARKER: name})["JobRunId"]
+
+    process = _only(operator.run("status", "--json").json)
+
+    (holder,) = process["holders"]
+    assert (process["slots_in_use"], process["slot_limit"]) == (1, 1)
+    assert holder["execution"] == name
+    assert holder["execution_status"] == "RUNNING"
+    assert holder["since"] == "2026-09-21T14:13:20Z"
+    assert holder["age_seconds"] > 0
+    assert holder["glue_run"]["id"] == run
+    assert holder["link"].endswith(f"execution:Workflow:{name}")
+    assert holder["link"].startswith("https://us-east-1.console")
+
+
+def test_people_see_the_same(operator: Operator) -> None:
+    name = operator.hold("a")
+
+    shown = operator.run("status").out
+
+    assert "sample  1 of 1 slots  job sample-job" in shown
+    assert name in shown
+    assert "RequestDeadLetterQueue" in shown
+
+
+def test_who_waits_is_named_with_since_when_and_behind_what(operator: Operator) -> None:
+    operator.hold("a")
+    second = operator.send("b")
+    name = operator.workflow_name(second)
+    operator.slots.wait("sample", name, second)
+
+    waiting = _only(operator.run("status", "--json").json)["waiting"]
+
+    assert waiting["execution"] == name
+    assert waiting["since"] == "2026-09-21T14:13:20Z"
+    assert waiting["behind"] == "other requests"
+
+
+def test_nobody_waits_once_the_registered_request_has_started(operator: Operator) -> None:
+    """Nothing removes a registration, so what it says may be over."""
+    operator.hold("a")
+    second = operator.send("b")
+    operator.slots.wait("sample", operator.workflow_name(second), second)
+    operator.processes.set_limit("sample", 2)
+    operator.hold("b")
+
+    assert _only(operator.run("status", "--json").json)["waiting"] is None
+
+
+def test_a_holder_whose_execution_is_over_stands_out(operator: Operator) -> None:
+    name = operator.hold("a")
+    operator.stop(name)
+
+    (holder,) = _only(operator.run("status", "--json").json)["holders"]
+
+    assert holder["execution_status"] == "ABORTED"
+
+
+def test_drift_a_pause_and_a_malformed_item_are_told(operator: Operator) -> None:
+    operator.hold("a")
+    operator.processes.pause("sample")
+    table = operator.outputs["SlotTableName"]
+    operator.dynamodb.update_item(
+        TableName=table,
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="SET slots_in_use = :two",
+        ExpressionAttributeValues={":two": {"N": "2"}},
+    )
+    operator.dynamodb.put_item(TableName=table, Item={"process_name": {"S": "odd"}, "slot_limit": {"S": "3"}})
+
+    seen, shown = operator.run("status", "--json").json, operator.run("status").out
+
+    assert _only(seen)["has_drifted"]
+    assert _only(seen)["paused"]
+    assert "slots_in_use" in seen["malformed"][0] or "slot_limit" in seen["malformed"][0]
+    assert "PAUSED" in shown
+    assert "DRIFTED" in shown
+
+
+def test_only_one_process_is_shown_if_it_is_named(operator: Operator) -> None:
+    operator.processes.create("second", 2, "sample-job")
+
+    assert _only(operator.run("status", "second", "--json").json)["name"] == "second"
+
+
+def test_an_unknown_process_is_not_found_and_the_known_ones_are_named(operator: Operator) -> None:
+    ended = operator.run("status", "sampel")
+
+    assert ended.exit_code == 4
+    assert "there are sample" in ended.told
+
+
+def test_the_queues_are_counted(operator: Operator) -> None:
+    operator.send("a")
+
+    queues = operator.run("status", "--json").json["queues"]
+
+    assert queues["RequestQueue"] == {"visible": 1, "in_flight": 0, "delayed": 0}
+    assert queues["WorkDeadLetterQueue"]["visible"] == 0
+
+
+def test_a_stack_that_is_not_there_is_a_clear_error(operator: Operator) -> None:
+    ended = operator.run("status", "--stack", "nowhere")
+
+    assert ended.exit_code == 4
+    assert "--stack" in ended.told
+
+
+def test_watch_is_for_people(operator: Operator) -> None:
+    assert operator.run("status", "--watch", "1", "--json").exit_code == 2
