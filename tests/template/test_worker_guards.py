@@ -51,7 +51,7 @@ def test_f27_the_worker_is_the_only_function_that_may_send_to_what_invokes_it() 
 
 def _dropped_alarms() -> dict[str, Any]:
     """The functions whose dropped invocations are alarmed on, and the alarms."""
-    watching = {n: p for n, p in ALARMS.items() if p["MetricName"] == "RecursiveInvocationsDropped"}
+    watching = {n: p for n, p in ALARMS.items() if p.get("MetricName") == "RecursiveInvocationsDropped"}
     return {properties["Dimensions"][0]["Value"]["Ref"]: (name, properties) for name, properties in watching.items()}
 
 
@@ -106,7 +106,7 @@ def test_an_alarm_watches_a_metric_that_the_worker_writes(alarm: str) -> None:
 @pytest.mark.parametrize("queue", ["WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"])
 def test_a_message_that_is_set_aside_is_heard_of(queue: str) -> None:
     dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
-    (alarm,) = (properties for properties in ALARMS.values() if properties["Dimensions"] == dimensions)
+    (alarm,) = (properties for properties in ALARMS.values() if properties.get("Dimensions") == dimensions)
     assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 0)
     assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
 

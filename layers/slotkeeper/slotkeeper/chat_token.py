@@ -42,6 +42,7 @@ def report(event: Event) -> None:
             logger.info("Stored a new token", generation=generation, seconds=round(seconds, 3))
             metrics.add_metric("TokenRefreshes", MetricUnit.Count, 1)
         case Waited(seconds):
+            logger.info("Waited for the token", seconds=round(seconds, 3))
             metrics.add_metric("TokenWait", MetricUnit.Seconds, seconds)
         case TookOver():
             logger.warning("Took over the refresh: its holder has died or stood still")
