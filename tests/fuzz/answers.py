@@ -165,7 +165,7 @@ class Answers:
     def _PutObject(self, told: Parameters) -> Parameters:
         if told.get("IfNoneMatch") and told["Key"] in self.objects:
             raise Refusal("PreconditionFailed")
-        self.objects[told["Key"]] = bytes(told["Body"])
+        self.objects[told["Key"]] = told["Body"].read()  # botocore has made a file of it
         return {}
 
     def _ListObjectsV2(self, told: Parameters) -> Parameters:
