@@ -7,11 +7,15 @@
     refresh_lock    M {release_code S, expires N}: who refreshes; absent when nobody does
     refused_until   N: the API gave no token, and is left in peace until then; absent otherwise
     refused_reason  S: why
+    dropped         N: the generation whose token an operator has removed
 
     take     an instance that found the token invalid  locks the refresh, if the item is still what it saw
     store    holder of the lock                        stores the new token and unlocks
     refuse   holder of the lock                        says why there is no new token, and unlocks
     unlock   holder of the lock                        unlocks, since there was nothing to refresh
+    drop     an operator                               removes the token, if it is the one that was seen: whoever looks
+                                                       for one next refreshes it, by the lock as always
+    lift     an operator                               ends a refusal early, if it is the one that was seen
 
 `take` with the release code of an expired lock takes it over. A release code is used for one lock only, so a lock that
 still has the observed code is the observed one, and nothing was stored since. Times are seconds since the epoch, to
@@ -23,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
+
+from botocore.exceptions import ClientError
 
 from slotkeeper import conditional
 
@@ -37,6 +43,14 @@ STORE_UPDATE = (
 REFUSE_UPDATE = "SET refused_until = :until, refused_reason = :reason REMOVE refresh_lock"
 UNLOCK_UPDATE = "REMOVE refresh_lock"
 HELD_CONDITION = "refresh_lock.release_code = :mine"
+# Whatever the lock says: who holds it stores a newer token or none, and neither needs the one that goes.
+DROP_UPDATE = "SET dropped = :generation REMOVE access_token"
+DROP_CONDITION = "generation = :generation"
+LIFT_UPDATE = "REMOVE refused_until, refused_reason"
+LIFT_CONDITION = "refused_until <= :until"
+
+# Everything but the token: what was never read stands in no output, no traceback and no log of botocore's.
+SHOWN = "generation, stored_at, refresh_lock.expires, refused_until, refused_reason, dropped"
 
 REASON_LENGTH = 500  # characters of a reason that are kept
 
@@ -59,6 +73,22 @@ class TokenItem:
     generation: int = 0
     stored_at: float = 0.0
     lock: RefreshLock | None = None
+    refused_until: float | None = None
+    refused_reason: str = ""
+
+
+@dataclass(frozen=True)
+class ShownToken:
+    """The item as people may see it: without the token, and without the release code, by which one could store another.
+
+    Times are seconds since the epoch. Before the first token the generation is 0. `is_there` is False once an operator
+    has removed the token, until the next one.
+    """
+
+    generation: int = 0
+    is_there: bool = False
+    stored_at: float = 0.0
+    lock_expires: float | None = None
     refused_until: float | None = None
     refused_reason: str = ""
 
@@ -129,6 +159,53 @@ class TokenTable:
     def unlock(self, name: str, release_code: str) -> bool:
         """Ends one's own lock; the token stays. False if the lock was another's or gone."""
         return self._update(name, UNLOCK_UPDATE, HELD_CONDITION, {":mine": {"S": release_code}})[0]
+
+    def show(self, name: str) -> ShownToken:
+        """The item without the token, which is not read at all. Raises MalformedToken."""
+        answer = self._dynamodb.get_item(
+            TableName=self._table_name, Key=_key(name), ConsistentRead=True, ProjectionExpression=SHOWN
+        )
+        item = dict(cast(dict[str, Any], answer.get("Item", {})))
+        if "refresh_lock" in item:
+            item["refresh_lock"] = {"M": {"release_code": {"S": ""}, **item["refresh_lock"].get("M", {})}}
+        seen = _parse(name, item)
+        dropped = item.get("dropped", {}).get("N")
+        return ShownToken(
+            seen.generation,
+            seen.generation > 0 and dropped != str(seen.generation),
+            seen.stored_at,
+            seen.lock.expires if seen.lock else None,
+            seen.refused_until,
+            seen.refused_reason,
+        )
+
+    def drop(self, name: str, generation: int) -> bool:
+        """Removes the token of this generation, once or more often; False if another is stored by now.
+
+        Who has it in a cache goes on with it until the API refuses it, which the next token's `POST /auth` sees to.
+        """
+        return self._operate(name, DROP_UPDATE, DROP_CONDITION, {":generation": {"N": str(generation)}})
+
+    def lift(self, name: str, seen_until: float) -> bool:
+        """Ends the refusal that was seen to last until then; False if it is gone, or another one stands there."""
+        until = _number(seen_until + 0.001)  # as in `take`
+        return self._operate(name, LIFT_UPDATE, LIFT_CONDITION, {":until": until})
+
+    def _operate(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> bool:
+        """A step whose answer does not bring the item, and with it the token."""
+        try:
+            self._dynamodb.update_item(
+                TableName=self._table_name,
+                Key=_key(name),
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeValues=values,
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
 
     def _update(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> tuple[bool, TokenItem]:
         """Whether the condition held, and the item as it stands now."""

@@ -81,6 +81,11 @@ class Wait:
     because: str
 
 
+def is_young(stored_at: float, now: float, timing: Timing) -> bool:
+    """Whether a token is not refreshed yet, whoever says it is invalid. Stored in the future: by a wrong clock."""
+    return -timing.spread <= now - stored_at < timing.min_interval
+
+
 Step = Literal["use", "refused", "take"] | Wait
 
 
@@ -111,7 +116,7 @@ def decide(
             return Wait("another instance is refreshing it")
     elif item.refused_until is not None and 0 < item.refused_until - now <= timing.longest_refusal:
         return "refused"
-    elif item.access_token is not None and -timing.spread <= now - item.stored_at < timing.min_interval:
+    elif item.access_token is not None and is_young(item.stored_at, now, timing):
         return Wait(f"the stored one is younger than the {timing.min_interval:g} s between two refreshes")
     if left < timing.holding:
         return Wait(f"nobody refreshes it, and {max(0.0, left):.1f} s are too few to begin")
