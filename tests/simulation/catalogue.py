@@ -40,8 +40,10 @@ class Small(NamedTuple):
     quick: bool
 
 
-def _slots(requests: str, limit: int, rounds: int, standing_still: bool, lax: bool = False) -> Callable[[], World]:
-    plan = Plan(tuple(requests), limit=limit, rounds=rounds, standing_still=standing_still, lax=lax)
+def _slots(
+    requests: str, limit: int, rounds: int, standing_still: bool, lax: bool = False, cancels: str = ""
+) -> Callable[[], World]:
+    plan = Plan(tuple(requests), limit, (), tuple(cancels), rounds=rounds, standing_still=standing_still, lax=lax)
     return lambda: SlotsWorld(plan, timeless=True)
 
 
@@ -71,6 +73,10 @@ SMALL: dict[str, Small] = {
     "3 requests, 1 slot, no fault": Small(_slots("abc", 1, 0, False), 0, True),
     "3 requests, 1 slot, no fault, lax queue": Small(_slots("abc", 1, 0, False, True), 0, True),
     "3 requests, 2 slots, no fault": Small(_slots("abc", 2, 0, False), 0, True),
+    "2 requests, 1 slot, cancelled": Small(_slots("ab", 1, 0, False, True, "ab"), 0, True),
+    "1 request, 1 slot, cancelled": Small(_slots("a", 1, 0, False, False, "a"), 1, True),
+    "3 requests, 1 slot, one cancelled": Small(_slots("abc", 1, 0, False, False, "b"), 0, False),
+    "1 request, 1 slot, cancelled, janitor at any time": Small(_slots("a", 1, 1, True, False, "a"), 1, False),
     "2 requests, 1 slot, janitor beside those who stand still": Small(_slots("ab", 1, 0, True), 1, False),
     "3 requests, 1 slot": Small(_slots("abc", 1, 0, False), 1, False),
     "3 requests, 2 slots": Small(_slots("abc", 2, 0, False), 1, False),
@@ -102,6 +108,9 @@ SMALL: dict[str, Small] = {
     "token, 3 clients, an answer is lost": Small(_tokens("lll", LOST), 1, True),
     "token, 2 clients, any fault": Small(_tokens("ll"), 1, False),
     "token, 2 clients, another refreshes, one dies": Small(_tokens("ll", DEATHS, hands_over=True), 1, True),
+    "token, 3 clients, dropped": Small(_tokens("lln", drops=1), 0, True),
+    "token, 2 clients, dropped, one dies": Small(_tokens("ln", DEATHS, drops=1, revocations=0), 1, True),
+    "token, 2 clients, dropped beside a revocation, an answer is lost": Small(_tokens("ll", LOST, drops=1), 1, False),
     "token, 3 clients, one stands still": Small(_tokens("lll", STANDING_STILL, slow=False), 1, False),
     "token, 3 clients, nobody asks if it is valid, any fault": Small(
         _tokens("lll", probes=False, slow=False), 1, False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from slotkeeper.admission import HeldBack, Starter, Waiting
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.observability import logger
+from slotkeeper.operations import Operations
 from slotkeeper.processes import Processes
 from slotkeeper.reclaim import Findings, Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
@@ -70,6 +71,18 @@ def visit(outside: Outside, execution: str, grace: int, look_gap: int) -> tuple[
     return tuple(sorted(_janitor(outside, grace, look_gap).visit(execution).counts.items()))
 
 
+def cancel(outside: Outside, execution: str) -> str:
+    """An operator cancels a queued request: what came of it."""
+    dynamodb = outside.client("dynamodb")
+    queue = RequestQueue(outside.client("sqs"), REQUESTS)
+    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue)
+    try:
+        return operations.cancel_request(execution.rpartition("-")[0], execution, outside.clock(), "operator")
+    except Exception as error:
+        return f"cannot tell: {type(error).__name__}"
+
+
 starter = Program("starter", start, stack_tells=True, stands_still=True)
 janitor_round = Program("janitor", round_, stack_tells=True, stands_still=True, written_only=(Findings,))
 janitor_visit = Program("janitor's visit", visit, stack_tells=True, stands_still=True, written_only=(Findings,))
+canceller = Program("operator", cancel, stack_tells=True, stands_still=True)

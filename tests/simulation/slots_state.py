@@ -29,6 +29,7 @@ class Plan:
         requests: the ids of what is sent, in this order; twice the same id is a request that is sent twice.
         limit: the process's, at first.
         limits: what an operator sets it to later, in this order; 0 pauses the process, -1 resumes it.
+        cancels: the ids of what an operator cancels, whenever it may be, in this order.
         starters: how many invocations there can be at once.
         rounds: how many rounds of the janitor may begin while others are at work, in a world without time, without that
             being a fault. With none, status events wait too until nobody is at work.
@@ -41,6 +42,7 @@ class Plan:
     requests: tuple[str, ...] = ("a", "b", "c")
     limit: int = 1
     limits: tuple[int, ...] = ()
+    cancels: tuple[str, ...] = ()
     starters: int = 2
     rounds: int = 1
     lax: bool = False
@@ -87,6 +89,7 @@ class SlotsState(World):
             **dict.fromkeys(("sns", "events", "cloudwatch"), ()),
         }
         self.operations = plan.limits
+        self.cancels = plan.cancels
         self.rounds = 0
         self.next_round = self.now + self.plan.period
         self.calm_since: float | None = None
@@ -112,6 +115,10 @@ class SlotsState(World):
 
     def _holders(self) -> dict[str, Record]:
         return self._item()["holders"]["M"].fields  # type: ignore[no-any-return]
+
+    def _cancelled(self) -> dict[str, Record]:
+        noted = self._item().get("cancelled")
+        return {} if noted is None else noted["M"].fields
 
     def _has_room(self) -> bool:
         item = self._item()
@@ -215,6 +222,9 @@ class SlotsState(World):
             raise Violation("S2", f"slots_in_use is {in_use}, but there are {len(holders)} holders")
         if len(holders) > max(limit, len(before)):
             raise Violation("S1", f"{len(holders)} holders, limit {limit}")
+        for name in self._cancelled():
+            if name in holders:
+                raise Violation("S3", f"{name} is cancelled, and holds a slot")
         owners = [run["arguments"]["--slotkeeper-execution"] for run in self._alive()]
         for owner in owners:
             if owner not in holders:
@@ -245,10 +255,17 @@ class SlotsState(World):
                 raise Violation("S4", f"{name} is dead and has held its slot for {late:.0f} s")
 
     def check_quiet(self) -> None:
-        """S6: time alone must not be needed where no fault was."""
+        """S6: time alone must not be needed where no fault was, nor to set aside what is cancelled."""
+        if self.faults or self.actors:
+            return
         hidden = [message["id"] for message in self._in_flight()]
-        if not self.faults and hidden and self._has_room() and not self.actors:
+        if hidden and self._has_room():
             raise Violation("S6", f"there is room, {hidden} wait, and nobody will wake them")
+        cancelled = self._cancelled()
+        for message in self._in_flight() if cancelled else ():
+            request = json.loads(message["body"])
+            if execution_name(PROCESS, request["request_id"], request.get("attempt", 1)) in cancelled:
+                raise Violation("S6", f"{message['id']} is cancelled and waits, and nobody will wake it")
 
     def check_end(self) -> None:
         if self._holders():
@@ -277,6 +294,7 @@ class SlotsState(World):
             *self.services.values(),
             frozenset(self.actors.items()),
             self.operations,
+            self.cancels,
             self.rounds,
             self.news,
             self.order,

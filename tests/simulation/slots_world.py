@@ -6,6 +6,7 @@ import json
 from random import Random
 from typing import Any, NamedTuple
 
+from slotkeeper.names import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
@@ -62,6 +63,8 @@ class SlotsWorld(SlotsState):
         found += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
         if self.operations:
             found.append(Choice("operate"))
+        if self.cancels and "cancel" not in self.actors:
+            found.append(Choice("cancel", self.cancels[0]))
         if "round" not in self.actors:
             if self.timeless and found and all(choice.kind == "end_run" for choice in found) and self._dead():
                 found.append(Choice("round", "later"))  # a run may outlive its workflow by hours
@@ -183,6 +186,12 @@ class SlotsWorld(SlotsState):
             wake = {"QueueUrl": REQUESTS, "ReceiptHandle": handle, "VisibilityTimeout": 0}
             self.perform(Question("sqs", "change_message_visibility", freeze(wake)))
 
+    def cancel(self, request_id: str, _: str) -> None:
+        """The operator cancels a request, queued or not any more."""
+        self.cancels = self.cancels[1:]
+        self.say("operator", f"cancels {request_id}")
+        self.begin("cancel", code.canceller.begin(execution_name(PROCESS, request_id, 1)), Notes())
+
     def abort(self, execution: str, status: str) -> None:
         """Somebody stops an execution, or it times out: nothing more of it happens."""
         self.say("stepfunctions", f"{execution} ends as {status}")
@@ -289,6 +298,7 @@ def drawn(random: Random) -> SlotsWorld:
         period=random.choice((300, 600)),
         lax=random.choice((False, True)),
         run_seconds=random.choice(((60,), (60, 120), (60, 1200))),
+        cancels=random.choice(((), (), (), requests[:1], requests[-1:])),
     )
     return SlotsWorld(plan)
 

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from slotkeeper import slots
+from slotkeeper import cancellation, slots
+from slotkeeper.admission import Starter
 from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.operations import Operations
 from slotkeeper.reclaim import Findings, Janitor
+from slotkeeper.requests import Delivery, parse_request
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import RefusedUs, Workflow
 from tests.simulation import catalogue, scheduling, slots_world, workflow
@@ -129,9 +132,54 @@ def register_whatever_stands(patch: Patch) -> None:
         slots,
         "WAIT_CONDITION",
         "attribute_exists(process_name) OR :true = :true OR waiting.#sequence = "
-        ":sequence OR waiting.receives = :receives OR attribute_exists(holders.#me)",
+        ":sequence OR waiting.receives = :receives",
     )
     patch.setattr(Slots, "need_not_wait", lambda *_: False)
+
+
+def cancelled_ones_are_admitted(patch: Patch) -> None:
+    condition = slots.RESERVE_CONDITION.replace("attribute_not_exists(cancelled.#me) AND ", "")
+    patch.setattr(slots, "RESERVE_CONDITION", condition)
+
+
+def holders_are_cancelled(patch: Patch) -> None:
+    patch.setattr(cancellation, "CANCEL_CONDITION", "size(cancelled) < :most")
+
+
+def no_wake_for_who_is_cancelled(patch: Patch) -> None:
+    def cancel(self: Operations, *request: Any) -> str:
+        return self.processes.cancellations.add(*request)[0]
+
+    patch.setattr(Operations, "cancel_request", cancel)
+
+
+def no_second_look_for_a_cancellation(patch: Patch) -> None:
+    def need_not_wait(self: Slots, process: str, _: str) -> bool:
+        seen = self.read(process)
+        return seen is not None and seen.has_room
+
+    patch.setattr(Slots, "need_not_wait", need_not_wait)
+
+
+def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
+    """The message may come once more: from a starter that died, or to one that ran beside it."""
+    set_aside = Starter._set_aside
+
+    def forgetful(self: Starter, delivery: Delivery, code: str, reason: str) -> Any:
+        outcome = set_aside(self, delivery, code, reason)
+        if code == "Cancelled":
+            request = parse_request(delivery)
+            noted = cancellation.Cancellations(self.slots._dynamodb, self.slots._table_name)
+            seen = self.slots.read(request.process)
+            assert seen is not None
+            for name, note in seen.cancelled.items():
+                noted.drop(request.process, name, note)
+        return outcome
+
+    patch.setattr(Starter, "_set_aside", forgetful)
+
+
+CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), rounds=0, lax=True)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +196,11 @@ def register_whatever_stands(patch: Patch) -> None:
         (no_wake, Plan(("a", "b"), rounds=0), 0, "S6"),
         (no_second_look, Plan(("a", "b"), rounds=0, lax=True), 0, "S6"),
         (register_whatever_stands, Plan(("a", "b"), rounds=0), 0, "S6"),
+        (cancelled_ones_are_admitted, CANCELLED, 0, "S3"),
+        (holders_are_cancelled, CANCELLED, 0, "S3"),
+        (no_wake_for_who_is_cancelled, CANCELLED, 0, "S6"),
+        (no_second_look_for_a_cancellation, CANCELLED, 0, "S6"),
+        (a_cancellation_ends_with_its_dead_letter, CANCELLED, 0, "S6"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

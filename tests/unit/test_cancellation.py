@@ -12,7 +12,7 @@ from slotkeeper.cancellation import KEPT, MOST, Cancellation
 from slotkeeper.names import execution_name
 from slotkeeper.operations import Operations
 from slotkeeper.processes import MalformedProcess
-from slotkeeper.slots import Cancelled, Full, Granted
+from slotkeeper.slots import Cancelled, Granted
 from tests.unit.conftest import NOW, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
@@ -111,31 +111,21 @@ def test_a_waiter_of_an_earlier_version_has_no_name_and_is_woken(account: Accoun
     assert len(account.messages(account.queue_url)) == 1
 
 
-def test_who_is_cancelled_between_refusal_and_registration_does_not_register(
-    account: Account, operations: Operations
+@pytest.mark.parametrize("before", ["dynamodb", "sqs"], ids=["registration", "hide"])
+def test_who_is_cancelled_after_its_refusal_is_set_aside_at_once(
+    account: Account, operations: Operations, before: str
 ) -> None:
-    """The operator's look for who waits came before the registration: nobody would wake it."""
-    _fill(account)
-    assert account.slots.reserve("p", EXECUTION, NOW) == Full()
-    operations.cancel_request("p", EXECUTION, NOW)
-    assert account.slots.wait("p", EXECUTION, delivery(REQUEST)) == "cancelled"
-    assert account.item().waiting_since is None
-
-
-def test_who_is_cancelled_between_registration_and_hide_is_set_aside_at_once(
-    account: Account, operations: Operations
-) -> None:
-    """The operator wakes the message, the starter hides it after all: the look after the hide finds the note."""
+    """The operator finds nobody to wake yet, or the hide undoes the wake: the look after the hide finds the note."""
     _fill(account)
     refused = account.send(REQUEST)
-    cancelled: list[Any] = []
+    steps: list[str] = []
 
-    def cancel(**_: Any) -> None:
-        if not cancelled:
-            cancelled.append(True)
+    def cancel(model: Any, **_: Any) -> None:
+        steps.append(model.name)
+        if steps in (["UpdateItem", "UpdateItem"], ["ChangeMessageVisibility"]):
             operations.cancel_request("p", EXECUTION, NOW)
 
-    account.sqs.meta.events.register("before-call.sqs.ChangeMessageVisibility", cancel)
+    getattr(account, before).meta.events.register("before-call", cancel)
     assert isinstance(account.starter.admit(refused, NOW), DeadLettered)
 
 

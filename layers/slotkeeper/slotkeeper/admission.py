@@ -5,14 +5,14 @@ The order of the steps is the protocol's. In particular:
 - register as waiting, *then* hide. The other way round, a slot that frees between the two finds nobody to wake, and the
   message sleeps on beside a free slot.
 - look once more after hiding. A wake that came between the registration and the hide made the message visible, and a
-  hide that SQS still accepts would undo it. Who cancels the request wakes it too.
+  hide that SQS still accepts would undo it. So would a cancellation be that came between: its operator wakes too.
 - a crash anywhere leaves the message to the queue's default visibility, and a reservation to "already mine".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from slotkeeper.request_queue import LONGEST_HIDE, RequestQueue, hide_seconds, wake_next
@@ -44,10 +44,11 @@ class Repeated:
 
 @dataclass(frozen=True)
 class DeadLettered:
-    """The message is in the dead-letter queue with `code` and `reason`."""
+    """The message is in the dead-letter queue with `code` and `reason`. `request`: what it asked for, if it was one."""
 
     code: str
     reason: str
+    request: Request | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -109,17 +110,17 @@ class Starter:
                     return self._start(delivery, request, isinstance(reservation, Granted), now)
                 case UnknownProcess():
                     reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
-                    return self._set_aside(delivery, "UnknownProcess", reason)
+                    return self._set_aside(delivery, "UnknownProcess", reason, request)
                 case Cancelled(since, by):
                     reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
-                    return self._set_aside(delivery, "Cancelled", reason)
+                    return self._set_aside(delivery, "Cancelled", reason, request)
                 case Misconfigured(reason):
                     reason = f"the item of process {request.process!r} is malformed: {reason}"
-                    return self._hold_back(delivery, now, request.process, reason)
+                    return self._hold_back(delivery, now, request, reason)
                 case Full() | Paused():
                     because = type(reservation).__name__.lower()
                     if overdue := self._overdue(delivery, now):
-                        return self._set_aside(delivery, "Expired", f"{overdue}: {because}")
+                        return self._set_aside(delivery, "Expired", f"{overdue}: {because}", request)
                     if not self._wait(request, delivery, now):
                         return Waiting(request.process, because, now - delivery.sent_at)
 
@@ -127,8 +128,8 @@ class Starter:
         return Waiting(request.process, "contended", now - delivery.sent_at)
 
     def _wait(self, request: Request, delivery: Delivery, now: float) -> bool:
-        """Registers and hides the message; True if that is of no use by now, so that the caller reserves once more."""
-        if self.slots.wait(request.process, request.execution_name, delivery) in ("room", "cancelled"):
+        """Registers and hides the message; True if it need not wait any more, so that the caller reserves once more."""
+        if self.slots.wait(request.process, request.execution_name, delivery) == "room":
             return True
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
         return self.slots.need_not_wait(request.process, request.execution_name)
@@ -145,24 +146,24 @@ class Starter:
                 return Repeated(request.execution_name, request.process)
             case RefusedRequest(reason):
                 self._give_up(delivery, request)
-                return self._set_aside(delivery, "InvalidExecution", reason)
+                return self._set_aside(delivery, "InvalidExecution", reason, request)
             case RefusedUs(reason):
                 self._give_up(delivery, request)
-                return self._hold_back(delivery, now, request.process, f"the workflow cannot be started: {reason}")
+                return self._hold_back(delivery, now, request, f"the workflow cannot be started: {reason}")
 
     def _give_up(self, delivery: Delivery, request: Request) -> None:
         self.slots.cancel(request.process, request.execution_name)
         wake_next(self.slots, self.queue, request.process, but_not=delivery)
 
-    def _hold_back(self, delivery: Delivery, now: float, process: str, reason: str) -> Admission:
+    def _hold_back(self, delivery: Delivery, now: float, request: Request, reason: str) -> Admission:
         """Leaves a message for later that would run into the same trouble now.
 
         For the queue's default visibility and no longer: nobody wakes it when the trouble is over, and its whole group
         waits behind it.
         """
         if overdue := self._overdue(delivery, now):
-            return self._set_aside(delivery, "Expired", f"{overdue}: {reason}")
-        return HeldBack(process, reason)
+            return self._set_aside(delivery, "Expired", f"{overdue}: {reason}", request)
+        return HeldBack(request.process, reason)
 
     def _overdue(self, delivery: Delivery, now: float) -> str:
         """Why the message must not wait on, or nothing: SQS would delete it, or set it aside without a reason."""
@@ -174,6 +175,6 @@ class Starter:
             return f"received {delivery.receives} times, as often as the queue allows"
         return ""
 
-    def _set_aside(self, delivery: Delivery, code: str, reason: str) -> DeadLettered:
+    def _set_aside(self, delivery: Delivery, code: str, reason: str, request: Request | None = None) -> DeadLettered:
         self.queue.dead_letter(delivery, code, reason)
-        return DeadLettered(code, reason)
+        return DeadLettered(code, reason, request)

@@ -44,11 +44,9 @@ RESERVE_CONDITION = (
 )
 
 # Newer only: a duplicate delivery that was slow must not replace the handle of the delivery that came after it.
-# Not who is cancelled: whoever cancels wakes the one that is registered, and nobody would wake who comes after that.
 WAIT_UPDATE = "SET waiting = :waiting"
 WAIT_CONDITION = (
     "(slots_in_use >= slot_limit OR size(holders) >= slot_limit OR paused = :true) "
-    "AND attribute_not_exists(cancelled.#me) "
     "AND (attribute_not_exists(waiting) OR waiting.#sequence < :sequence "
     "OR (waiting.#sequence = :sequence AND waiting.receives < :receives))"
 )
@@ -106,7 +104,7 @@ class Misconfigured:
 
 Reservation = Granted | AlreadyMine | Full | Paused | Cancelled | UnknownProcess | Misconfigured
 
-Registered = Literal["registered", "room", "cancelled", "superseded"]
+Registered = Literal["registered", "room", "superseded"]
 
 
 @dataclass(frozen=True)
@@ -152,8 +150,8 @@ class Slots:
     def wait(self, process: str, execution: str, delivery: Delivery) -> Registered:
         """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused.
 
-        Returns "room" if there is room by now and "cancelled" if the request is, so that the caller reserves again, and
-        "superseded" if a newer delivery stands there already.
+        Returns "room" if there is room by now, so that the caller reserves again, and "superseded" if a newer
+        delivery stands there already.
         """
         sequence = {"S": delivery.sortable_sequence}
         receives = {"N": str(delivery.receives)}
@@ -168,7 +166,7 @@ class Slots:
             process,
             WAIT_UPDATE,
             WAIT_CONDITION,
-            names={"#me": execution, "#sequence": "sequence"},
+            names={"#sequence": "sequence"},
             values={
                 ":waiting": {"M": waiting},
                 ":sequence": sequence,
@@ -179,8 +177,6 @@ class Slots:
         if refused is None:
             return "registered"
         seen = self._parse(process, refused)
-        if seen is not None and execution in seen.cancelled:
-            return "cancelled"
         return "room" if seen is not None and seen.has_room else "superseded"
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
