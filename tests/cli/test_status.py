@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slotkeeper.glue_runs import MARKER
-from tests.cli.conftest import Operator
+from tests.cli.operating import Operator
 
 
 def _only(seen: Any) -> Any:
@@ -15,7 +14,7 @@ def _only(seen: Any) -> Any:
 
 def test_a_holder_is_shown_with_its_age_its_execution_and_its_glue_run(operator: Operator) -> None:
     name = operator.hold("a")
-    run = operator.glue.start_job_run(JobName="sample-job", Arguments={MARKER: name})["JobRunId"]
+    run = operator.run_glue(name)
 
     process = _only(operator.run("status", "--json").json)
 

@@ -1,0 +1,277 @@
+"""An account in this process for the operator command: queues, tables and outputs as the template declares them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.awsrequest import AWSResponse
+from cfnlint.decode import cfn_yaml
+
+from slotkeeper.glue_runs import MARKER
+from slotkeeper.processes import Process, Processes
+from slotkeeper.request_queue import RequestQueue
+from slotkeeper.requests import Delivery, parse_request
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import Workflow
+from slotkeeper_cli import app as command
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))
+STACK = "slotkeeper"
+_MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
+
+
+# Made before any test puts another in the place of boto3's.
+_SESSION = boto3.Session(region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local")
+
+
+@cache
+def client(service: str) -> Any:
+    """A client of moto's, one for all tests: to make one takes longer than most tests do."""
+    make: Any = _SESSION.client
+    return make(service)
+
+
+@dataclass
+class Ended:
+    """How a command ended, and what it said: on stdout, and on stderr."""
+
+    exit_code: int
+    out: str
+    told: str
+
+    @property
+    def json(self) -> Any:
+        """The result, as a script reads it."""
+        return json.loads(self.out)
+
+
+class Operator:
+    """Runs commands, and knows the account that they work on."""
+
+    def __init__(self, outputs: dict[str, str]) -> None:
+        self.outputs = outputs
+        self.parameters = {name: str(told.get("Default", "")) for name, told in TEMPLATE["Parameters"].items()}
+        self.glue_runs: list[dict[str, Any]] = []
+        self.histories: dict[str, list[dict[str, Any]]] = {}
+        self.dynamodb, self.sqs, self.glue = (client(name) for name in ("dynamodb", "sqs", "glue"))
+        self.stepfunctions, self.logs = client("stepfunctions"), client("logs")
+        self.slots = Slots(self.dynamodb, outputs["SlotTableName"])
+        self.processes = Processes(self.dynamodb, outputs["SlotTableName"])
+        self.queue = RequestQueue(self.sqs, outputs["RequestQueueUrl"], outputs["RequestDeadLetterQueueUrl"])
+        self.workflow = Workflow(self.stepfunctions, outputs["WorkflowArn"])
+
+    def run(self, *arguments: str, stdin: str | None = None) -> Ended:
+        """One command, as a shell would call it. A terminal is never there."""
+        out, told = StringIO(), StringIO()
+        with redirect_stdout(out), redirect_stderr(told), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", StringIO(stdin or ""))
+            with pytest.raises(SystemExit) as ended:
+                command.main(list(arguments))
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Ended(code, out.getvalue(), told.getvalue())
+
+    def process(self, name: str = "sample") -> Process:
+        """A process that is there."""
+        found = self.slots.read(name)
+        assert found is not None
+        return found
+
+    def audited(self) -> list[dict[str, Any]]:
+        """The audit lines, in their order."""
+        group = self.outputs["AuditLogGroupName"]
+        told = self.logs.filter_log_events(logGroupName=group)["events"]
+        return [json.loads(event["message"]) for event in told]
+
+    def send(self, request_id: str, process: str = "sample", receives: int = 1) -> Delivery:
+        """Puts a request on the queue and gives it as a starter would receive it, without receiving it."""
+        body = json.dumps({"process": process, "request_id": request_id})
+        sent = self.sqs.send_message(
+            QueueUrl=self.outputs["RequestQueueUrl"],
+            MessageBody=body,
+            MessageGroupId=process,
+            MessageDeduplicationId=request_id,
+        )
+        return Delivery(sent["MessageId"], body, process, f"handle-{request_id}", "1", receives, 1_790_000_000.0)
+
+    @staticmethod
+    def workflow_name(delivery: Delivery) -> str:
+        """The name of the execution that a delivery would start."""
+        return parse_request(delivery).execution_name
+
+    def hold(self, request_id: str, process: str = "sample", started: bool = True, confirmed: bool = True) -> str:
+        """Lets a request hold a slot, RESERVED or RUNNING, with or without an execution; returns its name."""
+        request = parse_request(self.send(request_id, process))
+        name = request.execution_name
+        self.slots.reserve(process, name, 1_790_000_000.0)
+        if started:
+            self.workflow.start(request)
+        if confirmed:
+            self.dynamodb.update_item(
+                TableName=self.outputs["SlotTableName"],
+                Key={"process_name": {"S": process}},
+                UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
+                ExpressionAttributeNames={"#me": name, "#state": "state"},
+                ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+            )
+        return name
+
+    @contextmanager
+    def answers(self) -> Iterator[None]:
+        """What moto does not know: the stack (it would need SAM), Glue's runs, and what an execution has done."""
+        with (
+            Answers("cloudformation", {"DescribeStacks": self._stack}),
+            Answers("glue", {"GetJobRuns": self._runs}),
+            Answers("stepfunctions", {"GetExecutionHistory": self._history}),
+        ):
+            yield
+
+    def _stack(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["StackName"] != STACK:
+            message = f"Stack with id {asked['StackName']} does not exist"
+            return {"Error": {"Code": "ValidationError", "Message": message}}
+        told = {
+            "StackName": STACK,
+            "StackStatus": "UPDATE_COMPLETE",
+            "Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in self.parameters.items()],
+            "Outputs": [{"OutputKey": k, "OutputValue": v} for k, v in self.outputs.items()],
+        }
+        return {"Stacks": [told]}
+
+    def _runs(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self.glue.get_job(JobName=asked["JobName"])
+        except self.glue.exceptions.EntityNotFoundException as error:
+            return {"Error": error.response["Error"]}
+        return {"JobRuns": [run for run in self.glue_runs if run["JobName"] == asked["JobName"]]}
+
+    def _history(self, asked: dict[str, Any]) -> dict[str, Any]:
+        name = asked["executionArn"].rpartition(":")[2]
+        return {"events": self.histories.get(name, [{"type": "ExecutionStarted"}])}
+
+    def run_glue(self, execution: str, state: str = "RUNNING") -> str:
+        """Lets a Glue run of an execution be there; returns its id."""
+        run = {"Id": f"jr_{len(self.glue_runs)}", "JobName": "sample-job", "JobRunState": state}
+        self.glue_runs.insert(0, run | {"Arguments": {MARKER: execution}, "StartedOn": datetime.now(UTC)})
+        return str(run["Id"])
+
+    def stop(self, execution: str) -> None:
+        """Aborts an execution."""
+        arn = self.outputs["WorkflowArn"].replace(":stateMachine:", ":execution:")
+        self.stepfunctions.stop_execution(executionArn=f"{arn}:{execution}")
+
+
+class Answers:
+    """Answers some of a client's calls here, where moto does not know enough.
+
+    Args:
+        answers: operation name -> what it is answered, given its parameters.
+    """
+
+    def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+        self._events = client(service).meta.events
+        self._service = client(service).meta.service_model.service_id.hyphenize()
+        self._answers = answers
+
+    def __enter__(self) -> Answers:
+        # What is asked stands serialized in the call; taking it before that is simpler.
+        self._events.register(f"provide-client-params.{self._service}", self._note)
+        self._events.register(f"before-call.{self._service}", self._answer)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._events.unregister(f"provide-client-params.{self._service}", self._note)
+        self._events.unregister(f"before-call.{self._service}", self._answer)
+
+    def _note(self, params: dict[str, Any], **_: Any) -> None:
+        self._asked = params
+
+    def _answer(self, model: Any, **_: Any) -> tuple[Any, dict[str, Any]] | None:
+        if model.name not in self._answers:
+            return None
+        told = self._answers[model.name](self._asked)
+        status = 400 if "Error" in told else 200
+        return AWSResponse("", status, {}, None), told | {"ResponseMetadata": {"HTTPStatusCode": status}}
+
+
+def made_stack() -> dict[str, str]:
+    """Makes what the template declares, as far as commands touch it; returns the stack's outputs."""
+    made = {name: _made(name, resource) for name, resource in TEMPLATE["Resources"].items()}
+    outputs = {}
+    for name, declared in TEMPLATE["Outputs"].items():
+        (resource,) = re.findall(r"'(?:Ref|Fn::GetAtt)': \[?'?(\w+)", str(declared["Value"]))[:1] or [""]
+        outputs[name] = made.get(resource) or f"{name.lower()}"
+    glue = client("glue")
+    outputs["GlueJobName"] = "sample-job"
+    glue.create_job(
+        Name="sample-job",
+        Role="role",
+        Command={"Name": "pythonshell"},
+        MaxRetries=0,
+        ExecutionProperty={"MaxConcurrentRuns": 500},
+    )
+    return outputs
+
+
+def _made(name: str, resource: dict[str, Any]) -> str:
+    make: Callable[[str, dict[str, Any]], str] | None = _MAKERS.get(resource["Type"])
+    return make(name, resource.get("Properties", {})) if make else ""
+
+
+def _queue(name: str, properties: dict[str, Any]) -> str:
+    fifo = properties.get("FifoQueue", False)
+    attributes = {key: str(properties[key]) for key in ("VisibilityTimeout", "MaximumMessageSize") if key in properties}
+    if fifo:
+        attributes |= {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}
+        attributes["FifoThroughputLimit"] = "perMessageGroupId"
+    made: str = client("sqs").create_queue(QueueName=name + ".fifo" * fifo, Attributes=attributes)["QueueUrl"]
+    return made
+
+
+def _table(name: str, properties: dict[str, Any]) -> str:
+    client("dynamodb").create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=properties["AttributeDefinitions"],
+        KeySchema=properties["KeySchema"],
+    )
+    return name
+
+
+def _log_group(name: str, _properties: dict[str, Any]) -> str:
+    client("logs").create_log_group(logGroupName=name)
+    return name
+
+
+def _state_machine(name: str, _properties: dict[str, Any]) -> str:
+    made: str = client("stepfunctions").create_state_machine(
+        name=name, definition=json.dumps(_MACHINE), roleArn="arn:aws:iam::123456789012:role/workflow"
+    )["stateMachineArn"]
+    return made
+
+
+def _schedule_group(name: str, _properties: dict[str, Any]) -> str:
+    client("scheduler").create_schedule_group(Name=name)
+    return name
+
+
+_MAKERS: dict[str, Callable[[str, dict[str, Any]], str]] = {
+    "AWS::SQS::Queue": _queue,
+    "AWS::DynamoDB::Table": _table,
+    "AWS::Logs::LogGroup": _log_group,
+    "AWS::Serverless::StateMachine": _state_machine,
+    "AWS::Scheduler::ScheduleGroup": _schedule_group,
+}

@@ -1,0 +1,186 @@
+"""`slots set-limit`, `pause`, `resume`, `add-process`, `remove-process`: each change, its guard and its audit line."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotkeeper_cli.commands import processes
+from tests.cli.operating import Operator
+
+
+def test_a_limit_is_changed_live_and_who_waits_is_woken(operator: Operator, woken: list[str]) -> None:
+    operator.hold("a")
+    second = operator.send("b")
+    operator.slots.wait("sample", operator.workflow_name(second), second)
+    ended = operator.run("slots", "set-limit", "sample", "3", "--json")
+
+    assert ended.json == {"process": "sample", "before": 1, "after": 3, "holders": 1, "woken": True}
+    assert operator.process().slot_limit == 3
+    assert woken == ["handle-b"]
+
+
+def test_a_limit_below_the_holders_says_what_follows(operator: Operator) -> None:
+    operator.hold("a")
+
+    assert "1 holder above it" in operator.run("slots", "set-limit", "sample", "0").out
+
+
+@pytest.mark.parametrize("limit", ["-1", "501", "many"])
+def test_a_limit_that_cannot_be_is_refused_as_misuse(operator: Operator, limit: str) -> None:
+    ended = operator.run("slots", "set-limit", "sample", "--", limit)
+
+    assert ended.exit_code == 2
+    assert limit in ended.told
+    assert operator.process().slot_limit == 1
+
+
+def test_a_limit_that_glue_cannot_keep_up_with_is_told(operator: Operator) -> None:
+    operator.glue.create_job(Name="tight", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 3})
+    operator.processes.create("second", 1, "tight")
+
+    assert "MaxConcurrentRuns" in operator.run("slots", "set-limit", "second", "3").told
+
+
+def test_pause_and_resume_of_one_and_of_all(operator: Operator) -> None:
+    operator.processes.create("second", 1, "sample-job")
+
+    assert operator.run("pause", "sample", "--json").json == {"paused": ["sample"], "running": {"sample": 0}}
+    assert [operator.process(name).paused for name in ("sample", "second")] == [True, False]
+    assert operator.run("pause", "--all").exit_code == 0
+    assert operator.process("second").paused
+    assert operator.run("resume", "--all", "--json").json["resumed"] == ["sample", "second"]
+    assert not operator.process().paused
+
+
+@pytest.mark.parametrize("arguments", [(), ("sample", "--all")])
+def test_which_processes_must_be_said_in_one_way(operator: Operator, arguments: tuple[str, ...]) -> None:
+    assert operator.run("pause", *arguments).exit_code == 2
+    assert not operator.process().paused
+
+
+def test_resume_is_refused_where_executions_run_without_a_slot(operator: Operator) -> None:
+    """As after a restore of the table: its holders are of another time."""
+    execution = operator.hold("a")
+    operator.slots.release("sample", execution, operator.process().holders[execution].raw)
+    operator.processes.pause("sample")
+
+    ended = operator.run("resume", "sample")
+
+    assert ended.exit_code == 3
+    assert "reconcile" in ended.told
+    assert operator.process().paused
+    assert operator.run("resume", "sample", "--force").exit_code == 0
+    assert not operator.process().paused
+
+
+def test_a_process_is_added_and_its_requests_can_come(operator: Operator) -> None:
+    ended = operator.run("add-process", "second", "--limit", "2", "--job", "sample-job", "--paused", "--json")
+
+    assert ended.json["problems"] == []
+    assert (operator.process("second").slot_limit, operator.process("second").paused) == (2, True)
+
+
+def test_one_that_exists_is_left_as_it_is(operator: Operator) -> None:
+    operator.hold("a")
+
+    ended = operator.run("add-process", "sample", "--limit", "5", "--job", "sample-job")
+
+    assert ended.exit_code == 3
+    assert operator.process().slot_limit == 1
+    assert operator.process().holders
+
+
+def test_a_job_that_would_not_work_is_refused_with_all_that_is_wrong(operator: Operator) -> None:
+    operator.glue.create_job(Name="retrying", Role="r", Command={"Name": "x"}, MaxRetries=2)
+
+    ended = operator.run("add-process", "second", "--limit", "2", "--job", "retrying")
+
+    assert ended.exit_code == 3
+    assert "MaxRetries 2" in ended.told
+    assert "MoreGlueJobArns" in ended.told
+    assert operator.slots.read("second") is None
+    assert operator.run("add-process", "second", "--limit", "2", "--job", "retrying", "--force").exit_code == 0
+    assert operator.audited()[-1]["forced"] is True
+
+
+def test_a_job_that_the_parameters_allow_is_fine(operator: Operator) -> None:
+    operator.glue.create_job(Name="other", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 9})
+    operator.parameters["MoreGlueJobArns"] = "arn:aws:glue:us-east-1:123456789012:job/other"
+
+    assert operator.run("add-process", "second", "--limit", "2", "--job", "other").exit_code == 0
+
+
+def test_a_job_that_does_not_exist_is_refused(operator: Operator) -> None:
+    assert "does not exist" in operator.run("add-process", "second", "--limit", "2", "--job", "nowhere").told
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 48])
+def test_a_name_that_no_request_could_carry_is_misuse(operator: Operator, name: str) -> None:
+    assert operator.run("add-process", name, "--limit", "2", "--job", "sample-job").exit_code == 2
+
+
+def test_a_process_is_removed_once_it_is_empty(operator: Operator) -> None:
+    assert operator.run("remove-process", "sample", "--yes", "--json").json == {"removed": "sample"}
+    assert operator.slots.read("sample") is None
+
+
+def test_removing_wakes_who_waits_so_that_it_is_set_aside(operator: Operator, woken: list[str]) -> None:
+    operator.processes.pause("sample")
+    first = operator.send("a")
+    operator.slots.wait("sample", operator.workflow_name(first), first)
+    operator.run("remove-process", "sample", "--yes")
+
+    assert woken == ["handle-a"]
+
+
+def test_removing_waits_for_those_who_run(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    execution = operator.hold("a")
+
+    def end(_: float) -> None:
+        assert operator.process().paused
+        operator.slots.release("sample", execution, operator.process().holders[execution].raw)
+
+    monkeypatch.setattr(processes.time, "sleep", end)
+
+    assert operator.run("remove-process", "sample", "--yes").exit_code == 0
+    assert operator.slots.read("sample") is None
+
+
+def test_removing_gives_up_after_its_time_and_leaves_the_process_paused(operator: Operator) -> None:
+    operator.hold("a")
+
+    ended = operator.run("remove-process", "sample", "--yes", "--timeout", "0")
+
+    assert ended.exit_code == 1
+    assert "stays paused" in ended.told
+    assert operator.process().paused
+    assert operator.process().holders
+
+
+def test_nothing_is_removed_unless_somebody_says_so(operator: Operator) -> None:
+    ended = operator.run("remove-process", "sample")
+
+    assert ended.exit_code == 3
+    assert "--yes" in ended.told
+    assert not operator.process().paused
+
+
+def test_every_change_has_its_audit_line_before_it(operator: Operator) -> None:
+    operator.run("slots", "set-limit", "sample", "2")
+    operator.run("pause", "sample")
+
+    first, second = operator.audited()
+
+    assert (first["action"], first["before"], first["after"]) == ("set-limit", 1, 2)
+    assert first["by"].startswith("arn:aws:")
+    assert (second["action"], second["process"], second["stack"]) == ("pause", "sample", "slotkeeper")
+
+
+def test_nothing_is_changed_without_an_audit_line(operator: Operator) -> None:
+    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
+
+    ended = operator.run("pause", "sample")
+
+    assert ended.exit_code == 3
+    assert "audit" in ended.told
+    assert not operator.process().paused

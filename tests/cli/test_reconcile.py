@@ -1,0 +1,174 @@
+"""`reconcile` and `restore`: after them the table agrees with what runs, and nobody is admitted beside the limit."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from slotkeeper_cli import adopting
+from tests.cli.operating import ROOT, Operator, client
+
+
+@pytest.fixture(autouse=True)
+def rounds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The janitor's rounds that were asked for: moto runs no functions."""
+    asked: list[str] = []
+
+    def invoke(FunctionName: str, Payload: bytes) -> dict[str, Any]:
+        asked.append(FunctionName)
+        assert json.loads(Payload) == {}
+        return {"Payload": BytesIO(b'{"SlotsReclaimed": 1}')}
+
+    monkeypatch.setattr(client("lambda"), "invoke", invoke)
+    return asked
+
+
+def _forget(operator: Operator, execution: str) -> None:
+    """As a table that was restored to before this holder."""
+    operator.slots.release("sample", execution, operator.process().holders[execution].raw)
+
+
+def test_an_execution_that_runs_without_a_slot_gets_it_above_the_limit_too(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 2)
+    names = [operator.hold("a"), operator.hold("b")]
+    for name in names:
+        _forget(operator, name)
+    operator.processes.set_limit("sample", 1)
+
+    ended = operator.run("reconcile", "--json")
+
+    assert sorted(ended.json["adopted"]) == sorted(names)
+    process = operator.process()
+    assert process.slots_in_use == len(process.holders) == 2
+    assert {holder.state for holder in process.holders.values()} == {"RUNNING"}
+    assert {holder.job for holder in process.holders.values()} == {"sample-job"}
+    assert not process.has_room
+
+
+def test_twice_is_once(operator: Operator) -> None:
+    _forget(operator, operator.hold("a"))
+
+    operator.run("reconcile")
+
+    assert operator.run("reconcile", "--json").json["adopted"] == []
+    assert operator.process().slots_in_use == 1
+
+
+def test_one_that_has_given_its_slot_back_is_left_without(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workflow runs on for a moment after its release: it wakes who waits, and tells."""
+    name = operator.hold("a")
+    _forget(operator, name)
+    operator.histories[name] = [{"type": "TaskStateEntered", "stateEnteredEventDetails": {"name": "ReleaseSlot"}}]
+
+    assert operator.run("reconcile", "--json").json["adopted"] == []
+    assert operator.process().slots_in_use == 0
+
+
+def test_the_state_by_which_that_is_told_is_the_workflows() -> None:
+    definition = json.loads((ROOT / "statemachines" / "glue_workflow.asl.json").read_text())
+
+    assert adopting._RELEASE in definition["States"]
+
+
+def test_an_execution_of_no_process_here_is_left_alone(operator: Operator) -> None:
+    operator.stepfunctions.start_execution(stateMachineArn=operator.outputs["WorkflowArn"], name="by-hand", input="{}")
+
+    assert operator.run("reconcile", "--json").json["adopted"] == []
+
+
+def test_a_counter_that_is_wrong_is_repaired_and_adoption_counts_from_there(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 3)
+    operator.hold("a")
+    _forget(operator, operator.hold("b"))
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="SET slots_in_use = :many",
+        ExpressionAttributeValues={":many": {"N": "3"}},
+    )
+
+    ended = operator.run("reconcile", "--json")
+
+    assert ended.json["drifted"] == ["sample"]
+    assert operator.process().slots_in_use == len(operator.process().holders) == 2
+
+
+def test_the_dead_are_told_and_left_to_the_janitor_which_goes_round_at_once(
+    operator: Operator, rounds: list[str]
+) -> None:
+    name = operator.hold("a")
+    operator.stop(name)
+
+    ended = operator.run("reconcile", "--json")
+
+    assert ended.json["dead"] == [name]
+    assert ended.json["janitor"] == {"SlotsReclaimed": 1}
+    assert rounds == [operator.outputs["JanitorFunctionName"]]
+    assert operator.process().slots_in_use == 1
+
+
+def test_a_round_that_failed_is_a_failure(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"FunctionError": "Unhandled", "Payload": BytesIO(b'{"errorMessage": "boom"}')}
+    monkeypatch.setattr(client("lambda"), "invoke", lambda **_: told)
+
+    ended = operator.run("reconcile")
+
+    assert ended.exit_code == 1
+    assert "boom" in ended.told
+
+
+def test_check_changes_nothing_and_says_so_by_its_exit_code(operator: Operator, rounds: list[str]) -> None:
+    name = operator.hold("a")
+    _forget(operator, name)
+
+    ended = operator.run("reconcile", "--check", "--json")
+
+    assert ended.exit_code == 5
+    assert ended.json["adopted"] == [name]
+    assert operator.process().slots_in_use == 0
+    assert rounds == []
+    assert operator.audited() == []
+
+
+def test_check_is_content_where_all_agree(operator: Operator) -> None:
+    operator.hold("a")
+
+    ended = operator.run("reconcile", "--check")
+
+    assert ended.exit_code == 0
+    assert "agrees" in ended.out
+
+
+def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator) -> None:
+    """The restored holders are of another time: only what runs may hold a slot."""
+    operator.dynamodb.create_table(
+        TableName="restored",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
+    )
+    old = {
+        "process_name": {"S": "lost"},
+        "slot_limit": {"N": "7"},
+        "slots_in_use": {"N": "1"},
+        "holders": {"M": {"lost-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
+        "job_name": {"S": "sample-job"},
+    }
+    operator.dynamodb.put_item(TableName="restored", Item=old)
+    operator.dynamodb.put_item(TableName="restored", Item=old | {"process_name": {"S": "sample"}})
+    operator.dynamodb.put_item(TableName="restored", Item={"process_name": {"S": "odd"}})
+
+    ended = operator.run("restore", "--from", "restored", "--json")
+
+    assert (ended.json["taken"], ended.json["left"]) == (["lost"], ["sample"])
+    assert "odd" in ended.json["malformed"][0]
+    taken = operator.process("lost")
+    assert (taken.slot_limit, taken.slots_in_use, dict(taken.holders), taken.paused) == (7, 0, {}, True)
+    assert operator.process().slot_limit == 1
+
+
+def test_a_table_that_is_not_there_is_not_found(operator: Operator) -> None:
+    assert operator.run("restore", "--from", "nowhere").exit_code == 4

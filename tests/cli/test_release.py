@@ -1,0 +1,140 @@
+"""`slotkeeper release`: a slot is freed only once nothing uses it, and what was looked at is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotkeeper_cli.commands import holders
+from tests.cli.operating import Operator
+
+
+def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operator) -> None:
+    name = operator.hold("a")
+    operator.stop(name)
+
+    ended = operator.run("release", name, "--json")
+
+    assert ended.exit_code == 0
+    assert ended.json["checked"] == [
+        "its execution is ABORTED",
+        "no Glue run of it is alive (look 1 of 2, job sample-job)",
+        "no Glue run of it is alive (look 2 of 2, job sample-job)",
+    ]
+    assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
+
+
+def test_one_that_runs_is_refused(operator: Operator) -> None:
+    name = operator.hold("a")
+
+    ended = operator.run("release", name)
+
+    assert ended.exit_code == 3
+    assert "its execution is RUNNING" in ended.told
+    assert operator.process().slots_in_use == 1
+    assert operator.audited() == []
+
+
+def test_one_whose_glue_run_outlives_its_execution_is_refused(operator: Operator) -> None:
+    name = operator.hold("a")
+    run = operator.run_glue(name)
+    operator.stop(name)
+
+    ended = operator.run("release", name)
+
+    assert ended.exit_code == 3
+    assert run in ended.told
+    assert operator.process().slots_in_use == 1
+
+
+def test_a_run_that_shows_only_at_the_second_look_counts(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A StartJobRun was under way when the workflow was stopped."""
+    name = operator.hold("a")
+    operator.stop(name)
+    gaps: list[float] = []
+
+    def begin(gap: float) -> None:
+        gaps.append(gap)
+        operator.run_glue(name)
+
+    monkeypatch.setattr(holders.time, "sleep", begin)
+
+    assert operator.run("release", name).exit_code == 3
+    assert gaps == [30]
+    assert operator.process().slots_in_use == 1
+
+
+def test_a_job_that_is_gone_has_no_run_alive(operator: Operator) -> None:
+    name = operator.hold("a")
+    operator.stop(name)
+    operator.glue.delete_job(JobName="sample-job")
+
+    assert operator.run("release", name).exit_code == 0
+
+
+def test_an_old_reservation_without_execution_is_released(operator: Operator) -> None:
+    name = operator.hold("a", started=False, confirmed=False)
+
+    assert operator.run("release", name).exit_code == 0
+    assert operator.process().slots_in_use == 0
+
+
+def test_a_young_reservation_is_its_starters(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = operator.hold("a", started=False, confirmed=False)
+    monkeypatch.setattr(holders.time, "time", lambda: 1_790_000_100.0)
+
+    ended = operator.run("release", name)
+
+    assert ended.exit_code == 3
+    assert "20 s to wait" in ended.told
+
+
+def test_a_holder_that_changes_between_the_looks_keeps_its_slot(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = operator.hold("a", confirmed=False)
+    operator.stop(name)
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="SET holders.#me.since = :later, holders.#me.#state = :running",
+        ExpressionAttributeNames={"#me": name, "#state": "state"},
+        ExpressionAttributeValues={":later": {"N": "1790000001"}, ":running": {"S": "RUNNING"}},
+    )
+
+    def again(_: float) -> None:
+        holder = operator.process().holders[name]
+        operator.slots.release("sample", name, holder.raw)
+        operator.slots.reserve("sample", name, 1_790_000_500.0)
+
+    monkeypatch.setattr(holders.time, "sleep", again)
+
+    ended = operator.run("release", name)
+
+    assert ended.exit_code == 1
+    assert operator.process().slots_in_use == 1
+
+
+def test_forced_it_is_freed_with_an_audit_line_that_says_so(operator: Operator) -> None:
+    name = operator.hold("a")
+
+    assert operator.run("release", name, "--force").exit_code == 3, "nobody confirmed"
+    assert operator.run("release", name, "--force", "--yes").exit_code == 0
+
+    (line,) = operator.audited()
+    assert (line["action"], line["execution"], line["forced"]) == ("release", name, True)
+    assert line["alive"] == "its execution is RUNNING"
+    assert operator.process().slots_in_use == 0
+
+
+def test_whoever_waits_is_woken(operator: Operator, woken: list[str]) -> None:
+    name = operator.hold("a")
+    second = operator.send("b")
+    operator.slots.wait("sample", operator.workflow_name(second), second)
+    operator.stop(name)
+    operator.run("release", name)
+
+    assert woken == ["handle-b"]
+
+
+def test_nobody_of_that_name_is_not_found(operator: Operator) -> None:
+    assert operator.run("release", "sample-0123").exit_code == 4
