@@ -201,6 +201,13 @@ def refresh(outside: Outside, name: str, handed_over: str | None, settings: Sett
         outside.ask(Question("actor", "end", outcome))
 
 
+def operate(outside: Outside, name: str) -> None:
+    """An operator looks at the token's state, and drops the token."""
+    outside.ask(Question("actor", "begin", None))
+    table = TokenTable(outside.client("dynamodb"), TOKENS)
+    _outcome(lambda: table.drop(NAME, table.show(NAME).generation))
+
+
 # What the code counts, and does not act upon: `looks` and `because` go into reports and texts only, `tries`, `wait` and
 # `details` into backoff's pauses, whose length the world does not look at.
 UNREAD = frozenset({"looks", "because", "tries", "wait", "details"})
@@ -208,9 +215,11 @@ UNREAD = frozenset({"looks", "because", "tries", "wait", "details"})
 _SEEN: dict[str, Any] = {"stack_tells": True, "stands_still": True, "written_only": (Clocks, Chat), "unread": UNREAD}
 instances = Program("instance", instance, **_SEEN)
 refreshers = Program("refresher", refresh, **_SEEN)
+operators = Program("operator", operate, stack_tells=True, stands_still=True)
 
 
 def forget() -> None:
     """Drops what is known of the code: after it was changed."""
     instances.forget()
     refreshers.forget()
+    operators.forget()

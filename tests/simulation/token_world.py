@@ -62,6 +62,7 @@ class Plan:
         stored: whether there is a token already.
         revocations: how many times the API revokes the live token by itself.
         scheduled: how many times the function that refreshes runs by its schedule.
+        drops: how many times an operator drops the token.
         probes, hands_over: see Settings.
         slow: an answer of the API may take as long as it is given.
         within: seconds for a call.
@@ -74,6 +75,7 @@ class Plan:
     stored: bool = True
     revocations: int = 1
     scheduled: int = 0
+    drops: int = 0
     probes: bool = True
     hands_over: bool = False
     slow: bool = True
@@ -138,6 +140,7 @@ class TokenWorld(World):
         }
         self.revocations = plan.revocations
         self.scheduled = plan.scheduled
+        self.drops = plan.drops
         self.needed = 1 + (not plan.stored)  # tokens: one for each invalidation
         self.more = 0  # tokens that faults account for
         self.codes: dict[str, str] = {}  # token in hand -> the lock's code under which it was asked for
@@ -194,6 +197,8 @@ class TokenWorld(World):
                 found.append(Choice("revoke"))
             if self.scheduled:
                 found.append(Choice("schedule"))
+            if self.drops:
+                found.append(Choice("drop"))
         return found
 
     def time_steps(self) -> list[Choice]:
@@ -303,6 +308,13 @@ class TokenWorld(World):
         self.needed += 1
         self._invoke(None)
 
+    def drop(self, _: str, __: str) -> None:
+        """An operator drops the token."""
+        self.drops -= 1
+        self.needed += 1
+        name = f"operator {self.drops}"
+        self.begin(name, code.operators.begin(name), Notes())
+
     def _invoke(self, handed_over: str | None) -> None:
         self.refreshers += 1
         name = f"refresher {self.refreshers}"
@@ -345,7 +357,7 @@ class TokenWorld(World):
         if "refresh_lock" in after and after is not before:
             taken = after["refresh_lock"]["M"]["release_code"]["S"]
             self.locks[taken.rpartition("-")[0]] = taken
-        if after.get("access_token") is not before.get("access_token"):
+        if "access_token" in after and after["access_token"] is not before.get("access_token"):
             self._check_stored(before, after)
         if "refused_until" in after and after is not before:
             self.left_alone_until = self.now + self.plan.timing.refusal
@@ -459,13 +471,14 @@ class TokenWorld(World):
         if seconds > self.plan.within + times.store + pauses and name not in self.held_up:
             raise Violation("T4", f"{name} has waited for {seconds:.1f} s")
         enough = self.died_at + times.lease + times.holding + pauses
-        calm = self.plan.revocations + self.plan.scheduled < 2 and not (self.revoked_late or times.min_interval)
+        ends = self.plan.revocations + self.plan.scheduled + self.plan.drops
+        calm = ends < 2 and not (self.revoked_late or times.min_interval)
         if outcome == "answer":
             if self.faults == 1 and self.died_at and calm and self.now > enough + notes.stood:
                 raise Violation("T2", f"somebody's death has cost {name} {self.now - self.died_at:.1f} s")
             return
         # A token that dies young is refreshed after the interval only, and not by who has too little time left by then.
-        if not self.faults and self.plan.revocations + self.plan.scheduled < 2 and not times.min_interval:
+        if not self.faults and ends < 2 and not times.min_interval:
             raise Violation("T4", f"{name} has {outcome}, though nothing went wrong")
         if self.faults == 1 and self.died_at and calm and notes.began + self.plan.within >= enough:
             raise Violation("T2", f"{name} has {outcome}: somebody's death has cost it its token")
@@ -498,6 +511,7 @@ class TokenWorld(World):
             self.on_their_way,
             self.revocations,
             self.scheduled,
+            self.drops,
             self.refreshers,
             self.needed,
             self.more,
@@ -540,6 +554,7 @@ def drawn(random: Random) -> TokenWorld:
         stored=stored,
         revocations=random.choice((0, 1, 1, 2)),
         scheduled=1 if hands_over and random.random() < 0.5 else 0,
+        drops=random.choice((0, 0, 0, 1, 2)),
         probes=random.random() < 0.7,
         hands_over=hands_over,
         timing=timing(min_interval),
