@@ -3,6 +3,7 @@ events of workflows that closed without success, which are best effort."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import boto3
@@ -11,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.clients import PATIENT
 from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.hand_offs import HandOffs
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.processes import Processes
 from slotkeeper.reclaim import Janitor
@@ -23,11 +25,13 @@ from slotkeeper.workflow import Workflow
 _settings = JanitorSettings.from_environment()
 _dynamodb = boto3.client("dynamodb", config=PATIENT)
 _sqs = boto3.client("sqs", config=PATIENT)
+_workflow = Workflow(boto3.client("stepfunctions", config=PATIENT), _settings.workflow_arn)
+_hand_offs = HandOffs(_workflow)
 _janitor = Janitor(
     Slots(_dynamodb, _settings.slot_table_name),
     Processes(_dynamodb, _settings.slot_table_name),
     RequestQueue(_sqs, _settings.request_queue_url),
-    Workflow(boto3.client("stepfunctions", config=PATIENT), _settings.workflow_arn),
+    _workflow,
     GlueRuns(boto3.client("glue", config=PATIENT)),
     FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
     Settled(_dynamodb, _settings.settled_table_name),
@@ -47,6 +51,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     else:
         findings = _janitor.round()
         metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)
+        with findings.guard("Could not measure how long slots stood free"):
+            for name, seconds in _hand_offs.measure(findings.processes, time.time()).items():
+                measure_process(name, MetricUnit.Seconds, HandOff=seconds)
     for name, count in findings.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     for process in findings.processes:

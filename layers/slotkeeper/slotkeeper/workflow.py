@@ -59,7 +59,7 @@ StartOutcome = Started | AlreadyRan | RefusedRequest | RefusedUs
 
 @dataclass(frozen=True)
 class Execution:
-    """An execution as Step Functions tells it. `stopped_at` is in seconds since the epoch, None while it runs."""
+    """An execution as Step Functions tells it. Times: seconds since the epoch; `stopped_at` is None while it runs."""
 
     name: str
     status: ExecutionStatusType
@@ -67,6 +67,8 @@ class Execution:
     input: str = ""
     error: str = ""
     cause: str = ""
+    arn: str = ""
+    started_at: float | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -123,6 +125,8 @@ class Workflow:
             input=found.get("input", ""),
             error=found.get("error", ""),
             cause=found.get("cause", ""),
+            arn=found["executionArn"],
+            started_at=found["startDate"].timestamp(),
         )
 
     def running(self) -> set[str]:
@@ -131,7 +135,14 @@ class Workflow:
 
     def unsuccessful(self, stopped_after: float) -> Iterator[Execution]:
         """The executions that closed without success after a moment (seconds since the epoch), without their inputs."""
-        statuses: tuple[ExecutionStatusType, ...] = ("FAILED", "TIMED_OUT", "ABORTED")
+        return self._closed(("FAILED", "TIMED_OUT", "ABORTED"), stopped_after)
+
+    def since(self, moment: float) -> Iterator[Execution]:
+        """The executions that run, and those that closed after a moment (seconds since the epoch), without inputs."""
+        yield from self._list("RUNNING")
+        yield from self._closed(("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"), moment)
+
+    def _closed(self, statuses: tuple[ExecutionStatusType, ...], stopped_after: float) -> Iterator[Execution]:
         for status in statuses:
             # The last that ended comes first (Step Functions API Reference, ListExecutions). Where it began says
             # nothing: one that was redriven began before others that ended long ago.
@@ -147,7 +158,12 @@ class Workflow:
         for page in pages:
             for listed in page["executions"]:
                 stopped = listed.get("stopDate")
-                yield Execution(listed["name"], listed["status"], stopped.timestamp() if stopped else None)
+                yield Execution(
+                    name=listed["name"],
+                    status=listed["status"],
+                    stopped_at=stopped.timestamp() if stopped else None,
+                    started_at=listed["startDate"].timestamp(),
+                )
 
     def _execution_arn(self, name: str) -> str:
         return f"{self._state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
