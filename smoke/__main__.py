@@ -1,0 +1,5 @@
+"""`python -m smoke`."""
+
+from smoke.main import main
+
+main()

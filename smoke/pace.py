@@ -1,0 +1,32 @@
+"""How long things take, and how long they are waited for: on AWS, and on the embedded one. All in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The numbers of a run.
+
+    hold: a job that somebody waits behind lingers so long.
+    long: a job that is stopped lingers so long; it is never waited for.
+    task_timeout: the time-out of the Glue task in the check of it. Longer than Glue takes to begin a run.
+    due: the schedule's time is so far ahead.
+    start: longest time until a run is alive, or a message has reached a function.
+    finish: longest time for whatever a workflow does once its run is over, the looks at Glue included.
+    look: between two looks of ours.
+    """
+
+    hold: float
+    long: float
+    task_timeout: int
+    due: float
+    start: float
+    finish: float
+    look: float
+
+
+# A Python shell run takes some ten to sixty seconds to begin. Two looks of a workflow are up to 60 s apart by default.
+AWS = Pace(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300, look=1.0)
+EMBEDDED = Pace(hold=1.5, long=60, task_timeout=3, due=2, start=30, finish=180, look=0.1)
