@@ -18,6 +18,7 @@ import io
 import json
 import math
 import sys
+import time
 from collections import Counter
 from datetime import date, datetime
 from typing import Any, NamedTuple
@@ -139,12 +140,16 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--bucket", required=True, help="bucket of the input and of the result")
     parser.add_argument("--input_key", required=True, help="key of the month's CSV")
     parser.add_argument("--output_key", required=True, help="key for the JSON result")
+    parser.add_argument(
+        "--linger_seconds", type=float, default=0, help="waits so long first, to be looked at meanwhile"
+    )
     parser.add_argument("--slotkeeper-execution", dest="execution", help="the workflow that runs this job")
     return parser.parse_known_args(argv)[0]
 
 
 def main() -> None:
     arguments = parse_arguments(sys.argv[1:])
+    time.sleep(arguments.linger_seconds)
     try:
         result = run(
             boto3.client("s3"), arguments.bucket, arguments.input_key, arguments.output_key, arguments.execution

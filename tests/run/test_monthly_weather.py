@@ -129,6 +129,19 @@ def test_bad_input_ends_the_script_with_the_message_and_exit_code_1(monkeypatch:
         job.main()
 
 
+def test_it_lingers_as_long_as_it_is_told_before_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By it `make smoke` has a run to look at."""
+    happened: list[Any] = []
+    bucket = Bucket(part=GOOD)
+    monkeypatch.setattr(job.time, "sleep", happened.append)
+    monkeypatch.setattr(boto3, "client", lambda _service: happened.append("reads") or bucket)
+    monkeypatch.setattr(sys, "argv", ["job", "--bucket", "b", "--input_key", "part", "--output_key", "o"])
+    job.main()
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--linger_seconds", "2.5"])
+    job.main()
+    assert happened == [0, "reads", 2.5, "reads"]
+
+
 def test_the_script_keeps_to_the_syntax_and_the_modules_that_glue_s_python_3_9_has() -> None:
     tree = ast.parse(SCRIPT.read_text(), feature_version=(3, 9))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
