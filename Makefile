@@ -50,7 +50,7 @@ SETUP  := python3 local/bootstrap.py
 READY  := $(VENV)/.installed-local
 # The tests on the embedded AWS take turns; all the others share the processors.
 WITH_ENGINES := tests/engine tests/e2e
-LINTED := layers functions cli local jobs tests benchmarks
+LINTED := layers functions cli local smoke jobs tests benchmarks
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export SAM_CLI_TELEMETRY := 0
@@ -65,6 +65,7 @@ help:  ## Show this list
 	@echo "                  factor on the 1 to 6 seconds of a call (0.02..1), callers at once (2..10)"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0   make races SECONDS_EACH=60   make mutants ONLY=f05"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), what faults are drawn from, slots (1..20)"
+	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=wake,redrive LIST=yes YES=yes   it says what it costs, and asks"
 	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   a message of your own, as it is"
 
 .PHONY: setup
@@ -151,11 +152,17 @@ fuzz: setup-dev  ## Try the handlers with many more inputs, by chance
 soak: setup  ## Keep the deployed stack busy under faults and engine restarts, and judge it by its records (build/soak/)
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m local.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
 
+.PHONY: smoke
+smoke: setup  ## Check a stack against its own AWS, for some cents (STACK=name; without it: that of local-up)
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m smoke $(if $(STACK),--stack="$(STACK)",--local) \
+	  $(if $(PROFILE),--profile="$(PROFILE)") $(if $(REGION),--region="$(REGION)") $(if $(ONLY),--only="$(ONLY)") \
+	  $(if $(LIST),--list) $(if $(YES),--yes)
+
 .PHONY: lint
 lint: setup-dev  ## Check style, types, template and its security
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
-	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli local benchmarks
+	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli local smoke benchmarks
 	@for folder in functions/*/ jobs/; do mypy --no-error-summary $$folder*.py || exit 1; done
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
