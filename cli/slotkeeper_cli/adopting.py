@@ -33,11 +33,12 @@ class Astray:
 def unslotted(stack: Stack, control: Control, processes: Iterable[Process]) -> list[Astray]:
     """The executions of these processes that run and hold no slot, oldest first."""
     known = {process.name: process for process in processes}
-    astray = []
-    for listed in _running(stack):
-        process = known.get(listed.process)
-        if process is not None and listed.execution not in process.holders:
-            astray.append(listed)
+    # Those who hold a slot need no further look; who seems to hold none has it taken once more.
+    astray = [
+        listed
+        for listed in _running(stack)
+        if listed.process in known and listed.execution not in known[listed.process].holders
+    ]
     with ThreadPoolExecutor(_LOOKERS) as pool:
         over = pool.map(lambda one: _has_released(stack, one.execution), astray)
     # Read again: a request that was admitted after the first look holds a slot of which that look knew nothing.

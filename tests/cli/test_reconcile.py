@@ -172,3 +172,44 @@ def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator)
 
 def test_a_table_that_is_not_there_is_not_found(operator: Operator) -> None:
     assert operator.run("restore", "--from", "nowhere").exit_code == 4
+
+
+def test_one_that_is_admitted_while_we_look_is_not_taken_for_astray(operator: Operator) -> None:
+    """The table is read before the executions are listed: who was admitted between the two holds a slot all the same."""
+    operator.processes.set_limit("sample", 2)
+    name = operator.hold("a")
+    holder = operator.process().holders[name]
+    _forget(operator, name)
+
+    class Admitting(dict[str, Any]):
+        """What an execution has done is asked for between the two reads of the table."""
+
+        def get(self, asked: str, _: Any = None) -> Any:
+            operator.slots.adopt("sample", asked, holder.since, holder.job)
+            return [{"type": "ExecutionStarted"}]
+
+    operator.histories = Admitting()
+
+    ended = operator.run("reconcile", "--check", "--json")
+
+    assert ended.json["adopted"] == []
+    assert ended.exit_code == 0
+
+
+def test_adopting_is_conditional(operator: Operator) -> None:
+    name = operator.hold("a")
+
+    assert not operator.slots.adopt("sample", name, 1.0, "sample-job")
+    assert not operator.slots.adopt("nowhere", name, 1.0, "sample-job")
+    assert operator.process().slots_in_use == 1
+
+
+@pytest.mark.parametrize(("paused", "held"), [(False, False), (True, True)])
+def test_removing_is_conditional(operator: Operator, paused: bool, held: bool) -> None:
+    if held:
+        operator.hold("a")
+    if paused:
+        operator.processes.pause("sample")
+
+    assert operator.processes.remove("sample") is None
+    assert operator.process()
