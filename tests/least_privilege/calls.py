@@ -1,0 +1,132 @@
+"""From a recorded call to the permissions that IAM asks for (Service Authorization Reference, a service's "Actions").
+
+Most operations need the action of their own name on the one resource that their parameters name. What is otherwise
+stands here, one line each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.least_privilege.policies import EVERYTHING, Need
+from tests.least_privilege.recording import Call
+from tests.least_privilege.stack import ACCOUNT, PARTITION, REGION, Stack
+
+PREFIXES = {"stepfunctions": "states", "sfn": "states"}  # botocore's service -> IAM's, where they differ
+# botocore's service and operation -> the action, where it is not the operation's own name.
+ACTIONS = {
+    ("lambda", "Invoke"): "lambda:InvokeFunction",
+    ("s3", "HeadObject"): "s3:GetObject",
+    ("s3", "ListObjectsV2"): "s3:ListBucket",
+    ("s3", "DeleteObjects"): "s3:DeleteObject",
+    ("sqs", "SendMessageBatch"): "sqs:SendMessage",
+    ("sqs", "DeleteMessageBatch"): "sqs:DeleteMessage",
+    ("sqs", "ChangeMessageVisibilityBatch"): "sqs:ChangeMessageVisibility",
+}
+# Actions that know no resources, so that a policy can only say "*"; with the page that says so.
+WITHOUT_RESOURCE = {
+    "xray:PutTraceSegments": "Actions, resources, and condition keys for AWS X-Ray",
+    "xray:PutTelemetryRecords": "Actions, resources, and condition keys for AWS X-Ray",
+    "xray:GetSamplingRules": "AWS X-Ray and Step Functions",
+    "xray:GetSamplingTargets": "AWS X-Ray and Step Functions",
+    "cloudwatch:PutMetricData": "Actions, resources, and condition keys for Amazon CloudWatch",
+    "logs:CreateLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
+    "logs:GetLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
+    "logs:UpdateLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
+    "logs:DeleteLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
+    "logs:ListLogDeliveries": "Using CloudWatch Logs to log execution history in Step Functions",
+    "logs:PutResourcePolicy": "Using CloudWatch Logs to log execution history in Step Functions",
+    "logs:DescribeResourcePolicies": "Using CloudWatch Logs to log execution history in Step Functions",
+    "logs:DescribeLogGroups": "Using CloudWatch Logs to log execution history in Step Functions",
+    # Lambda makes the interfaces by itself, under ids that nobody knows before; the last two of the six it wants so.
+    "ec2:CreateNetworkInterface": "Giving Lambda functions access to resources in an Amazon VPC",
+    "ec2:DescribeNetworkInterfaces": "Giving Lambda functions access to resources in an Amazon VPC",
+    "ec2:DescribeSubnets": "Giving Lambda functions access to resources in an Amazon VPC",
+    "ec2:DeleteNetworkInterface": "Giving Lambda functions access to resources in an Amazon VPC",
+    "ec2:AssignPrivateIpAddresses": "Giving Lambda functions access to resources in an Amazon VPC",
+    "ec2:UnassignPrivateIpAddresses": "Giving Lambda functions access to resources in an Amazon VPC",
+}
+
+
+def needs(call: Call, stack: Stack) -> Iterator[Need]:
+    """What a call asks for, and what the services behind it ask of the caller: the role passed, the key used."""
+    action = ACTIONS.get((call.service, call.operation), f"{PREFIXES.get(call.service, call.service)}:{call.operation}")
+    context = {"cloudwatch:namespace": call.parameters.get("Namespace", "")} if call.service == "cloudwatch" else {}
+    for resource in resources(call):
+        yield Need(action, resource, str(call), context)
+        yield from under_the_key(action, resource, stack, str(call))
+    if action == "scheduler:CreateSchedule":
+        passed = {"iam:PassedToService": "scheduler.amazonaws.com"}
+        yield Need("iam:PassRole", call.parameters["Target"]["RoleArn"], str(call), passed)
+
+
+def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
+    """The ARNs of what a call is about."""
+    told = call.parameters
+    match call.service:
+        case "cloudwatch":
+            yield EVERYTHING
+        case "dynamodb" if "RequestItems" in told:
+            yield from (arn("dynamodb", f"table/{table}") for table in told["RequestItems"])
+        case "dynamodb":
+            yield arn("dynamodb", f"table/{told['TableName']}")
+        case "events":
+            yield from (event_bus(entry.get("EventBusName", "default")) for entry in told["Entries"])
+        case "glue":
+            yield arn("glue", f"job/{told['JobName']}")
+        case "lambda":
+            yield arn("lambda", f"function:{told['FunctionName']}")
+        case "s3" if "Delete" in told:
+            yield from (f"arn:{PARTITION}:s3:::{told['Bucket']}/{each['Key']}" for each in told["Delete"]["Objects"])
+        case "s3":
+            yield f"arn:{PARTITION}:s3:::{told['Bucket']}" + (f"/{told['Key']}" if "Key" in told else "")
+        case "scheduler":
+            yield arn("scheduler", f"schedule/{told.get('GroupName', 'default')}/{told['Name']}")
+        case "secretsmanager":
+            yield told["SecretId"]
+        case "sns":
+            yield told["TopicArn"]
+        case "sqs":
+            yield arn("sqs", told["QueueUrl"].rpartition("/")[2])
+        case "ssm":
+            yield arn("ssm", "parameter/" + told["Name"].removeprefix("/"))
+        case "stepfunctions":
+            yield told.get("executionArn") or told["stateMachineArn"]
+        case _:
+            raise NotImplementedError(f"{call.service}: teach tests/least_privilege/calls.py what its calls are about")
+
+
+def arn(service: str, rest: str) -> str:
+    return f"arn:{PARTITION}:{service}:{REGION}:{ACCOUNT}:{rest}"
+
+
+def event_bus(told: str) -> str:
+    return told if told.startswith("arn:") else arn("events", f"event-bus/{told}")
+
+
+READ = ("kms:Decrypt",)
+WRITE = ("kms:Decrypt", "kms:GenerateDataKey")
+# With a key of the user's own: what the caller of an action needs of it. The pages: SQS guide, "Key management"; SNS
+# guide, "Key management"; DynamoDB guide, "DynamoDB encryption at rest usage notes" (the table's key is there already,
+# and is decrypted for whoever comes); S3 guide, "Protecting data with server-side encryption using KMS keys"; Secrets
+# Manager guide, "Secret encryption and decryption". What is not here uses no key.
+KEYED = {
+    "sqs:SendMessage": WRITE,
+    "sqs:ReceiveMessage": READ,
+    "sns:Publish": WRITE,
+    "dynamodb:BatchGetItem": READ,
+    "dynamodb:GetItem": READ,
+    "dynamodb:PutItem": READ,
+    "dynamodb:Scan": READ,
+    "dynamodb:UpdateItem": READ,
+    "s3:GetObject": READ,
+    "s3:PutObject": WRITE,
+    "secretsmanager:GetSecretValue": READ,
+}
+
+
+def under_the_key(action: str, resource: str, stack: Stack, by: str) -> Iterator[Need]:
+    """What of the user's own key an action needs of whoever asks for it, if the resource is under it."""
+    if resource != EVERYTHING and stack.is_under_the_key(resource):
+        for used in KEYED.get(action, ()):
+            yield Need(used, stack.parameters["KmsKeyArn"], by)

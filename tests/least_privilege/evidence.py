@@ -1,0 +1,117 @@
+"""Who needs which permission: recorded calls, and what services do, by role."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from functools import cache
+
+import boto3
+
+from tests.least_privilege import services, workflow_calls
+from tests.least_privilege.calls import needs, resources
+from tests.least_privilege.flows import run_all
+from tests.least_privilege.policies import Need
+from tests.least_privilege.recording import Call, Recorded, recorder
+from tests.least_privilege.stack import ROOT, Stack
+
+JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
+WEATHER = b"date,precipitation,temp_max,temp_min,wind,weather\n2012/01/01,0.0,12.8,5.0,4.7,drizzle\n"
+KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+# The parameters that change what roles may do, each on its own and all together.
+VARIANTS: dict[str, dict[str, str]] = {
+    "as it is": {},
+    "one writer of the token": {"TokenRefreshSchedule": "rate(30 minutes)"},
+    "jobs of one's own": {
+        "GlueJobName": "own-job",
+        "MoreGlueJobArns": ",".join(f"arn:aws:glue:us-east-1:123456789012:job/{name}" for name in ("second", "third")),
+    },
+    "a key of one's own": {"KmsKeyArn": KEY_ARN},
+    "in a VPC": {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"},
+}
+VARIANTS["everything"] = {name: value for variant in VARIANTS.values() for name, value in variant.items()}
+
+
+@cache
+def stack(variant: str) -> Stack:
+    return Stack(**VARIANTS[variant])
+
+
+def jobs(made: Stack) -> list[str]:
+    """The Glue jobs that processes of the stack may run: the one that the parameters name, and MoreGlueJobArns."""
+    more = [arn for arn in made.parameters["MoreGlueJobArns"].split(",") if arn]
+    return [made.properties("Process")["JobName"], *(arn.rpartition("/")[2] for arn in more)]
+
+
+# Whose calls a writer of its own, and other jobs, change; a key and a VPC change nobody's.
+_BY_A_WRITER = ("ChatbotFunction", "TokenRefresherFunction")
+_BY_JOBS = ("StarterFunction", "JanitorFunction", "ProcessRegistrarFunction")
+
+
+@cache
+def calls(variant: str) -> dict[str, list[Call]]:
+    """What each function calls, the workflow, and the sample job, by logical id; one call of each kind."""
+    made = stack(variant)
+    from_where = dict.fromkeys(made.of_type("AWS::Lambda::Function"), "as it is")
+    if "TokenRefresherFunction" in from_where:
+        from_where |= dict.fromkeys(_BY_A_WRITER, "one writer of the token")
+    if made.parameters["GlueJobName"]:
+        from_where |= dict.fromkeys(_BY_JOBS, "jobs of one's own")
+    for function, other in from_where.items():
+        assert made.environment(function) == stack(other).environment(function)
+    found = {function: _recorded(other)[function] for function, other in from_where.items()}
+    found["Workflow"] = list(workflow_calls.calls(made, jobs(made)))
+    return found | ({"SampleJob": _of_the_sample_job(made)} if "SampleJob" in made.resources else {})
+
+
+@cache
+def _recorded(variant: str) -> dict[str, list[Call]]:
+    made = stack(variant)
+    functions = {"one writer of the token": _BY_A_WRITER, "jobs of one's own": _BY_JOBS}.get(
+        variant, tuple(made.of_type("AWS::Lambda::Function"))
+    )
+    with recorder(made) as running:
+        # Other jobs are called by other names, and in no other places.
+        run_all(running, functions, jobs(made), faults=variant != "jobs of one's own")
+    return {name: _one_of_each(running.calls[name]) for name in functions}
+
+
+def _of_the_sample_job(made: Stack) -> list[Call]:
+    specification = importlib.util.spec_from_file_location("monthly_weather", JOB_SCRIPT)
+    assert specification is not None
+    assert specification.loader is not None
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    with recorder(made) as running:
+        account = running.functions.account = Recorded()
+        account.objects["input"] = WEATHER
+        script.run(boto3.client("s3"), made.properties("SampleJob")["DefaultArguments"]["--bucket"], "input", "output")
+    return account.calls
+
+
+def _one_of_each(made: list[Call]) -> list[Call]:
+    return list({(call.operation, call.site, *resources(call)): call for call in made}.values())
+
+
+@cache
+def needed(variant: str) -> dict[str, set[Need]]:
+    """What is asked of each role."""
+    made, recorded = stack(variant), calls(variant)
+    everybody = [call for each in recorded.values() for call in each]
+    return {role: set(_of_role(made, role, recorded, everybody)) for role in made.of_type("AWS::IAM::Role")}
+
+
+def _of_role(made: Stack, role: str, recorded: dict[str, list[Call]], everybody: list[Call]) -> Iterator[Need]:
+    yield from services.of_schedules(made, everybody, role)
+    for user in made.users_of(role):
+        for call in recorded[user]:
+            yield from needs(call, made)
+        match made.resources[user]["Type"]:
+            case "AWS::Lambda::Function":
+                yield from services.of_function(made, user)
+            case "AWS::StepFunctions::StateMachine":
+                yield from services.of_state_machine(made, user)
+            case "AWS::Glue::Job":
+                yield from services.of_glue_job(made, user)
+            case other:
+                raise NotImplementedError(f"{other}: teach tests/least_privilege/services.py what it does with {role}")

@@ -1,0 +1,76 @@
+"""Every function through every case, and every case again with every fault."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import Any
+
+from tests.fuzz.functions import invocation
+from tests.fuzz.raw_api import RawApi, ok
+from tests.least_privilege import slot_cases, token_cases, work_cases
+from tests.least_privilege.cases import Case
+from tests.least_privilege.recording import Call, Recorded, Recorder
+from tests.least_privilege.stack import ROOT, Stack
+
+# What services say beside the errors that their own descriptions name.
+MORE = {
+    "ConditionalCheckFailedException",
+    "PreconditionFailed",
+    "SlowDown",
+    "ThrottlingException",
+    "ValidationException",
+}
+# As good as another refusal; but a new role's (custom_resource.py) is waited for, for half a minute of the real clock.
+DENIED = "AccessDeniedException"
+NOBODY_KNOWS_IT = "SomethingElse"
+
+
+def _errors(call: Call, model: Any) -> Iterator[str]:
+    """Those that the module which makes the call knows by name, and one that nobody knows: the others are as good."""
+    yield NOBODY_KNOWS_IT
+    source = _text(call.site.file)
+    told = {shape.name: shape.metadata.get("error", {}).get("code", shape.name) for shape in model.error_shapes}
+    for name, code in sorted(({each: each for each in MORE} | told).items()):
+        if f'"{name}"' in source and code != DENIED:
+            yield code
+
+
+@cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text()
+
+
+def run_all(recorder: Recorder, functions: Collection[str], jobs: list[str], faults: bool = True) -> None:
+    """Every case of these functions, over processes that have these Glue jobs, and each case again with every fault."""
+    with RawApi() as api:
+        for case in _cases(recorder.stack, jobs, api):
+            if case.function in functions:
+                _run(recorder, case, api, faults)
+
+
+def _cases(stack: Stack, jobs: list[str], api: RawApi) -> Iterator[Case]:
+    for job in jobs:
+        yield from slot_cases.starter(job)
+        yield from slot_cases.janitor(job)
+    yield from slot_cases.process_registrar(jobs[0])
+    yield from token_cases.chatbot(stack, api)
+    yield from token_cases.token_refresher(stack)
+    yield from work_cases.worker()
+
+
+def _run(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:
+    def run(refuse: dict[str, str] | None = None, lose: set[str] | None = None) -> tuple[Any, Recorded]:
+        api.answers = {"/auth": ok(b'{"access_token": "new"}')}
+        context = invocation(seconds=recorder.stack.properties(case.function)["Timeout"])
+        return recorder.run(case.event, case.arrange, context, refuse or {}, lose or set())
+
+    recorder.enter(case.function, CHAT_API_URL=api.url)
+    ran, account = run()
+    assert ran.raised is None, f"{case.function}, {case.story}: {ran}"
+    if not faults:
+        return
+    for call, model in account.firsts():
+        for code in _errors(call, model):
+            run(refuse={call.operation: code})
+        run(lose={call.operation})

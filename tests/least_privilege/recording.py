@@ -1,0 +1,129 @@
+"""The functions' own handlers over an account in the process, and every call that they make of AWS."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from tests.fuzz.answers import Answers, Told
+from tests.fuzz.functions import ENVIRONMENT, Functions, Ran
+from tests.least_privilege.stack import REGION, ROOT, Stack
+
+OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a call is made: the file, relative to the repository, and the function's qualified name in it."""
+
+    file: str
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.function}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as botocore was asked for it: service and operation are botocore's names."""
+
+    service: str
+    operation: str
+    parameters: dict[str, Any] = field(hash=False)
+    site: Site
+
+    def __str__(self) -> str:
+        return f"{self.operation} at {self.site}"
+
+
+class Recorded(Answers):
+    """The account, with a record of what it was asked. `lose`: operations that take effect and are never answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.lose: set[str] = set()
+        self._models: dict[tuple[str, Site], tuple[Call, Any]] = {}
+
+    def answer(self, model: Any, told: dict[str, Any]) -> Told:
+        call = Call(model.service_model.service_name, model.name, told, _site())
+        self.calls.append(call)
+        self._models.setdefault((call.operation, call.site), (call, model))
+        answer = super().answer(model, told)
+        if model.name in self.lose:
+            raise ReadTimeoutError(endpoint_url="the service")
+        return answer
+
+    def firsts(self) -> list[tuple[Call, Any]]:
+        """The first call of each operation at each site, with botocore's model of the operation."""
+        return list(self._models.values())
+
+
+def _site() -> Site:
+    frame: FrameType | None = sys._getframe()
+    while frame and not frame.f_code.co_filename.startswith(OURS):
+        frame = frame.f_back
+    assert frame is not None, "a call that no code of ours asked for"
+    return Site(
+        str(Path(frame.f_code.co_filename).relative_to(ROOT)), frame.f_code.co_qualname.partition(".<locals>")[0]
+    )
+
+
+Arrange = Callable[[Recorded], None]
+
+
+class Recorder:
+    """Runs one function's handler at a time, in the environment that the template gives it and in no other."""
+
+    def __init__(self, stack: Stack, functions: Functions, patch: pytest.MonkeyPatch) -> None:
+        self.stack = stack
+        self.functions = functions
+        self._patch = patch
+        self.calls: dict[str, list[Call]] = {}
+        self._name = ""
+
+    def enter(self, logical: str, **instead: str) -> None:
+        """Takes the place of this function. `instead`: variables of the template's that have another value here."""
+        self._name = logical
+        kept = ("POWERTOOLS_", "AWS_")
+        for name in [name for name in ENVIRONMENT if not name.startswith(kept)] + ["TOKEN_REFRESHER_FUNCTION"]:
+            self._patch.delenv(name, raising=False)
+        variables = self.stack.environment(logical)
+        for name, value in (variables | {n: v for n, v in instead.items() if n in variables}).items():
+            self._patch.setenv(name, value)
+
+    def run(
+        self, event: dict[str, Any], arrange: Arrange, context: Any, refuse: dict[str, str], lose: set[str]
+    ) -> tuple[Ran, Recorded]:
+        account = Recorded()
+        self.functions.account = account
+        self.functions.answered.clear()
+        arrange(account)
+        account.refuse, account.lose = refuse, lose
+        ran = self.functions.run(self.functions.load(folder_of(self._name)), event, context)
+        self.calls.setdefault(self._name, []).extend(account.calls)
+        return ran, account
+
+
+def folder_of(logical: str) -> str:
+    words = logical.removesuffix("Function")
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in words).lstrip("_")
+
+
+@contextmanager
+def recorder(stack: Stack) -> Iterator[Recorder]:
+    """Inside it, boto3's clients and the clock's waits are the recorder's; outside, everybody's own again."""
+    session = boto3.Session("local", "local", region_name=REGION)
+    with pytest.MonkeyPatch.context() as patch, Functions(session, patch) as functions:
+        patch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # thousands of lines that nobody reads
+        yield Recorder(stack, functions, patch)

@@ -1,0 +1,97 @@
+"""What AWS's own services do with the stack's roles: no code of ours makes these calls, and each has a page that tells.
+
+Derived from the resources: what receives from a queue, writes a log, traces, sends a schedule's message, runs the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tests.least_privilege.calls import under_the_key
+from tests.least_privilege.policies import EVERYTHING, Need
+from tests.least_privilege.recording import Call
+from tests.least_privilege.stack import ACCOUNT, PARTITION, Stack
+
+TRACES = ("xray:PutTraceSegments", "xray:PutTelemetryRecords")
+SAMPLES = ("xray:GetSamplingRules", "xray:GetSamplingTargets")
+RECEIVES = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+DELIVERS_LOGS = (
+    "logs:CreateLogDelivery",
+    "logs:GetLogDelivery",
+    "logs:UpdateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:DescribeResourcePolicies",
+    "logs:DescribeLogGroups",
+)
+MAKES_INTERFACES = (
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+)
+
+
+def of_function(stack: Stack, name: str) -> Iterator[Need]:
+    """What Lambda does with a function's role."""
+    function = stack.properties(name)
+    group = stack.arn(function["LoggingConfig"]["LogGroup"]).removesuffix("*") + "log-stream:2027/01/15/[$LATEST]1"
+    by = 'Lambda guide, "Sending Lambda function logs to CloudWatch Logs"'
+    yield from (Need(action, group, by) for action in ("logs:CreateLogStream", "logs:PutLogEvents"))
+    if function.get("TracingConfig", {}).get("Mode") == "Active":
+        by = 'Lambda guide, "Visualize Lambda function invocations using AWS X-Ray"'
+        yield from (Need(action, EVERYTHING, by) for action in TRACES)
+    if "VpcConfig" in function:
+        by = 'Lambda guide, "Giving Lambda functions access to resources in an Amazon VPC"'
+        yield from (Need(action, EVERYTHING, by) for action in MAKES_INTERFACES)
+    if "KmsKeyArn" in function:
+        yield Need("kms:Decrypt", function["KmsKeyArn"], 'Lambda guide, "Securing Lambda environment variables"')
+    for source in stack.of_type("AWS::Lambda::EventSourceMapping").values():
+        if source["FunctionName"] == stack.physical(name):
+            queue = source["EventSourceArn"]
+            by = 'Lambda guide, "Creating and configuring an Amazon SQS event source mapping"'
+            for action in RECEIVES:
+                yield Need(action, queue, by)
+                yield from under_the_key(action, queue, stack, by)
+
+
+def of_state_machine(stack: Stack, name: str) -> Iterator[Need]:
+    """What Step Functions does with the role beside the states' own calls."""
+    machine = stack.properties(name)
+    if machine.get("LoggingConfiguration"):
+        by = 'Step Functions guide, "Using CloudWatch Logs to log execution history in Step Functions"'
+        yield from (Need(action, EVERYTHING, by) for action in DELIVERS_LOGS)
+    if machine.get("TracingConfiguration", {}).get("Enabled"):
+        by = 'Step Functions guide, "AWS X-Ray and Step Functions"'
+        yield from (Need(action, EVERYTHING, by) for action in (*TRACES, *SAMPLES))
+
+
+def of_glue_job(stack: Stack, name: str) -> Iterator[Need]:
+    """What Glue does with the job's role before and beside the script."""
+    by = 'Glue guide, "Create an IAM role for AWS Glue"'
+    script = f"arn:{PARTITION}:s3:::{stack.parameters['ArtifactBucketName'].replace('*', '1a2b3c')}/script.py"
+    yield Need("s3:GetObject", script, f"{by}: the script", {"aws:ResourceAccount": ACCOUNT})
+    for kind in ("output", "error"):
+        group = f"arn:{PARTITION}:logs:us-east-1:{ACCOUNT}:log-group:/aws-glue/python-jobs/{kind}"
+        yield Need("logs:CreateLogGroup", group, f"{by}: its logs")
+        for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
+            yield Need(action, f"{group}:log-stream:jr_1", f"{by}: its logs")
+
+
+def of_schedules(stack: Stack, calls: Iterable[Call], role: str) -> Iterator[Need]:
+    """What Scheduler does with a role, by the schedules that were recorded: it sends, here or to the dead-letter queue.
+
+    Scheduler guide, "Using templated targets in EventBridge Scheduler" and "Configuring a dead-letter queue".
+    """
+    by = 'Scheduler guide, "Setting up Amazon EventBridge Scheduler": the execution role'
+    for call in calls:
+        target: dict[str, Any] = call.parameters.get("Target", {}) if call.operation == "CreateSchedule" else {}
+        if target and target["RoleArn"] == stack.arn(role):
+            for queue in (target["Arn"], target["DeadLetterConfig"]["Arn"]):
+                assert queue.split(":")[2] == "sqs", f"teach tests/least_privilege/services.py how {queue} is reached"
+                yield Need("sqs:SendMessage", queue, by)
+                yield from under_the_key("sqs:SendMessage", queue, stack, by)

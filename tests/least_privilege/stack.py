@@ -1,0 +1,213 @@
+"""The template as CloudFormation would have it: SAM's transform done, conditions decided, intrinsic functions resolved.
+
+Physical names are those that the account of `tests/fuzz` knows; where it knows none, the logical id serves as the name.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import boto3
+from samtranslator.parser.parser import Parser
+from samtranslator.translator.translator import Translator
+from samtranslator.yaml_helper import yaml_parse
+
+from tests.fuzz.tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+
+ROOT = Path(__file__).parents[2]
+REGION, ACCOUNT, PARTITION = "us-east-1", "123456789012", "aws"
+
+NAMES = {
+    "SlotTable": SLOTS,
+    "SettledTable": SETTLED,
+    "TokenTable": TOKENS,
+    "SeenSignatureTable": SEEN,
+    "RequestLedgerTable": LEDGER,
+    "RequestQueue": "requests.fifo",
+    "RequestDeadLetterQueue": "dead.fifo",
+    "FailedRequestQueue": "failed",
+    "WorkQueue": "work",
+    "WorkDeadLetterQueue": "work-dead",
+    "Workflow": "workflow",
+    "SampleJob": "job",
+}
+# By type: the ARN behind "arn:<partition>:", and what a Ref gives (CloudFormation guide, each type's "Return values").
+_ARNS = {
+    "AWS::ApiGateway::RestApi": "apigateway:{region}::/restapis/{name}",
+    "AWS::DynamoDB::Table": "dynamodb:{region}:{account}:table/{name}",
+    "AWS::Events::EventBus": "events:{region}:{account}:event-bus/{name}",
+    "AWS::Events::Rule": "events:{region}:{account}:rule/{name}",
+    "AWS::Glue::Job": "glue:{region}:{account}:job/{name}",
+    "AWS::IAM::Role": "iam::{account}:role/{name}",
+    "AWS::KMS::Key": "kms:{region}:{account}:key/{name}",
+    "AWS::Lambda::Function": "lambda:{region}:{account}:function:{name}",
+    "AWS::Logs::LogGroup": "logs:{region}:{account}:log-group:{name}:*",
+    "AWS::S3::Bucket": "s3:::{name}",
+    "AWS::SNS::Topic": "sns:{region}:{account}:{name}",
+    "AWS::SQS::Queue": "sqs:{region}:{account}:{name}",
+    "AWS::Scheduler::ScheduleGroup": "scheduler:{region}:{account}:schedule-group/{name}",
+    "AWS::SecretsManager::Secret": "secretsmanager:{region}:{account}:secret:{name}-AbCdEf",
+    "AWS::StepFunctions::StateMachine": "states:{region}:{account}:stateMachine:{name}",
+}
+_REF_IS_THE_ARN = {"AWS::SNS::Topic", "AWS::SecretsManager::Secret", "AWS::StepFunctions::StateMachine"}
+_NO_VALUE = object()
+
+
+@cache
+def _written() -> dict[str, Any]:
+    template: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())
+    for resource in template["Resources"].values():
+        # SAM takes only what `sam deploy` has uploaded.
+        for place in {"CodeUri", "ContentUri", "DefinitionUri"} & resource.get("Properties", {}).keys():
+            resource["Properties"][place] = "s3://bucket/key"
+    return template
+
+
+def _transformed(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    # SAM itself puts parameters' values in some places, so the transform is another one for others.
+    translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))
+    made: dict[str, Any] = translator.translate(copy.deepcopy(_written()), dict(parameters))
+    return made
+
+
+class Stack:
+    """The stack that these parameters make, all others being as the template has them by default."""
+
+    def __init__(self, **parameters: str) -> None:
+        self.parameters = {n: p.get("Default", "") for n, p in _written()["Parameters"].items()}
+        assert parameters.keys() <= self.parameters.keys()
+        self.parameters |= parameters
+        self._template = _transformed(self.parameters)
+        self.resources: dict[str, dict[str, Any]] = {}
+        there = {n: r for n, r in self._template["Resources"].items() if self._holds(r.get("Condition"))}
+        self._types = {name: resource["Type"] for name, resource in there.items()}
+        for name, resource in there.items():
+            self.resources[name] = self.resolve(resource)
+
+    def of_type(self, kind: str) -> dict[str, dict[str, Any]]:
+        """The properties of every resource of a type, by logical id."""
+        return {n: r.get("Properties", {}) for n, r in self.resources.items() if r["Type"] == kind}
+
+    def properties(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.resources[name]["Properties"]
+        return found
+
+    def environment(self, function: str) -> dict[str, str]:
+        variables = self.properties(function)["Environment"]["Variables"]
+        return {name: str(value) for name, value in variables.items()}
+
+    def arn(self, name: str) -> str:
+        # Of another type than those there, an ARN that is as good as any where nothing is allowed by it.
+        form = _ARNS.get(self._types[name], "unknown:{region}:{account}:{name}")
+        return f"arn:{PARTITION}:" + form.format(region=REGION, account=ACCOUNT, name=self.physical(name))
+
+    def physical(self, name: str) -> str:
+        return NAMES.get(name, name)
+
+    @cached_property
+    def logical(self) -> dict[str, str]:
+        """Logical ids by ARN."""
+        return {self.arn(name): name for name in self._types}
+
+    def is_under_the_key(self, arn: str) -> bool:
+        """Whether what is at an ARN (an object's bucket, too) is encrypted with the user's own key."""
+        name = self.logical.get(arn) or self.logical.get(arn.partition("/")[0])
+        key = self.parameters["KmsKeyArn"]
+        return bool(name and key and key in json.dumps(self.resources[name].get("Properties", {})))
+
+    def resolve(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [made for each in node if (made := self.resolve(each)) is not _NO_VALUE]
+        if not isinstance(node, dict):
+            return node
+        if len(node) == 1:
+            ((function, told),) = node.items()
+            if function == "Ref" or function.startswith("Fn::"):
+                return self._called(function, told)
+        return {key: made for key, each in node.items() if (made := self.resolve(each)) is not _NO_VALUE}
+
+    def _called(self, function: str, told: Any) -> Any:
+        match function:
+            case "Ref":
+                return self._ref(told)
+            case "Fn::GetAtt":
+                name, attribute = told if isinstance(told, list) else told.split(".", 1)
+                return self._attribute(name, attribute)
+            case "Fn::If":
+                return self.resolve(told[1] if self._holds(told[0]) else told[2])
+            case "Fn::Sub":
+                text, values = told if isinstance(told, list) else (told, {})
+                return self._substituted(text, self.resolve(values))
+            case "Fn::Join":
+                return told[0].join(map(str, self.resolve(told[1])))
+            case "Fn::Split":
+                return self.resolve(told[1]).split(told[0])
+        raise NotImplementedError(f"{function}: teach tests/least_privilege/stack.py what it gives")
+
+    def _ref(self, name: str) -> Any:
+        if name == "AWS::NoValue":
+            return _NO_VALUE
+        pseudo = {
+            "AWS::Region": REGION,
+            "AWS::AccountId": ACCOUNT,
+            "AWS::Partition": PARTITION,
+            "AWS::StackName": "slotkeeper",
+            "AWS::StackId": f"arn:{PARTITION}:cloudformation:{REGION}:{ACCOUNT}:stack/slotkeeper/1",
+            "AWS::URLSuffix": "amazonaws.com",
+        }
+        if name in pseudo:
+            return pseudo[name]
+        if name in self.parameters:
+            value = self.parameters[name]
+            is_list = "List" in self._template["Parameters"][name]["Type"]
+            return str(value).split(",") if is_list else value
+        if self._types[name] in _REF_IS_THE_ARN:
+            return self.arn(name)
+        if self._types[name] == "AWS::SQS::Queue":
+            return f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{self.physical(name)}"
+        return self.physical(name)
+
+    def _attribute(self, name: str, attribute: str) -> str:
+        # A secret's Id is its ARN; the names of queues, topics and state machines have an attribute each.
+        return self.arn(name) if attribute in ("Arn", "Id", "TopicArn") else self.physical(name)
+
+    def _substituted(self, text: str, values: Mapping[str, Any]) -> str:
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            if name in values:
+                return str(values[name])
+            return str(self._attribute(*name.split(".", 1)) if "." in name else self._ref(name))
+
+        return re.sub(r"\$\{([\w:.]+)\}", value, text).replace("${!", "${")
+
+    def _holds(self, condition: Any) -> bool:
+        if condition is None:
+            return True
+        told = self._template["Conditions"][condition] if isinstance(condition, str) else condition
+        ((function, parts),) = told.items()
+        match function:
+            case "Condition":
+                return self._holds(parts)
+            case "Fn::Not":
+                return not self._holds(parts[0])
+            case "Fn::And":
+                return all(map(self._holds, parts))
+            case "Fn::Or":
+                return any(map(self._holds, parts))
+            case "Fn::Equals":
+                left, right = self.resolve(copy.copy(parts))
+                return str(left) == str(right)
+        raise NotImplementedError(f"{function}: teach tests/least_privilege/stack.py when it holds")
+
+    def users_of(self, role: str) -> Iterator[str]:
+        """The resources that name a role's ARN as the one they work with."""
+        for name, resource in self.resources.items():
+            properties = resource.get("Properties", {})
+            if self.arn(role) in [properties.get(place) for place in ("Role", "RoleArn")]:
+                yield name

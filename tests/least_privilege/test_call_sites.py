@@ -1,0 +1,58 @@
+"""No call is left out: wherever a function's code can ask AWS for something, one of the recorded flows has asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.least_privilege import evidence, sites
+from tests.least_privilege.recording import Site, folder_of
+
+FUNCTIONS = sorted(evidence.stack("one writer of the token").of_type("AWS::Lambda::Function"))
+# What a function's code comes to by its names, and never by its course: (module, function in it) and why.
+ANOTHERS = {
+    "StarterFunction": {
+        ("conditional", "update"): "the token's and the ledger's step; an `update` here is a dict's",
+        ("workflow", "Workflow._list"): "the janitor's look at executions; a `_list` here is a schema's",
+    },
+    "JanitorFunction": {
+        ("conditional", "update"): "the token's and the ledger's step; an `update` here is a set's",
+        ("workflow", "Workflow.start"): "the starter's; a `start` here is an index",
+    },
+    "ProcessRegistrarFunction": {
+        ("conditional", "update"): "the token's and the ledger's step; an `update` here is text"
+    },
+    "TokenRefresherFunction": {("chat_token", "Refresher.ask"): "the chatbot's, which asks this very function"},
+    "WorkerFunction": {("retry/ledger", "Ledger.read"): "the operator command's"},
+}
+
+
+def _elsewhere(function: str) -> set[Site]:
+    layer = "layers/slotkeeper/slotkeeper"
+    return {Site(f"{layer}/{module}.py", name) for module, name in ANOTHERS.get(function, {})}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_place_that_asks_aws_is_among_the_recorded_calls(function: str) -> None:
+    variants = ("as it is", "one writer of the token")
+    recorded = [call for variant in variants for call in evidence.calls(variant).get(function, [])]
+    seen = {(call.operation, call.site) for call in recorded}
+    missing = {each for each in sites.reachable(folder_of(function)) - seen if each[1] not in _elsewhere(function)}
+    assert not missing, "add a case to tests/least_privilege/flows.py that makes\n" + "\n".join(
+        sorted(f"{operation} at {site}" for operation, site in missing)
+    )
+
+
+@pytest.mark.parametrize("function", ANOTHERS)
+def test_what_is_said_to_be_anothers_is_found_and_is_not_called(function: str) -> None:
+    found = {site for _, site in sites.reachable(folder_of(function))}
+    called = {call.site for call in evidence.calls("one writer of the token")[function]}
+    assert _elsewhere(function) <= found - called
+
+
+def test_the_sample_jobs_script_calls_nothing_else() -> None:
+    seen = {(call.operation, call.site) for call in evidence.calls("as it is")["SampleJob"]}
+    assert sites.in_file(evidence.JOB_SCRIPT) == seen
+
+
+def test_every_function_of_the_template_is_recorded() -> None:
+    assert all(evidence.calls("one writer of the token")[function] for function in FUNCTIONS)

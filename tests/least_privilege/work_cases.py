@@ -1,0 +1,67 @@
+"""The worker: a case for every branch that calls something else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from slotkeeper.retry.message import parse_message
+from tests.fuzz.tables import LEDGER
+from tests.least_privilege.cases import Case, message, put
+from tests.least_privilege.recording import Recorded
+
+
+def worker() -> Iterator[Case]:
+    request: dict[str, Any] = {"request_id": "r", "payload": {"input_key": "orders.jsonl", "split_by": "city"}}
+    sent = message(request, "work")
+    second = message(request | {"retries": ["2027-01-15T07:59:00.000Z"]}, "work")
+
+    def there(account: Recorded) -> None:
+        account.objects["orders.jsonl"] = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
+
+    def published(account: Recorded) -> None:
+        there(account)
+        account.objects["work/parts/r/1/old/Oslo.jsonl"] = b"{}"
+        manifest = {
+            "request_id": "r",
+            "attempt": 1,
+            "prefix": "work/parts/r/1/new/",
+            "parts": [],
+            "records": 0,
+            "input": {"key": "orders.jsonl"},
+            "split_by": "city",
+        }
+        account.objects["work/published/r.json"] = json.dumps(manifest).encode()
+
+    def later(account: Recorded) -> None:
+        there(account)
+        rule = {"base_seconds": 7200, "cap_seconds": 7200, "jitter": "none"}
+        account.parameter = json.dumps({"default": rule})
+
+    def died(account: Recorded) -> None:
+        there(account)
+        row = {
+            "request_id": {"S": "r"},
+            "status": {"S": "RUNNING"},
+            "attempts": {"N": "1"},
+            "claim": {"S": "another"},
+            "lease_until": {"N": "1700000000"},
+            "last_attempt_at": {"S": "2027-01-15T07:59:00.000Z"},
+            "payload_hash": {"S": parse_message(json.dumps(request)).payload_hash},
+        }
+        account.tables.put(LEDGER, row)
+
+    not_before = {"not_before": {"dataType": "Number", "stringValue": str(int(time.time()) + 5000)}}
+    for story, event, arrange in (
+        ("done", sent, there),
+        ("a second attempt", second, there),
+        ("another attempt has published", second, published),
+        ("its input is missing", sent, put(LEDGER)),
+        ("its worker has died", sent, died),
+        ("retries go by a schedule", sent, later),
+        ("not a message", message("{", "work"), put(LEDGER)),
+        ("not due yet", message(request, "work", **not_before), there),
+    ):
+        yield Case("WorkerFunction", story, event, arrange)
