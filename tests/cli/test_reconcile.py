@@ -175,7 +175,7 @@ def test_a_table_that_is_not_there_is_not_found(operator: Operator) -> None:
 
 
 def test_one_that_is_admitted_while_we_look_is_not_taken_for_astray(operator: Operator) -> None:
-    """The table is read before the executions are listed: who was admitted between the two holds a slot all the same."""
+    """The table is read before the executions are listed: who was admitted in between holds a slot all the same."""
     operator.processes.set_limit("sample", 2)
     name = operator.hold("a")
     holder = operator.process().holders[name]
