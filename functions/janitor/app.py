@@ -11,6 +11,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.clients import PATIENT
+from slotkeeper.completion_news import CompletionNews, RequestNews
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.hand_offs import HandOffs
 from slotkeeper.observability import logger, measure_process, metrics, tracer
@@ -22,11 +23,15 @@ from slotkeeper.settled import Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 
+# Of an invocation, for what comes after an event: noting that a request is settled.
+KEPT_SECONDS = 10
+
 _settings = JanitorSettings.from_environment()
 _dynamodb = boto3.client("dynamodb", config=PATIENT)
 _sqs = boto3.client("sqs", config=PATIENT)
 _workflow = Workflow(boto3.client("stepfunctions", config=PATIENT), _settings.workflow_arn)
 _hand_offs = HandOffs(_workflow)
+_news = CompletionNews.from_environment()
 _janitor = Janitor(
     Slots(_dynamodb, _settings.slot_table_name),
     Processes(_dynamodb, _settings.slot_table_name),
@@ -37,6 +42,7 @@ _janitor = Janitor(
     Settled(_dynamodb, _settings.settled_table_name),
     _settings.grace,
     _settings.look_gap,
+    on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
 )
 
 
@@ -45,6 +51,7 @@ _janitor = Janitor(
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Answers what it did, as metric name -> count. Anything but a status event means a round."""
+    _news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - KEPT_SECONDS
     if event.get("detail-type") == "Step Functions Execution Status Change":
         findings = _janitor.visit(event["detail"]["name"])
         metrics.add_metric("JanitorVisits", MetricUnit.Count, 1)

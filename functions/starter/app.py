@@ -13,12 +13,16 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
 from slotkeeper.clients import QUICK
+from slotkeeper.completion_news import CompletionNews, RequestNews
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.request_queue import RequestQueue
 from slotkeeper.requests import Delivery, Request
 from slotkeeper.settings import StarterSettings
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
+
+# Of an invocation, for what comes after an event: metrics, and the answer.
+KEPT_SECONDS = 1
 
 
 def _name(request: Request) -> None:
@@ -35,6 +39,8 @@ _starter = Starter(
     _settings.queue_max_receives,
     _name,
 )
+_completion_news = CompletionNews.from_environment()
+_news = RequestNews(_completion_news, _settings.dead_letter_queue_url)
 
 
 @metrics.log_metrics(capture_cold_start_metric=True)
@@ -43,6 +49,7 @@ _starter = Starter(
 @event_source(data_class=SQSEvent)
 def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
     """Reports each message that must come back as a failed item; raising would hide why from the queue's metrics."""
+    _completion_news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - KEPT_SECONDS
     unconsumed: list[dict[str, str]] = []
     for record in event.records:
         # In a FIFO batch whatever follows a message that stays must stay too (Lambda guide, "Handling errors for an SQS
@@ -65,6 +72,8 @@ def _consume(delivery: Delivery) -> bool:
         metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
         return False
     _report(admission, now - delivery.sent_at)
+    if isinstance(admission, DeadLettered):
+        _news.dead_lettered(delivery, admission.request, admission.code, admission.reason)
     return not isinstance(admission, Waiting | HeldBack)
 
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 from botocore import xform_name
 from botocore.response import StreamingBody
 
 from slotkeeper import message_attributes
+from slotkeeper.completion_news import SCHEMA_FILE
 from tests.fuzz.tables import Refusal, Tables
 from tests.unit.letters import ALLOWED
 
@@ -26,6 +29,8 @@ GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 # Step Functions API Reference, StartExecution, `name`: what a name must not hold.
 NO_NAME = re.compile(r"[\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 LARGEST_INPUT = 262_144
+LARGEST_EVENT = 262_144
+_VALID_NEWS = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 Parameters = dict[str, Any]
 Told = tuple[Any, dict[str, Any]]
@@ -43,6 +48,7 @@ class Answers:
         self.runs: list[Parameters] = []
         self.stopped: list[str] = []
         self.schedules: dict[str, Parameters] = {}
+        self.events: list[Parameters] = []
         self.parameter = "{}"
         self.secrets: dict[str, Parameters] = {}
         self.objects: dict[str, bytes] = {}
@@ -93,6 +99,7 @@ class Answers:
     def execution(self, name: str, status: str, input: str = "{}", **more: Any) -> None:
         closed = {} if status == "RUNNING" else {"stopDate": datetime.now(UTC)}
         self.executions[name] = {"name": name, "status": status, "input": input, "startDate": datetime.now(UTC)}
+        self.executions[name]["executionArn"] = f"arn:aws:states:us-east-1:123456789012:execution:workflow:{name}"
         self.executions[name] |= closed | more
 
     def age_executions(self, seconds: float) -> None:
@@ -152,6 +159,18 @@ class Answers:
         if told["SecretId"] not in self.secrets:
             raise Refusal("ResourceNotFoundException")
         return self.secrets[told["SecretId"]]
+
+    # EventBridge
+
+    def _PutEvents(self, told: Parameters) -> Parameters:
+        self.events += told["Entries"]
+        return {"FailedEntryCount": 0, "Entries": [{"EventId": "event"}]}
+
+    def check_events(self) -> None:
+        """Raises if one of them is no news. Not as it is sent, since who sends it gets over whatever is raised."""
+        for event in self.events:
+            assert len(event["Detail"]) <= LARGEST_EVENT
+            _VALID_NEWS.validate(json.loads(event["Detail"]))
 
     # S3
 

@@ -16,7 +16,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper import chat_token, observability, retry
+from slotkeeper import chat_token, completion_news, observability, retry
 from slotkeeper.admission import Starter
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.processes import Processes
@@ -209,6 +209,7 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         "REQUEST_QUEUE_URL": account.queue_url,
         "REQUEST_DEAD_LETTER_QUEUE_URL": account.dead_letter_url,
         "FAILED_REQUEST_QUEUE_URL": account.failed_url,
+        "EVENT_BUS_NAME": "default",
         "QUEUE_VISIBILITY_SECONDS": str(VISIBILITY),
         "QUEUE_RETENTION_SECONDS": str(RETENTION),
         "QUEUE_MAX_RECEIVES": str(MAX_RECEIVES),
@@ -221,7 +222,7 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         monkeypatch.setenv(name, value)
     # Powertools reads its variables when its objects are made.
     importlib.reload(observability)
-    for module in (chat_token, retrying_worker, retry):
+    for module in (chat_token, completion_news, retrying_worker, retry):
         importlib.reload(module)
     (log,) = observability.logger.handlers
     log.setStream(CurrentStdout())

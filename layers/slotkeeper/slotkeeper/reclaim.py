@@ -75,6 +75,8 @@ class Janitor:
     Args:
         grace: seconds before a reservation without execution, or a closed execution's slot, is touched.
         look_gap: seconds that must lie between the two looks at Glue.
+        on_kept: told of each request that was kept, with error and cause, before that is noted: where the janitor dies
+            in between, it is kept and told of again.
         clock: seconds since the epoch. Not one moment for a whole round: rounds are long, and overlap.
     """
 
@@ -88,6 +90,7 @@ class Janitor:
     grace: int
     look_gap: int
     clock: Callable[[], float] = time.time
+    on_kept: Callable[[Execution, str, str], object] = lambda *_: None
 
     def visit(self, execution_name: str) -> Findings:
         """Attends to an execution whose status event says that it closed without success.
@@ -222,6 +225,7 @@ class Janitor:
             error = execution.error or execution.status
             cause = execution.cause or f"The workflow ended as {execution.status}"
             self.failed_requests.keep(_request_of(execution), execution.name, error, cause)
+            self.on_kept(execution, error, cause)
             findings.note("RequestsKept", "Kept the request of a workflow that is over", execution=execution.name)
         self.settled.add(execution.name, by, self.clock())
 

@@ -75,6 +75,18 @@ class JanitorSettings:
 
 
 @dataclass(frozen=True)
+class EventSettings:
+    """For whoever tells producers what became of their requests."""
+
+    bus_name: str
+    stack: str
+
+    @classmethod
+    def from_environment(cls) -> EventSettings:
+        return cls(bus_name=_text("EVENT_BUS_NAME"), stack=_text("POWERTOOLS_SERVICE_NAME"))
+
+
+@dataclass(frozen=True)
 class TokenSettings:
     """What the chatbot and the refresher share. Times are in seconds."""
 

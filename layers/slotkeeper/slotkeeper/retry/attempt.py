@@ -38,9 +38,10 @@ from slotkeeper.retry.message import Message
 
 @dataclass(frozen=True)
 class Succeeded:
-    """The work is done, and its result noted."""
+    """The work is done, and its result noted. `began`: when the attempt did, in seconds since the epoch."""
 
     result: Any
+    began: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,17 @@ class DeadLettered:
 
 @dataclass(frozen=True)
 class Repeated:
-    """This attempt has had its end before, or a later one has begun: nothing was done."""
+    """This attempt has had its end before, or a later one has begun: nothing was done.
+
+    Args:
+        attempts: the latest one, which began at `began`, in seconds since the epoch.
+        result: its result, JSON, if it succeeded.
+    """
 
     status: str
     attempts: int
+    began: float = field(default=0.0, compare=False)
+    result: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ class AttemptStore(BasePersistenceLayer):
     def _put_record(self, data_record: DataRecord) -> None:
         claim = self._ledger.claim(self._message, *self._ask)
         if isinstance(claim, Settled):
-            ended = json.dumps({"status": claim.status, "attempts": claim.attempts})
+            ended = json.dumps(vars(claim))
             data_record = DataRecord(data_record.idempotency_key, status="COMPLETED", response_data=ended)
             raise IdempotencyItemAlreadyExistsError(old_data_record=data_record)
         if isinstance(claim, InProgress):
@@ -138,7 +146,7 @@ class OutcomeSerializer(BaseIdempotencySerializer):
                 return {"status": DEAD_LETTERED}
 
     def from_dict(self, data: dict[str, Any]) -> Outcome:
-        return Repeated(data["status"], data["attempts"])
+        return Repeated(**data)
 
 
 RESULT_LENGTH = 32_768  # characters; a row is read and written whole, so its size is its price

@@ -79,6 +79,8 @@ class Consumer:
     Args:
         work_seconds: how long an attempt may take at most; the work is told, and has to keep to it.
         on_message: told of each message as it was read, before anything is done about it.
+        on_end: told of each message that was read, with the record that brought it, what has come of it, once the ledger
+            knows. It must not raise.
         clock: seconds since the epoch.
     """
 
@@ -91,6 +93,7 @@ class Consumer:
         *,
         work_seconds: float = math.inf,
         on_message: Callable[[Message], None] = lambda _message: None,
+        on_end: Callable[[Message, SQSRecord, Outcome], None] = lambda *_: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._ledger = ledger
@@ -99,6 +102,7 @@ class Consumer:
         self._policy = policy
         self._work_seconds = work_seconds
         self._on_message = on_message
+        self._on_end = on_end
         self._clock = clock
 
     def consume(self, record: SQSRecord, perform: Perform, context: LambdaContext) -> Outcome:
@@ -142,6 +146,7 @@ class Consumer:
         )
         request = Request(message.request_id, message.payload, message.attempt)
         outcome: Outcome = attempt(record, store, message, perform, context, request=request)
+        self._on_end(message, record, outcome)
         return outcome
 
     def _attempt(
@@ -172,7 +177,7 @@ class Consumer:
             # Looked at again: the claim may have taken its time.
             seconds = min(self._work_seconds, _seconds_left(context) - RESERVE)
             try:
-                return Succeeded(perform(request, seconds))
+                return Succeeded(perform(request, seconds), claim.began)
             except Exception as error:
                 failure = Failure.of(error)
                 # What the work says by itself needs no traceback; what it did not expect does.

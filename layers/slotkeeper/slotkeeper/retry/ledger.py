@@ -93,6 +93,7 @@ class Row:
     history: History = field(default=(), repr=False)
     next_attempt_at: float | None = None
     last_error: str = ""
+    result: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,12 @@ class InProgress:
 
 @dataclass(frozen=True)
 class Settled:
-    """This attempt has had its end, or a later one has begun."""
+    """This attempt has had its end, or a later one has begun. `began` and `result` are that one's, as in the row."""
 
     status: str
     attempts: int
+    began: float = field(default=0.0, compare=False)
+    result: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ class Ledger:
         if row.payload_hash != message.payload_hash:
             return IdReused(row.status, row.attempts)
         if row.attempts != message.attempt or row.status not in (RUNNING, FAILED):
-            return Settled(row.status, row.attempts)
+            return Settled(row.status, row.attempts, row.last_attempt_at, row.result)
         if now < row.lease_until:
             return InProgress(row.lease_until)
         return self._take_over(message, row, token, now, lease)
@@ -349,6 +352,8 @@ def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
         next_attempt_at = epoch(item["next_attempt_at"]["S"]) if "next_attempt_at" in item else None
         attribute = "last_error"
         last_error = str(item.get("last_error", {"S": ""})["S"])
+        attribute = "result"
+        result = str(item.get("result", {"S": ""})["S"])
     except (KeyError, TypeError, ValueError):
         raise MalformedRow(
             f"item {request_id!r} of the request ledger: {attribute} is missing or not of its documented type"
@@ -361,5 +366,6 @@ def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
         history=history,
         next_attempt_at=next_attempt_at,
         last_error=last_error,
+        result=result,
         **texts,
     )

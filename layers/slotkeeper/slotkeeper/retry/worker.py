@@ -12,13 +12,14 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.clients import BRISK, QUICK
+from slotkeeper.completion_news import CompletionNews
 from slotkeeper.observability import logger, metrics
 from slotkeeper.retry.attempt import DeadLettered, NotDue, Outcome, Repeated, Retrying, Succeeded
 from slotkeeper.retry.booking import RetryQueue, Schedules
-from slotkeeper.retry.consumer import Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
-from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.consumer import RESERVE, Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, instant
+from slotkeeper.retry.news import AnnouncedDeadLetters, tell_if_done
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.settings import RetrySettings
 
@@ -26,9 +27,11 @@ from slotkeeper.settings import RetrySettings
 class RetryingWorker:
     """`handle` is all that a handler has to call. `perform` raises Retryable or Poison, see slotkeeper.retry.errors."""
 
-    def __init__(self, consumer: Consumer, perform: Perform) -> None:
+    def __init__(self, consumer: Consumer, perform: Perform, news: CompletionNews | None = None) -> None:
+        """`news`: what the consumer tells of ends by, to be told how much time there is for that."""
         self._consumer = consumer
         self._perform = perform
+        self._news = news
 
     @classmethod
     def from_environment(cls, perform: Perform) -> RetryingWorker:
@@ -49,18 +52,23 @@ class RetryingWorker:
             largest=settings.largest_message,
             on_refused=_schedule_refused,
         )
+        news = CompletionNews.from_environment()
         consumer = Consumer(
             Ledger(boto3.client("dynamodb", config=QUICK), settings.ledger_table_name),
             queue,
-            DeadLetterQueue(sqs, settings.dead_letter_queue_url, settings.largest_message),
+            AnnouncedDeadLetters(sqs, settings.dead_letter_queue_url, settings.largest_message, news=news),
             PolicyParameter(boto3.client("ssm", config=BRISK), settings.policy_parameter, on_invalid=_policy_invalid),
             work_seconds=settings.work_seconds,
             on_message=_name,
+            on_end=partial(tell_if_done, news),
         )
-        return cls(consumer, perform)
+        return cls(consumer, perform, news)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answers the event source mapping which messages have to stay on the queue."""
+        if self._news:
+            # An event leaves what the consumer keeps of the invocation for its end.
+            self._news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVE
         # By default Powertools raises when every message of a batch failed, which with batches of one is each time: the
         # function's error metric would count what the queue simply brings again.
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
