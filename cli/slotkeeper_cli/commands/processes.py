@@ -79,7 +79,7 @@ def pause(process: Some = None, every: Every = False) -> None:
 def resume(
     process: Some = None,
     every: Every = False,
-    force: Annotated[bool, typer.Option(help="Also where executions run that hold no slot.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where executions run that hold no slot.")] = False,
 ) -> None:
     """Lift a pause. Refused where executions run that hold no slot, as after a restore: reconcile first."""
     here = cli()
@@ -113,8 +113,8 @@ def add(
     process: Name,
     limit: Annotated[int, typer.Option("--limit", min=0, max=MAX_SLOT_LIMIT, help="How many run at once.")],
     job: Annotated[str, typer.Option(help="The Glue job that its requests run.")],
-    paused: Annotated[bool, typer.Option(help="Admit nobody yet.")] = False,
-    force: Annotated[bool, typer.Option(help="Also with a job that would not work.")] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Admit nobody yet.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also with a job that would not work.")] = False,
 ) -> None:
     """Make a process: its requests can be sent at once, without a deployment."""
     here = cli()

@@ -20,7 +20,9 @@ from slotkeeper_cli.words import count
 
 def reconcile(
     process: Annotated[list[str] | None, typer.Argument(help="Only these processes.", show_default=False)] = None,
-    check: Annotated[bool, typer.Option(help="Change nothing; exit with 5 if something would be changed.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit with 5 if something would be changed.")
+    ] = False,
 ) -> None:
     """Make the slot table agree with what runs: adopt, repair, and let the janitor free the dead.
 
