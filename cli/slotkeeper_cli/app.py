@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from slotkeeper_cli import __doc__ as what_it_is
-from slotkeeper_cli.commands import holders, processes, reconciling, status
+from slotkeeper_cli.commands import holders, processes, reconciling, recursion, retries, status, token
 from slotkeeper_cli.common import StackCommand
 from slotkeeper_cli.errors import CommandError
 
@@ -39,6 +39,9 @@ app.command("remove-process", cls=StackCommand)(processes.remove)
 app.command("release", cls=StackCommand)(holders.release)
 app.command("reconcile", cls=StackCommand)(reconciling.reconcile)
 app.command("restore", cls=StackCommand)(reconciling.restore)
+app.add_typer(retries.retries, name="retries")
+app.add_typer(token.token, name="token")
+app.add_typer(recursion.recursion, name="recursion")
 
 
 def _version(wanted: bool) -> None:

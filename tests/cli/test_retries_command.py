@@ -1,0 +1,307 @@
+"""`slotkeeper retries`: what waits, what is given up and what is brought forward, as operators and scripts are told."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry.booking import RetryQueue, Schedules
+from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.message import Message
+from slotkeeper.retry.operations import Retries
+from slotkeeper_cli.commands import retries
+from tests.cli.operating import Operator, client
+
+HOUR = 3600.0
+
+
+class Waiting:
+    """Requests whose first attempt has failed, and whose second one waits."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
+        self.url = operator.outputs["WorkQueueUrl"]
+        self.sqs = operator.sqs
+        arn = operator.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
+        schedules = Schedules(
+            operator.outputs["RetryScheduleGroupName"],
+            "arn:aws:iam::123456789012:role/schedules",
+            arn["Attributes"]["QueueArn"],
+            "arn:aws:sqs:us-east-1:123456789012:schedules-dead",
+        )
+        self.queue = RetryQueue(operator.sqs, client("scheduler"), self.url, schedules)
+        self.group = schedules.group
+
+    def fail(self, request_id: str, due_in: float, booked: bool = True, error: str = "HTTP 503") -> Message:
+        """One that is due in so many seconds, which may lie behind; by Scheduler where that is far ahead."""
+        now = time.time()
+        first = Message(request_id, {"city": "Oslo"})
+        claim = self.ledger.claim(first, f"claim of {request_id}", now - HOUR, 125)
+        assert isinstance(claim, Claimed)
+        self.ledger.record(first, claim, {"when": now + due_in, "counted": True}, error)
+        second = first.after(claim.began)
+        if booked:
+            self.queue.book(second, now + due_in, now)
+        self.ledger.settle_waiting(first, claim, now + due_in)
+        return second
+
+    def bodies(self) -> list[dict[str, Any]]:
+        """What stands on the queue and can be received."""
+        told = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", [])
+        return [json.loads(message["Body"]) for message in told]
+
+    def schedules(self) -> list[str]:
+        listed = client("scheduler").list_schedules(GroupName=self.group)["Schedules"]
+        return [one["Name"] for one in listed]
+
+    def status(self, request_id: str) -> str:
+        row = self.ledger.read(request_id)
+        assert row is not None
+        return row.status
+
+
+@pytest.fixture
+def waiting(operator: Operator) -> Waiting:
+    return Waiting(operator)
+
+
+# list --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_tells_who_waits_for_what_and_who_brings_it_what_is_due_first_comes_first(
+    operator: Operator, waiting: Waiting
+) -> None:
+    waiting.fail("by-scheduler", 2 * HOUR)
+    waiting.fail("by-queue", 300)
+    waiting.fail("late", -HOUR, booked=False)
+    ended = operator.run("retries", "list", "--json")
+    assert ended.exit_code == 0
+    told = [(one["request_id"], one["by"], one["attempt"], one["last_error"]) for one in ended.json["retries"]]
+    assert told == [
+        ("late", "unknown", 2, "HTTP 503"),
+        ("by-queue", "queue", 2, "HTTP 503"),
+        ("by-scheduler", "schedule", 2, "HTTP 503"),
+    ]
+    assert ended.json["retries"][0]["overdue_seconds"] == pytest.approx(HOUR, abs=60)
+    assert ended.json["retries"][2]["overdue_seconds"] is None
+    assert (ended.json["not_shown"], ended.json["other_schedules"], ended.json["unreadable"]) == (0, 0, [])
+
+
+def test_people_read_a_table_with_what_is_overdue_marked(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("late", -HOUR, booked=False, error="[bold]not markup")
+    told = operator.run("retries", "list").out
+    assert "overdue by 1 h" in told
+    assert "nobody knows" in told
+    assert "[bold]not markup" in told
+
+
+def test_nobody_waits(operator: Operator) -> None:
+    ended = operator.run("retries", "list")
+    assert (ended.exit_code, ended.out) == (0, "No request waits for another attempt.\n")
+
+
+def test_a_limit_leaves_the_later_ones_out_and_says_so(operator: Operator, waiting: Waiting) -> None:
+    for number in (1, 2, 3):
+        waiting.fail(f"r{number}", number * HOUR)
+    ended = operator.run("retries", "list", "--limit", "1", "--json")
+    assert [one["request_id"] for one in ended.json["retries"]] == ["r1"]
+    assert (ended.json["not_shown"], ended.json["other_schedules"]) == (2, 0)
+    assert "2 more, due later" in operator.run("retries", "list", "--limit", "1").out
+
+
+def test_one_request_is_looked_up_by_its_id(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("r1", HOUR)
+    waiting.fail("r2", HOUR)
+    ended = operator.run("retries", "list", "--request-id", "r2", "--json")
+    assert [(one["request_id"], one["by"]) for one in ended.json["retries"]] == [("r2", "schedule")]
+    assert operator.run("retries", "list", "--request-id", "nobody").exit_code == 4
+
+
+def test_only_what_is_overdue(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("late", -HOUR, booked=False)
+    waiting.fail("a-little-late", 10 - retries.OVERDUE_AFTER, booked=False)
+    ended = operator.run("retries", "list", "--overdue", "--json")
+    assert [one["request_id"] for one in ended.json["retries"]] == ["late"]
+
+
+def test_a_schedule_that_nobody_waits_for_is_counted(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("r", HOUR)
+    waiting.queue.book(Message("gone", {}, (time.time(),)), time.time() + HOUR, time.time())
+    assert operator.run("retries", "list", "--json").json["other_schedules"] == 1
+    assert "1 more schedule" in operator.run("retries", "list").out
+
+
+def test_a_row_that_cannot_be_read_is_named(operator: Operator) -> None:
+    item = {"request_id": {"S": "odd"}, "status": {"S": "WAITING"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["RequestLedgerTableName"], Item=item)
+    ended = operator.run("retries", "list", "--json")
+    assert "item 'odd'" in ended.json["unreadable"][0]
+
+
+# cancel ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_request_is_decided_its_message_is_sent_and_its_schedule_gone(
+    operator: Operator, waiting: Waiting
+) -> None:
+    waiting.fail("r", HOUR)
+    ended = operator.run("retries", "cancel", "r", "--why", "the customer has gone", "--yes", "--json")
+    assert (ended.exit_code, ended.json) == (0, {"cancelled": "r", "attempt": 2, "sent": True})
+    row = waiting.ledger.read("r")
+    assert row is not None
+    assert (row.status, row.plan) == (
+        "FAILED",
+        {"code": "Cancelled", "reason": "attempt 2 was cancelled before it began: the customer has gone"},
+    )
+    assert [body["request_id"] for body in waiting.bodies()] == ["r"]
+    assert waiting.schedules() == []
+    told = operator.audited()[0]
+    assert (told["action"], told["request_id"], told["why"]) == ("retries cancel", "r", "the customer has gone")
+
+
+def test_one_that_the_queue_delays_is_a_dead_letter_when_it_comes(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("r", 300)
+    ended = operator.run("retries", "cancel", "r", "--yes")
+    assert ended.exit_code == 0
+    assert "when its message comes" in ended.out
+    assert operator.run("retries", "list", "--json").json["retries"][0]["cancelled"] is True
+    assert "cancelled: a dead letter" in operator.run("retries", "list").out
+
+
+def test_a_cancel_is_confirmed(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("r", HOUR)
+    ended = operator.run("retries", "cancel", "r")
+    assert (ended.exit_code, waiting.status("r"), operator.audited()) == (3, "WAITING", [])
+
+
+def test_a_cancel_may_be_given_again(operator: Operator, waiting: Waiting) -> None:
+    """The first one died before it had brought the message."""
+    waiting.fail("r", HOUR)
+    row = waiting.ledger.read("r")
+    assert row is not None
+    waiting.ledger.cancel("r", row, "dead", {"code": "Cancelled", "reason": "why"}, "Cancelled: why", time.time())
+    ended = operator.run("retries", "cancel", "r", "--yes", "--json")
+    assert (ended.exit_code, ended.json["sent"], waiting.schedules()) == (0, True, [])
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("RUNNING", "attempt 1 is being made, until"),
+        ("FAILED", "what follows attempt 1 is being carried out"),
+        ("SUCCEEDED", "it has succeeded"),
+        ("DEAD_LETTERED", "it is a dead letter: slotkeeper dlq list"),
+    ],
+)
+@pytest.mark.parametrize("step", ["cancel", "run-now"])
+def test_where_no_attempt_waits_nothing_is_done(
+    operator: Operator, waiting: Waiting, step: str, state: str, told: str
+) -> None:
+    message = Message("r", {})
+    claim = waiting.ledger.claim(message, "claim", time.time(), 125)
+    assert isinstance(claim, Claimed)
+    if state in ("FAILED", "DEAD_LETTERED"):
+        waiting.ledger.record(message, claim, {"code": "Poison", "reason": "bad"}, "bad")
+    if state == "DEAD_LETTERED":
+        waiting.ledger.settle_dead_lettered(message, claim)
+    if state == "SUCCEEDED":
+        waiting.ledger.settle_succeeded(message, claim, "{}")
+    ended = operator.run("retries", step, "r", "--yes")
+    assert ended.exit_code == 3
+    assert told in ended.told
+    assert (waiting.status("r"), operator.audited()) == (state, [])
+
+
+@pytest.mark.parametrize("step", ["cancel", "run-now"])
+def test_a_request_that_nobody_knows(operator: Operator, step: str) -> None:
+    ended = operator.run("retries", step, "nobody", "--yes")
+    assert ended.exit_code == 4
+    assert "the ledger knows of no request 'nobody'" in ended.told
+
+
+@pytest.mark.parametrize("step", ["cancel", "run-now"])
+def test_one_that_begins_this_very_moment_is_left_to_the_worker(
+    operator: Operator, waiting: Waiting, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = waiting.fail("r", HOUR)
+    name = step.replace("-", "_")
+    real = getattr(Retries, name)
+
+    def late(self: Any, *told: Any) -> Any:
+        waiting.ledger.claim(second, "a worker's", time.time(), 125)
+        return real(self, *told)
+
+    monkeypatch.setattr(Retries, name, late)
+    ended = operator.run("retries", step, "r", "--yes")
+    assert ended.exit_code == 3
+    assert "attempt 2 is being made" in ended.told
+
+
+# run-now -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduled_attempt_is_brought_to_the_queue(operator: Operator, waiting: Waiting) -> None:
+    second = waiting.fail("r", HOUR)
+    ended = operator.run("retries", "run-now", "r", "--json")
+    assert (ended.exit_code, ended.json) == (0, {"sent": "r", "attempt": 2})
+    assert waiting.bodies() == [json.loads(second.to_json())]
+    assert (waiting.schedules(), waiting.status("r")) == ([], "WAITING")
+    assert operator.audited()[0]["action"] == "retries run-now"
+
+
+def test_one_that_the_queue_delays_needs_its_payload(operator: Operator, waiting: Waiting, tmp_path: Path) -> None:
+    second = waiting.fail("r", 300)
+    refused = operator.run("retries", "run-now", "r")
+    assert refused.exit_code == 3
+    assert "comes by itself in 4 min" in refused.told
+    payload = tmp_path / "payload.json"
+    payload.write_text('{"city": "Oslo"}')
+    assert operator.run("retries", "run-now", "r", "--payload", str(payload)).exit_code == 0
+    assert waiting.bodies() == [json.loads(second.to_json())]
+
+
+def test_the_payload_may_come_from_stdin_and_has_to_be_the_requests_own(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("r", -HOUR, booked=False)
+    other = operator.run("retries", "run-now", "r", "--payload", "-", stdin='{"city": "Rome"}')
+    assert other.exit_code == 3
+    assert "is not the one that the 1 earlier attempts" in other.told
+    assert waiting.bodies() == []
+    assert operator.run("retries", "run-now", "r", "--payload", "-", stdin='{"city": "Oslo"}').exit_code == 0
+    assert len(waiting.bodies()) == 1
+
+
+@pytest.mark.parametrize("text", ["[1]", "not JSON"])
+def test_a_payload_that_is_none_is_a_usage_error(operator: Operator, waiting: Waiting, text: str) -> None:
+    waiting.fail("r", HOUR)
+    assert operator.run("retries", "run-now", "r", "--payload", "-", stdin=text).exit_code == 2
+    assert operator.run("retries", "run-now", "r", "--payload", "/no/such/file").exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["r", "--overdue"], ["--overdue", "--payload", "-"]])
+def test_run_now_is_for_one_or_for_all_that_are_overdue(operator: Operator, arguments: list[str]) -> None:
+    assert operator.run("retries", "run-now", *arguments).exit_code == 2
+
+
+def test_the_overdue_ones_that_have_a_schedule_are_brought_and_the_others_named(
+    operator: Operator, waiting: Waiting
+) -> None:
+    second = waiting.fail("scheduled", -HOUR, booked=False)
+    now = time.time()
+    waiting.queue.book(second, now + HOUR, now)  # Scheduler is late, or was held up
+    waiting.fail("lost", -HOUR, booked=False)
+    waiting.fail("in-time", HOUR)
+    ended = operator.run("retries", "run-now", "--overdue", "--yes", "--json")
+    assert ended.exit_code == 5
+    assert ended.json == {"sent": ["scheduled"], "out_of_reach": ["lost"], "unreadable": []}
+    assert "lost: attempt 2 is 1 h" in ended.told
+    assert [body["request_id"] for body in waiting.bodies()] == ["scheduled"]
+
+
+def test_nothing_is_overdue(operator: Operator, waiting: Waiting) -> None:
+    waiting.fail("in-time", HOUR)
+    ended = operator.run("retries", "run-now", "--overdue")
+    assert (ended.exit_code, ended.out, operator.audited()) == (0, "No attempt is overdue.\n", [])

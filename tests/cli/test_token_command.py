@@ -1,0 +1,246 @@
+"""`slotkeeper token`: the token's state without the token, and a way to have it refreshed that the protocol knows."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from slotkeeper.chat_token import ITEM_NAME
+from slotkeeper.token_item import TokenTable
+from tests.cli.operating import Answers, Operator
+
+TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"
+CODE = "ROWBOAT-LANTERN-GRAVEL"
+
+
+def put(operator: Operator, generation: int = 7, age: float = 600, **attributes: Any) -> None:
+    item = {
+        "token_name": {"S": ITEM_NAME},
+        "access_token": {"S": TOKEN},
+        "generation": {"N": str(generation)},
+        "stored_at": {"N": f"{time.time() - age:.3f}"},
+        **attributes,
+    }
+    operator.dynamodb.put_item(TableName=operator.outputs["TokenTableName"], Item=item)
+
+
+def lock(expires_in: float) -> dict[str, Any]:
+    return {"M": {"release_code": {"S": CODE}, "expires": {"N": f"{time.time() + expires_in:.3f}"}}}
+
+
+def refusal(seconds: float) -> dict[str, Any]:
+    reason = "POST /auth was answered with 401"
+    return {"refused_until": {"N": f"{time.time() + seconds:.3f}"}, "refused_reason": {"S": reason}}
+
+
+def raw(operator: Operator) -> dict[str, Any]:
+    key = {"token_name": {"S": ITEM_NAME}}
+    found: dict[str, Any] = operator.dynamodb.get_item(TableName=operator.outputs["TokenTableName"], Key=key)["Item"]
+    return found
+
+
+# show --------------------------------------------------------------------------------------------------------------
+
+
+def test_before_the_first_message_there_is_no_token(operator: Operator) -> None:
+    ended = operator.run("token", "show", "--json")
+    assert ended.exit_code == 0
+    assert ended.json == {
+        "token_name": "chatbot",
+        "generation": 0,
+        "stored": False,
+        "stored_at": None,
+        "age_seconds": None,
+        "lock": None,
+        "refused": None,
+        "refreshed_by": "whoever needs it",
+    }
+    assert "none yet" in operator.run("token", "show").out
+
+
+def test_a_stored_token_has_a_generation_and_an_age(operator: Operator) -> None:
+    put(operator)
+    told = operator.run("token", "show", "--json").json
+    assert (told["generation"], told["stored"], told["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
+    assert "10 min" in operator.run("token", "show").out
+
+
+@pytest.mark.parametrize(("expires_in", "expired", "said"), [(8, False, "left"), (-60, True, "its holder has died")])
+def test_a_lock_says_since_when_and_until_when(operator: Operator, expires_in: float, expired: bool, said: str) -> None:
+    put(operator, refresh_lock=lock(expires_in))
+    told = operator.run("token", "show", "--json").json["lock"]
+    assert (told["expired"], set(told)) == (expired, {"since", "expires", "expired"})
+    assert said in operator.run("token", "show").out
+
+
+@pytest.mark.parametrize(("seconds", "over"), [(20, False), (-20, True)])
+def test_a_refusal_says_why_and_whether_it_still_holds(operator: Operator, seconds: float, over: bool) -> None:
+    put(operator, **refusal(seconds))
+    told = operator.run("token", "show", "--json").json["refused"]
+    assert (told["over"], told["reason"]) == (over, "POST /auth was answered with 401")
+    assert ("(over)" in operator.run("token", "show").out) == over
+
+
+def test_an_item_that_somebody_has_edited_is_named_and_its_token_is_not(operator: Operator) -> None:
+    put(operator, generation=7)
+    operator.dynamodb.put_item(
+        TableName=operator.outputs["TokenTableName"], Item={**raw(operator), "stored_at": {"S": TOKEN}}
+    )
+    ended = operator.run("token", "show")
+    assert ended.exit_code == 1
+    assert "stored_at is not of its documented type" in ended.told
+    assert TOKEN not in ended.told + ended.out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show",),
+        ("show", "--json"),
+        ("invalidate", "--yes"),
+        ("invalidate", "--yes", "--json"),
+        ("invalidate", "--generation", "6"),
+        ("invalidate", "--clear-refusal", "--yes"),
+        ("invalidate",),
+    ],
+)
+def test_neither_the_token_nor_its_locks_code_is_ever_said_not_even_by_botocore_at_debug(
+    operator: Operator, command: tuple[str, ...]
+) -> None:
+    put(operator, refresh_lock=lock(8), **refusal(20))
+    written = io.StringIO()
+    handler, root = logging.StreamHandler(written), logging.getLogger("botocore")
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        ended = operator.run("token", *command)
+    finally:
+        root.setLevel(before)
+        root.removeHandler(handler)
+    assert "stored_at" in written.getvalue(), "the log has what was answered"
+    said = ended.out + ended.told + written.getvalue() + json.dumps(operator.audited())
+    pieces = [TOKEN[n : n + 8] for n in range(len(TOKEN) - 8)] + [CODE[n : n + 8] for n in range(len(CODE) - 8)]
+    assert not [piece for piece in pieces if piece in said]
+
+
+# invalidate --------------------------------------------------------------------------------------------------------
+
+
+def test_the_token_is_removed_and_its_generation_stays(operator: Operator) -> None:
+    put(operator)
+    ended = operator.run("token", "invalidate", "--yes", "--json")
+    assert ended.exit_code == 0
+    assert ended.json == {"generation": 7, "removed": True, "refusal_lifted": False, "refresher_asked": False}
+    assert "access_token" not in raw(operator)
+    assert raw(operator)["generation"] == {"N": "7"}
+    assert operator.audited()[0] | {"action": "token invalidate", "generation": 7} == operator.audited()[0]
+    shown = operator.run("token", "show")
+    assert "removed by an operator" in shown.out
+    assert operator.run("token", "show", "--json").json["stored"] is False
+
+
+def test_it_is_confirmed(operator: Operator) -> None:
+    put(operator)
+    ended = operator.run("token", "invalidate")
+    assert ended.exit_code == 3
+    assert "Remove the token of generation 7?" in ended.told
+    assert ("access_token" in raw(operator), operator.audited()) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("generation", "age", "told"),
+    [(["--generation", "6"], 600, "generation 7 is stored, not 6"), ([], 1, "younger than the 5 s between two")],
+)
+def test_another_generation_and_a_young_token_stay(
+    operator: Operator, generation: list[str], age: float, told: str
+) -> None:
+    put(operator, age=age)
+    ended = operator.run("token", "invalidate", "--yes", *generation)
+    assert ended.exit_code == 3
+    assert told in ended.told
+    assert "access_token" in raw(operator)
+
+
+def test_one_that_is_refreshed_this_very_moment_stays(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(operator)
+    drop = TokenTable.drop
+
+    def late(self: TokenTable, name: str, generation: int) -> bool:
+        put(operator, generation=8, age=0)
+        return drop(self, name, generation)
+
+    monkeypatch.setattr(TokenTable, "drop", late)
+    ended = operator.run("token", "invalidate", "--yes")
+    assert ended.exit_code == 3
+    assert "another token was stored this very moment" in ended.told
+    assert "access_token" in raw(operator)
+
+
+def test_there_must_be_one(operator: Operator) -> None:
+    assert operator.run("token", "invalidate", "--yes").exit_code == 4
+    put(operator)
+    operator.run("token", "invalidate", "--yes")
+    ended = operator.run("token", "invalidate", "--yes")
+    assert ended.exit_code == 3
+    assert "is removed already" in ended.told
+
+
+def test_a_refusal_is_lifted_beside_the_token_or_alone(operator: Operator) -> None:
+    put(operator, **refusal(20))
+    both = operator.run("token", "invalidate", "--clear-refusal", "--yes", "--json")
+    assert (both.json["removed"], both.json["refusal_lifted"]) == (True, True)
+    assert {"refused_until", "refused_reason", "access_token"} & raw(operator).keys() == set()
+    operator.dynamodb.put_item(
+        TableName=operator.outputs["TokenTableName"], Item={"token_name": {"S": ITEM_NAME}, **refusal(20)}
+    )
+    alone = operator.run("token", "invalidate", "--clear-refusal", "--yes")
+    assert alone.exit_code == 0
+    assert "The API may be asked again." in alone.out
+    assert operator.run("token", "invalidate", "--clear-refusal", "--yes").exit_code == 3
+
+
+def test_a_refusal_that_came_meanwhile_stays(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(operator, **refusal(20))
+    lift = TokenTable.lift
+
+    def late(self: TokenTable, name: str, seen: float) -> bool:
+        put(operator, **refusal(40))
+        return lift(self, name, seen)
+
+    monkeypatch.setattr(TokenTable, "lift", late)
+    ended = operator.run("token", "invalidate", "--clear-refusal", "--yes", "--json")
+    assert (ended.exit_code, ended.json["refusal_lifted"]) == (0, False)
+    assert "refused_until" in raw(operator)
+
+
+def test_where_a_function_refreshes_it_is_asked(operator: Operator) -> None:
+    put(operator)
+    operator.parameters["TokenRefreshSchedule"] = "rate(30 minutes)"
+    listed = [("TokenRefresherFunction", "refresher-1"), ("Other", "other")]
+    summaries = [
+        {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": "AWS::Lambda::Function"} for a, b in listed
+    ]
+    asked: list[dict[str, Any]] = []
+
+    def invoke(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        return {"StatusCode": 202}
+
+    with (
+        Answers("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": summaries}}),
+        Answers("lambda", {"Invoke": invoke}),
+    ):
+        ended = operator.run("token", "invalidate", "--yes", "--json")
+    assert ended.json["refresher_asked"] is True
+    assert [(one["FunctionName"], one["InvocationType"]) for one in asked] == [("refresher-1", "Event")]
+    with Answers("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": []}}):
+        put(operator)
+        ended = operator.run("token", "invalidate", "--yes")
+    assert ended.exit_code == 1
+    assert "the stack has no TokenRefresherFunction" in ended.told
