@@ -15,7 +15,18 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from slotkeeper_cli import __doc__ as what_it_is
-from slotkeeper_cli.commands import holders, processes, reconciling, recursion, retries, status, token
+from slotkeeper_cli.commands import (
+    dead_letters,
+    holders,
+    processes,
+    reconciling,
+    recursion,
+    requests,
+    retries,
+    status,
+    submitting,
+    token,
+)
 from slotkeeper_cli.common import StackCommand
 from slotkeeper_cli.errors import CommandError
 
@@ -39,6 +50,9 @@ app.command("remove-process", cls=StackCommand)(processes.remove)
 app.command("release", cls=StackCommand)(holders.release)
 app.command("reconcile", cls=StackCommand)(reconciling.reconcile)
 app.command("restore", cls=StackCommand)(reconciling.restore)
+app.command("submit", cls=StackCommand)(submitting.submit)
+app.add_typer(requests.request, name="request")
+app.add_typer(dead_letters.dlq, name="dlq")
 app.add_typer(retries.retries, name="retries")
 app.add_typer(token.token, name="token")
 app.add_typer(recursion.recursion, name="recursion")
