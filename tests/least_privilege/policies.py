@@ -1,7 +1,7 @@
 """What roles are allowed, and what calls ask for, in IAM's terms.
 
 IAM guide, "Policy evaluation logic" and "IAM JSON policy elements": without a statement that allows it, a call is
-denied. No role here has a Deny, and `grants` refuses what it does not know: nobody reads more into a policy than it says.
+denied. No role here has a Deny, and `grants` refuses what it does not know.
 """
 
 from __future__ import annotations

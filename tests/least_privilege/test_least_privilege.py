@@ -33,6 +33,14 @@ def test_every_permission_is_used(variant: str, role: str) -> None:
     assert not idle, "nobody uses\n" + "\n".join(map(str, idle))
 
 
+@each_role
+def test_what_a_call_is_for_is_a_condition_of_its_permission(variant: str, role: str) -> None:
+    """A role passed to one service, an object in one account, a metric in one namespace: anything else is not allowed."""
+    for grant in grants(stack(variant), role):
+        for need in filter(grant.allows, needed(variant)[role]):
+            assert dict(grant.conditions) == need.context, f"{grant}: {need.context} and nothing else"
+
+
 # What a policy can say of a resource whose name is made later: a pattern, as narrow as the names allow.
 PATTERNS = {
     ("JanitorRole", "execution:workflow:*"): "an execution is named after its request",

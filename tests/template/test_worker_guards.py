@@ -1,8 +1,7 @@
-"""The template's third flow: whose loops are allowed, who hears when it fails, and who may do what."""
+"""The template's third flow: whose loops are allowed, and who hears when it fails."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,9 +119,6 @@ def test_a_retry_that_scheduler_has_dropped_is_heard_of() -> None:
     assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
 
 
-# ------------------------------------------------------------------------------------------------------- permissions
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -130,74 +126,3 @@ def _listed(value: Any) -> list[Any]:
 def _statements(role: str) -> Iterator[Any]:
     for policy in _properties(role)["Policies"]:
         yield from (each for each in policy["PolicyDocument"]["Statement"] if "Action" in each)
-
-
-def _allowed(role: str) -> dict[str, list[Any]]:
-    """The resources of every action that a role may do without a key of one's own."""
-    found: dict[str, list[Any]] = {}
-    for statement in _statements(role):
-        for action in _listed(statement["Action"]):
-            found.setdefault(action, []).extend(_listed(statement["Resource"]))
-    return found
-
-
-def _arn(text: str) -> Any:
-    return {"Fn::Sub": "arn:${AWS::Partition}:" + text}
-
-
-def test_the_worker_may_do_what_it_does_and_no_more() -> None:
-    queue = {"Fn::GetAtt": ["WorkQueue", "Arn"]}
-    ledger = {"Fn::GetAtt": ["RequestLedgerTable", "Arn"]}
-    here = "${AWS::Region}:${AWS::AccountId}"
-    assert _allowed("WorkerRole") == {
-        "dynamodb:GetItem": [ledger],
-        "dynamodb:UpdateItem": [ledger],
-        "sqs:ReceiveMessage": [queue],
-        "sqs:DeleteMessage": [queue],
-        "sqs:GetQueueAttributes": [queue],
-        "sqs:SendMessage": [queue, {"Fn::GetAtt": ["WorkDeadLetterQueue", "Arn"]}],
-        "scheduler:CreateSchedule": [_arn(f"scheduler:{here}:schedule/${{RetryScheduleGroup}}/*")],
-        "iam:PassRole": [{"Fn::GetAtt": ["RetryScheduleRole", "Arn"]}],
-        "ssm:GetParameter": [_arn(f"ssm:{here}:parameter/${{RetryPolicyParameter}}")],
-        "s3:GetObject": [{"Fn::Sub": "${DataBucket.Arn}/*"}],
-        "s3:PutObject": [{"Fn::Sub": "${DataBucket.Arn}/work/*"}],
-        "s3:DeleteObject": [{"Fn::Sub": "${DataBucket.Arn}/work/*"}],
-        "s3:ListBucket": [{"Fn::GetAtt": ["DataBucket", "Arn"]}],
-        "logs:CreateLogStream": [{"Fn::GetAtt": ["WorkerLogGroup", "Arn"]}],
-        "logs:PutLogEvents": [{"Fn::GetAtt": ["WorkerLogGroup", "Arn"]}],
-        "xray:PutTraceSegments": ["*"],
-        "xray:PutTelemetryRecords": ["*"],
-    }
-
-
-def test_a_role_is_passed_to_scheduler_only() -> None:
-    passing = [
-        (role, statement["Condition"])
-        for role, resource in RESOURCES.items()
-        if resource["Type"] == "AWS::IAM::Role"
-        for statement in _statements(role)
-        if "iam:PassRole" in _listed(statement["Action"])
-    ]
-    assert passing == [("WorkerRole", {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}})]
-
-
-def test_only_this_stacks_schedules_may_use_the_role_that_they_send_with() -> None:
-    (trust,) = _properties("RetryScheduleRole")["AssumeRolePolicyDocument"]["Statement"]
-    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
-    assert trust["Condition"] == {
-        "StringEquals": {
-            "aws:SourceAccount": {"Ref": "AWS::AccountId"},
-            "aws:SourceArn": {"Fn::GetAtt": ["RetryScheduleGroup", "Arn"]},
-        }
-    }
-
-
-def test_a_schedule_may_send_to_the_queue_and_to_its_dead_letter_queue_and_no_more() -> None:
-    queues = [{"Fn::GetAtt": [name, "Arn"]} for name in ("WorkQueue", "RetryScheduleDeadLetterQueue")]
-    assert _allowed("RetryScheduleRole") == {"sqs:SendMessage": queues}
-
-
-@pytest.mark.parametrize("role", ["WorkerRole", "RetryScheduleRole"])
-def test_a_key_of_ones_own_may_be_used_by_whoever_reads_and_writes_with_it(role: str) -> None:
-    policies = json.dumps(_properties(role)["Policies"])
-    assert '"Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": {"Ref": "KmsKeyArn"}' in policies

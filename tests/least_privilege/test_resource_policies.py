@@ -1,0 +1,151 @@
+"""Who else may come in: the policies of queues, topics and buckets, who may invoke a function, who may take a role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.least_privilege.evidence import VARIANTS, stack
+from tests.least_privilege.policies import listed, matches
+from tests.least_privilege.stack import ACCOUNT, Stack
+
+ALL = "everything"
+PLAIN_HTTP = {"Bool": {"aws:SecureTransport": "false"}}
+# What has a policy, of which type, and which calls the refusal of plain HTTP has to meet: a topic's other actions are
+# for its owner alone.
+GUARDED = {
+    "AWS::SQS::Queue": ("AWS::SQS::QueuePolicy", {"sqs:*"}),
+    "AWS::S3::Bucket": ("AWS::S3::BucketPolicy", {"s3:*"}),
+    "AWS::SNS::Topic": ("AWS::SNS::TopicPolicy", {"sns:*", "sns:Publish"}),
+}
+USERS = {
+    "AWS::Lambda::Function": "lambda.amazonaws.com",
+    "AWS::StepFunctions::StateMachine": "states.amazonaws.com",
+    "AWS::Glue::Job": "glue.amazonaws.com",
+}
+
+
+def _statements(made: Stack, kind: str) -> Iterator[dict[str, Any]]:
+    for policy in made.of_type(kind).values():
+        yield from policy["PolicyDocument"]["Statement"]
+
+
+def _guarded() -> Iterator[tuple[str, str]]:
+    for kind in GUARDED:
+        yield from ((kind, name) for name in stack(ALL).of_type(kind))
+
+
+@pytest.mark.parametrize(("kind", "name"), list(_guarded()))
+def test_nobody_comes_by_plain_http(kind: str, name: str) -> None:
+    made = stack(ALL)
+    policy, actions = GUARDED[kind]
+    wanted = {made.arn(name)} | ({made.arn(name) + "/*"} if kind == "AWS::S3::Bucket" else set())
+    refused = [
+        statement
+        for statement in _statements(made, policy)
+        if statement["Effect"] == "Deny"
+        and statement["Principal"] == "*"
+        and statement["Condition"] == PLAIN_HTTP
+        and set(listed(statement["Action"])) <= actions
+    ]
+    assert wanted <= {resource for statement in refused for resource in listed(statement["Resource"])}
+    attached = [each for found in made.of_type(policy).values() for each in _attached(found)]
+    assert made.resolve({"Ref": name}) in attached
+
+
+def _attached(policy: dict[str, Any]) -> list[str]:
+    return policy.get("Queues") or policy.get("Topics") or [policy["Bucket"]]
+
+
+@pytest.mark.parametrize("kind", [policy for policy, _ in GUARDED.values()])
+def test_only_services_that_send_there_are_let_in_and_only_for_this_account(kind: str) -> None:
+    made = stack(ALL)
+    for statement in _statements(made, kind):
+        if statement["Effect"] == "Allow":
+            (service,) = statement["Principal"].values()
+            assert list(statement["Principal"]) == ["Service"]
+            assert statement["Condition"]["StringEquals"]["aws:SourceAccount"] == ACCOUNT
+            for resource in listed(statement["Resource"]):
+                assert service in _senders(made, resource), f"{service} sends nothing to {resource}"
+
+
+def test_every_service_that_sends_to_a_topic_is_let_in() -> None:
+    made = stack(ALL)
+    for name in made.of_type("AWS::SNS::Topic"):
+        let_in = {
+            service
+            for statement in _statements(made, "AWS::SNS::TopicPolicy")
+            if statement["Effect"] == "Allow" and made.arn(name) in listed(statement["Resource"])
+            for service in statement["Principal"].values()
+        }
+        assert let_in == _senders(made, made.arn(name))
+
+
+def _senders(made: Stack, arn: str) -> set[str]:
+    """The services that send to a queue or topic by themselves: alarms and rules have no role to do so with."""
+    found = set()
+    if any(arn in alarm.get("AlarmActions", []) for alarm in made.of_type("AWS::CloudWatch::Alarm").values()):
+        found.add("cloudwatch.amazonaws.com")
+    for rule in made.of_type("AWS::Events::Rule").values():
+        if any(arn == target["Arn"] and "RoleArn" not in target for target in rule.get("Targets", [])):
+            found.add("events.amazonaws.com")
+    return found
+
+
+@pytest.mark.parametrize("name", list(stack(ALL).of_type("AWS::Lambda::Permission")))
+def test_a_function_is_invoked_from_one_place_only(name: str) -> None:
+    """Without a SourceArn, any rule or API of any account could (Lambda guide, "Granting Lambda function access to AWS
+    services")."""
+    made = stack(ALL)
+    permission = made.properties(name)
+    assert permission["Action"] == "lambda:InvokeFunction"
+    source = permission["SourceArn"]
+    match permission["Principal"]:
+        case "events.amazonaws.com":
+            rule = made.properties(made.logical[source])
+            assert made.arn(permission["FunctionName"]) in [target["Arn"] for target in rule["Targets"]]
+        case "apigateway.amazonaws.com":
+            # Any stage of the one API, the one method of the one path.
+            api = made.physical("ChatbotApi")
+            assert source == f"arn:aws:execute-api:us-east-1:{ACCOUNT}:{api}/*/POST/messages"
+        case other:
+            raise NotImplementedError(f"{other}: say where it may invoke a function from")
+
+
+def test_every_rule_may_invoke_what_it_aims_at() -> None:
+    made = stack(ALL)
+    permissions = list(made.of_type("AWS::Lambda::Permission").values())
+    for name, rule in made.of_type("AWS::Events::Rule").items():
+        for target in rule["Targets"]:
+            if made.resources[made.logical[target["Arn"]]]["Type"] == "AWS::Lambda::Function":
+                assert [p for p in permissions if matches(p["SourceArn"], made.arn(name))], name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_role_is_taken_by_the_service_of_who_works_with_it_and_by_no_other(variant: str) -> None:
+    made = stack(variant)
+    for role, properties in made.of_type("AWS::IAM::Role").items():
+        (trust,) = properties["AssumeRolePolicyDocument"]["Statement"]
+        assert (trust["Effect"], trust["Action"]) == ("Allow", "sts:AssumeRole")
+        services = {USERS[made.resources[user]["Type"]] for user in made.users_of(role)}
+        if role == "RetryScheduleRole":  # whoever makes a schedule names it, and only this group's may use it
+            services = {"scheduler.amazonaws.com"}
+            group = made.arn("RetryScheduleGroup")
+            assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": group}}
+        assert {trust["Principal"]["Service"]} == services, role
+        assert list(trust["Principal"]) == ["Service"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_function_has_a_role_of_its_own(variant: str) -> None:
+    made = stack(variant)
+    for role in made.of_type("AWS::IAM::Role"):
+        assert len(list(made.users_of(role))) == (role != "RetryScheduleRole")
+
+
+def test_the_permissions_boundary_holds_for_every_role() -> None:
+    made = Stack(PermissionsBoundaryArn="arn:aws:iam::123456789012:policy/boundary", **VARIANTS["everything"])
+    for properties in made.of_type("AWS::IAM::Role").values():
+        assert properties["PermissionsBoundary"] == "arn:aws:iam::123456789012:policy/boundary"
