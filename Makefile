@@ -43,11 +43,18 @@ BODY ?=
 override BODY := $(value BODY)
 export BODY
 
+# What `make invoke` calls, and with what: a name in events/, or a file. With neither, or no EVENT, it lists them.
+FUNCTION ?=
+EVENT    ?=
+export FUNCTION EVENT
+
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 local/bootstrap.py
 # The set-up writes it last: an interrupted one has a Python, but not the packages.
 READY  := $(VENV)/.installed-local
+# The Lambda runtime's client: there is none for other systems, and no emulator that it could talk to.
+RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
 # The tests on the embedded AWS take turns; all the others share the processors.
 WITH_ENGINES := tests/engine tests/e2e
 LINTED := layers functions cli local smoke jobs tests benchmarks
@@ -74,7 +81,7 @@ setup:
 
 .PHONY: setup-dev
 setup-dev:
-	@$(SETUP) requirements/local.txt requirements/dev.txt
+	@$(SETUP) requirements/local.txt requirements/dev.txt $(RUNTIME)
 
 .PHONY: run
 run: setup  ## Deploy to the embedded AWS, pass requests through the slots, report, stop
@@ -106,6 +113,10 @@ say:  ## Say TEXT to the chatbot of local-up, and print its answer
 work:  ## Send the worker of local-up a sample request, or BODY, and say what became of it
 	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 2; }
 	@$(PYTHON) -m local work -- "$$BODY"
+
+.PHONY: invoke
+invoke: setup-dev  ## Call FUNCTION with EVENT in the real Lambda runtime; without EVENT, list what there is
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m local.invoke -- "$$FUNCTION" "$$EVENT"
 
 .PHONY: local-down
 local-down:  ## Stop it
@@ -158,6 +169,11 @@ smoke: setup  ## Check a stack against its own AWS, for some cents (STACK=name; 
 	  $(if $(PROFILE),--profile="$(PROFILE)") $(if $(REGION),--region="$(REGION)") $(if $(ONLY),--only="$(ONLY)") \
 	  $(if $(LIST),--list) $(if $(YES),--yes)
 
+.PHONY: hooks
+hooks: setup-dev  ## Let git run the linters before each commit (.pre-commit-config.yaml)
+	@$(SETUP) --venv build/hooks requirements/hooks.txt
+	@build/hooks/bin/pre-commit install
+
 .PHONY: lint
 lint: setup-dev  ## Check style, types, template and its security
 	@ruff check $(LINTED)
@@ -177,7 +193,7 @@ format: setup-dev  ## Put the code into the one format
 .PHONY: lock
 lock: setup  ## Compile requirements/*.in again (needs the registry)
 	@$(PYTHON) -m pip install --quiet uv
-	@for name in local dev checkov mutation; do \
+	@for name in local dev runtime checkov mutation hooks; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done

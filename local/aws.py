@@ -79,11 +79,11 @@ class EmbeddedAws:
         state_dir.mkdir(parents=True, exist_ok=True)
         cls._refuse_a_second(state_dir)
         for attempt in range(3):
-            chosen = port or _free_port()
+            chosen = port or free_port()
             named = ["faults"] * faults + ["downstream"] * downstream
             settings = _kept(state_dir) if lasting else {}
             settings |= environment or {}
-            aws = cls._launch(state_dir, chosen, named, _free_port() if chat_service else None, settings)
+            aws = cls._launch(state_dir, chosen, named, free_port() if chat_service else None, settings)
             try:
                 aws._wait_until_ready()
             except EngineError:
@@ -316,7 +316,8 @@ def _kept(state_dir: Path) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One on 127.0.0.1 that nobody listens on; another program may take it before its caller does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,6 +1,6 @@
 """Makes a sample event of the chatbot usable now: its timestamp and signature are as old as the file.
 
-    python -m local.sign_event events/chatbot/message.json --secret "$SIGNING_KEY_SECRET_ARN" \
+    python -m local.sign_event events/chatbot/happy.json --secret "$SIGNING_KEY_SECRET_ARN" \
       | sam local invoke ChatbotFunction --config-env dev -e -
 
 The samples were all signed at one moment with one key that is no secret. Each is moved from that moment to now, and

@@ -26,7 +26,6 @@ from slotkeeper.settings import (
 from tests.support.boundary import refuse
 from tests.unit.chat import KEY, SIGNING, Chat
 from tests.unit.conftest import CONTEXT, NOW, Account
-from tests.unit.work_account import WorkAccount
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,46 +94,7 @@ def test_the_janitor_visits_the_execution_of_a_status_event(load: Callable[[str]
     assert load("janitor").handler(event, CONTEXT) == {}
 
 
-EVENTS = {
-    "starter/request": "RequestsAdmitted",
-    "starter/redelivery": "RequestsAdmitted",
-    "starter/second_attempt": "RequestsAdmitted",
-    "starter/not_json": "RequestsDeadLettered",
-    "starter/unknown_field": "RequestsDeadLettered",
-    "starter/reserved_argument": "RequestsDeadLettered",
-    "starter/unknown_process": "RequestsDeadLettered",
-    "starter/wrong_group": "RequestsDeadLettered",
-    "janitor/round": "JanitorRounds",
-    "janitor/aborted": "JanitorVisits",
-    "janitor/timed_out": "JanitorVisits",
-    "janitor/failed": "JanitorVisits",
-    "token_refresher/schedule": "TokenRefreshes",
-    "token_refresher/ask": "TokenRefresherRuns",
-    "chatbot/message": "MessagesAnswered",
-    "chatbot/replay": "MessagesAnswered",
-    "chatbot/wrong_signature": "MessagesRefused",
-    "chatbot/missing_signature": "MessagesRefused",
-    "chatbot/stale_timestamp": "MessagesRefused",
-    "chatbot/malformed_timestamp": "MessagesRefused",
-    "chatbot/not_json": "MessagesRefused",
-    "chatbot/no_message_id": "MessagesRefused",
-    "chatbot/unknown_field": "MessagesRefused",
-    "chatbot/wrong_method": "MessagesRefused",
-    "chatbot/unknown_path": "MessagesRefused",
-    "worker/request": "WorkSucceeded",
-    "worker/redelivery": "WorkSucceeded",
-    "worker/retry": "WorkSucceeded",
-    "worker/redriven_dead_letter": "WorkSucceeded",
-    "worker/two_records": "WorkDeadLettered",
-    "worker/poison_payload": "WorkDeadLettered",
-    "worker/not_json": "WorkDeadLettered",
-    "worker/missing_request_id": "WorkDeadLettered",
-    "worker/unknown_field": "WorkDeadLettered",
-    "worker/hop_not_due": "WorkHops",
-}
-VALUES = {"worker/hop_not_due": 2.0}  # the number of its attempt; all others count one
-
-# What the chatbot's sample events are refused with. `replay` is `message` once more.
+# What the chatbot's sample events are refused with. `replay` is `happy` once more.
 CODES = {
     "wrong_signature": "WrongSignature",
     "missing_signature": "MissingHeader",
@@ -148,84 +108,37 @@ CODES = {
 }
 
 
-def test_every_sample_event_is_tried_here() -> None:
-    files = {str(path.relative_to(ROOT / "events").with_suffix("")) for path in (ROOT / "events").glob("*/*.json")}
-    assert files == EVENTS.keys()
-
-
-@pytest.mark.parametrize(("event", "metric"), EVENTS.items())
-def test_a_sample_event_does_what_its_name_says(
-    load_for_samples: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], event: str, metric: str
-) -> None:
-    function, _, name = event.partition("/")
-    load_for_samples(function).handler(_sample(function, name), CONTEXT)
-    assert f'"{metric}":[{VALUES.get(event, 1.0)}]' in capsys.readouterr().out
-
-
-def test_the_sample_message_before_its_time_is_sent_on(
-    load_for_samples: Callable[[str], ModuleType], work_account: WorkAccount
-) -> None:
-    load_for_samples("worker").handler(_sample("worker", "hop_not_due"), CONTEXT)
-    queue = work_account.sqs.get_queue_attributes(QueueUrl=work_account.queue_url, AttributeNames=["All"])
-    assert queue["Attributes"]["ApproximateNumberOfMessagesDelayed"] == "1"
-
-
-def test_the_sample_redelivery_is_dropped_after_the_message_that_it_repeats(
-    load_for_samples: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
-) -> None:
-    worker = load_for_samples("worker")
-    for name in ("request", "redelivery"):
-        assert worker.handler(_sample("worker", name), CONTEXT) == {"batchItemFailures": []}
-    assert '"WorkRepeated":[1.0]' in capsys.readouterr().out
-
-
 def _sample(function: str, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((ROOT / "events" / function / f"{name}.json").read_text())
     return found
 
 
 @pytest.fixture
-def load_for_samples(
-    account: Account, chat: Chat, load: Callable[[str], ModuleType], request: pytest.FixtureRequest
-) -> Callable[[str], ModuleType]:
-    """Loads a function into the world of the sample events: their process, their moment, their signing key."""
-    account.processes.create("sample", 3, "job")
+def sample_chatbot(chat: Chat, load: Callable[[str], ModuleType]) -> ModuleType:
+    """The chatbot in the world of the sample events: their moment, their signing key."""
     chat.secretsmanager.put_secret_value(SecretId=SIGNING, SecretString=json.dumps({"signing_key": SAMPLE_KEY}))
-
-    def load_function(name: str) -> ModuleType:
-        if name == "worker":
-            request.getfixturevalue("work_account")
-        module = load(name)
-        if name == "chatbot":
-            module._chatbot._clock = lambda: SAMPLE_MOMENT
-        if name == "worker":
-            module._worker._consumer._clock = lambda: NOW
-        return module
-
-    return load_function
+    module = load("chatbot")
+    module._chatbot._clock = lambda: SAMPLE_MOMENT
+    return module
 
 
 @pytest.mark.parametrize("when", ["as it is", "freshened"])
 @pytest.mark.parametrize(("name", "code"), CODES.items())
 def test_a_sample_message_is_refused_as_its_name_says_also_when_it_is_signed_anew(
-    load_for_samples: Callable[[str], ModuleType], name: str, code: str, when: str
+    sample_chatbot: ModuleType, name: str, code: str, when: str
 ) -> None:
-    chatbot = load_for_samples("chatbot")
     event = _sample("chatbot", name)
     if when == "freshened":
         later = SAMPLE_MOMENT + 10**6
-        chatbot._chatbot._clock = lambda: later
+        sample_chatbot._chatbot._clock = lambda: later
         event = freshen(event, SAMPLE_KEY, later)
-    assert json.loads(chatbot.handler(event, CONTEXT)["body"])["code"] == code
+    assert json.loads(sample_chatbot.handler(event, CONTEXT)["body"])["code"] == code
 
 
-def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(
-    load_for_samples: Callable[[str], ModuleType],
-) -> None:
-    chatbot = load_for_samples("chatbot")
-    assert chatbot.handler(_sample("chatbot", "message"), CONTEXT)["statusCode"] == 200
+def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(sample_chatbot: ModuleType) -> None:
+    assert sample_chatbot.handler(_sample("chatbot", "happy"), CONTEXT)["statusCode"] == 200
     another = SimpleNamespace(**vars(CONTEXT) | {"aws_request_id": "another"})
-    refused = chatbot.handler(_sample("chatbot", "replay"), another)
+    refused = sample_chatbot.handler(_sample("chatbot", "replay"), another)
     assert json.loads(refused["body"])["code"] == "ReplayedSignature"
 
 
@@ -233,7 +146,7 @@ def test_a_sample_message_that_is_signed_anew_passes_with_another_key(
     chat: Chat, load: Callable[[str], ModuleType]
 ) -> None:
     chatbot = load("chatbot")
-    fresh = freshen(_sample("chatbot", "message"), KEY, time.time())
+    fresh = freshen(_sample("chatbot", "happy"), KEY, time.time())
     assert chatbot.handler(fresh, CONTEXT)["statusCode"] == 200
 
 

@@ -1,0 +1,5 @@
+"""`python -m local.invoke`."""
+
+from local.entry import run
+
+run("local.invoke.main", "python -m local.invoke")

@@ -1,0 +1,183 @@
+"""What becomes of each sample event: what is answered, counted, written, set aside and started.
+
+The names are those of the files in events/, whose README says the same in words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from local.chat_service import answer_to
+from slotkeeper.names import execution_name
+from tests.runtime.outcomes import Outcome
+
+Expectation = Callable[[Outcome], bool]
+FIRST = execution_name("sample", "2012-01", 1)
+WORK = "orders-2026-11-21"
+
+
+def _starts(request_id: str, attempt: int = 1, process: str = "sample") -> Expectation:
+    name = execution_name(process, request_id, attempt)
+    return lambda outcome: (
+        (outcome.failed_items, outcome.counted("RequestsAdmitted")) == (0, [1.0])
+        and outcome.execution(name) == "RUNNING"
+        and list(outcome.process(process).holders) == [name]
+    )
+
+
+def _waits(process: str) -> Expectation:
+    return lambda outcome: (
+        (outcome.failed_items, outcome.counted("RequestsRefused")) == (1, [1.0])
+        and outcome.waits(process)
+        and not outcome.process(process).holders
+        and not outcome.messages("RequestDeadLetterQueue")
+    )
+
+
+def _set_aside(code: str) -> Expectation:
+    return lambda outcome: (
+        (outcome.failed_items, outcome.counted("RequestsDeadLettered")) == (0, [1.0])
+        and outcome.codes("RequestDeadLetterQueue") == [code]
+        and not outcome.process("sample").holders
+    )
+
+
+def _keeps(request_id: str, error: str) -> Expectation:
+    name = execution_name("sample", request_id, 1)
+    return lambda outcome: (
+        outcome.answer == {"RequestsKept": 1}
+        and [each["error"] for each in outcome.messages("FailedRequestQueue")] == [error]
+        and json.loads(outcome.messages("FailedRequestQueue")[0]["body"])["request_id"] == request_id
+        and outcome.row("SettledTable", name)["settled_by"] == "janitor"
+    )
+
+
+def _registered(limit: int, job: str, created: bool) -> Expectation:
+    return lambda outcome: (
+        (outcome.told["Status"], outcome.told["Data"]) == ("SUCCESS", {"Created": str(created).lower()})
+        and (outcome.process("orders").slot_limit, outcome.process("orders").job_name) == (limit, job)
+    )
+
+
+def _refused_to_register(reason: str) -> Expectation:
+    return lambda outcome: (
+        outcome.told["Status"] == "FAILED"
+        and reason in outcome.told["Reason"]
+        and not outcome.row("SlotTable", "orders")
+    )
+
+
+def _new_token(outcome: Outcome) -> bool:
+    return outcome.row("TokenTable", "chatbot")["generation"] == "1" and outcome.counted("TokenRefreshes") == [1.0]
+
+
+def _refuses(status: int, code: str) -> Expectation:
+    return lambda outcome: (
+        (outcome.answer["statusCode"], outcome.code, outcome.counted("MessagesRefused")) == (status, code, [1.0])
+    )
+
+
+def _answers(outcome: Outcome) -> bool:
+    body = json.loads(outcome.answer["body"])
+    return (outcome.answer["statusCode"], body["answer"]) == (200, answer_to("When does the museum open?"))
+
+
+def _works(attempts: int) -> Expectation:
+    return lambda outcome: (
+        (outcome.failed_items, outcome.counted("WorkSucceeded")) == (0, [1.0])
+        and (row := outcome.row("RequestLedgerTable", WORK))["status"] == "SUCCEEDED"
+        and row["attempts"] == str(attempts)
+    )
+
+
+def _dead_lettered(code: str, others: int = 0) -> Expectation:
+    return lambda outcome: (
+        (outcome.failed_items, outcome.counted("WorkDeadLettered")) == (0, [1.0])
+        and outcome.codes("WorkDeadLetterQueue") == [code]
+        and len(outcome.counted("WorkSucceeded")) == others
+    )
+
+
+EXPECTED: dict[str, Expectation] = {
+    "starter/happy": _starts("2012-01"),
+    "starter/redelivery": _starts("2012-01"),
+    "starter/second_attempt": _starts("2012-01", 2),
+    "starter/repeated": lambda outcome: (
+        (outcome.failed_items, outcome.counted("RequestsRepeated")) == (0, [1.0])
+        and not outcome.process("sample").holders
+        and not outcome.messages("RequestDeadLetterQueue")
+    ),
+    "starter/full": _waits("full"),
+    "starter/paused": _waits("paused"),
+    "starter/expired": _set_aside("Expired"),
+    "starter/not_json": _set_aside("InvalidRequest"),
+    "starter/unknown_field": _set_aside("InvalidRequest"),
+    "starter/reserved_argument": _set_aside("InvalidRequest"),
+    "starter/wrong_group": _set_aside("InvalidRequest"),
+    "starter/unknown_process": _set_aside("UnknownProcess"),
+    "janitor/round": lambda outcome: (
+        outcome.answer == {"SlotsReclaimed": 1}
+        and outcome.counted("JanitorRounds") == [1.0]
+        and not outcome.process("sample").holders
+    ),
+    "janitor/aborted": _keeps("2012-01", "ABORTED"),
+    "janitor/timed_out": _keeps("2012-03", "States.Timeout"),
+    "janitor/failed": lambda outcome: (
+        outcome.answer == {}
+        and not outcome.messages("FailedRequestQueue")
+        and outcome.row("SettledTable", execution_name("sample", "2012-02", 1))["settled_by"] == "workflow"
+    ),
+    "janitor/unknown_execution": lambda outcome: (
+        (outcome.answer, outcome.counted("JanitorVisits")) == ({}, [1.0]) and not outcome.messages("FailedRequestQueue")
+    ),
+    "process_registrar/create": _registered(3, "orders-job", created=True),
+    "process_registrar/update_limit": _registered(3, "orders-job", created=False),
+    "process_registrar/update_job": _registered(3, "better-orders-job", created=False),
+    "process_registrar/delete": lambda outcome: (
+        outcome.told["Status"] == "SUCCESS" and outcome.process("orders").slot_limit == 3
+    ),
+    "process_registrar/retrying_job": _refused_to_register("MaxRetries 1; it must be 0"),
+    "process_registrar/missing_job": _refused_to_register("no-such-job"),
+    "process_registrar/limit_too_high": _refused_to_register("0 to 500"),
+    "token_refresher/schedule": _new_token,
+    "token_refresher/ask": _new_token,
+    "token_refresher/ask_delivered_twice": lambda outcome: (
+        outcome.answer == {"Generation": "1"} and outcome.counted("TokenRefreshes") == []
+    ),
+    "token_refresher/create": lambda outcome: _new_token(outcome) and outcome.told["Data"] == {"Generation": "1"},
+    "token_refresher/update": lambda outcome: _new_token(outcome) and outcome.told["Data"] == {"Generation": "1"},
+    "token_refresher/delete": lambda outcome: (
+        (outcome.told["Status"], outcome.told["Data"], outcome.row("TokenTable", "chatbot")) == ("SUCCESS", {}, {})
+    ),
+    "chatbot/happy": _answers,
+    "chatbot/replay": _refuses(401, "ReplayedSignature"),
+    "chatbot/wrong_signature": _refuses(401, "WrongSignature"),
+    "chatbot/missing_signature": _refuses(401, "MissingHeader"),
+    "chatbot/stale_timestamp": _refuses(401, "StaleTimestamp"),
+    "chatbot/malformed_timestamp": _refuses(401, "MalformedTimestamp"),
+    "chatbot/not_json": _refuses(400, "MalformedMessage"),
+    "chatbot/no_message_id": _refuses(400, "MalformedMessage"),
+    "chatbot/unknown_field": _refuses(400, "MalformedMessage"),
+    "chatbot/wrong_method": _refuses(405, "MethodNotAllowed"),
+    "chatbot/unknown_path": _refuses(404, "NotFound"),
+    "worker/happy": _works(1),
+    "worker/redelivery": lambda outcome: (outcome.failed_items, outcome.counted("WorkRepeated")) == (0, [1.0]),
+    "worker/retry": _works(2),
+    "worker/redriven_dead_letter": _works(9),
+    "worker/two_records": _dead_lettered("Poison", others=1),
+    "worker/poison_payload": _dead_lettered("Poison"),
+    "worker/missing_input": _dead_lettered("Poison"),
+    "worker/reused_id": _dead_lettered("RequestIdReused"),
+    "worker/not_json": _dead_lettered("InvalidMessage"),
+    "worker/missing_request_id": _dead_lettered("InvalidMessage"),
+    "worker/unknown_field": _dead_lettered("InvalidMessage"),
+    "worker/unreachable_input": lambda outcome: (
+        (outcome.failed_items, outcome.delayed("WorkQueue")) == (0, 1)
+        and outcome.row("RequestLedgerTable", "orders-2026-11-24")["status"] == "WAITING"
+    ),
+    "worker/hop_not_due": lambda outcome: (
+        (outcome.failed_items, outcome.delayed("WorkQueue"), outcome.counted("WorkHops")) == (0, 1, [2.0])
+        and not outcome.row("RequestLedgerTable", WORK)
+    ),
+}

@@ -1,0 +1,99 @@
+"""What is there after a call: the functions' tables, queues and executions, read as anybody would."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from local.invoke.stack import DeployedFunction
+from local.invoke.told import Told
+from slotkeeper.processes import Process
+from slotkeeper.slots import Slots
+
+TABLES = {
+    "SlotTable": "process_name",
+    "SettledTable": "execution_name",
+    "RequestLedgerTable": "request_id",
+    "TokenTable": "token_name",
+    "SeenSignatureTable": "signature",
+}
+QUEUES = ("RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue", "WorkQueue", "WorkDeadLetterQueue")
+
+
+class Outcome:
+    """One event's. `answer` is the function's, `log` what it wrote."""
+
+    def __init__(self, function: DeployedFunction, told: Told, answer: Any, log: str) -> None:
+        self.answer = answer
+        self.log = log
+        self.told = told.answers[-1] if told.answers else {}
+        self._client = function.aws.client
+        self._names = function.names
+
+    def counted(self, metric: str) -> list[float]:
+        """The values of a metric in the log."""
+        lines = [json.loads(line) for line in self.log.splitlines() if '"_aws"' in line]
+        return [value for line in lines for value in line.get(metric, [])]
+
+    @property
+    def failed_items(self) -> int:
+        return len(self.answer["batchItemFailures"])
+
+    @property
+    def code(self) -> str:
+        """Of the chatbot's refusal."""
+        return str(json.loads(self.answer["body"]).get("code"))
+
+    def process(self, name: str) -> Process:
+        process = Slots(self._client("dynamodb"), self._names["SlotTable"]).read(name)
+        assert process is not None
+        return process
+
+    def waits(self, name: str) -> bool:
+        return self.process(name).waiting_since is not None
+
+    def execution(self, name: str) -> str:
+        """Its status; NONE if there is none of this name."""
+        stepfunctions = self._client("stepfunctions")
+        arn = f"{self._names['Workflow'].replace(':stateMachine:', ':execution:')}:{name}"
+        try:
+            return str(stepfunctions.describe_execution(executionArn=arn)["status"])
+        except stepfunctions.exceptions.ExecutionDoesNotExist:
+            return "NONE"
+
+    def messages(self, queue: str) -> list[dict[str, str]]:
+        """Body and attributes of what stands in a queue."""
+        answer = self._client("sqs").receive_message(
+            QueueUrl=self._names[queue], MaxNumberOfMessages=10, VisibilityTimeout=0, MessageAttributeNames=["All"]
+        )
+        return [
+            {"body": each["Body"]} | {k: v["StringValue"] for k, v in each.get("MessageAttributes", {}).items()}
+            for each in answer.get("Messages", [])
+        ]
+
+    def delayed(self, queue: str) -> int:
+        """Messages that are not due yet."""
+        answer = self._client("sqs").get_queue_attributes(QueueUrl=self._names[queue], AttributeNames=["All"])
+        return int(answer["Attributes"]["ApproximateNumberOfMessagesDelayed"])
+
+    def codes(self, queue: str) -> list[str]:
+        """Why the messages of a dead-letter queue are there."""
+        return [each["code"] for each in self.messages(queue)]
+
+    def row(self, table: str, key: str) -> dict[str, Any]:
+        """An item, each attribute without its type; empty if there is none."""
+        wanted = {TABLES[table]: {"S": key}}
+        answer = self._client("dynamodb").get_item(TableName=self._names[table], Key=wanted, ConsistentRead=True)
+        return {name: next(iter(value.values())) for name, value in answer.get("Item", {}).items()}
+
+
+def wipe(function: DeployedFunction) -> None:
+    """Nothing is left of the events before."""
+    dynamodb, sqs = function.aws.client("dynamodb"), function.aws.client("sqs")
+    for table, key in TABLES.items():
+        if table in function.names:
+            for item in dynamodb.scan(TableName=function.names[table])["Items"]:
+                dynamodb.delete_item(TableName=function.names[table], Key={key: item[key]})
+    for queue in QUEUES:
+        if queue in function.names:
+            sqs.purge_queue(QueueUrl=function.names[queue])

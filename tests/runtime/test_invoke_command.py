@@ -1,0 +1,105 @@
+"""`make invoke`: what it prints where, which stack it uses, and what it says to a name that there is not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from local.aws import EmbeddedAws
+from local.environment import ROOT
+from local.invoke import main as command
+from local.invoke.stack import bring_up, events_of, folders, logical_id, reached_by
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the developer has running is left alone."""
+    monkeypatch.setattr(command, "LOCAL_STACK", tmp_path / "nothing")
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner(mix_stderr=False).invoke(command.main, arguments)
+
+
+def test_without_a_function_it_lists_all_events() -> None:
+    result = _run()
+    assert result.exit_code == 0
+    lines = [f"{function}: {', '.join(path.stem for path in events_of(function))}" for function in folders()]
+    assert result.stdout.splitlines() == lines
+
+
+def test_without_an_event_it_lists_the_functions() -> None:
+    assert _run("janitor").stdout == "janitor: aborted, failed, round, timed_out, unknown_execution\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["startr", "happy"], "there is no function 'startr'; did you mean starter? There are chatbot, "),
+        (["starter", "hapy"], "starter has no event 'hapy', nor is it a file; did you mean happy? There are "),
+        (["starter", "zzz"], "nor is it a file. There are expired, full, happy, "),
+        (["starter", str(ROOT / "README.md")], "README.md is not JSON"),
+    ],
+)
+def test_what_there_is_not_is_said_with_what_there_is(arguments: list[str], said: str) -> None:
+    result = _run(*arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@on_linux
+def test_it_works_at_once_and_keeps_answer_and_log_apart() -> None:
+    result = _run("process_registrar", "update_job")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) is None
+    assert '"Status": "SUCCESS"' in result.stderr
+    assert "events/process_registrar/create.json, which has to come first" in result.stderr
+    assert "Gave the process its new job" in result.stderr
+
+
+@on_linux
+def test_it_uses_the_local_stack_if_that_runs_and_takes_a_file(
+    aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "LOCAL_STACK", aws.state_dir)
+    monkeypatch.setattr(command, "STACK_NAME", bring_up(aws, "starter", {"ProcessName": "local"}, "as-local-up"))
+    event = tmp_path / "mine.json"
+    event.write_text("{}")
+    result = _run("starter", str(event))
+    assert f"on the stack of make local-up, at {aws.endpoint}" in result.stderr
+    # Not an event of SQS: the function itself fails, and that is the exit code.
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the function failed: KeyError: 'Records'" in result.stderr
+
+
+def test_a_functions_folder_names_it_in_the_template() -> None:
+    template = (ROOT / "template.yaml").read_text()
+    for function in folders():
+        assert f"\n  {logical_id(function)}:\n" in template
+
+
+def test_only_what_a_function_reaches_is_made() -> None:
+    template = {
+        "Globals": {"Function": {"Layers": [{"Ref": "Layer"}]}},
+        "Resources": {
+            "Asked": {
+                "Type": "AWS::Serverless::Function",
+                "Properties": {"Events": {"Queue": {"Ref": "Far"}}, "Role": {"Fn::GetAtt": ["Role", "Arn"]}},
+            },
+            "Role": {"Type": "AWS::IAM::Role", "Properties": {"Policies": [{"Fn::Sub": "${Table.Arn}/${Other}"}]}},
+            "Table": {"Type": "AWS::DynamoDB::Table"},
+            "Layer": {"Type": "AWS::Serverless::LayerVersion", "Properties": {}},
+            "Far": {"Type": "AWS::SQS::Queue"},
+        },
+        "Outputs": {"Far": {"Value": {"Ref": "Far"}}},
+    }
+    made = reached_by("Asked", template)
+    assert made["Resources"].keys() == {"Asked", "Role", "Table", "Layer"}
+    assert "Events" not in made["Resources"]["Asked"]["Properties"]
+    assert "Outputs" not in made

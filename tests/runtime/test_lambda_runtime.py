@@ -1,0 +1,93 @@
+"""The runtime itself: what a function has of Lambda on this machine, and what nobody else has of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from local import processes
+from local.invoke.runtime import Configuration, FunctionFailed, Runtime
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
+
+APP = """
+import json, os, time
+
+def handler(event, context):
+    if event == "raise":
+        raise ValueError("no such thing")
+    if event == "hang":
+        time.sleep(60)
+    if event == "end":
+        os._exit(3)
+    print("called")
+    variables = {name: os.environ[name] for name in ("OWN", "AWS_LAMBDA_FUNCTION_NAME", "AWS_ENDPOINT_URL")}
+    left = context.get_remaining_time_in_millis()
+    return variables | {"event": event, "left": left, "memory": context.memory_limit_in_mb}
+"""
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], Runtime]]:
+    (tmp_path / "app.py").write_text(APP)
+    function = Configuration("sample", tmp_path, "app.handler", timeout=1, memory=256, environment={"OWN": "value"})
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(Runtime(function, NOBODY, tmp_path / "log"))
+
+
+def test_a_function_has_its_configuration_and_its_clock(start: Callable[[], Runtime]) -> None:
+    runtime = start()
+    answer = runtime.invoke({"a": 1})
+    assert 0 < answer.pop("left") <= 1000
+    assert answer == {
+        "OWN": "value",
+        "AWS_LAMBDA_FUNCTION_NAME": "sample",
+        "AWS_ENDPOINT_URL": NOBODY,
+        "event": {"a": 1},
+        "memory": "256",
+    }
+    assert "called" in runtime.said()
+    assert runtime.said() == ""
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [("raise", "ValueError: no such thing"), ("hang", "Task timed out after 1.00 seconds"), ("end", "exit")],
+)
+def test_a_function_that_fails_says_why_and_the_next_call_is_answered(
+    start: Callable[[], Runtime], event: str, reason: str
+) -> None:
+    runtime = start()
+    with pytest.raises(FunctionFailed, match=reason):
+        runtime.invoke(event)
+    assert runtime.invoke("again")["event"] == "again"
+
+
+def test_nobody_but_this_machine_can_call_it_and_nothing_of_it_is_left(start: Callable[[], Runtime]) -> None:
+    runtime = start()
+    runtime.invoke({})
+    members = processes.session_members(runtime.pid)
+    assert len(members) == 2  # the emulator, and the function below it
+    addresses = [address for pid in members for address in _listens_at(pid)]
+    assert addresses == ["0100007F"] * 2  # 127.0.0.1, as the kernel writes it
+    runtime.__exit__(None, None, None)
+    assert processes.session_members(runtime.pid) == []
+
+
+def _listens_at(pid: int) -> list[str]:
+    """The addresses at which a process listens ("proc_net(5)")."""
+    sockets = {os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in _table(pid, name)]
+    listening = "0A"
+    return [line[1].split(":")[0] for line in lines if line[3] == listening and f"socket:[{line[9]}]" in sockets]
+
+
+def _table(pid: int, name: str) -> list[str]:
+    table = Path(f"/proc/{pid}/net/{name}")
+    return table.read_text().splitlines()[1:] if table.exists() else []
