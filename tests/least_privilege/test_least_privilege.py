@@ -35,7 +35,7 @@ def test_every_permission_is_used(variant: str, role: str) -> None:
 
 @each_role
 def test_what_a_call_is_for_is_a_condition_of_its_permission(variant: str, role: str) -> None:
-    """A role passed to one service, an object in one account, a metric in one namespace: anything else is not allowed."""
+    """A role passed to one service, an object in one account, a metric in one namespace, and no other."""
     for grant in grants(stack(variant), role):
         for need in filter(grant.allows, needed(variant)[role]):
             assert dict(grant.conditions) == need.context, f"{grant}: {need.context} and nothing else"
