@@ -1,0 +1,82 @@
+"""The metrics that the code can write, read from its source, and those that it has written, read from its output."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [*(ROOT / "functions").glob("*/*.py"), *(ROOT / "layers" / "slotkeeper" / "slotkeeper").rglob("*.py")]
+WORKFLOW = ROOT / "statemachines" / "glue_workflow.asl.json"
+STACK = ("service",)
+PROCESS = ("process", "service")
+CONTAINER = ("function_name", "service")
+
+
+@dataclass(frozen=True, order=True)
+class Metric:
+    """One metric of the namespace Slotkeeper; the names of its dimensions are in order."""
+
+    name: str
+    unit: str
+    dimensions: tuple[str, ...]
+
+
+def in_source() -> set[Metric]:
+    """What the functions, the layer and the workflow can write."""
+    found = {metric for path in SOURCES for metric in _of(ast.parse(path.read_text()))}
+    found |= {Metric(name, "Count", STACK) for name in findings_in_source()}
+    for state in json.loads(WORKFLOW.read_text())["States"].values():
+        for put in state.get("Arguments", {}).get("MetricData", []):
+            dimensions = tuple(sorted(each["Name"] for each in put["Dimensions"]))
+            found.add(Metric(put["MetricName"], put["Unit"], dimensions))
+    return found
+
+
+def findings_in_source() -> set[str]:
+    """What the janitor can note (slotkeeper.reclaim.Findings), each name that of a metric."""
+    calls = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    texts = (call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "note")
+    return {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
+
+
+def _of(tree: ast.AST) -> Iterator[Metric]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="add_metric"), args=[name, ast.Attribute(attr=unit), *_]):
+                    yield from (Metric(text, MetricUnit[unit].value, STACK) for text in _texts(name))
+                case ast.Call(func=ast.Name(id="measure_process"), args=[_, ast.Attribute(attr=unit)], keywords=values):
+                    yield from (Metric(str(each.arg), MetricUnit[unit].value, PROCESS) for each in values)
+                case ast.Call(
+                    func=ast.Attribute(attr="log_metrics"), keywords=[ast.keyword(arg="capture_cold_start_metric")]
+                ):
+                    yield Metric("ColdStart", "Count", CONTAINER)
+
+
+def _texts(name: ast.expr) -> Iterator[str]:
+    for node in ast.walk(name):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def in_output(said: str) -> set[Metric]:
+    """What was written in the embedded metric format (CloudWatch guide, "Specification: Embedded metric format")."""
+    found = set()
+    for line in said.splitlines():
+        written: dict[str, Any] = json.loads(line) if line.startswith("{") and '"_aws"' in line else {}
+        for directive in written.get("_aws", {}).get("CloudWatchMetrics", []):
+            assert directive["Namespace"] == "Slotkeeper"
+            for dimensions in directive["Dimensions"]:
+                assert all(isinstance(written[each], str) for each in dimensions)
+                found |= {
+                    Metric(each["Name"], each["Unit"], tuple(sorted(dimensions))) for each in directive["Metrics"]
+                }
+                assert all(each["Name"] in written for each in directive["Metrics"])
+    return found

@@ -1,0 +1,91 @@
+"""The dashboard: JSON whatever is deployed, widgets that have data, and nothing that matters left out."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tests.support.metrics import in_source
+from tests.template.test_template import RESOURCES, TEMPLATE
+from tests.template.watched import ALARMS, FILTERED, asked_by_widget, dashboard, judge, unknown_references
+
+WIDGETS: list[dict[str, Any]] = dashboard()["widgets"]
+METRICS = [widget for widget in WIDGETS if widget["type"] == "metric"]
+TITLES = [widget["properties"]["title"] for widget in METRICS]
+
+
+@pytest.mark.parametrize("refresher", [True, False])
+def test_the_body_is_json_and_refers_to_what_the_template_has(refresher: bool) -> None:
+    text = json.dumps(dashboard(refresher))
+    assert not unknown_references(text)
+    assert ("TokenRefresher" in text) is refresher
+
+
+def test_it_is_found_by_an_output() -> None:
+    assert TEMPLATE["Outputs"]["DashboardName"]["Value"] == {"Ref": "Dashboard"}
+
+
+@pytest.mark.parametrize("widget", METRICS, ids=TITLES)
+def test_a_widget_shows_metrics_that_are_written(widget: dict[str, Any]) -> None:
+    asked = list(asked_by_widget(widget))
+    assert asked
+    assert [judge(each) for each in asked] == [""] * len(asked)
+
+
+@pytest.mark.parametrize("widget", METRICS, ids=TITLES)
+def test_a_widget_names_its_axis_and_each_of_its_lines(widget: dict[str, Any]) -> None:
+    properties = widget["properties"]
+    assert properties["yAxis"]["left"]["label"]
+    assert all(row[-1]["label"] for row in properties["metrics"])
+
+
+@pytest.mark.parametrize("widget", METRICS, ids=TITLES)
+def test_a_count_is_added_up_and_a_time_is_not(widget: dict[str, Any]) -> None:
+    units = {metric.name: metric.unit for metric in in_source()}
+    names = {asked.name for asked in asked_by_widget(widget) if asked.namespace == "Slotkeeper"}
+    levels = {"SlotsInUse", "SlotLimit", "WorkHops"}  # counts of what is there, not of what has happened
+    summed = widget["properties"]["stat"] == "Sum"
+    for name in names:
+        assert summed is (units[name] == "Count" and name not in levels) or name == "TokenWait"
+
+
+def test_every_alarm_is_on_it() -> None:
+    (alarms,) = (widget["properties"]["alarms"] for widget in WIDGETS if widget["type"] == "alarm")
+    assert sorted(alarms) == sorted(f"${{{name}.Arn}}" for name in ALARMS)
+
+
+def test_what_needs_the_refresher_is_left_out_without_it() -> None:
+    conditional = {name for name, r in RESOURCES.items() if r.get("Condition") == "HasRefresher"}
+    text = json.dumps(dashboard(refresher=False))
+    assert not {name for name in conditional if f"${{{name}" in text}
+
+
+def test_every_metric_of_the_application_is_on_it() -> None:
+    """But those that only say that something runs."""
+    shown = {asked.name for widget in METRICS for asked in asked_by_widget(widget)}
+    written = {metric.name for metric in in_source()} | set().union(*FILTERED.values())
+    assert written - shown == {"ColdStart", "JanitorRounds", "JanitorVisits", "TokenRefresherRuns"}
+
+
+def test_no_widget_lies_over_another() -> None:
+    """CloudWatch API Reference, "Dashboard body structure": a grid 24 units wide."""
+    for one, other in combinations(WIDGETS, 2):
+        apart = (
+            one["x"] + one["width"] <= other["x"]
+            or other["x"] + other["width"] <= one["x"]
+            or one["y"] + one["height"] <= other["y"]
+            or other["y"] + other["height"] <= one["y"]
+        )
+        assert apart, (one, other)
+    assert all(widget["x"] + widget["width"] <= 24 for widget in WIDGETS)
+
+
+@pytest.mark.parametrize("widget", METRICS, ids=TITLES)
+def test_a_line_that_is_named_after_an_alarm_is_its_threshold(widget: dict[str, Any]) -> None:
+    hours = 3600 if widget["properties"]["yAxis"]["left"]["label"] == "hours" else 1
+    for line in widget["properties"].get("annotations", {}).get("horizontal", []):
+        if line["label"] in ALARMS:
+            assert line["value"] * hours == ALARMS[line["label"]]["Threshold"]

@@ -1,0 +1,119 @@
+"""What the template watches: alarms, the dashboard as CloudWatch gets it, saved queries, and the metrics they name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.aws_metrics import KNOWN, NAMED_BY
+from tests.support.metrics import in_source
+from tests.template.test_template import RESOURCES, TEMPLATE
+
+ALARMS = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::CloudWatch::Alarm"}
+QUERIES = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::Logs::QueryDefinition"}
+FILTERED = {
+    "Slotkeeper/${AWS::StackName}": {
+        transformation["MetricName"]
+        for resource in RESOURCES.values()
+        if resource["Type"] == "AWS::Logs::MetricFilter"
+        for transformation in resource["Properties"]["MetricTransformations"]
+    }
+}
+PSEUDO = {"AWS::StackName", "AWS::Region", "AWS::Partition", "AWS::AccountId", "AWS::URLSuffix"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A metric that an alarm or a widget asks for; dimension -> its value, as the template writes it."""
+
+    namespace: str
+    name: str
+    dimensions: tuple[tuple[str, str], ...]
+
+
+def judge(asked: Asked) -> str:
+    """Why nobody writes this metric; nothing if somebody does."""
+    names = tuple(sorted(name for name, _ in asked.dimensions))
+    if asked.namespace == "Slotkeeper":
+        ours = {metric.name: metric.dimensions for metric in in_source()}
+        if asked.name not in ours:
+            return f"no function writes {asked.name}"
+        return "" if ours[asked.name] == names else f"{asked.name} is written under {ours[asked.name]}, not {names}"
+    if asked.namespace in FILTERED:
+        known = asked.name in FILTERED[asked.namespace] and not names
+        return "" if known else f"no filter writes {asked.name} under {names}"
+    metrics, dimensions = KNOWN.get(asked.namespace, (set(), ()))
+    if asked.name not in metrics or dimensions != names:
+        return f"AWS has no {asked.namespace} {asked.name} under {names}"
+    for name, value in asked.dimensions:
+        resource = re.sub(r"^\$\{(\w+)(\.QueueName)?\}$", r"\1", value)
+        if name in NAMED_BY and RESOURCES.get(resource, {}).get("Type") != NAMED_BY[name]:
+            return f"{name} is {value}, which is no {NAMED_BY[name]}"
+    return ""
+
+
+def as_text(value: Any) -> str:
+    """A value of the template as one would write it into a text for Fn::Sub."""
+    match value:
+        case {"Ref": name}:
+            return f"${{{name}}}"
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"${{{name}.{attribute}}}"
+        case {"Fn::Sub": str(text)}:
+            return text
+    return str(value)
+
+
+# ------------------------------------------------------------------------------------------------------------ alarms
+
+
+def asked_by_alarm(alarm: Any) -> Iterator[Asked]:
+    metrics = [each["MetricStat"]["Metric"] for each in alarm.get("Metrics", []) if "MetricStat" in each]
+    for metric in metrics or [alarm]:
+        dimensions = tuple((each["Name"], as_text(each["Value"])) for each in metric.get("Dimensions", []))
+        yield Asked(as_text(metric["Namespace"]), metric["MetricName"], dimensions)
+
+
+# --------------------------------------------------------------------------------------------------------- dashboard
+
+
+def dashboard(refresher: bool = True) -> dict[str, Any]:
+    """The body, its references left as they are. Raises ValueError if CloudWatch would get no JSON."""
+    text, variables = RESOURCES["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    for name, choice in variables.items():
+        condition, if_true, if_false = choice["Fn::If"]
+        assert condition == "HasRefresher"
+        text = text.replace(f"${{{name}}}", as_text(if_true if refresher else if_false))
+    body: dict[str, Any] = json.loads(text)
+    return body
+
+
+def unknown_references(text: str) -> set[str]:
+    """What a text for Fn::Sub refers to and the template does not have; `${!...}` is a text of CloudWatch's."""
+    referred = {name.partition(".")[0] for name in re.findall(r"\$\{([^!}][^}]*)\}", text)}
+    return referred - RESOURCES.keys() - TEMPLATE["Parameters"].keys() - PSEUDO
+
+
+def asked_by_widget(widget: dict[str, Any]) -> Iterator[Asked]:
+    before: list[str] = []
+    for row in widget["properties"].get("metrics", []):
+        options = row[-1] if isinstance(row[-1], dict) else {}
+        if "expression" in options:
+            yield from _searched(options["expression"])
+            continue
+        words = [word for word in row if isinstance(word, str)]
+        # "." is what stands there in the row before (CloudWatch API Reference, "Dashboard body structure").
+        before = [before[n] if word == "." else word for n, word in enumerate(words)]
+        yield Asked(before[0], before[1], tuple(zip(before[2::2], before[3::2], strict=True)))
+
+
+def _searched(expression: str) -> Iterator[Asked]:
+    found = re.fullmatch(r"SEARCH\('\{([^}]+)\} (.+)', '\w+', \d+\)", expression)
+    if not found:
+        return  # arithmetic over other rows
+    namespace, *dimensions = found[1].split(",")
+    for name in re.findall(r'MetricName="(\w+)"', found[2]):
+        yield Asked(namespace, name, tuple((dimension, "*") for dimension in dimensions))

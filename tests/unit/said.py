@@ -1,0 +1,157 @@
+"""Everything that the functions can say: each outcome handed to the real handlers, and what they wrote about it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout, suppress
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from slotkeeper import admission, chat_token, completion_news, token_lock
+from slotkeeper.chatbot import Answered, Refused
+from slotkeeper.processes import Process
+from slotkeeper.reclaim import Findings
+from slotkeeper.requests import Request
+from slotkeeper.retry import attempt
+from slotkeeper.retry import worker as retrying_worker
+from slotkeeper.retry.booking import Booked
+from slotkeeper.retry.message import Message
+from tests.support.metrics import findings_in_source
+from tests.unit.conftest import CONTEXT
+
+Load = Callable[[str], ModuleType]
+PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job", waiting_since=None)
+# What a finding says beside its message, in any of the janitor's notes.
+DETAILS = dict.fromkeys(("process_name", "execution", "job", "runs", "was", "holders", "reason", "error"), "told")
+
+
+class Surprise(Exception):
+    """Nobody expected it."""
+
+
+def by_function(load: Load) -> dict[str, str]:
+    """Function -> its log and metrics."""
+    return {
+        "starter": _said(_starter(load("starter"))),
+        "janitor": _said(_janitor(load("janitor"))),
+        "chatbot": _said(_chatbot(load("chatbot"))),
+        "token_refresher": _said(_token_refresher(load("token_refresher"))),
+        "worker": _said(_worker(load("worker"))),
+    }
+
+
+def _said(invocations: Iterator[None]) -> str:
+    with redirect_stdout(io.StringIO()) as said:
+        for _ in invocations:
+            pass
+    return said.getvalue()
+
+
+def _starter(module: ModuleType) -> Iterator[None]:
+    request, name_it = Request("p", {}, "order-1", 1), module._starter.on_request
+    outcomes = [
+        admission.Admitted(request.execution_name, "p"),
+        admission.Repeated(request.execution_name, "p"),
+        admission.DeadLettered("Code", "why"),
+        admission.Waiting("p", "full", 60.0),
+        admission.HeldBack("p", "why"),
+        None,
+    ]
+    for outcome in outcomes:
+
+        def admit(*_: Any, outcome: Any = outcome) -> Any:
+            name_it(request)
+            if outcome is None:
+                raise Surprise
+            return outcome
+
+        module._starter = SimpleNamespace(admit=admit)
+        yield module.handler({"Records": [_record("{}")]}, CONTEXT)
+
+
+def _janitor(module: ModuleType) -> Iterator[None]:
+    findings = Findings(processes=[PROCESS])
+    for name in sorted(findings_in_source()):
+        findings.note(name, "A finding", **DETAILS)
+    module._janitor = SimpleNamespace(round=lambda: findings, visit=lambda _: Findings())
+    module._hand_offs = SimpleNamespace(measure=lambda *_: {"p": 1.5})
+    yield module.handler({}, CONTEXT)
+    yield module.handler({"detail-type": "Step Functions Execution Status Change", "detail": {"name": "p-1"}}, CONTEXT)
+
+
+def _chatbot(module: ModuleType) -> Iterator[None]:
+    answers = [Answered("m", "Yes"), Refused(401, "WrongSignature", "why"), Refused(502, "ChatApiFailed", "why")]
+    for answer in answers:
+
+        def reply(*_: Any, answer: Any = answer) -> Any:
+            chat_token.report(token_lock.Waited(1.25))
+            return answer
+
+        module._chatbot = SimpleNamespace(reply=reply)
+        event = {
+            "httpMethod": "POST",
+            "path": "/messages",
+            "headers": {},
+            "body": "{}",
+            "requestContext": {"requestId": "r"},
+        }
+        yield module.handler(event, CONTEXT)
+
+
+def _token_refresher(module: ModuleType) -> Iterator[None]:
+    def refresh(*_: Any, **__: Any) -> int:
+        for event in (
+            token_lock.Refreshed(7, 0.5),
+            token_lock.Waited(0.5),
+            token_lock.TookOver(),
+            token_lock.AuthenticationFailed("why"),
+            token_lock.StoredTooLate(),
+        ):
+            chat_token.report(event)
+        return 7
+
+    module._token = SimpleNamespace(refresh=refresh)
+    yield module.handler({}, CONTEXT)
+
+
+def _worker(module: ModuleType) -> Iterator[None]:
+    outcomes = [
+        attempt.Succeeded(None),
+        attempt.Retrying(Booked("delay", 0.0), "why", died=True),
+        attempt.DeadLettered("AttemptsExhausted", "why"),
+        attempt.Repeated("SUCCEEDED", 1),
+        attempt.NotDue(0.0),
+        None,
+    ]
+    for outcome in outcomes:
+
+        def consume(*_: Any, outcome: Any = outcome) -> Any:
+            retrying_worker._name(Message("order-1", {}))
+            retrying_worker._schedule_refused("why")
+            retrying_worker._policy_invalid("why")
+            completion_news._not_sent("why")
+            if outcome is None:
+                raise Surprise
+            return outcome
+
+        module._worker._consumer = SimpleNamespace(consume=consume)
+        with suppress(Surprise):
+            yield module.handler({"Records": [_record("{}")]}, CONTEXT)
+
+
+def _record(body: str) -> dict[str, Any]:
+    attributes = {
+        "ApproximateReceiveCount": "1",
+        "SentTimestamp": "0",
+        "MessageGroupId": "p",
+        "SequenceNumber": "18849496460467696128",
+    }
+    return {
+        "messageId": "m1",
+        "receiptHandle": "handle",
+        "body": body,
+        "attributes": attributes,
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+    }

@@ -1,0 +1,49 @@
+"""The metrics: what the handlers write is what the source names, in the same units; docs/metrics.md says all of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from tests.support.metrics import ROOT, Metric, in_output, in_source
+from tests.unit import said
+from tests.unit.chat import Chat
+from tests.unit.conftest import CONTEXT
+from tests.unit.work_account import WorkAccount
+
+BY_FILTER = Metric("GlueConcurrencyRefusals", "Count", ())
+
+
+@pytest.fixture
+def everything(load: Callable[[str], ModuleType], chat: Chat, work_account: WorkAccount) -> dict[str, str]:
+    return said.by_function(load)
+
+
+def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensions(everything: dict[str, str]) -> None:
+    written = {metric for text in everything.values() for metric in in_output(text)}
+    assert written == in_source()
+
+
+def test_a_processs_metrics_leave_the_stacks_alone(
+    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The dimensions of what an invocation adds to `metrics` are shared; a process's must not get among them."""
+    janitor = load("janitor")
+    janitor.handler({}, CONTEXT)
+    written = {metric.name: metric for metric in in_output(capsys.readouterr().out)}
+    assert written["SlotsInUse"].dimensions == written["SlotLimit"].dimensions == ("process", "service")
+    assert written["JanitorRounds"].dimensions == ("service",)
+
+
+def test_the_page_of_metrics_says_what_is_written() -> None:
+    """A row is: name, unit, dimensions, who and when, what for."""
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", _page(), re.MULTILINE)
+    documented = [Metric(name, unit, tuple(sorted(re.findall(r"`(\w+)`", told)))) for name, unit, told in rows]
+    assert sorted(documented) == sorted(in_source() | {BY_FILTER})
+
+
+def _page() -> str:
+    return (ROOT / "docs" / "metrics.md").read_text()
