@@ -17,6 +17,7 @@ from rich.console import Console
 from slotkeeper_cli import __doc__ as what_it_is
 from slotkeeper_cli.commands import (
     dead_letters,
+    doctor,
     holders,
     processes,
     reconciling,
@@ -56,6 +57,7 @@ app.add_typer(dead_letters.dlq, name="dlq")
 app.add_typer(retries.retries, name="retries")
 app.add_typer(token.token, name="token")
 app.add_typer(recursion.recursion, name="recursion")
+app.command("doctor", cls=StackCommand)(doctor.doctor)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,74 @@
+"""`slotkeeper doctor`: what is amiss with a stack, and what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from slotkeeper_cli.common import cli
+from slotkeeper_cli.doctor import CHECKS, DRIFT
+from slotkeeper_cli.doctor.facts import Facts
+from slotkeeper_cli.doctor.findings import Result, examine, worst
+from slotkeeper_cli.errors import ProblemsFound
+from slotkeeper_cli.words import count, iso
+
+_STYLES = {"ok": "green", "warn": "yellow", "problem": "red"}
+
+
+def doctor(
+    stack_drift: Annotated[
+        bool, typer.Option("--stack-drift", help="Also let CloudFormation look for drift, which takes minutes.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Only this check; may be given more than once.")] = None,
+) -> None:
+    """Look at everything that should be so and may not be: slots, jobs, queues, functions, alarms, retries.
+
+    Ends with 5 if there is a problem, with 0 if there are warnings at most. Nothing is changed.
+    """
+    here = cli()
+    checks = (*CHECKS, DRIFT) if stack_drift else CHECKS
+    if only:
+        known = {check.name for check in checks}
+        if unknown := sorted(set(only) - known):
+            raise typer.BadParameter(f"--only: no check {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        checks = tuple(check for check in checks if check.name in only)
+    facts, results = Facts(here.stack), []
+    with here.out.progress() as progress:
+        task = progress.add_task("checks", total=len(checks))
+        for result in examine(facts, checks):
+            results.append(result)
+            progress.advance(task)
+    data = {
+        "stack": here.stack.name,
+        "at": iso(facts.now),
+        "worst": worst(result.level for result in results),
+        "checks": [_told(result) for result in results],
+    }
+    here.out.result(data, lambda console: _render(console, results))
+    if problems := [result.check.name for result in results if result.level == "problem"]:
+        raise ProblemsFound(f"{count(len(problems), 'check')} found a problem: {', '.join(problems)}")
+
+
+def _told(result: Result) -> dict[str, Any]:
+    return {
+        "check": result.check.name,
+        "level": result.level,
+        "about": result.check.about,
+        "findings": [vars(finding) for finding in result.findings],
+    }
+
+
+def _render(console: Console, results: list[Result]) -> None:
+    for result in results:
+        console.print(
+            Text.assemble((f"{result.level:<8}", _STYLES[result.level]), f"{result.check.name:<20}", result.check.about)
+        )
+        for finding in result.findings:
+            console.print(Text.assemble("          ", (finding.saw, _STYLES[finding.level])))
+            console.print(Text.assemble("          -> ", finding.do))
+    levels = Counter(result.level for result in results)
+    console.print(f"\n{levels['ok']} ok, {count(levels['warn'], 'warning')}, {count(levels['problem'], 'problem')}")

@@ -1,0 +1,312 @@
+"""What the checks look at: each fact is fetched when it is first asked for, and once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import batched
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from slotkeeper.processes import MalformedProcess, Process
+from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
+from slotkeeper_cli.commands.status import QUEUES
+from slotkeeper_cli.control import Control
+from slotkeeper_cli.errors import Failed
+from slotkeeper_cli.jobs import allowed_jobs, get_job
+from slotkeeper_cli.recursion import Setting, settings
+from slotkeeper_cli.resources import Resource, resources, template_of
+from slotkeeper_cli.retrying import WorkRetries
+from slotkeeper_cli.stack import Stack
+
+FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
+ALARMS = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+MOST_ROWS = 200_000  # of the ledger that are looked at
+MOST_HOLDERS = 100  # whose executions are looked at, the oldest
+_LOOKERS = 8
+_DRIFT_LOOKS, _DRIFT_PAUSE = 300, 2.0  # seconds between two looks: ten minutes altogether
+_ALARMS_AT_ONCE = 100  # CloudWatch API Reference, DescribeAlarms, AlarmNames
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function as Lambda has it. `reserved` is None where it has no concurrency of its own."""
+
+    logical_id: str
+    timeout: int
+    reserved: int | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table has, and what the template says that it has."""
+
+    logical_id: str
+    expires: bool
+    expires_wanted: bool
+    recoverable: bool
+    recoverable_wanted: bool
+
+
+@dataclass(frozen=True)
+class Held:
+    """A holder, and the status of its execution; empty where Step Functions knows of none."""
+
+    process: str
+    execution: str
+    age: float
+    status: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Of the ledger's rows those that something is still to become of, and whether all were looked at."""
+
+    found: tuple[tuple[str, Row | MalformedRow], ...]
+    all_of_them: bool
+
+
+class Facts:
+    """The facts of one stack. Whatever AWS answers passes through as ClientError or BotoCoreError."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._control = Control(stack)
+        self.now = time.time()
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """What the stack was deployed with."""
+        return self._stack.parameters
+
+    @property
+    def stack_status(self) -> str:
+        return str(self._stack.description["StackStatus"])
+
+    @cached_property
+    def resources(self) -> list[Resource]:
+        return resources(self._stack)
+
+    @cached_property
+    def template(self) -> Mapping[str, Any]:
+        """The deployed template's resources, by logical id."""
+        found: Mapping[str, Any] = template_of(self._stack)["Resources"]
+        return found
+
+    @cached_property
+    def drifted(self) -> dict[str, str]:
+        """What CloudFormation finds changed, MODIFIED or DELETED, by logical id. It takes minutes.
+
+        Raises:
+            Failed: the look came to no end.
+        """
+        client = self._stack.client("cloudformation")
+        look = client.detect_stack_drift(StackName=self._stack.name)["StackDriftDetectionId"]
+        status = "DETECTION_IN_PROGRESS"
+        for _ in range(_DRIFT_LOOKS):
+            told = client.describe_stack_drift_detection_status(StackDriftDetectionId=look)
+            status = told["DetectionStatus"]
+            if status != "DETECTION_IN_PROGRESS":
+                break
+            time.sleep(_DRIFT_PAUSE)
+        if status != "DETECTION_COMPLETE":
+            raise Failed(
+                f"CloudFormation's look for drift is {status}: {told.get('DetectionStatusReason', 'try again')}"
+            )
+        token: dict[str, str] = {}
+        found: dict[str, str] = {}
+        while True:
+            page = client.describe_stack_resource_drifts(
+                StackName=self._stack.name, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"], **token
+            )
+            for one in page["StackResourceDrifts"]:
+                found[one["LogicalResourceId"]] = one["StackResourceDriftStatus"]
+            if "NextToken" not in page:
+                return found
+            token = {"NextToken": page["NextToken"]}
+
+    # Slots ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def processes(self) -> list[Process | MalformedProcess]:
+        return list(self._control.processes.all())
+
+    @cached_property
+    def jobs(self) -> dict[str, dict[str, Any] | None]:
+        """The Glue jobs of the processes, by name; None where there is no such job."""
+        names = sorted({one.job_name for one in self.processes if isinstance(one, Process)})
+        return dict(zip(names, self._each(lambda name: get_job(self._stack, name), names), strict=True))
+
+    @cached_property
+    def allowed_jobs(self) -> set[str]:
+        """The jobs that the workflow may run, by name; * at the end stands for any ending."""
+        return allowed_jobs(self._stack)
+
+    @cached_property
+    def held(self) -> list[Held]:
+        """The oldest holders of all processes."""
+        processes = [one for one in self.processes if isinstance(one, Process)]
+        found = [(self.now - h.since, p.name, name) for p in processes for name, h in p.holders.items()]
+        oldest = sorted(found, reverse=True)[:MOST_HOLDERS]
+        statuses = self._each(self.execution_status, [execution for _, _, execution in oldest])
+        return [Held(p, e, age, status) for (age, p, e), status in zip(oldest, statuses, strict=True)]
+
+    def execution_status(self, execution: str) -> str:
+        """Empty where Step Functions knows of no such execution."""
+        described = self._control.workflow.describe(execution)
+        return described.status if described else ""
+
+    # What they run on ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def queues(self) -> dict[str, dict[str, str]]:
+        """The attributes of each queue, by logical id (GetQueueAttributes)."""
+        there = [output for output in QUEUES if output in self._stack.outputs]
+        sqs = self._stack.client("sqs")
+
+        def attributes(output: str) -> dict[str, str]:
+            told = sqs.get_queue_attributes(QueueUrl=self._stack.outputs[output], AttributeNames=["All"])
+            found: dict[str, str] = told["Attributes"]
+            return found
+
+        return {QUEUES[output]: found for output, found in zip(there, self._each(attributes, there), strict=True)}
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The functions by logical id."""
+        client = self._stack.client("lambda")
+
+        def look(one: Resource) -> Function:
+            configuration = client.get_function_configuration(FunctionName=one.name)
+            reserved = client.get_function_concurrency(FunctionName=one.name).get("ReservedConcurrentExecutions")
+            return Function(one.logical_id, configuration["Timeout"], reserved)
+
+        found = self._each(look, self._of(FUNCTION))
+        return {one.logical_id: one for one in found}
+
+    @cached_property
+    def mappings(self) -> dict[str, list[dict[str, Any]]]:
+        """What takes messages from the two queues that functions work on, by the queue's logical id."""
+        client = self._stack.client("lambda")
+
+        def look(queue: str) -> list[dict[str, Any]]:
+            pages = client.get_paginator("list_event_source_mappings")
+            arn = self.queues[queue]["QueueArn"]
+            return [one for page in pages.paginate(EventSourceArn=arn) for one in page["EventSourceMappings"]]
+
+        return {queue: look(queue) for queue in ("RequestQueue", "WorkQueue")}
+
+    @cached_property
+    def recursion(self) -> list[Setting]:
+        return settings(self._stack, {"Resources": self.template})
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        client = self._stack.client("dynamodb")
+
+        def look(one: Resource) -> Table:
+            lives = client.describe_time_to_live(TableName=one.name)["TimeToLiveDescription"]
+            kept = client.describe_continuous_backups(TableName=one.name)["ContinuousBackupsDescription"]
+            recovery = kept.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+            wanted = self.template.get(one.logical_id, {}).get("Properties", {})
+            return Table(
+                one.logical_id,
+                lives.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
+                is_true(wanted.get("TimeToLiveSpecification", {}).get("Enabled")),
+                recovery == "ENABLED",
+                is_true(wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
+            )
+
+        return self._each(look, self._of(TABLE))
+
+    @cached_property
+    def rules(self) -> dict[str, str]:
+        """The state of each EventBridge rule, by logical id."""
+        client = self._stack.client("events")
+
+        def state(one: Resource) -> str:
+            bus, _, name = one.name.rpartition("|")
+            return str(client.describe_rule(Name=name, **({"EventBusName": bus} if bus else {}))["State"])
+
+        rules = self._of(RULE)
+        return {one.logical_id: found for one, found in zip(rules, self._each(state, rules), strict=True)}
+
+    # Who hears of it -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def alarms(self) -> list[dict[str, Any]]:
+        """The stack's alarms, with their logical ids."""
+        ids = {one.name: one.logical_id for one in self._of(*ALARMS)}
+        client, found = self._stack.client("cloudwatch"), []
+        for names in batched(ids, _ALARMS_AT_ONCE, strict=False):
+            told = client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
+            found += told.get("MetricAlarms", []) + told.get("CompositeAlarms", [])
+        return [one | {"LogicalId": ids[one["AlarmName"]]} for one in found]
+
+    @cached_property
+    def topic(self) -> dict[str, str]:
+        """The attributes of the topic that alarms go to."""
+        arn = self._stack.outputs["FailureTopicArn"]
+        told: dict[str, str] = self._stack.client("sns").get_topic_attributes(TopicArn=arn)["Attributes"]
+        return told
+
+    @cached_property
+    def subscriptions(self) -> list[dict[str, str]]:
+        pages = self._stack.client("sns").get_paginator("list_subscriptions_by_topic")
+        arn = self._stack.outputs["FailureTopicArn"]
+        return [one for page in pages.paginate(TopicArn=arn) for one in page["Subscriptions"]]
+
+    @cached_property
+    def topic_key_policy(self) -> Mapping[str, Any]:
+        """The policy of the customer's key that the topic is encrypted with."""
+        told = self._stack.client("kms").get_key_policy(KeyId=self.topic["KmsMasterKeyId"], PolicyName="default")
+        policy: Mapping[str, Any] = json.loads(told["Policy"])
+        return policy
+
+    # Retries -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def retry_policy(self) -> str | None:
+        """The parameter's value; None if there is no such parameter."""
+        name = self._stack.outputs["RetryPolicyParameterName"]
+        try:
+            return str(self._stack.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ParameterNotFound":
+                raise
+            return None
+
+    @cached_property
+    def rows(self) -> Rows:
+        looked = 0
+
+        def count(rows: int) -> None:
+            nonlocal looked
+            looked += rows
+
+        found: list[tuple[str, Row | MalformedRow]] = []
+        for row in WorkRetries(self._stack).ledger.rows((RUNNING, FAILED, WAITING), count):
+            found.append(row)
+            if looked >= MOST_ROWS:
+                return Rows(tuple(found), all_of_them=False)
+        return Rows(tuple(found), all_of_them=True)
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _of(self, *kinds: str) -> list[Resource]:
+        return [one for one in self.resources if one.kind in kinds]
+
+    @staticmethod
+    def _each[One, Found](look: Callable[[One], Found], ones: Iterable[One]) -> list[Found]:
+        with ThreadPoolExecutor(_LOOKERS) as pool:
+            return list(pool.map(look, ones))
+
+
+def is_true(value: Any) -> bool:
+    """Of a template's property, which may be a text."""
+    return value is True or str(value).lower() == "true"

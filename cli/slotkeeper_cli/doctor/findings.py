@@ -1,0 +1,93 @@
+"""What a check is, what it finds, and how all of them are gone through: none ends the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper_cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.doctor.facts import Facts
+
+Level = Literal["ok", "warn", "problem"]
+LEVELS: tuple[Level, ...] = ("ok", "warn", "problem")
+
+# By these a service says that the caller may not look.
+_DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "NotAuthorized")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be: what was seen, and what to do about it."""
+
+    level: Level
+    saw: str
+    do: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look.
+
+    Args:
+        name: for scripts.
+        about: what is looked at, for people.
+        look: what is amiss; nothing if all is well.
+    """
+
+    name: str
+    about: str
+    look: Callable[[Facts], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a check."""
+
+    check: Check
+    findings: tuple[Finding, ...]
+
+    @property
+    def level(self) -> Level:
+        return worst(finding.level for finding in self.findings)
+
+
+def warn(saw: str, do: str) -> Finding:
+    """What may be meant so, or will be amiss before long."""
+    return Finding("warn", saw, do)
+
+
+def problem(saw: str, do: str) -> Finding:
+    """What somebody has to mend."""
+    return Finding("problem", saw, do)
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """The worst of these; of none, ok."""
+    return max(levels, key=LEVELS.index, default="ok")
+
+
+def examine(facts: Facts, checks: Iterable[Check]) -> Iterator[Result]:
+    """Goes through the checks. One that cannot look warns, and says why it cannot."""
+    for check in checks:
+        try:
+            yield Result(check, tuple(check.look(facts)))
+        except (ClientError, BotoCoreError, CommandError) as error:
+            yield Result(check, (_not_looked(error),))
+
+
+def _not_looked(error: Exception) -> Finding:
+    if not isinstance(error, ClientError):
+        return warn(f"not looked at: {error}", "see what the error says")
+    code = error.response["Error"].get("Code", "")
+    if any(part in code for part in _DENIED):
+        return warn(
+            f"not looked at: {error.operation_name} was denied ({code})",
+            "allow the operator this call (docs/permissions.md), or let somebody look who may",
+        )
+    told = error.response["Error"].get("Message", "")
+    return warn(f"not looked at: {error.operation_name} was answered {code}: {told}", "try again, or see what it says")

@@ -1,0 +1,162 @@
+"""Checks of what the flows run on: queues, functions, event sources, tables, rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from slotkeeper_cli.doctor.facts import Facts
+from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
+from slotkeeper_cli.recursion import WHY
+from slotkeeper_cli.words import count
+
+# Queue -> the function that works on it, and where what it gives up goes.
+WORKED_ON = {
+    "RequestQueue": ("StarterFunction", "RequestDeadLetterQueue"),
+    "WorkQueue": ("WorkerFunction", "WorkDeadLetterQueue"),
+}
+_DEPLOY = "deploy the stack again"
+_TIMES = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
+
+
+def stack(facts: Facts) -> Iterator[Finding]:
+    status = facts.stack_status
+    if status.endswith("_FAILED"):
+        yield problem(f"the stack is {status}", "see its events in CloudFormation, mend the cause, and deploy again")
+    elif status.endswith("_IN_PROGRESS"):
+        yield warn(f"the stack is {status}", "look again when it is done")
+
+
+def visibility(facts: Facts) -> Iterator[Finding]:
+    for queue, (function, _) in WORKED_ON.items():
+        seconds, timeout = int(facts.queues[queue]["VisibilityTimeout"]), facts.functions[function].timeout
+        if seconds < _TIMES * timeout:
+            yield problem(
+                f"{queue} hides a message for {seconds} s, and {function} may take {timeout} s",
+                f"set its visibility timeout to {_TIMES * timeout} s, six times the function's; {_DEPLOY}",
+            )
+
+
+def redrive(facts: Facts) -> Iterator[Finding]:
+    for queue, (_, dead) in WORKED_ON.items():
+        policy = json.loads(facts.queues[queue].get("RedrivePolicy", "{}"))
+        target = str(policy.get("deadLetterTargetArn", ""))
+        if target != facts.queues[dead]["QueueArn"]:
+            yield problem(f"{queue} has {target or 'nothing'} as its dead-letter queue, not {dead}", _DEPLOY)
+        elif int(policy.get("maxReceiveCount", 0)) < 1000:
+            yield problem(
+                f"{queue} gives a message up after {policy.get('maxReceiveCount')} receives; waiting uses up some 700",
+                f"set maxReceiveCount to 1000; {_DEPLOY}",
+            )
+
+
+def mappings(facts: Facts) -> Iterator[Finding]:
+    for queue, (function, _) in WORKED_ON.items():
+        found = facts.mappings[queue]
+        if len(found) != 1:
+            yield problem(
+                f"{queue} has {count(len(found), 'event source mapping')}, and {function} should be its only one",
+                _DEPLOY if not found else "delete those that are not the stack's: they take its messages",
+            )
+        for one in found:
+            yield from _mapping(queue, function, one)
+
+
+def _mapping(queue: str, function: str, one: dict[str, Any]) -> Iterator[Finding]:
+    if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
+        yield problem(
+            f"the event source of {queue} is {one.get('State')}: {function} gets no messages",
+            f"aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
+        )
+    if one.get("BatchSize") != 1:
+        yield problem(
+            f"{function} gets {one.get('BatchSize')} messages of {queue} at once: one that is hidden or slow costs the "
+            "others their time",
+            f"set BatchSize to 1; {_DEPLOY}",
+        )
+    if "ReportBatchItemFailures" not in one.get("FunctionResponseTypes", []):
+        yield problem(
+            f"the event source of {queue} does not report failed items: messages that should stay are deleted",
+            f"set FunctionResponseTypes to ReportBatchItemFailures; {_DEPLOY}",
+        )
+
+
+def worker_concurrency(facts: Facts) -> Iterator[Finding]:
+    wanted = int(facts.parameters.get("WorkerConcurrency") or 3)
+    reserved = facts.functions["WorkerFunction"].reserved
+    for one in facts.mappings["WorkQueue"]:
+        most = one.get("ScalingConfig", {}).get("MaximumConcurrency")
+        if most is None:
+            yield problem(
+                "nothing bounds how many requests the worker takes at once", f"set MaximumConcurrency; {_DEPLOY}"
+            )
+        elif most != wanted:
+            yield warn(f"the worker takes {most} requests at once, and the stack's parameter says {wanted}", _DEPLOY)
+        if most is not None and reserved is not None and 0 < reserved <= most:
+            yield problem(
+                f"the worker has {reserved} places of its own, and takes {most} messages at once: some are throttled, "
+                "which costs them receives",
+                "set WorkerReservedConcurrency above WorkerConcurrency, and deploy",
+            )
+    if reserved is None and int(facts.parameters.get("WorkerReservedConcurrency") or 0):
+        yield warn("the worker has no concurrency of its own any more", _DEPLOY)
+
+
+def stopped_functions(facts: Facts) -> Iterator[Finding]:
+    for one in facts.functions.values():
+        if one.reserved == 0:
+            yield problem(
+                f"{one.logical_id} has a reserved concurrency of 0: Lambda never runs it",
+                "somebody has stopped it by hand; aws lambda delete-function-concurrency lets it run",
+            )
+
+
+def recursion(facts: Facts) -> Iterator[Finding]:
+    for one in facts.recursion:
+        if one.differs:
+            yield problem(
+                f"{one.function} has RecursiveLoop {one.deployed}, and the template {one.template}: "
+                f"{WHY.get(one.template, '')}",
+                "slotkeeper recursion check says more; aws lambda put-function-recursion-config sets it",
+            )
+
+
+def tables(facts: Facts) -> Iterator[Finding]:
+    for one in facts.tables:
+        if one.expires_wanted and not one.expires:
+            yield problem(f"{one.logical_id} keeps its items for ever: its TTL is off", _DEPLOY)
+        if one.recoverable_wanted and not one.recoverable:
+            yield problem(f"{one.logical_id} cannot be restored: point-in-time recovery is off", _DEPLOY)
+
+
+def rules(facts: Facts) -> Iterator[Finding]:
+    for name, state in facts.rules.items():
+        wanted = facts.template.get(name, {}).get("Properties", {}).get("State", "ENABLED")
+        if wanted == "ENABLED" and not state.startswith("ENABLED"):
+            janitor = ": slots of dead holders stay taken" if name.startswith("Janitor") else ""
+            yield problem(f"rule {name} is {state}{janitor}", "aws events enable-rule, when it may run again")
+
+
+def stack_drift(facts: Facts) -> Iterator[Finding]:
+    """What CloudFormation finds changed by hand; asked for on its own, since it takes minutes."""
+    for name, status in facts.drifted.items():
+        yield warn(f"{name} is {status}, compared with the template", "see the stack's drift in CloudFormation")
+
+
+CHECKS = (
+    Check("stack", "the last deployment came to its end", stack),
+    Check("visibility", "queues hide a message for six times their function's timeout", visibility),
+    Check("redrive", "queues give up to their dead-letter queue, after 1000 receives", redrive),
+    Check("event-sources", "functions get the queues' messages, one at a time, and report failed ones", mappings),
+    Check(
+        "worker-concurrency",
+        "the worker takes as many at once as it should, and can run them",
+        worker_concurrency,
+    ),
+    Check("functions", "no function was stopped by hand", stopped_functions),
+    Check("recursion", "Lambda ends loops where none is meant, and nowhere else", recursion),
+    Check("tables", "tables expire and can be restored as the template says", tables),
+    Check("rules", "schedules and event rules are switched on", rules),
+)
+DRIFT = Check("stack-drift", "resources are as the template made them", stack_drift)
