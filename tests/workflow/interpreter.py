@@ -106,8 +106,15 @@ def _walk(name: str, data: Any, context: Any, before: tuple[str, ...], rounds: i
     if states()[name]["Type"] in ENDS:
         yield Path(here, data)
     elif here.count(name) <= rounds:
-        for following, output in _outcomes(name, data, context):
+        # Thousands of walks come by with the same data; JSONata in Python is slow.
+        key = (name, str(data), context["Execution"]["RedriveCount"])
+        if key not in _known:
+            _known[key] = list(_outcomes(name, data, context))
+        for following, output in _known[key]:
             yield from _walk(following, output, context, here, rounds)
+
+
+_known: dict[tuple[str, str, int], list[tuple[str, Any]]] = {}
 
 
 def _outcomes(name: str, data: Any, context: Any) -> Iterator[tuple[str, Any]]:

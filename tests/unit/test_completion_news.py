@@ -1,0 +1,114 @@
+"""Completion news: sent once if that can be had, never in the way of anything, and as the schema says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import boto3
+import jsonschema
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from slotkeeper.completion_news import DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
+from tests.support.boundary import refuse
+from tests.support.news import SCHEMA, Bus
+from tests.unit.conftest import NOW
+
+DONE = {"flow": "worker", "request_id": "r", "attempt": 1}
+
+
+class Sender:
+    """The news over a client whose calls are noted."""
+
+    def __init__(self, seconds_left: float = 100.0) -> None:
+        self.client = boto3.client("events")
+        self.bus = Bus(self.client)
+        self.unsent: list[str] = []
+        self.news = CompletionNews(
+            self.client,
+            "a-bus",
+            "a-stack",
+            on_unsent=self.unsent.append,
+            seconds_left=lambda: seconds_left,
+            clock=lambda: NOW,
+        )
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+def test_an_event_says_what_became_of_which_request(sender: Sender) -> None:
+    asked: list[dict[str, Any]] = []
+    sender.client.meta.events.register(
+        "before-parameter-build.events.PutEvents", lambda params, **_: asked.append(params)
+    )
+    assert sender.news.tell("SUCCEEDED", "r/1", DONE | {"result": {"parts": 2}, "started_at": None})
+    (entry,) = asked[0]["Entries"]
+    assert json.loads(entry.pop("Detail")) == {
+        **DONE,
+        "version": "1",
+        "stack": "a-stack",
+        "status": "SUCCEEDED",
+        "deduplication_id": "r/1/SUCCEEDED",
+        "result": {"parts": 2},
+        "finished_at": "2027-01-15T08:00:00.000Z",
+    }
+    assert entry == {"EventBusName": "a-bus", "Source": "slotkeeper", "DetailType": "Slotkeeper Request Succeeded"}
+
+
+def test_an_entry_that_is_refused_with_http_200_is_sent_again(sender: Sender) -> None:
+    sender.bus.refuse_next = ["InternalFailure"]
+    assert sender.news.tell("SUCCEEDED", "r/1", DONE)
+    assert (len(sender.bus.told), sender.unsent) == (1, [])
+
+
+def test_an_entry_that_is_refused_each_time_is_unsent(sender: Sender) -> None:
+    sender.bus.refuse_next = ["InternalFailure"] * TRIES
+    assert not sender.news.tell("SUCCEEDED", "r/1", DONE)
+    assert sender.unsent == ["Slotkeeper Request Succeeded, r/1: InternalFailure: refused"]
+
+
+@pytest.mark.parametrize("error", ["AccessDeniedException", "lost answer", "bug"])
+def test_whatever_goes_wrong_is_told_and_not_raised(sender: Sender, error: str) -> None:
+    if error == "AccessDeniedException":
+        refuse(sender.client, "PutEvents", error)
+    else:
+        raised: Exception = ReadTimeoutError(endpoint_url="x") if error == "lost answer" else TypeError(error)
+
+        def fail(**_: Any) -> None:
+            raise raised
+
+        sender.client.meta.events.register("before-call.events.PutEvents", fail)
+    assert not sender.news.tell("SUCCEEDED", "r/1", DONE)
+    assert len(sender.unsent) == 1
+
+
+def test_what_is_no_json_is_told_and_not_raised(sender: Sender) -> None:
+    assert not sender.news.tell("SUCCEEDED", "r/1", DONE | {"result": object()})
+    assert len(sender.unsent) == 1
+
+
+def test_no_call_is_begun_that_the_invocation_might_not_outlast() -> None:
+    hurried = Sender(seconds_left=LONGEST_TRY - 0.1)
+    assert not hurried.news.tell("SUCCEEDED", "r/1", DONE)
+    assert (hurried.bus.calls, len(hurried.unsent)) == (0, 1)
+
+
+def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:
+    texts = dict.fromkeys(LONGEST, "\U0001f600" * 100_000)
+    known = {"flow": "gated", "execution_name": "n", "execution_arn": "arn:n", "kept_in": "q"}
+    assert sender.news.tell("FAILED", "n", texts | known)
+    (told,) = sender.bus.told
+    assert {name: len(told[name]) for name in LONGEST} == LONGEST
+
+
+def test_the_schema_is_one_and_says_the_bounds_and_the_kinds() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    fields = SCHEMA["properties"]
+    assert {name: fields[name]["maxLength"] for name in LONGEST} == LONGEST
+    assert set(fields["status"]["enum"]) == DETAIL_TYPES.keys()
+    assert all(kind in SCHEMA["description"] for kind in DETAIL_TYPES.values())
+    assert all("description" in field for field in fields.values())

@@ -1,0 +1,318 @@
+"""Who sends completion news, when, and what a crash or a dead EventBridge does to them: to the requests, nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+
+from slotkeeper.cancellation import Cancellations
+from slotkeeper.completion_news import TRIES, CompletionNews, RequestNews
+from slotkeeper.names import execution_name
+from tests.support.boundary import Killed, kill_before, refuse
+from tests.support.news import Bus
+from tests.unit.conftest import CONTEXT, GRACE, NOW, Account
+from tests.unit.work_account import WorkAccount, invocation, record
+from tests.unit.world import World
+
+Load = Callable[[str], ModuleType]
+
+
+class Function:
+    """A function as Lambda has it, and what it tells EventBridge."""
+
+    def __init__(self, module: ModuleType, news: CompletionNews) -> None:
+        self.module = module
+        self.events = news._events
+        self.bus = Bus(self.events)
+
+    def handle(self, *records: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self.module.handler({"Records": list(records)}, invocation())
+        return answer
+
+
+CONSUMED = {"batchItemFailures": list[Any]()}
+
+
+# --------------------------------------------------------------------------------------------------------- the starter
+
+
+@pytest.fixture
+def starter(load: Load) -> Function:
+    module = load("starter")
+    return Function(module, module._completion_news)
+
+
+def _request(body: Any, group: str = "p") -> dict[str, Any]:
+    made = record(body)
+    made["attributes"] |= {"MessageGroupId": group, "SequenceNumber": "1", "SentTimestamp": str(int(NOW * 1000))}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "request_id"),
+    [
+        ("junk", "InvalidRequest", None),
+        ({"process": "nobody", "request_id": "r"}, "InvalidRequest", None),  # in another process's group
+        ({"process": "p", "request_id": "cancelled"}, "Cancelled", "cancelled"),
+    ],
+)
+def test_a_message_that_the_starter_sets_aside_is_announced(
+    account: Account, starter: Function, body: Any, code: str, request_id: str | None
+) -> None:
+    Cancellations(account.dynamodb, account.slot_table).add("p", execution_name("p", "cancelled", 1), NOW)
+    assert starter.handle(_request(body)) == CONSUMED
+    (told,) = starter.bus.told
+    (letter,) = account.messages(account.dead_letter_url)
+    assert (told["status"], told["flow"], told["process"], told["message_id"]) == ("DEAD_LETTERED", "gated", "p", "m1")
+    assert (told["code"], told.get("request_id"), told["kept_in"]) == (code, request_id, "dead.fifo")
+    assert told["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
+
+
+def test_a_request_that_is_started_or_waits_is_not_over(starter: Function) -> None:
+    starter.module._starter.queue._sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: (type("Answer", (), {"status_code": 200}), {})
+    )
+    starter.handle(_request({"process": "p", "request_id": "1"}))
+    starter.handle(_request({"process": "p", "request_id": "2"}))
+    assert starter.bus.told == []
+
+
+def test_a_starter_that_dies_after_the_letter_announces_it_the_next_time(account: Account, starter: Function) -> None:
+    kill_before(starter.events, "PutEvents")
+    with pytest.raises(Killed):
+        starter.handle(_request("junk"))
+    assert starter.handle(_request("junk")) == CONSUMED
+    assert [told["deduplication_id"] for told in starter.bus.told] == ["m1/DEAD_LETTERED"]
+    assert len(account.messages(account.dead_letter_url)) == 1
+
+
+# --------------------------------------------------------------------------------------------------------- the janitor
+
+
+class Janitor:
+    """The janitor of an aborted execution, with the news that its function gives it."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.world = World(account)
+        self.world.start()
+        self.unsent: list[str] = []
+        self.events: Any = boto3.client("events")
+        self.bus = Bus(self.events)
+        news = CompletionNews(self.events, "default", "stack", on_unsent=self.unsent.append)
+        object.__setattr__(account.janitor, "on_kept", RequestNews(news, account.failed_url).failed)
+
+    def visit(self) -> None:
+        self.account.visit_at(self.world.execution, NOW + 1)
+
+    def round(self) -> None:
+        self.account.round_at(NOW + 2 * GRACE)
+
+    def kept(self) -> int:
+        return len(self.account.messages(self.account.failed_url))
+
+
+@pytest.fixture
+def janitor(account: Account) -> Janitor:
+    return Janitor(account)
+
+
+def test_a_request_that_the_janitor_keeps_is_announced_once(janitor: Janitor) -> None:
+    janitor.world.abort()
+    janitor.visit()
+    janitor.round()
+    (told,) = janitor.bus.told
+    assert told["execution_arn"].endswith(":execution:workflow:" + told["execution_name"])
+    assert told == {
+        **told,
+        "status": "FAILED",
+        "flow": "gated",
+        "process": "p",
+        "request_id": "order-1",
+        "attempt": 1,
+        "execution_name": janitor.world.execution,
+        "deduplication_id": f"{janitor.world.execution}/FAILED",
+        "error": "ABORTED",
+        "kept_in": "failed",
+        "finished_at": "2027-01-15T08:00:00.000Z",
+    }
+    assert (janitor.kept(), janitor.unsent) == (1, [])
+
+
+def test_a_janitor_that_dies_before_it_has_announced_does_so_in_its_next_round(janitor: Janitor) -> None:
+    janitor.world.abort()
+    kill_before(janitor.events, "PutEvents")
+    with pytest.raises(Killed):
+        janitor.visit()
+    janitor.round()
+    assert [told["status"] for told in janitor.bus.told] == ["FAILED"]
+
+
+def test_a_request_that_was_kept_and_cannot_be_announced_is_settled_all_the_same(janitor: Janitor) -> None:
+    janitor.world.abort()
+    janitor.bus.refuse_next = ["InternalFailure"] * TRIES
+    janitor.visit()
+    janitor.round()
+    assert (janitor.kept(), len(janitor.unsent), janitor.bus.told) == (1, 1, [])
+
+
+@pytest.mark.parametrize("given", ["[1]", '"text"', '{"process": 1, "attempt": "x", "request_id": null}', "1e5"])
+def test_an_execution_that_was_started_by_hand_is_announced_as_far_as_it_can_be_told(
+    account: Account, janitor: Janitor, given: str
+) -> None:
+    arn = account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name="by-hand", input=given)
+    account.stepfunctions.stop_execution(executionArn=arn["executionArn"])
+    account.visit_at("by-hand", NOW)
+    (told,) = janitor.bus.told
+    assert (told["execution_name"], "request_id" in told) == ("by-hand", False)
+
+
+def test_the_janitors_function_has_the_news_wired(load: Load, account: Account) -> None:
+    world = World(account)
+    world.start()
+    world.abort()
+    module = load("janitor")
+    bus = Bus(module._news._events)
+    event = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": world.execution}}
+    assert module.handler(event, CONTEXT)["RequestsKept"] == 1
+    assert [told["execution_name"] for told in bus.told] == [world.execution]
+
+
+# ---------------------------------------------------------------------------------------------------------- the worker
+
+
+@pytest.fixture
+def worker(work_account: WorkAccount, load: Load) -> Function:
+    module = load("worker")
+    module._worker._consumer._clock = lambda: NOW
+    module._worker._perform = lambda request, _seconds: _perform(request)
+    return Function(module, module._worker._news)
+
+
+def _perform(request: Any) -> Any:
+    if request.payload.get("fails"):
+        raise RuntimeError("not now")
+    return {"manifest": "work/published/r.json"}
+
+
+def _work(request_id: str = "r", receives: int = 1, message_id: str = "m1", **payload: Any) -> dict[str, Any]:
+    made = record({"request_id": request_id, "payload": payload}, message_id)
+    made["attributes"]["ApproximateReceiveCount"] = str(receives)
+    return made
+
+
+def test_a_request_that_is_done_is_announced_with_its_result(worker: Function) -> None:
+    assert worker.handle(_work()) == CONSUMED
+    (told,) = worker.bus.told
+    del told["finished_at"]
+    assert told == {
+        "version": "1",
+        "stack": "slotkeeper",
+        "flow": "worker",
+        "status": "SUCCEEDED",
+        "deduplication_id": "r/1/SUCCEEDED",
+        "request_id": "r",
+        "attempt": 1,
+        "result": {"manifest": "work/published/r.json"},
+        "started_at": "2027-01-15T08:00:00.000Z",
+    }
+
+
+def test_a_worker_that_dies_between_ledger_and_event_announces_it_at_the_redelivery(worker: Function) -> None:
+    kill_before(worker.events, "PutEvents")
+    with pytest.raises(Killed):
+        worker.handle(_work())
+    assert worker.handle(_work(receives=2)) == CONSUMED
+    (told,) = worker.bus.told
+    assert (told["deduplication_id"], told["result"]) == ("r/1/SUCCEEDED", {"manifest": "work/published/r.json"})
+    assert told["started_at"] == "2027-01-15T08:00:00.000Z"
+
+
+def test_r2_the_same_request_in_another_message_is_no_second_end(worker: Function) -> None:
+    worker.handle(_work())
+    worker.handle(_work(message_id="m2"))
+    assert len(worker.bus.told) == 1
+
+
+def test_a_late_copy_of_an_attempt_before_the_last_is_no_end(worker: Function) -> None:
+    worker.handle(_work(fails=True))
+    second = _work(receives=1, message_id="m2", fails=True)
+    worker.module._worker._perform = lambda *_: {}
+    body = json.loads(second["body"]) | {"retries": ["2027-01-15T08:00:00Z"]}
+    worker.handle({**second, "body": json.dumps(body)})
+    worker.handle(_work(receives=2, fails=True))
+    assert [told["attempt"] for told in worker.bus.told] == [2]
+
+
+def test_an_attempt_that_failed_and_comes_back_is_no_end(worker: Function) -> None:
+    worker.handle(_work(fails=True))
+    assert worker.bus.told == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "expected"),
+    [
+        ("junk", "InvalidMessage", {"message_id": "m1", "deduplication_id": "m1/DEAD_LETTERED"}),
+        (
+            {"request_id": "taken", "payload": {"other": 1}},
+            "RequestIdReused",
+            {"message_id": "m1", "request_id": "taken", "deduplication_id": "m1/DEAD_LETTERED"},
+        ),
+        (
+            {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20},
+            "AttemptsExhausted",
+            {
+                "request_id": "r",
+                "attempt": 21,
+                "deduplication_id": "r/21/DEAD_LETTERED",
+                "started_at": "2027-01-14T08:00:00.000Z",
+            },
+        ),
+    ],
+)
+def test_a_request_that_the_worker_sets_aside_is_announced(
+    worker: Function, work_account: WorkAccount, body: Any, code: str, expected: dict[str, Any]
+) -> None:
+    worker.handle(_work("taken", message_id="m0"))
+    assert worker.handle(record(body)) == CONSUMED
+    (_, told) = worker.bus.told
+    (letter,) = work_account.dead_letters()
+    assert told == told | expected
+    assert (told["flow"], told["code"], told["kept_in"]) == ("worker", code, "work-dead")
+    assert told["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
+
+
+def test_a_worker_that_dies_after_the_letter_sends_letter_and_event_again(
+    worker: Function, work_account: WorkAccount
+) -> None:
+    body = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
+    kill_before(worker.events, "PutEvents")
+    with pytest.raises(Killed):
+        worker.handle(record(body))
+    worker.module._worker._consumer._clock = lambda: NOW + 720
+    assert worker.handle(record(body)) == CONSUMED
+    assert [told["deduplication_id"] for told in worker.bus.told] == ["r/21/DEAD_LETTERED"]
+    assert len(work_account.dead_letters()) == 2
+
+
+# ------------------------------------------------------------------------------------------ EventBridge does not answer
+
+
+@pytest.mark.parametrize("how", ["refused", "refused with HTTP 200"])
+@pytest.mark.parametrize(("function", "body"), [("starter", "junk"), ("worker", "junk"), ("worker", _work()["body"])])
+def test_a_message_is_done_with_although_nobody_can_be_told(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], function: str, body: str, how: str
+) -> None:
+    made: Function = request.getfixturevalue(function)
+    if how == "refused":
+        refuse(made.events, "PutEvents", "AccessDeniedException")
+    made.bus.refuse_next = ["ThrottlingException"] * TRIES
+    assert made.handle(_request(body)) == CONSUMED
+    said = capsys.readouterr().out
+    assert '"EventsNotSent":[1.0]' in said
+    assert "Producers were not told that a request is over" in said

@@ -1,0 +1,100 @@
+"""What the workflow tells producers: on every path that its data allows, once, last, and with no say in the outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.news import checked
+from tests.workflow.definition import states
+from tests.workflow.interpreter import ME, SUBSTITUTES, Path, evaluate
+from tests.workflow.test_paths import REDRIVEN, WALKS
+
+ALL_WALKS = [*WALKS, *REDRIVEN]
+OVER = ("RequestSucceeded", "RequestFailed")
+REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--secret": "hunter2"}}
+FAILURE = {"error": "States.TaskFailed", "cause": "the test said: fail"}
+
+
+def _told(data: Any, given: Any = REQUEST) -> dict[str, Any]:
+    """The detail that is sent for what AnnounceEnd is given, checked as producers read it."""
+    execution = {"Name": ME, "Id": f"arn:{ME}", "Input": given, "StartTime": "2026-01-01T00:00:00.000Z"}
+    context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T01:00:00.123Z"}}
+    (entry,) = evaluate(states()["AnnounceEnd"]["Arguments"], {"input": data, "context": context})["Entries"]
+    return checked(entry)
+
+
+def test_every_request_that_is_over_is_announced_and_no_other() -> None:
+    for walk in ALL_WALKS:
+        assert walk.names.count("AnnounceEnd") == (walk.names[-1] in OVER), walk
+    assert {walk.names[-1] for walk in ALL_WALKS} > set(OVER)
+
+
+def test_the_slot_is_given_back_and_the_next_one_woken_before_anybody_is_told() -> None:
+    kept_waiting = ("ReleaseSlot", "ReadWaiting", "WakeWaiting", "KeepRequest", "NotifyFailure")
+    for walk in _announced():
+        before, after = _around(walk)
+        assert not set(after) & set(kept_waiting), walk
+        assert ("ReleaseSlot" in before) != ("LeaveSlotToJanitor" in before), walk
+
+
+def test_whatever_comes_of_the_event_and_of_counting_it_the_end_is_the_same() -> None:
+    ways: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    ends: dict[tuple[str, ...], set[str]] = {}
+    for walk in _announced():
+        before, after = _around(walk)
+        ways.setdefault(before, set()).add(after)
+        ends.setdefault(before, set()).add(walk.names[-1])
+    for before, after in ways.items():
+        (end,) = ends[before]
+        assert after == {("DidItSucceed", end), ("CountUnsentEvent", "DidItSucceed", end)}
+
+
+def test_producers_are_told_what_the_execution_says() -> None:
+    for walk in {(walk.names[-1], str(walk.data)): walk for walk in _announced()}.values():
+        told = _told(walk.data)
+        assert told["status"] == {"RequestSucceeded": "SUCCEEDED", "RequestFailed": "FAILED"}[walk.names[-1]]
+        assert (told["flow"], told["process"], told["request_id"], told["attempt"]) == ("gated", "p", "order-1", 1)
+        assert (told["execution_name"], told["deduplication_id"]) == (ME, f"{ME}/{told['status']}")
+        assert (told["stack"], told["finished_at"]) == (SUBSTITUTES["StackName"], "2026-01-01T01:00:00.123Z")
+        if told["status"] == "FAILED":
+            assert (told["error"], told["cause"]) == (walk.data["failure"]["error"], walk.data["failure"]["cause"])
+            assert told["kept_in"] == "failed"
+
+
+def test_arguments_are_nobody_elses_business() -> None:
+    assert "hunter2" not in str(_told({"ending": "SUCCEEDED"})) + str(_told({"ending": "FAILED", "failure": FAILURE}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, [], [1, 2], "text", {"process": 5, "request_id": {"a": "b" * 300}, "attempt": "x" * 300_000}],
+    ids=["nothing", "empty", "numbers", "text", "other types"],
+)
+def test_an_execution_that_was_started_by_hand_has_news_too(given: Any) -> None:
+    assert _told({"ending": "FAILED", "failure": FAILURE}, given)["execution_name"] == ME
+
+
+def test_the_longest_texts_fit_an_entry() -> None:
+    """More than 256 KiB would end the execution past every Catch, and so change how it ends."""
+    longest = "\U0001f600" * 300_000
+    given = dict.fromkeys(("process", "request_id"), longest)
+    told = _told({"ending": "FAILED", "failure": {"error": longest, "cause": longest}}, given)
+    assert [len(told[name]) for name in ("process", "request_id", "error", "cause")] == [128, 128, 256, 8000]
+
+
+def test_a_dead_eventbridge_holds_the_execution_up_for_less_than_a_minute() -> None:
+    announce, count = states()["AnnounceEnd"], states()["CountUnsentEvent"]
+    (retrier,) = announce["Retry"]
+    tries, waits = 1 + retrier["MaxAttempts"], retrier["MaxAttempts"] * retrier["MaxDelaySeconds"]
+    assert tries * announce["TimeoutSeconds"] + waits + count["TimeoutSeconds"] < 60
+
+
+def _announced() -> list[Path]:
+    return [walk for walk in ALL_WALKS if "AnnounceEnd" in walk.names]
+
+
+def _around(walk: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    at = walk.names.index("AnnounceEnd")
+    return walk.names[:at], walk.names[at + 1 :]
