@@ -9,6 +9,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from slotkeeper.request_queue import RequestQueue
 from smoke.bench import ALIVE, Bench
 
 CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "NONE")
@@ -22,13 +23,15 @@ def clean_up(bench: Bench) -> list[str]:
     left: list[str] = []
     bench.say("cleaning up")
     with_marker = [arn.rsplit(":", 1)[-1] for arn in bench.executions]
-    _attempt(left, "executions", lambda: _end_executions(bench))
+    stopped: list[str] = []
+    _attempt(left, "executions", lambda: _end_executions(bench, stopped))
     _attempt(left, "Glue runs", lambda: _end_runs(bench, with_marker))
     for name, remove in reversed(bench.undo):
         _attempt(left, name, remove)
     for process in bench.processes:
         _attempt(left, f"process {process} in {bench.table}", partial(_remove, bench, process))
     _attempt(left, "messages that no workflow took yet", lambda: _wait_for_strays(bench))
+    _attempt(left, "requests of executions that were stopped", lambda: _wait_for_kept(bench, stopped))
     for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl"):
         _attempt(left, f"messages in {output}", partial(bench.letters.collect, bench.stack.outputs[output]))
     return left
@@ -56,11 +59,11 @@ def _attempt(left: list[str], what: str, remove: Callable[[], object]) -> None:
         left.append(f"{what}: {error}")
 
 
-def _end_executions(bench: Bench) -> None:
-    """Stops those that run, and lets no request of ours start another."""
+def _end_executions(bench: Bench, stopped: list[str]) -> None:
     for arn in bench.executions:
         if bench.execution(arn)["status"] not in CLOSED:
             bench.stack.client("stepfunctions").stop_execution(executionArn=arn, cause="the smoke test is over")
+            stopped.append(arn)
     _until(bench, lambda: all(bench.execution(arn)["status"] in CLOSED for arn in bench.executions), "to close")
 
 
@@ -77,7 +80,12 @@ def _end_runs(bench: Bench, names: list[str]) -> None:
 
 def _remove(bench: Bench, process: str) -> None:
     """Only now: all its executions are closed, and no run of theirs lives, so nobody holds a slot of it any more."""
-    bench.stack.client("dynamodb").delete_item(TableName=bench.table, Key={"process_name": {"S": process}})
+    key = {"process_name": {"S": process}}
+    answer = bench.stack.client("dynamodb").delete_item(TableName=bench.table, Key=key, ReturnValues="ALL_OLD")
+    if waiting := answer.get("Attributes", {}).get("waiting"):
+        # Who waited is hidden for minutes, and nobody else will wake it.
+        queue = RequestQueue(bench.stack.client("sqs"), bench.stack.outputs["RequestQueueUrl"])
+        queue.make_visible(waiting["M"]["receipt_handle"]["S"])
 
 
 def _wait_for_strays(bench: Bench) -> None:
@@ -89,6 +97,13 @@ def _wait_for_strays(bench: Bench) -> None:
         return sum(f'"{process}"' in each.body for process in bench.processes for each in bench.letters.collect(url))
 
     _until(bench, lambda: ours() >= strays, "to come to RequestDeadLetterQueue")
+
+
+def _wait_for_kept(bench: Bench, stopped: list[str]) -> None:
+    """The janitor keeps the request of every execution of the workflow that was aborted: from there we take it."""
+    workflow = bench.arn("")
+    names = {arn.removeprefix(workflow) for arn in stopped if arn.startswith(workflow)}
+    _until(bench, lambda: all(bench.kept(name) for name in names), "to come to FailedRequestQueue")
 
 
 def _until(bench: Bench, condition: Callable[[], bool], what: str) -> None:

@@ -86,7 +86,8 @@ def _carry_out(console: Console, stack: Stack, checks: list[Check], folder: Path
         console.print("[yellow]This stack runs a Glue job of your own; checks that need the sample job are skipped.[/]")
     items = bill(check.spending(tempo) for check in checks)
     if not stack.local:
-        console.print(f"Stack {stack.name} in {stack.region}")
+        account = stack.outputs["WorkflowArn"].split(":")[4]
+        console.print(f"Stack {stack.name}, account {account}, {stack.region}", highlight=False)
         report.show_plan(console, [check.name for check in checks], items, sum(check.mails for check in checks))
         if not yes and not _confirmed():
             raise Refused("not confirmed: nothing was done. --yes spends without asking")
