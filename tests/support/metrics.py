@@ -41,9 +41,20 @@ def in_source() -> set[Metric]:
 
 def findings_in_source() -> set[str]:
     """What the janitor can note (slotkeeper.reclaim.Findings), each name that of a metric."""
-    calls = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    texts = (call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "note")
+    texts = (call.args[0] for call in _calls("note"))
     return {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
+
+
+def details_in_source() -> set[str]:
+    """What a finding can say beside its message."""
+    return {str(told.arg) for call in (*_calls("note"), *_calls("guard")) for told in call.keywords if told.arg}
+
+
+def _calls(method: str) -> Iterator[ast.Call]:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+                yield node
 
 
 def _of(tree: ast.AST) -> Iterator[Metric]:

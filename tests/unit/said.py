@@ -8,7 +8,10 @@ from contextlib import redirect_stdout, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from slotkeeper import admission, chat_token, completion_news, token_lock
+import pytest
+from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
+
+from slotkeeper import admission, chat_token, completion_news, observability, reclaim, token_lock
 from slotkeeper.chatbot import Answered, Refused
 from slotkeeper.processes import Process
 from slotkeeper.reclaim import Findings
@@ -17,13 +20,12 @@ from slotkeeper.retry import attempt
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.booking import Booked
 from slotkeeper.retry.message import Message
-from tests.support.metrics import findings_in_source
+from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT
 
 Load = Callable[[str], ModuleType]
 PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job", waiting_since=None)
-# What a finding says beside its message, in any of the janitor's notes.
-DETAILS = dict.fromkeys(("process_name", "execution", "job", "runs", "was", "holders", "reason", "error"), "told")
+DETAILS = dict.fromkeys(details_in_source(), "told")
 
 
 class Surprise(Exception):
@@ -32,6 +34,7 @@ class Surprise(Exception):
 
 def by_function(load: Load) -> dict[str, str]:
     """Function -> its log and metrics."""
+    reset_cold_start_flag()  # this process has loaded functions before
     return {
         "starter": _said(_starter(load("starter"))),
         "janitor": _said(_janitor(load("janitor"))),
@@ -71,12 +74,17 @@ def _starter(module: ModuleType) -> Iterator[None]:
 
 
 def _janitor(module: ModuleType) -> Iterator[None]:
-    findings = Findings(processes=[PROCESS])
-    for name in sorted(findings_in_source()):
-        findings.note(name, "A finding", **DETAILS)
-    module._janitor = SimpleNamespace(round=lambda: findings, visit=lambda _: Findings())
+    def go_round() -> Findings:
+        findings = Findings(processes=[PROCESS])
+        for name in sorted(findings_in_source()):
+            findings.note(name, "A finding", **DETAILS)
+        return findings
+
+    module._janitor = SimpleNamespace(round=go_round, visit=lambda _: Findings())
     module._hand_offs = SimpleNamespace(measure=lambda *_: {"p": 1.5})
-    yield module.handler({}, CONTEXT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reclaim, "logger", observability.logger)  # the one that was made anew for this test
+        yield module.handler({}, CONTEXT)
     yield module.handler({"detail-type": "Step Functions Execution Status Change", "detail": {"name": "p-1"}}, CONTEXT)
 
 

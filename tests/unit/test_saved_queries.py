@@ -1,0 +1,131 @@
+"""The saved queries find what the functions log: each filter meets lines, and these have every field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from slotkeeper.names import execution_name
+from tests.template.watched import QUERIES, dashboard
+from tests.unit import said
+from tests.unit.chat import Chat
+from tests.unit.work_account import WorkAccount
+
+FILL_IN = {"YOUR-REQUEST-ID": "order-1", "ITS-EXECUTION": execution_name("p", "order-1", 1)}
+# Step Functions guide, "Using CloudWatch Logs to log execution history".
+OF_WORKFLOWS = {"type", "execution_arn", "details.error", "details.cause"}
+FUNCTIONS = ("count", "latest", "coalesce", "ispresent")
+WORDS = {*("fields", "filter", "stats", "sort", "limit", "as", "by", "and", "or", "like", "asc", "desc"), *FUNCTIONS}
+TEXT = r"\"[^\"]*\"|'[^']*'|/[^/]*/"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of Logs Insights, as far as these use its language."""
+
+    text: str
+    functions: tuple[str, ...]
+
+    @property
+    def fields(self) -> set[str]:
+        bare = re.sub(TEXT, "", self.text)
+        names = set(re.findall(r"(?<![\w.@])[A-Za-z_][\w.]*", bare)) - WORDS
+        return names - set(re.findall(r"\bas (\w+)", bare))
+
+    def meets(self, line: dict[str, Any]) -> bool:
+        """Whether a line passes every filter."""
+        conditions = re.findall(r"^(?:\| )?filter (.+)$", self.text, re.MULTILINE)
+        return all(_any(condition, line) for condition in conditions)
+
+
+def _any(condition: str, line: dict[str, Any]) -> bool:
+    return any(all(_one(each, line) for each in part.split(" and ")) for part in condition.split(" or "))
+
+
+def _one(comparison: str, line: dict[str, Any]) -> bool:
+    if present := re.fullmatch(r"ispresent\(([\w.]+)\)", comparison):
+        return present[1] in line
+    name, operator, value = re.fullmatch(rf"([\w.]+) (=|like) ({TEXT})", comparison.strip()).groups()  # type: ignore[union-attr]
+    if operator == "=":
+        return bool(line.get(name) == value[1:-1])
+    return bool(re.search(value[1:-1], str(line.get(name, ""))))
+
+
+def _query(text: str, groups: list[str]) -> Query:
+    for blank, filled in FILL_IN.items():
+        text = text.replace(blank, filled)
+    return Query(text, tuple(_snake(group.removesuffix("LogGroup")) for group in groups))
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def _of_the_dashboard() -> Query:
+    (widget,) = (widget for widget in dashboard()["widgets"] if widget["type"] == "log")
+    source, rest = widget["properties"]["query"].split(" | ", 1)
+    return _query(rest.replace(" | ", "\n| "), re.findall(r"\$\{(\w+)\}", source))
+
+
+ALL = {
+    name: _query(properties["QueryString"], [group["Ref"] for group in properties["LogGroupNames"]])
+    for name, properties in QUERIES.items()
+} | {"of the dashboard": _of_the_dashboard()}
+
+
+@pytest.fixture
+def lines(load: Callable[[str], ModuleType], chat: Chat, work_account: WorkAccount) -> dict[str, list[dict[str, Any]]]:
+    """Function -> what it logged, metrics among it, as Logs Insights sees it too."""
+    return {
+        function: [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        for function, text in said.by_function(load).items()
+    }
+
+
+def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[dict[str, Any]]]) -> None:
+    """One test for all of them: what is logged takes a second to make."""
+    for name, query in ALL.items():
+        found = [line for function in query.functions for line in lines.get(function, []) if query.meets(line)]
+        told = {field for line in found for field in line} | (OF_WORKFLOWS if "workflow" in query.functions else set())
+        assert found or query.functions == ("workflow",), name
+        assert query.fields <= told, (name, query.fields - told)
+
+
+def test_a_story_is_told_by_everybody_who_knows_the_request(lines: dict[str, list[dict[str, Any]]]) -> None:
+    story = ALL["RequestStoryQuery"]
+    assert {function for function in story.functions if any(map(story.meets, lines.get(function, [])))} == {
+        "starter",
+        "worker",
+    }
+    execution = FILL_IN["ITS-EXECUTION"]
+    assert story.meets({"message": "Took back a slot", "execution": execution})
+    assert story.meets({"type": "TaskFailed", "execution_arn": f"arn:aws:states:::execution:workflow:{execution}"})
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_query_reads_logs_that_there_are(name: str) -> None:
+    known = {"starter", "janitor", "chatbot", "worker", "workflow"}
+    assert ALL[name].functions
+    assert set(ALL[name].functions) <= known
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "meets"),
+    [
+        ('fields a, b.c\n| filter a = "1" or b like /^x/\n| sort a desc', {"a", "b.c", "b"}, True),
+        (
+            'filter a = "2"\n| stats count(*) as n, latest(@timestamp) as last by coalesce(a, d) as why\n| sort n desc',
+            {"a", "d"},
+            False,
+        ),
+    ],
+)
+def test_the_reading_of_queries(text: str, fields: set[str], meets: bool) -> None:
+    query = Query(text, ())
+    assert (query.fields, query.meets({"a": "1"})) == (fields, meets)
