@@ -15,6 +15,7 @@ ORDER = (
     "stepfunctions_redrive",
     "stepfunctions_tasks",
     "stepfunctions_glue",
+    "stepfunctions_events",
     "stepfunctions_sdk_errors",
     "cloudformation_properties",
     "cloudformation_watching",

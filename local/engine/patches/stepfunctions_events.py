@@ -1,0 +1,43 @@
+"""The task resource `events:putEvents`.
+
+AWS: "Add EventBridge events with Step Functions": the Detail of an entry may be an object; the ARNs of the execution and of
+its state machine are added to its Resources; entries that EventBridge refuses fail the task with EventBridge.FailedEntry.
+MiniStack hands an object on as it is, which no rule matches, adds no ARNs, and takes refused entries for a success.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from local.engine import drives
+from local.engine.emulator import PatchError
+from local.engine.emulator import stepfunctions as sfn
+
+RESOURCE = "arn:aws:states:::events:putEvents"
+
+
+def apply() -> None:
+    """Register the resource."""
+    if RESOURCE not in sfn._SERVICE_DISPATCH:
+        raise PatchError(f"{sfn.__name__} has no {RESOURCE} any more")
+    sfn._SERVICE_DISPATCH[RESOURCE] = _put_events(sfn._SERVICE_DISPATCH[RESOURCE])
+
+
+def _put_events(original: Callable[..., Any]) -> Callable[..., Any]:
+    def put(resource: str, arguments: dict[str, Any]) -> Any:
+        drive = drives.current.get()
+        arns = [drive.execution["executionArn"], drive.execution["stateMachineArn"]] if drive else []
+        entries = [
+            {**entry, "Detail": _text(entry.get("Detail")), "Resources": [*entry.get("Resources", []), *arns]}
+            for entry in arguments["Entries"]
+        ]
+        answer = original(resource, {**arguments, "Entries": entries})
+        if answer["FailedEntryCount"]:
+            raise sfn._ExecutionError("EventBridge.FailedEntry", json.dumps(answer))
+        return answer
+
+    return put
+
+
+def _text(detail: Any) -> Any:
+    return detail if isinstance(detail, str) else json.dumps(detail)
