@@ -1,8 +1,8 @@
 """The task resource `events:putEvents`.
 
-AWS: "Add EventBridge events with Step Functions": the Detail of an entry may be an object; the ARNs of the execution and of
-its state machine are added to its Resources; entries that EventBridge refuses fail the task with EventBridge.FailedEntry.
-MiniStack hands an object on as it is, which no rule matches, adds no ARNs, and takes refused entries for a success.
+AWS: "Add EventBridge events with Step Functions": the ARNs of the execution and of its state machine are added to the
+Resources of each entry; entries that EventBridge refuses fail the task with EventBridge.FailedEntry.
+MiniStack adds no ARNs, and takes refused entries for a success.
 """
 
 import json
@@ -27,17 +27,10 @@ def _put_events(original: Callable[..., Any]) -> Callable[..., Any]:
     def put(resource: str, arguments: dict[str, Any]) -> Any:
         drive = drives.current.get()
         arns = [drive.execution["executionArn"], drive.execution["stateMachineArn"]] if drive else []
-        entries = [
-            {**entry, "Detail": _text(entry.get("Detail")), "Resources": [*entry.get("Resources", []), *arns]}
-            for entry in arguments["Entries"]
-        ]
+        entries = [{**entry, "Resources": [*entry.get("Resources", []), *arns]} for entry in arguments["Entries"]]
         answer = original(resource, {**arguments, "Entries": entries})
         if answer["FailedEntryCount"]:
             raise sfn._ExecutionError("EventBridge.FailedEntry", json.dumps(answer))
         return answer
 
     return put
-
-
-def _text(detail: Any) -> Any:
-    return detail if isinstance(detail, str) else json.dumps(detail)
