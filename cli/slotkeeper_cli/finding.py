@@ -83,7 +83,7 @@ class Finder:
         self._control = control
         with ThreadPoolExecutor(2) as pool:
             boxes = (Box(stack, queue) for queue in (Queue.REQUEST, Queue.FAILED))
-            self._letters = [
+            self._letters: list[Letter] = [
                 letter for found in pool.map(lambda box: box.peek(_MOST_LETTERS), boxes) for letter in found
             ]
 

@@ -196,13 +196,13 @@ class Answers:
         self._events.unregister(f"provide-client-params.{self._service}", self._note)
         self._events.unregister(f"before-call.{self._service}", self._answer)
 
-    def _note(self, params: dict[str, Any], **_: Any) -> None:
-        self._asked = params
+    def _note(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        context["asked"] = params
 
-    def _answer(self, model: Any, **_: Any) -> tuple[Any, dict[str, Any]] | None:
+    def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
         if model.name not in self._answers:
             return None
-        told = self._answers[model.name](self._asked)
+        told = self._answers[model.name](context["asked"])
         status = 400 if "Error" in told else 200
         return AWSResponse("", status, {}, None), told | {"ResponseMetadata": {"HTTPStatusCode": status}}
 

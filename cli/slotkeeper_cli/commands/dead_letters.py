@@ -23,6 +23,8 @@ from slotkeeper_cli.words import count, local_time
 
 # Sent again by whoever names it, and not with all the others: somebody has decided that it is not to run.
 CANCELLED = "Cancelled"
+# Characters; CloudWatch Logs takes events of 1 MiB (its quotas), and a letter of four bytes a character is none.
+LONGEST_AUDITED = 200_000
 
 dlq = typer.Typer(help="The queues of requests and work that did not succeed.", no_args_is_help=True)
 
@@ -99,7 +101,7 @@ def redrive(
     ids: Ids = None,
     code: Codes = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, but those that somebody has cancelled.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Say what would be sent, and send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default=False)] = None,
 ) -> None:
     """Send letters once more: under the same idempotency key, as the next attempt, and remove them from the queue.
@@ -121,6 +123,34 @@ def redrive(
     done = _redrive(here, box, _choice(ids, code), dry_run, limit, about)
     here.out.result(_told(queue, done, dry_run), lambda console: _render_done(console, queue, done, dry_run))
     _judge(done, ids)
+
+
+@dlq.command("discard", cls=StackCommand)
+def discard(queue: Which, ids: Ids = None, code: Codes = None) -> None:
+    """Delete letters that nobody needs any more, cancelled ones for example; their alarm is quiet then.
+
+    The audit line keeps each body.
+    """
+    here = cli()
+    if bool(ids) == bool(code):
+        raise typer.BadParameter("say which letters: --id or --code")
+    box = Box(here.stack, queue)
+    which = count(len(ids), "letter") if ids else f"all letters of code {', '.join(code or [])}"
+    here.confirm(f"Delete {which} of {queue.full_name} for good?")
+    choose, deleted = _choice(ids, code), list[dict[str, Any]]()
+    with closing(box.sweep()) as batches:
+        for letter in (letter for batch in batches for letter in batch):
+            if choose(letter) is None:
+                continue
+            body = letter.body[:LONGEST_AUDITED]
+            audit("discard", queue=queue.full_name, message_id=letter.message_id, code=letter.code, body=body)
+            box.delete(letter)
+            deleted.append(letter.summary())
+    found = {letter["message_id"] for letter in deleted}
+    told = {"queue": queue.value, "deleted": deleted}
+    here.out.result(told, lambda console: console.print(f"{queue.full_name}: {count(len(deleted), 'letter')} deleted."))
+    if not deleted or any(one not in found for one in ids or []):
+        raise NotFound(f"{queue.full_name} has no such letter: slotkeeper dlq list {queue} shows which it has")
 
 
 def _choice(ids: list[str] | None, codes: list[str] | None) -> Callable[[Letter], str | None]:

@@ -62,7 +62,9 @@ def cancel(
     attempt: Annotated[
         int | None, typer.Option(min=1, help="This attempt; else the one that may be queued.", show_default=False)
     ] = None,
-    stop: Annotated[bool, typer.Option(help="If it runs already, stop its execution and its Glue run.")] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="If it runs already, stop its execution and its Glue run.")
+    ] = False,
 ) -> None:
     """Keep a queued request from ever starting: it is set aside in RequestDeadLetterQueue instead.
 

@@ -49,8 +49,8 @@ def submit(
             metavar="FILE", help="Requests, one JSON object a line; - for standard input.", show_default=False
         ),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Also to a process that is not there (yet).")] = False,
-    wait: Annotated[bool, typer.Option(help="Wait until they are done; exit code 1 if one failed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also to a process that is not there (yet).")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they are done; exit code 1 if one failed.")] = False,
     timeout: Annotated[float, typer.Option(help="Minutes to wait at most.", min=0)] = 60,
 ) -> None:
     """Send requests. All are checked as the starter checks them before the first is sent."""

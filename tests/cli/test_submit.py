@@ -1,0 +1,257 @@
+"""`slotkeeper submit`: what is sent, what is refused before anything is sent, and waiting for the end."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotkeeper.names import execution_name
+from slotkeeper_cli.commands import submitting
+from tests.cli.operating import Answers, Operator
+
+
+def _queued(operator: Operator) -> list[dict[str, Any]]:
+    answer = operator.sqs.receive_message(
+        QueueUrl=operator.outputs["RequestQueueUrl"], MaxNumberOfMessages=10, AttributeNames=["All"]
+    )
+    return list(answer.get("Messages", []))
+
+
+def test_a_request_by_options_is_sent_in_its_group_under_its_execution_name(operator: Operator) -> None:
+    ended = operator.run(
+        *(
+            "submit",
+            "--process",
+            "sample",
+            "--arg",
+            "--day=2026-11-21",
+            "--arg",
+            "mode2=a=b",
+            "--request-id",
+            "order-1",
+        ),
+        "--json",
+    )
+
+    assert ended.exit_code == 0
+    name = execution_name("sample", "order-1", 1)
+    (sent,) = ended.json["sent"]
+    (message,) = _queued(operator)
+    assert sent == {
+        "request_id": "order-1",
+        "process": "sample",
+        "execution": name,
+        "message_id": message["MessageId"],
+    }
+    assert json.loads(message["Body"]) == {
+        "process": "sample",
+        "arguments": {"--day": "2026-11-21", "--mode2": "a=b"},
+        "request_id": "order-1",
+        "attempt": 1,
+    }
+    assert message["Attributes"]["MessageGroupId"] == "sample"
+    assert message["Attributes"]["MessageDeduplicationId"] == name
+
+
+def test_it_is_audited_before_it_is_sent(operator: Operator) -> None:
+    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
+
+    assert operator.run("submit", "--process", "sample").exit_code == 3
+    assert _queued(operator) == []
+
+
+def test_a_request_without_an_id_is_given_one(operator: Operator) -> None:
+    (sent,) = operator.run("submit", "--process", "sample", "--json").json["sent"]
+    (message,) = _queued(operator)
+    assert json.loads(message["Body"])["request_id"] == sent["request_id"]
+    assert sent["execution"] == execution_name("sample", sent["request_id"], 1)
+
+
+def test_a_file_is_sent_in_its_order_ten_at_a_time(operator: Operator, tmp_path: Path) -> None:
+    batches: list[int] = []
+    operator.sqs.meta.events.register_first(
+        "provide-client-params.sqs.SendMessageBatch", note := lambda params, **_: batches.append(len(params["Entries"]))
+    )
+    file = tmp_path / "requests.jsonl"
+    lines = [json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(12)]
+    file.write_text("\n".join([*lines[:5], "", *lines[5:]]))
+
+    sent = operator.run("submit", "--file", str(file), "--json").json["sent"]
+
+    operator.sqs.meta.events.unregister("provide-client-params.sqs.SendMessageBatch", note)
+    assert batches == [10, 2]
+    assert [one["request_id"] for one in sent] == [f"r{n}" for n in range(12)]
+    assert [json.loads(one["Body"])["request_id"] for one in _queued(operator)] == [f"r{n}" for n in range(10)]
+    (line,) = operator.audited()
+    assert (line["action"], line["requests"], line["processes"]) == ("submit", 12, {"sample": 12})
+
+
+def test_standard_input_is_a_file_too(operator: Operator) -> None:
+    ended = operator.run("submit", "--file", "-", "--json", stdin='{"process": "sample", "request_id": "a"}\n')
+    assert [one["request_id"] for one in ended.json["sent"]] == ["a"]
+
+
+def test_all_faults_of_a_file_are_told_with_their_lines_and_nothing_is_sent(operator: Operator) -> None:
+    lines = [
+        '{"process": "sample", "request_id": "good"}',
+        "not JSON",
+        '{"process": "sample", "priority": 1}',
+        "",
+        '{"process": "sample", "request_id": "good"}',
+        json.dumps({"process": "sample", "arguments": {"--text": "x" * 70_000}}),
+        '{"process": "sample", "arguments": {"--extra-py-files": "s3://x"}}',
+    ]
+
+    ended = operator.run("submit", "--file", "-", stdin="\n".join(lines))
+
+    assert ended.exit_code == 2
+    for text in (
+        "line 2: body is not JSON",
+        "line 3: body must not contain priority",
+        "line 5: has the process and request_id of line 1",
+        "line 6: it has 70,",
+        "line 7: body.arguments must not contain --extra-py-files",
+    ):
+        assert text in ended.told
+    assert "\nline 1:" not in ended.told
+    assert _queued(operator) == []
+    assert operator.audited() == []
+
+
+def test_an_unknown_process_is_refused_before_sending_unless_forced(operator: Operator) -> None:
+    ended = operator.run("submit", "--process", "nobody")
+    assert ended.exit_code == 4
+    assert "there is no process nobody; there are sample" in ended.told
+    assert _queued(operator) == []
+    assert operator.run("submit", "--process", "nobody", "--force").exit_code == 0
+    assert len(_queued(operator)) == 1
+
+
+def test_a_paused_process_is_mentioned(operator: Operator) -> None:
+    operator.processes.pause("sample")
+    assert "sample is paused" in operator.run("submit", "--process", "sample").told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--process", "sample", "--file", "-"),
+        ("--file", "-", "--request-id", "a"),
+        ("--process", "sample", "--arg", "day"),
+        ("--file", "no such file"),
+        ("--process", "sample", "--request-id", ""),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(operator: Operator, options: tuple[str, ...]) -> None:
+    assert operator.run("submit", *options).exit_code == 2
+    assert _queued(operator) == []
+
+
+def test_an_empty_file_is_told(operator: Operator) -> None:
+    assert operator.run("submit", "--file", "-", stdin="\n").exit_code == 4
+
+
+def test_what_sqs_does_not_take_of_a_batch_is_sent_again(operator: Operator) -> None:
+    asked: list[list[str]] = []
+
+    def some(told: dict[str, Any]) -> dict[str, Any]:
+        asked.append([json.loads(one["MessageBody"])["request_id"] for one in told["Entries"]])
+        refused = [one for one in told["Entries"] if len(asked) == 1 and one["Id"] == "1"]
+        taken = [one for one in told["Entries"] if one not in refused]
+        return {
+            "Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in taken],
+            "Failed": [{"Id": one["Id"], "Code": "Throttled", "SenderFault": False} for one in refused],
+        }
+
+    lines = "\n".join(json.dumps({"process": "sample", "arguments": {}, "request_id": one}) for one in "abc")
+    with Answers("sqs", {"SendMessageBatch": some}):
+        ended = operator.run("submit", "--file", "-", "--json", stdin=lines)
+    assert asked == [["a", "b", "c"], ["b"]]
+    assert "SQS has not taken 1 of 3" in ended.told
+    assert ended.exit_code == 0
+    assert [one["request_id"] for one in ended.json["sent"]] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("sender_fault", "tries"), [(True, 1), (False, 5)])
+def test_what_is_never_taken_is_told_and_the_command_fails(operator: Operator, sender_fault: bool, tries: int) -> None:
+    asked: list[int] = []
+
+    def none(told: dict[str, Any]) -> dict[str, Any]:
+        asked.append(len(told["Entries"]))
+        return {"Failed": [{"Id": "0", "Code": "InvalidMessageContents", "SenderFault": sender_fault, "Message": "no"}]}
+
+    with Answers("sqs", {"SendMessageBatch": none}):
+        ended = operator.run("submit", "--process", "sample", "--request-id", "a", "--json")
+
+    assert ended.exit_code == 1
+    assert asked == [1] * tries
+    (refused,) = ended.json["refused"]
+    assert (refused["request_id"], refused["error"]) == ("a", "InvalidMessageContents: no")
+
+
+def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str, str]) -> Answers:
+    """Between two looks one more of these executions ends: name -> SUCCEEDED, or the error it ends with."""
+    left = list(ends.items())
+    over: dict[str, str] = {}
+
+    def describe(told: dict[str, Any]) -> dict[str, Any]:
+        name = told["executionArn"].rpartition(":")[2]
+        if name not in over:
+            return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "not yet"}}
+        ending = {"status": "SUCCEEDED"} if over[name] == "SUCCEEDED" else {"status": "FAILED", "error": over[name]}
+        moment = datetime.fromtimestamp(0, UTC)
+        return {
+            "executionArn": told["executionArn"],
+            "name": name,
+            "input": "{}",
+            "startDate": moment,
+            "stopDate": moment,
+            **ending,
+        }
+
+    def end_one(_: float) -> None:
+        over.update([left.pop(0)] if left else [])
+
+    monkeypatch.setattr(submitting.time, "sleep", end_one)
+    return Answers("stepfunctions", {"DescribeExecution": describe})
+
+
+def test_waiting_ends_when_all_have_succeeded(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [execution_name("sample", one, 1) for one in "ab"]
+    looks = _ending(operator, monkeypatch, dict.fromkeys(names, "SUCCEEDED"))
+    lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
+    with looks:
+        ended = operator.run("submit", "--file", "-", "--wait", "--json", stdin=lines)
+    assert ended.exit_code == 0
+    assert [one["status"] for one in ended.json["sent"]] == ["SUCCEEDED", "SUCCEEDED"]
+
+
+def test_one_that_fails_makes_the_command_fail(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = _ending(operator, monkeypatch, {execution_name("sample", "a", 1): "RequestFailed"})
+    with looks:
+        ended = operator.run("submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
+    assert ended.exit_code == 1
+    assert ended.json["sent"][0]["error"] == "RequestFailed"
+    assert "1 of 1 request failed" in ended.told
+
+
+def test_a_request_that_was_given_back_is_waited_for_as_its_next_attempt(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (execution_name("sample", "a", attempt) for attempt in (1, 2))
+    looks = _ending(operator, monkeypatch, {first: "RequestReturned", second: "SUCCEEDED"})
+    with looks:
+        ended = operator.run("submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
+    assert ended.exit_code == 0
+    assert ended.json["sent"][0]["status"] == "SUCCEEDED"
+
+
+def test_waiting_ends_with_its_time(operator: Operator) -> None:
+    ended = operator.run("submit", "--process", "sample", "--wait", "--timeout", "0")
+    assert ended.exit_code == 1
+    assert "1 of 1 request were not done" in ended.told
