@@ -1,0 +1,142 @@
+"""The smoke test's command, as far as it goes without an AWS: what it refuses, what it costs, and that it asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from click.testing import CliRunner, Result
+
+from smoke import main as command
+from smoke import pace
+from smoke.catalogue import CHECKS
+from smoke.costs import bill, total
+from smoke.stack import _OUTPUTS, Stack
+
+OUTPUTS = dict.fromkeys(_OUTPUTS, "x") | {"WorkflowArn": "arn:aws:states:eu-north-1:123456789012:stateMachine:w"}
+MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "Stack with id x does not exist"}}, "D")
+Ran = Callable[..., Result]
+
+
+class Answers:
+    """A client of any service that answers what the command asks before it asks for leave, and nothing else."""
+
+    def __init__(self, status: str = "UPDATE_COMPLETE", outputs: dict[str, str] | None = None) -> None:
+        listed = OUTPUTS if outputs is None else outputs
+        self._stack = {
+            "StackStatus": status,
+            "Outputs": [{"OutputKey": key, "OutputValue": value} for key, value in listed.items()],
+        }
+
+    def describe_stacks(self, StackName: str) -> Any:
+        if StackName != "mine":
+            raise MISSING
+        return {"Stacks": [self._stack]}
+
+    def describe_stack_resource(self, **_asked: Any) -> Any:
+        return {"StackResourceDetail": {"PhysicalResourceId": "job"}}
+
+    def describe_state_machine(self, **_asked: Any) -> Any:
+        return {"definition": "{}", "roleArn": "r"}
+
+    def get_function_configuration(self, **_asked: Any) -> Any:
+        return {"Environment": {"Variables": {"LOOK_GAP_SECONDS": "30"}}}
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Runs the command against an account that answers so; a check that is carried out is a failure."""
+
+    def run(*options: str, answers: Answers | None = None) -> Result:
+        client = answers or Answers()
+        monkeypatch.setattr(
+            command, "in_account", lambda name, _profile, _region: Stack(name, "eu-north-1", False, lambda _: client)
+        )
+        monkeypatch.setattr(command, "run_checks", lambda *_about: pytest.fail("it went to work"))
+        return CliRunner().invoke(command.main, list(options))
+
+    return run
+
+
+def test_without_a_yes_it_says_what_it_costs_and_spends_nothing(ran: Ran) -> None:
+    result = ran("--stack", "mine")
+    assert result.exit_code == 2
+    assert "not confirmed: nothing was done" in result.output
+    assert "account 123456789012, eu-north-1" in result.output
+    for said in ("Glue, 9 Python shell runs", "0.44", "list prices of us-east-1", "2 failed requests"):
+        assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (Answers(outputs={"Url": "x"}), "is not one of Slotkeeper's"),
+        (Answers(outputs={}), "is not one of Slotkeeper's"),
+        (Answers(status="UPDATE_IN_PROGRESS"), "is UPDATE_IN_PROGRESS: wait until it is deployed"),
+        (Answers(status="DELETE_COMPLETE"), "is DELETE_COMPLETE"),
+    ],
+)
+def test_a_stack_that_is_not_one_of_ours_or_not_ready_is_refused(ran: Ran, answers: Answers, said: str) -> None:
+    result = ran("--stack", "mine", "--yes", answers=answers)
+    assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+def test_a_stack_that_is_not_there_is_refused(ran: Ran) -> None:
+    result = ran("--stack", "other", "--yes")
+    assert (result.exit_code, "there is no stack 'other' in eu-north-1" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize("options", [[], ["--local", "--stack", "mine"], ["--local", "--only", "wake,nothing"]])
+def test_wrong_options_are_told(options: list[str]) -> None:
+    assert CliRunner().invoke(command.main, options).exit_code == 2
+
+
+def test_without_a_local_stack_it_says_how_to_make_one(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command.main, ["--local", "--outputs", str(tmp_path / "none.json")])
+    assert (result.exit_code, "run `make local-up`" in result.output) == (2, True)
+
+
+def test_without_a_region_it_takes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = SimpleNamespace(region_name=None)
+    monkeypatch.setattr("smoke.stack.boto3.Session", lambda **_named: session)
+    result = CliRunner().invoke(command.main, ["--stack", "mine", "--yes"])
+    assert (result.exit_code, "no region" in result.output) == (2, True)
+
+
+def test_the_list_tells_every_check() -> None:
+    result = CliRunner().invoke(command.main, ["--list"])
+    assert result.exit_code == 0
+    assert all(check.name in result.output for check in CHECKS)
+
+
+def test_every_check_says_what_it_does_and_why() -> None:
+    for check in CHECKS:
+        assert all((check.does, check.expects, check.because, check.unseen))
+        assert "guide" in check.because or "API" in check.because  # a page of AWS
+
+
+def test_the_whole_costs_less_than_a_dime() -> None:
+    items = bill(check.spending(pace.AWS) for check in CHECKS)
+    assert 0.005 < total(items) < 0.1
+    assert items[0].dollars > total(items) / 2  # Glue
+
+
+def test_a_run_is_billed_for_a_minute_at_least() -> None:
+    (glue, *_), (longer, *_) = ([*bill([check.spending(pace.AWS)])] for check in (CHECKS[2], CHECKS[5]))
+    assert glue.dollars == pytest.approx(60 / 3600 / 16 * 0.44)
+    assert longer.dollars > glue.dollars
+
+
+def test_what_is_read_of_the_local_stack_is_what_local_up_writes(tmp_path: Path) -> None:
+    from smoke.stack import embedded
+
+    told = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1"}
+    (tmp_path / "outputs.json").write_text(json.dumps(told))
+    stack = embedded(tmp_path / "outputs.json")
+    assert (stack.local, stack.client("sqs").meta.endpoint_url) == (True, told["endpoint"])
+    assert stack.client("sqs") is stack.client("sqs")

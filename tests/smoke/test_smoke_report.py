@@ -1,0 +1,83 @@
+"""The smoke test's report, and its hands in queues that are not its own."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from rich.console import Console
+
+from smoke import report
+from smoke.costs import Item
+from smoke.letters import Letters
+from smoke.outcomes import Result
+from smoke.stack import Stack
+
+ITEMS = [Item("Glue, 1 Python shell runs", "60 s x 1/16 DPU x $0.44 an hour", 0.0004583)]
+
+
+def _made(*results: Result, local: bool = False) -> dict[str, Any]:
+    return report.make(Stack("mine", "eu-north-1", local, lambda _service: None), "smoke-1", results, ITEMS)
+
+
+PASSED = Result("wake", "passed", "0.5 s | so", 12.34)
+FAILED = Result("redrive", "failed", "it started a run", 1.0)
+LEFT = Result("groups", "passed", "side by side", 1.0, ["process smoke-1-groups-a: denied"])
+SKIPPED = Result("stopped", "skipped", "a job of your own", 0.1)
+NOT_SHOWN = Result("timeout", "not shown", "AWS has stopped it", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("results", "ok"),
+    [([PASSED, SKIPPED, NOT_SHOWN], True), ([PASSED, FAILED], False), ([PASSED, LEFT], False)],
+)
+def test_only_a_failure_or_something_left_behind_is_no_success(results: list[Result], ok: bool) -> None:
+    assert _made(*results)["ok"] is ok
+
+
+def test_the_files_hold_what_was_found_and_why_it_matters(tmp_path: Path) -> None:
+    made = _made(PASSED, FAILED, LEFT)
+    told, page = (file.read_text() for file in report.write(made, tmp_path / "new"))
+    assert json.loads(told) == made
+    assert "| wake | passed | 0.5 s \\| so | 12.3 |" in page
+    assert "FAILS" in page
+    assert "Left behind: process smoke-1-groups-a: denied" in page
+    assert "| Glue, 1 Python shell runs | 60 s x 1/16 DPU x $0.44 an hour | 0.00046 |" in page
+    assert all(check["because"] in page for check in made["checks"])
+    assert made["cost"]["dollars"] == 0.0005
+
+
+def test_the_embedded_aws_costs_nothing_and_what_it_cannot_show_is_named() -> None:
+    made = _made(PASSED, local=True)
+    assert (made["aws"], made["cost"]["dollars"], made["cost"]["items"]) == ("embedded", 0.0, [])
+    assert made["checks"][0]["cannot_be_shown_here"] in report.markdown(made)
+    said = io.StringIO()
+    report.show(Console(file=said, width=140), made)
+    assert "cannot be shown here" in said.getvalue()
+
+
+def test_the_screen_names_what_is_left_behind() -> None:
+    said = io.StringIO()
+    report.show(Console(file=said, width=140), _made(LEFT))
+    assert "left behind by groups: process smoke-1-groups-a: denied" in said.getvalue()
+
+
+def test_others_messages_are_put_back_and_ours_are_taken() -> None:
+    with mock_aws():
+        sqs = boto3.client("sqs", region_name="us-east-1")
+        url = sqs.create_queue(QueueName="failed")["QueueUrl"]
+        for body in ("theirs", '{"process": "smoke-1-stopped"}', "theirs too", '{"process": "smoke-2-stopped"}'):
+            attributes = {"error": {"DataType": "String", "StringValue": body}}
+            sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes)
+        letters = Letters(sqs, "smoke-1")
+        found = [letters.collect(url) for _ in range(2)]
+        assert [[letter.attributes["error"] for letter in each] for each in found] == [
+            ['{"process": "smoke-1-stopped"}']
+        ] * 2
+        left = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+        assert sorted(message["Body"] for message in left) == ["theirs", "theirs too", '{"process": "smoke-2-stopped"}']
