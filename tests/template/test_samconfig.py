@@ -1,0 +1,63 @@
+"""samconfig.toml: SAM CLI passes over a key that it does not know, and says nothing."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from samcli.lib.config.samconfig import SamConfig
+
+from local.deployment import check_names
+
+FILE = Path(__file__).parents[2] / "samconfig.toml"
+CONFIG: dict[str, Any] = tomllib.loads(FILE.read_text())
+ENVIRONMENTS = [name for name in CONFIG if name != "version"]
+COMMANDS = {
+    "build": "samcli.commands.build.command",
+    "deploy": "samcli.commands.deploy.command",
+    "sync": "samcli.commands.sync.command",
+    "local_invoke": "samcli.commands.local.invoke.cli",
+}
+
+
+def _options(command: str) -> set[str]:
+    found: click.Command = import_module(COMMANDS[command]).cli
+    return {option.name for option in found.params if option.name}
+
+
+def _settings(environment: str, command: str) -> dict[str, Any]:
+    """What SAM CLI itself makes of the file for a command."""
+    found: dict[str, Any] = SamConfig(FILE.parent).get_all([command], "parameters", environment)
+    return found
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_key_is_an_option_of_its_command(environment: str) -> None:
+    for command, sections in CONFIG[environment].items():
+        known = set.union(*map(_options, COMMANDS)) if command == "global" else _options(command)
+        assert sections.keys() == {"parameters"}
+        assert sections["parameters"].keys() <= known, (environment, command)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_parameters_are_the_templates(environment: str) -> None:
+    overrides = _settings(environment, "deploy").get("parameter_overrides", "")
+    check_names(re.findall(r"(\w+)=", overrides))
+
+
+def test_sync_and_deploy_of_the_development_stack_do_not_undo_each_other() -> None:
+    sync, deploy = (_settings("dev", command) for command in ("sync", "deploy"))
+    for key in ("stack_name", "parameter_overrides", "s3_prefix"):
+        assert sync[key] == deploy[key]
+    assert "sync" not in CONFIG["prod"]
+
+
+def test_sync_may_update_a_stack_without_a_change_set() -> None:
+    """CloudFormation then asks for CAPABILITY_AUTO_EXPAND, the template having a transform; `sam deploy` makes one."""
+    assert _settings("dev", "sync")["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
+    assert {_settings(each, "deploy")["capabilities"] for each in ENVIRONMENTS} == {"CAPABILITY_IAM"}
