@@ -13,7 +13,7 @@ from slotkeeper.names import execution_name
 from slotkeeper.requests import Delivery, parse_request
 from slotkeeper_cli.commands import requests
 from tests.cli.operating import Operator
-from tests.cli.test_dlq import dead_letter, fail, waiting
+from tests.cli.posting import dead_letter, fail, waiting
 
 NOW = 1_790_000_000.0
 

@@ -1,0 +1,55 @@
+"""Letters as the functions write them, and what stands in a queue."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slotkeeper.names import execution_name
+from slotkeeper.request_queue import FailedRequestQueue
+from slotkeeper.requests import Delivery
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.message import Message
+from tests.cli.operating import Operator
+
+REQUEST = '{"process": "sample", "request_id": "a"}'
+
+
+def dead_letter(operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1") -> None:
+    """As the starter sends it."""
+    delivery = Delivery(message_id, body, "sample", "handle", "1", 1, 1_790_000_000.0)
+    operator.queue.dead_letter(delivery, code, f"because of {code}")
+
+
+def fail(operator: Operator, request_id: str = "a", attempt: int = 1) -> str:
+    """A request that was started and failed, as the janitor keeps it."""
+    name = execution_name("sample", request_id, attempt)
+    body = json.dumps({"process": "sample", "arguments": {}, "request_id": request_id, "attempt": attempt})
+    queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
+    queue.keep(body, name, "Glue.Failed", "the job said no")
+    return name
+
+
+def give_up(operator: Operator, request_id: str = "w", code: str = "AttemptsExhausted") -> None:
+    """Work that was given up after its second attempt."""
+    queue = DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"])
+    message = Message(request_id, {"n": 1}, (1_790_000_000.0,))
+    queue.send(message, 1_790_000_060.0, code, "it failed", [])
+
+
+def waiting(operator: Operator, queue: str) -> list[dict[str, Any]]:
+    """What can be received from a queue."""
+    answer = operator.sqs.receive_message(
+        QueueUrl=operator.outputs[f"{queue}Url"],
+        MaxNumberOfMessages=10,
+        VisibilityTimeout=0,
+        AttributeNames=["All"],
+        MessageAttributeNames=["All"],
+    )
+    return list(answer.get("Messages", []))
+
+
+def only_id(operator: Operator, queue: str) -> str:
+    """The message id of the one message of a queue."""
+    (letter,) = waiting(operator, queue)
+    return str(letter["MessageId"])

@@ -1,0 +1,226 @@
+"""`slotkeeper dlq redrive`: letters are sent once more under the same key, and never lost on the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slotkeeper.admission import Admitted, Starter
+from slotkeeper.message_attributes import text
+from slotkeeper.names import execution_name
+from slotkeeper.requests import Delivery
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.message import Message
+from tests.cli.operating import Operator
+from tests.cli.posting import REQUEST, dead_letter, fail, give_up, only_id, waiting
+from tests.support.boundary import refuse
+
+
+def test_a_dead_letter_is_sent_as_the_next_attempt_and_removed(operator: Operator) -> None:
+    dead_letter(operator)
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    assert ended.exit_code == 0
+    (message,) = waiting(operator, "RequestQueue")
+    name = execution_name("sample", "a", 2)
+    assert json.loads(message["Body"]) == {"process": "sample", "arguments": {}, "request_id": "a", "attempt": 2}
+    assert message["Attributes"]["MessageGroupId"] == "sample"
+    assert message["Attributes"]["MessageDeduplicationId"] == name
+    assert waiting(operator, "RequestDeadLetterQueue") == []
+    (redriven,) = ended.json["redriven"]
+    assert (redriven["execution"], redriven["attempt"]) == (name, 2)
+    (line,) = operator.audited()
+    assert (line["action"], line["queue"], line["letters"][0]["request_id"]) == (
+        "redrive",
+        "RequestDeadLetterQueue",
+        "a",
+    )
+
+
+@pytest.mark.parametrize("moved_by", ["the starter", "SQS itself"])
+def test_f26_the_message_id_that_stood_in_for_the_request_id_is_kept(operator: Operator, moved_by: str) -> None:
+    if moved_by == "the starter":
+        dead_letter(operator, '{"process": "sample"}', message_id="the-first")
+        key = "the-first"
+    else:
+        url = operator.outputs["RequestDeadLetterQueueUrl"]
+        body = '{"process": "sample"}'
+        sent = operator.sqs.send_message(
+            QueueUrl=url, MessageBody=body, MessageGroupId="sample", MessageDeduplicationId="d"
+        )
+        key = sent["MessageId"]  # SQS keeps it when it moves a message
+    operator.run("dlq", "redrive", "request", "--all", "--yes")
+    (message,) = waiting(operator, "RequestQueue")
+    assert json.loads(message["Body"])["request_id"] == key
+
+
+def test_a_failed_request_is_sent_as_the_next_attempt(operator: Operator) -> None:
+    fail(operator, "b", attempt=3)
+    operator.run("dlq", "redrive", "failed", "--all", "--yes")
+    (message,) = waiting(operator, "RequestQueue")
+    assert json.loads(message["Body"])["attempt"] == 4
+    assert waiting(operator, "FailedRequestQueue") == []
+
+
+def test_work_is_sent_by_its_body_which_has_its_history(operator: Operator) -> None:
+    give_up(operator)
+    (letter,) = waiting(operator, "WorkDeadLetterQueue")
+    operator.run("dlq", "redrive", "work", "--all", "--yes")
+    (message,) = waiting(operator, "WorkQueue")
+    assert message["Body"] == letter["Body"]
+    assert len(json.loads(message["Body"])["retries"]) == 2
+    attributes = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
+    assert attributes == {"idempotency_key": "w", "retry_count": "2"}
+    assert waiting(operator, "WorkDeadLetterQueue") == []
+
+
+def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> None:
+    body = Message("w", {"n": 1}, (1_790_000_000.0,)).to_json()
+    operator.sqs.send_message(
+        QueueUrl=operator.outputs["RetryScheduleDeadLetterQueueUrl"],
+        MessageBody=body,
+        MessageAttributes={"ERROR_CODE": text("AccessDenied", 100), "ERROR_MESSAGE": text("no", 100)},
+    )
+    (listed,) = operator.run("dlq", "list", "schedule", "--json").json["queues"]
+    assert (listed["codes"], listed["letters"][0]["attempt"]) == ({"AccessDenied": 1}, 2)
+    operator.run("dlq", "redrive", "schedule", "--all", "--yes")
+    (message,) = waiting(operator, "WorkQueue")
+    assert message["Body"] == body
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "why"),
+    [
+        ("not JSON", "InvalidRequest", "it is no valid request: body is not JSON"),
+        ('{"process": "nobody"}', "UnknownProcess", "there is no process 'nobody'"),
+        ('{"process": "sample", "attempt": 1000000}', "Expired", "the last that there can be"),
+    ],
+)
+def test_a_request_that_would_only_be_refused_again_stays_with_the_reason(
+    operator: Operator, body: str, code: str, why: str
+) -> None:
+    dead_letter(operator, body, code)
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    assert ended.exit_code == 0
+    (skipped,) = ended.json["skipped"]
+    assert why in skipped["why"]
+    assert waiting(operator, "RequestQueue") == []
+    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
+    assert operator.audited() == []
+
+
+@pytest.mark.parametrize("code", ["RequestIdReused", "TooLarge", "InvalidMessage"])
+def test_work_that_would_only_be_refused_again_stays(operator: Operator, code: str) -> None:
+    if code == "InvalidMessage":
+        DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"]).send_invalid("{}", "m", "no")
+    else:
+        give_up(operator, code=code)
+    ended = operator.run("dlq", "redrive", "work", "--all", "--yes", "--json")
+    assert len(ended.json["skipped"]) == 1
+    assert waiting(operator, "WorkQueue") == []
+    assert len(waiting(operator, "WorkDeadLetterQueue")) == 1
+
+
+def test_a_cancelled_one_is_sent_only_if_it_is_named(operator: Operator) -> None:
+    dead_letter(operator, code="Cancelled")
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    assert ended.json["redriven"] == []
+    assert "it was cancelled" in ended.json["skipped"][0]["why"]
+    assert (
+        len(operator.run("dlq", "redrive", "request", "--code", "Cancelled", "--yes", "--json").json["redriven"]) == 1
+    )
+
+
+def test_a_letter_of_the_wrong_group_is_sent_in_the_right_one(operator: Operator) -> None:
+    delivery = Delivery("m", REQUEST, "other", "handle", "1", 1, 1_790_000_000.0)
+    operator.queue.dead_letter(delivery, "InvalidRequest", "MessageGroupId is 'other'")
+    operator.run("dlq", "redrive", "request", "--all", "--yes")
+    (message,) = waiting(operator, "RequestQueue")
+    assert message["Attributes"]["MessageGroupId"] == "sample"
+
+
+def test_more_than_ten_of_a_process_are_redriven_though_the_first_must_stay(operator: Operator) -> None:
+    """A FIFO queue shows nothing behind a hidden letter of the same group."""
+    dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
+    for n in range(24):
+        dead_letter(operator, json.dumps({"process": "sample", "request_id": f"r{n}"}), message_id=f"m-{n}")
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    assert [letter["request_id"] for letter in ended.json["redriven"]] == [f"r{n}" for n in range(24)]
+    assert len(ended.json["skipped"]) == 1
+    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [(("--code", "Expired"), {"b"}), (("--all", "--limit", "1"), {"b"}), (("--id", "ID"), {"b"})],
+    ids=["code", "limit", "id"],
+)
+def test_only_those_that_were_chosen_are_redriven(operator: Operator, options: tuple[str, ...], left: set[str]) -> None:
+    dead_letter(operator)
+    message_id = only_id(operator, "RequestDeadLetterQueue")
+    dead_letter(operator, '{"process": "sample", "request_id": "b"}', "InvalidExecution", "m-2")
+    chosen = [message_id if option == "ID" else option for option in options]
+    assert operator.run("dlq", "redrive", "request", *chosen, "--yes").exit_code == 0
+    assert {json.loads(one["Body"])["request_id"] for one in waiting(operator, "RequestDeadLetterQueue")} == left
+
+
+def test_a_dry_run_says_what_it_would_send_and_asks_nothing(operator: Operator) -> None:
+    dead_letter(operator)
+    ended = operator.run("dlq", "redrive", "request", "--all", "--dry-run", "--json")
+    assert (ended.exit_code, ended.json["dry_run"], len(ended.json["redriven"])) == (0, True, 1)
+    assert waiting(operator, "RequestQueue") == []
+    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
+    assert operator.audited() == []
+
+
+def test_without_a_yes_nothing_is_sent(operator: Operator) -> None:
+    dead_letter(operator)
+    assert operator.run("dlq", "redrive", "request", "--all").exit_code == 3
+    assert waiting(operator, "RequestQueue") == []
+
+
+@pytest.mark.parametrize("options", [(), ("--all", "--code", "Expired"), ("--all", "--id", "m")])
+def test_which_letters_has_to_be_said_once(operator: Operator, options: tuple[str, ...]) -> None:
+    assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 2
+
+
+def test_what_is_not_there_is_not_found(operator: Operator) -> None:
+    assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 4
+    dead_letter(operator)
+    assert operator.run("dlq", "redrive", "request", "--id", "nothing", "--yes").exit_code == 4
+
+
+def test_a_named_letter_that_is_hopeless_is_refused(operator: Operator) -> None:
+    dead_letter(operator, "not JSON")
+    message_id = only_id(operator, "RequestDeadLetterQueue")
+    ended = operator.run("dlq", "redrive", "request", "--id", message_id, "--yes")
+    assert ended.exit_code == 3
+    assert "not JSON" in ended.told
+
+
+def test_a_letter_that_cannot_be_sent_stays(operator: Operator) -> None:
+    dead_letter(operator)
+    refuse(operator.sqs, "SendMessage", "ServiceUnavailable")
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    assert ended.exit_code == 1
+    assert "it was not sent" in ended.json["failed"][0]["error"]
+    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
+
+
+def test_f25_what_is_sent_twice_since_its_letter_could_not_be_removed_runs_once(operator: Operator) -> None:
+    """It dies between the two; the letter is redriven again, after SQS has forgotten the first message's id."""
+    dead_letter(operator)
+    refuse(operator.sqs, "DeleteMessage", "ServiceUnavailable")
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    assert ended.exit_code == 1
+    assert "it was sent, and its letter is still there" in ended.json["failed"][0]["error"]
+    (first,) = waiting(operator, "RequestQueue")
+    operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
+    assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
+    starter = Starter(operator.slots, operator.queue, operator.workflow, 180, 1_209_600, 1000)
+    name = execution_name("sample", "a", 2)
+    for message_id in ("first", "second"):
+        delivery = Delivery(message_id, first["Body"], "sample", "handle", "1", 1, 1_790_000_000.0)
+        assert starter.admit(delivery, 1_790_000_000.0) == Admitted(name, "sample")
+    arn = operator.outputs["WorkflowArn"]
+    assert len(operator.stepfunctions.list_executions(stateMachineArn=arn)["executions"]) == 1
