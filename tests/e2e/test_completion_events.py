@@ -1,0 +1,138 @@
+"""What producers hear: the deployed stack's events, through the rule and the queue that the page tells them to make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.deployment import STACK_NAME
+from tests.e2e.stack import Stack
+from tests.e2e.work import Work
+from tests.support.news import checked
+from tests.support.waiting import wait_until
+
+TEMPLATE = Path(__file__).parents[2] / "docs" / "completion-news.yaml"
+
+
+class Producer:
+    """Whoever has deployed docs/completion-news.yaml beside the stack."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._sqs = stack.sqs
+        cloudformation = stack.aws.client("cloudformation")
+        parameters = {"SlotkeeperStack": STACK_NAME}
+        cloudformation.create_stack(
+            StackName="producer",
+            TemplateBody=TEMPLATE.read_text(),
+            Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+        )
+        (made,) = wait_until(
+            lambda: [
+                found
+                for found in cloudformation.describe_stacks(StackName="producer")["Stacks"]
+                if found["StackStatus"] == "CREATE_COMPLETE"
+            ],
+            "the producer's stack",
+        )
+        outputs = {output["OutputKey"]: output["OutputValue"] for output in made["Outputs"]}
+        self._url = outputs["NewsQueueUrl"]
+        self._heard: list[dict[str, Any]] = []
+
+    def hears(self, **fields: Any) -> dict[str, Any]:
+        """Waits for the one event whose detail has these fields."""
+
+        def found() -> list[dict[str, Any]]:
+            for message in self._sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", []):
+                self._heard.append(json.loads(message["Body"]))
+                self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+            return [event for event in self._heard if fields.items() <= event["detail"].items()]
+
+        (event,) = wait_until(found, f"an event with {fields}")
+        entry = {"Source": event["source"], "DetailType": event["detail-type"], "Detail": event["detail"]}
+        detail = checked(entry)
+        assert detail["stack"] == STACK_NAME
+        return {"resources": event["resources"], **detail}
+
+
+@pytest.fixture(scope="session")
+def producer(deployed: Stack) -> Producer:
+    return Producer(deployed)
+
+
+def test_producers_hear_of_success_and_of_failure(stack: Stack, producer: Producer) -> None:
+    process = stack.process(limit=2)
+    good, bad = stack.send(process, "good"), stack.send(process, "bad")
+    stack.end(process, "good")
+    stack.end(process, "bad", how="fail")
+    succeeded = producer.hears(process=process, status="SUCCEEDED")
+    failed = producer.hears(process=process, status="FAILED")
+    for told, execution, request_id in ((succeeded, good, "good"), (failed, bad, "bad")):
+        assert (told["execution_arn"], told["request_id"]) == (stack.arn(execution), request_id)
+        assert stack.arn(execution) in told["resources"]
+        assert told["started_at"] <= told["finished_at"]
+        stack.wait_for_status(execution, told["status"])
+    assert (failed["error"], "the test said: fail" in failed["cause"]) == ("States.TaskFailed", True)
+    assert stack.outputs["FailedRequestQueueUrl"].endswith("/" + failed["kept_in"])
+
+
+def test_producers_hear_of_a_request_that_was_aborted(stack: Stack, producer: Producer) -> None:
+    process = stack.process()
+    execution = stack.send(process, "r1")
+    stack.wait_until_running(execution)
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(execution), error="ByHand", cause="a test")
+    told = producer.hears(execution_name=execution)
+    assert (told["status"], told["error"], told["cause"]) == ("FAILED", "ByHand", "a test")
+
+
+def test_producers_hear_of_a_message_that_is_none(stack: Stack, producer: Producer) -> None:
+    process = stack.process()
+    stack.send_raw("{", process)
+    told = producer.hears(process=process)
+    assert (told["status"], told["code"]) == ("DEAD_LETTERED", "InvalidRequest")
+    assert stack.outputs["RequestDeadLetterQueueUrl"].endswith("/" + told["kept_in"])
+
+
+def test_producers_hear_of_the_workers_requests(work: Work, producer: Producer) -> None:
+    done, poison = work.request(), work.request(lines=None)
+    work.send(done)
+    work.send(poison)
+    succeeded, dead = producer.hears(request_id=done), producer.hears(request_id=poison)
+    assert (succeeded["status"], succeeded["result"]) == ("SUCCEEDED", json.loads(work.row(done)["result"]))
+    assert (dead["status"], dead["code"]) == ("DEAD_LETTERED", "Poison")
+
+
+def test_a_dead_eventbridge_changes_nothing_but_a_metric(stack: Stack, metric: Callable[[str], float]) -> None:
+    process = stack.process(limit=2)
+    before = metric("EventsNotSent")
+    stack.faults.add("AnnounceEnd", "refuse", error="EventBridge.FailedEntry", times=0)
+    good, bad = stack.send(process, "good"), stack.send(process, "bad")
+    stack.end(process, "good")
+    stack.end(process, "bad", how="fail")
+    assert stack.wait_for_status(good, "SUCCEEDED", "FAILED") == "SUCCEEDED"
+    assert stack.wait_for_status(bad, "SUCCEEDED", "FAILED") == "FAILED"
+    stack.wait_until_free(process)
+    assert metric("EventsNotSent") == before + 2
+
+
+@pytest.fixture
+def metric(stack: Stack) -> Callable[[str], float]:
+    cloudwatch = stack.aws.client("cloudwatch")
+
+    def total(name: str) -> float:
+        dimensions = [{"Name": "service", "Value": STACK_NAME}]
+        found = cloudwatch.get_metric_statistics(
+            Namespace="Slotkeeper",
+            MetricName=name,
+            Dimensions=dimensions,
+            StartTime="2026-01-01T00:00:00Z",
+            EndTime="2100-01-01T00:00:00Z",
+            Period=3600,
+            Statistics=["Sum"],
+        )
+        return sum(point["Sum"] for point in found["Datapoints"])
+
+    return total
