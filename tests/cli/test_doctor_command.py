@@ -1,0 +1,313 @@
+"""`slotkeeper doctor`: how the checks are gone through and told, and what is fetched for them."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from slotkeeper.processes import MalformedProcess
+from slotkeeper_cli.commands import doctor as command
+from slotkeeper_cli.doctor import CHECKS, facts
+from slotkeeper_cli.doctor.facts import Facts, Function, Table
+from slotkeeper_cli.errors import Failed
+from slotkeeper_cli.stack import Stack
+from tests.cli.operating import Answers, Operator, client
+from tests.cli.test_doctor_checks import WHOLE, process
+
+Patch = pytest.MonkeyPatch
+
+
+class Made(SimpleNamespace):
+    """Facts made by hand; one that is an exception cannot be fetched."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+
+def over(patch: Patch, **changes: Any) -> None:
+    patch.setattr(command, "Facts", lambda _stack: Made(**{**WHOLE, **changes}))
+
+
+def denied(operation: str, code: str = "AccessDeniedException") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+
+
+# Going through them ------------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_stack_ends_with_0(operator: Operator, monkeypatch: Patch) -> None:
+    over(monkeypatch)
+    ended = operator.run("doctor")
+    assert ended.exit_code == 0
+    assert f"{len(CHECKS)} ok, 0 warnings, 0 problems" in ended.out
+    assert operator.run("doctor", "--json").json["worst"] == "ok"
+
+
+def test_warnings_alone_end_with_0(operator: Operator, monkeypatch: Patch) -> None:
+    over(monkeypatch, processes=[process(paused=True)])
+    ended = operator.run("doctor", "--json")
+    assert (ended.exit_code, ended.json["worst"]) == (0, "warn")
+    assert [one for one in ended.json["checks"] if one["level"] != "ok"] == [
+        {
+            "check": "paused",
+            "level": "warn",
+            "about": "each process admits requests",
+            "findings": [
+                {
+                    "level": "warn",
+                    "saw": "process p is paused and admits nobody",
+                    "do": "slotkeeper resume p, when it may go on",
+                }
+            ],
+        }
+    ]
+
+
+def test_a_problem_ends_with_5_and_says_what_to_do(operator: Operator, monkeypatch: Patch) -> None:
+    over(monkeypatch, processes=[process(slots_in_use=2)], stack_status="UPDATE_FAILED")
+    ended = operator.run("doctor")
+    assert ended.exit_code == 5
+    assert "process p: slots_in_use is 2 beside 0 holders" in ended.out
+    assert "-> the janitor repairs it in its next round" in ended.out
+    assert "2 checks found a problem: drift, stack" in ended.told
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (denied("DescribeAlarms"), "DescribeAlarms was denied (AccessDeniedException)"),
+        (denied("DescribeAlarms", "AuthorizationError"), "DescribeAlarms was denied (AuthorizationError)"),
+        (denied("DescribeAlarms", "Throttling"), "DescribeAlarms was answered Throttling: no"),
+        (EndpointConnectionError(endpoint_url="https://x"), "Could not connect to the endpoint URL"),
+        (Failed("the stack has no output X"), "the stack has no output X"),
+    ],
+)
+def test_what_may_not_or_cannot_be_looked_at_is_said_and_the_others_are_looked_at(
+    operator: Operator, monkeypatch: Patch, error: Exception, said: str
+) -> None:
+    over(monkeypatch, alarms=error)
+    ended = operator.run("doctor", "--json")
+    assert ended.exit_code == 0
+    by_level = {level: [c for c in ended.json["checks"] if c["level"] == level] for level in ("ok", "warn")}
+    assert [one["check"] for one in by_level["warn"]] == ["alarms", "alarm-actions"]
+    assert said in by_level["warn"][0]["findings"][0]["saw"]
+    assert len(by_level["ok"]) == len(CHECKS) - 2
+
+
+def test_some_of_the_checks_are_gone_through_alone(operator: Operator, monkeypatch: Patch) -> None:
+    over(monkeypatch, stack_status="UPDATE_FAILED")
+    ended = operator.run("doctor", "--only", "drift", "--only", "rules", "--json")
+    assert [one["check"] for one in ended.json["checks"]] == ["drift", "rules"]
+    wrong = operator.run("doctor", "--only", "nothing")
+    assert wrong.exit_code == 2
+    assert "no check nothing" in wrong.told
+
+
+def test_drift_is_looked_for_only_if_that_is_asked_for(operator: Operator, monkeypatch: Patch) -> None:
+    over(monkeypatch, drifted={"WorkQueue": "MODIFIED"})
+    assert "stack-drift" not in operator.run("doctor").out
+    ended = operator.run("doctor", "--stack-drift", "--only", "stack-drift", "--json")
+    assert (ended.exit_code, ended.json["worst"]) == (0, "warn")
+
+
+# Fetching them -----------------------------------------------------------------------------------------------------
+
+FUNCTION, TABLE, RULE, ALARM = (
+    "AWS::Lambda::Function",
+    "AWS::DynamoDB::Table",
+    "AWS::Events::Rule",
+    "AWS::CloudWatch::Alarm",
+)
+
+
+@pytest.fixture
+def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
+    """Facts over moto. One call at a time: what answers in moto's place keeps one question in mind."""
+    monkeypatch.setattr(facts, "_LOOKERS", 1)
+    return Facts(Stack("slotkeeper"))
+
+
+def listed(*resources: tuple[str, str, str]) -> Answers:
+    """The stack's resources: logical id, physical id, type."""
+    told = [
+        {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": kind, "ResourceStatus": "CREATE_COMPLETE"}
+        for a, b, kind in resources
+    ]
+    template = {
+        "Resources": {
+            "Ledger": {
+                "Properties": {
+                    "TimeToLiveSpecification": {"Enabled": True},
+                    "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": "true"},
+                }
+            }
+        }
+    }
+    answers = {
+        "ListStackResources": lambda _: {"StackResourceSummaries": told},
+        "GetTemplate": lambda _: {"TemplateBody": json.dumps(template)},
+    }
+    return Answers("cloudformation", answers)
+
+
+def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Facts) -> None:
+    operator.hold("a")
+    closed = operator.hold("b", "other") if operator.processes.create("other", 1, "no-such-job") else ""
+    operator.stop(closed)
+    odd = {"process_name": {"S": "odd"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=odd)
+    assert isinstance(fetched.processes[-1], MalformedProcess) or len(fetched.processes) == 3
+    assert fetched.jobs["no-such-job"] is None
+    assert (fetched.jobs["sample-job"] or {})["MaxRetries"] == 0
+    assert {(one.process, one.status) for one in fetched.held} == {("sample", "RUNNING"), ("other", "ABORTED")}
+    assert fetched.execution_status("nobody") == ""
+
+
+def test_queues_and_their_event_sources_are_fetched(operator: Operator, fetched: Facts) -> None:
+    asked: list[str] = []
+
+    def listed_mappings(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["EventSourceArn"].rpartition(":")[2])
+        return {"EventSourceMappings": [{"UUID": "1", "State": "Enabled"}]}
+
+    with Answers("lambda", {"ListEventSourceMappings": listed_mappings}):
+        assert fetched.mappings["WorkQueue"] == [{"UUID": "1", "State": "Enabled"}]
+    assert asked == ["RequestQueue.fifo", "WorkQueue"]
+    assert fetched.queues["WorkQueue"]["VisibilityTimeout"] == "720"
+
+
+def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
+    reserved = {"starter-1": {}, "worker-1": {"ReservedConcurrentExecutions": 5}}
+    answers = {
+        "GetFunctionConfiguration": lambda _: {"Timeout": 30},
+        "GetFunctionConcurrency": lambda params: reserved[params["FunctionName"]],
+        "GetFunctionRecursionConfig": lambda _: {"RecursiveLoop": "Allow"},
+    }
+    resources = ("StarterFunction", "starter-1", FUNCTION), ("WorkerFunction", "worker-1", FUNCTION)
+    with listed(*resources), Answers("lambda", answers):
+        assert fetched.functions == {
+            "StarterFunction": Function("StarterFunction", 30, None),
+            "WorkerFunction": Function("WorkerFunction", 30, 5),
+        }
+        assert [one.differs for one in fetched.recursion] == [True, True]
+
+
+def test_tables_are_compared_with_the_template(operator: Operator, fetched: Facts) -> None:
+    ledger, slots = operator.outputs["RequestLedgerTableName"], operator.outputs["SlotTableName"]
+    operator.dynamodb.update_time_to_live(
+        TableName=ledger, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
+    )
+    with listed(("Ledger", ledger, TABLE), ("Slots", slots, TABLE)):
+        assert fetched.tables == [Table("Ledger", True, True, False, True), Table("Slots", False, False, False, False)]
+
+
+def test_rules_are_fetched_from_whichever_bus(operator: Operator, fetched: Facts) -> None:
+    events = client("events")
+    events.create_event_bus(Name="bus")
+    events.put_rule(Name="round", ScheduleExpression="rate(1 minute)")
+    events.put_rule(Name="closed", EventBusName="bus", EventPattern="{}", State="DISABLED")
+    with listed(("JanitorFunctionRound", "round", RULE), ("JanitorFunctionClosed", "bus|closed", RULE)):
+        assert fetched.rules == {"JanitorFunctionClosed": "DISABLED", "JanitorFunctionRound": "ENABLED"}
+
+
+def test_alarms_are_fetched_with_their_names_in_the_template(operator: Operator, fetched: Facts) -> None:
+    for number in range(101):
+        client("cloudwatch").put_metric_alarm(
+            AlarmName=f"alarm-{number}",
+            MetricName="StarterErrors",
+            Namespace="Slotkeeper",
+            Statistic="Sum",
+            Period=60,
+            EvaluationPeriods=1,
+            Threshold=0,
+            ComparisonOperator="GreaterThanThreshold",
+            ActionsEnabled=bool(number),
+        )
+    with listed(*((f"Alarm{number}", f"alarm-{number}", ALARM) for number in range(101))):
+        assert len(fetched.alarms) == 101
+        assert [one["LogicalId"] for one in fetched.alarms if not one["ActionsEnabled"]] == ["Alarm0"]
+
+
+def test_the_topic_its_subscriptions_and_its_keys_policy_are_fetched(operator: Operator, fetched: Facts) -> None:
+    sns, kms = client("sns"), client("kms")
+    key = kms.create_key(Policy=json.dumps({"Statement": []}))["KeyMetadata"]["Arn"]
+    topic = sns.create_topic(Name="failures", Attributes={"KmsMasterKeyId": key})["TopicArn"]
+    operator.outputs["FailureTopicArn"] = topic
+    sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="us@example.com")
+    found = Facts(Stack("slotkeeper"))  # which reads the outputs again
+    assert found.topic["KmsMasterKeyId"] == key
+    assert found.topic_key_policy == {"Statement": []}
+    assert [one["Endpoint"] for one in found.subscriptions] == ["us@example.com"]
+
+
+def test_the_retry_policy_is_fetched_or_known_to_be_gone(operator: Operator, fetched: Facts) -> None:
+    operator.outputs["RetryPolicyParameterName"] = "/policy"
+    gone = {"Error": {"Code": "ParameterNotFound", "Message": "no"}}
+    with Answers("ssm", {"GetParameter": lambda _: gone}):
+        assert fetched.retry_policy is None
+    with Answers("ssm", {"GetParameter": lambda params: {"Parameter": {"Value": params["Name"]}}}):
+        assert Facts(Stack("slotkeeper")).retry_policy == "/policy"
+
+
+def test_of_a_large_ledger_a_part_is_looked_at(operator: Operator, fetched: Facts, monkeypatch: Patch) -> None:
+    for number in range(3):
+        operator.dynamodb.put_item(
+            TableName=operator.outputs["RequestLedgerTableName"],
+            Item={"request_id": {"S": f"r{number}"}, "status": {"S": "WAITING"}},
+        )
+    assert (len(fetched.rows.found), fetched.rows.all_of_them) == (3, True)
+
+    class Paged:
+        def __init__(self, _stack: Any) -> None:
+            self.ledger = self
+
+        def rows(self, _statuses: Any, on_page: Any) -> Any:
+            while True:
+                on_page(1000)
+                yield "r", MalformedProcess("")
+
+    monkeypatch.setattr(facts, "WorkRetries", Paged)
+    monkeypatch.setattr(facts, "MOST_ROWS", 5000)
+    again = Facts(Stack("slotkeeper")).rows
+    assert (len(again.found), again.all_of_them) == (5, False)
+
+
+@pytest.mark.parametrize("end", ["DETECTION_COMPLETE", "DETECTION_FAILED"])
+def test_cloudformations_look_for_drift_is_waited_for(
+    operator: Operator, fetched: Facts, monkeypatch: Patch, end: str
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(facts.time, "sleep", pauses.append)
+    statuses = iter(["DETECTION_IN_PROGRESS", "DETECTION_IN_PROGRESS", end])
+
+    def page(params: dict[str, Any]) -> dict[str, Any]:
+        name, more = ("Second", {}) if "NextToken" in params else ("First", {"NextToken": "more"})
+        return {"StackResourceDrifts": [{"LogicalResourceId": name, "StackResourceDriftStatus": "DELETED"}], **more}
+
+    answers = {
+        "DetectStackDrift": lambda _: {"StackDriftDetectionId": "1"},
+        "DescribeStackDriftDetectionStatus": lambda _: {"DetectionStatus": next(statuses)},
+        "DescribeStackResourceDrifts": page,
+    }
+    with Answers("cloudformation", answers):
+        if end == "DETECTION_FAILED":
+            with pytest.raises(Failed, match="DETECTION_FAILED"):
+                _ = fetched.drifted
+        else:
+            assert fetched.drifted == {"First": "DELETED", "Second": "DELETED"}
+    assert len(pauses) == 2
+
+
+def test_facts_are_of_one_moment(operator: Operator, fetched: Facts) -> None:
+    assert fetched.now == pytest.approx(time.time(), abs=60)
+    assert fetched.parameters["GlueTimeoutMinutes"] == "480"
+    assert fetched.stack_status == "UPDATE_COMPLETE"
+    assert fetched.allowed_jobs == {"sample-job"}
