@@ -8,7 +8,7 @@ import pytest
 
 from tests.least_privilege.calls import WITHOUT_RESOURCE
 from tests.least_privilege.evidence import VARIANTS, needed, stack
-from tests.least_privilege.policies import EVERYTHING, Grant, grants
+from tests.least_privilege.policies import EVERYTHING, grants
 
 
 def _roles() -> Iterator[tuple[str, str]]:
@@ -41,37 +41,53 @@ def test_what_a_call_is_for_is_a_condition_of_its_permission(variant: str, role:
             assert dict(grant.conditions) == need.context, f"{grant}: {need.context} and nothing else"
 
 
-# What a policy can say of a resource whose name is made later: a pattern, as narrow as the names allow.
+# What a policy can say of a resource whose name is made later: a pattern, as narrow as names allow, for these actions.
 PATTERNS = {
-    ("JanitorRole", "execution:workflow:*"): "an execution is named after its request",
-    ("SampleJobRole", "DataBucket/*"): "a request names the objects that the sample job reads and writes",
-    ("SampleJobRole", "aws-sam-cli-managed-default-samclisourcebucket-*/*"): "sam deploy makes the bucket, and uploads",
-    ("SampleJobRole", "log-group:/aws-glue/*"): "Glue's own log groups, which it makes itself",
-    ("WorkerRole", "DataBucket/*"): "a request names the object that it wants split",
-    ("WorkerRole", "DataBucket/work/*"): "parts and manifests are named after their requests",
-    ("WorkerRole", "schedule/RetryScheduleGroup/*"): "a schedule is named after its attempt",
+    ("JanitorRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
+    ("SampleJobRole", "DataBucket/*"): ({"s3:GetObject", "s3:PutObject"}, "a request names input and output"),
+    ("SampleJobRole", "aws-sam-cli-managed-default-samclisourcebucket-*/*"): (
+        {"s3:GetObject"},
+        "sam deploy makes the bucket, and puts the script there under a name of its own",
+    ),
+    ("SampleJobRole", "log-group:/aws-glue/*"): (
+        {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"},
+        "Glue's own log groups, which it makes itself",
+    ),
+    ("WorkerRole", "DataBucket/*"): ({"s3:GetObject"}, "a request names the object that it wants split"),
+    ("WorkerRole", "DataBucket/work/*"): (
+        {"s3:PutObject", "s3:DeleteObject"},
+        "parts and manifests are named after their requests",
+    ),
+    ("WorkerRole", "schedule/RetryScheduleGroup/*"): (
+        {"scheduler:CreateSchedule"},
+        "a schedule is named after its attempt",
+    ),
 }
 
 
-def _pattern(grant: Grant) -> str:
-    """The part of the ARN that says which resource."""
-    return grant.resource.split(":", 5)[5]
+def _patterns(variant: str, role: str) -> Iterator[tuple[tuple[str, str], str]]:
+    """(role, pattern), action; without those of log groups, whose ARNs end in an asterisk for their streams."""
+    for grant in grants(stack(variant), role):
+        name = grant.resource.split(":", 5)[-1]
+        if "*" in name and grant.resource not in (EVERYTHING, *map(stack(variant).arn, _log_groups(variant))):
+            yield (role, name), grant.action
+
+
+def _log_groups(variant: str) -> list[str]:
+    return list(stack(variant).of_type("AWS::Logs::LogGroup"))
 
 
 @each_role
 def test_a_resource_is_named_where_it_has_a_name(variant: str, role: str) -> None:
     for grant in grants(stack(variant), role):
-        if grant.resource == EVERYTHING:
-            assert grant.action in WITHOUT_RESOURCE, f"{grant}: there is an ARN for that"
-        elif not grant.action.startswith("logs:") or role == "SampleJobRole":
-            assert "*" not in grant.resource or (role, _pattern(grant)) in PATTERNS, grant
-        else:
-            assert grant.resource.count("*") == 1, grant  # the streams of the one log group
+        assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, f"{grant}: there is an ARN for that"
+    for pattern, action in _patterns(variant, role):
+        assert action in PATTERNS.get(pattern, ((),))[0], f"{action} on {pattern}: name it, or say here why not"
 
 
 def test_every_pattern_is_there_still() -> None:
-    made = stack("as it is")
-    there = {
-        (role, _pattern(g)) for role in made.of_type("AWS::IAM::Role") for g in grants(made, role) if ":" in g.resource
-    }
-    assert PATTERNS.keys() <= there
+    found: dict[tuple[str, str], set[str]] = {}
+    for role in stack("as it is").of_type("AWS::IAM::Role"):
+        for pattern, action in _patterns("as it is", role):
+            found.setdefault(pattern, set()).add(action)
+    assert found == {pattern: actions for pattern, (actions, _) in PATTERNS.items()}
