@@ -20,7 +20,7 @@ BLANKS = {
     "<process>": "sample",
     "<execution>": "sample-1",
     "<id>": "order-1",
-    "<file>": "-",
+    "<file>": "/dev/null",
     "${AWS::StackName}": "s",
 }
 
