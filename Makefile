@@ -169,6 +169,10 @@ smoke: setup  ## Check a stack against its own AWS, for some cents (STACK=name; 
 	  $(if $(PROFILE),--profile="$(PROFILE)") $(if $(REGION),--region="$(REGION)") $(if $(ONLY),--only="$(ONLY)") \
 	  $(if $(LIST),--list) $(if $(YES),--yes)
 
+.PHONY: gradual
+gradual: setup  ## Write the template of a gradual deployment (build/gradual/), for sam build --config-env prod
+	@$(PYTHON) -m local.gradual $(if $(TYPE),--type "$(TYPE)")
+
 .PHONY: hooks
 hooks: setup-dev  ## Let git run the linters before each commit (.pre-commit-config.yaml)
 	@$(SETUP) --venv build/hooks requirements/hooks.txt

@@ -1,0 +1,153 @@
+"""A gradual deployment, as CloudFormation gets it from SAM: what is invoked through the alias, and who may stop it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner
+from samtranslator.parser.parser import Parser
+from samtranslator.translator.translator import Translator
+from samtranslator.yaml_helper import yaml_parse
+
+from local import gradual
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())
+
+
+def _translated(template: dict[str, Any]) -> dict[str, Any]:
+    """What SAM's transform makes of a template that has been packaged."""
+    template = json.loads(json.dumps(template))
+    for resource in template["Resources"].values():
+        for path in gradual.PATHS:
+            if path in resource.get("Properties", {}):
+                resource["Properties"][path] = "s3://bucket/key"
+    values = {name: str(about.get("Default", "")) for name, about in template["Parameters"].items()}
+    session = boto3.Session(region_name="us-east-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        found: dict[str, Any] = Translator({}, Parser(), boto_session=session).translate(template, values)
+    return found["Resources"]
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Any]:
+    return _translated(TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    return _translated(gradual.gradual(TEMPLATE, gradual.DEFAULT, "2026-11-22T01:00:00Z"))
+
+
+@pytest.fixture(scope="module")
+def cure() -> dict[str, Any]:
+    """The release after it, in a hurry."""
+    return _translated(gradual.gradual(TEMPLATE, "AllAtOnce", "2026-11-22T01:00:01Z"))
+
+
+def _alias(function: str) -> str:
+    return f"{function}Aliaslive"
+
+
+def test_whoever_does_not_ask_for_it_has_neither_alias_nor_codedeploy(plain: dict[str, Any]) -> None:
+    types = {resource["Type"] for resource in plain.values()}
+    assert not {
+        kind for kind in types if "CodeDeploy" in kind or kind in ("AWS::Lambda::Alias", "AWS::Lambda::Version")
+    }
+
+
+@pytest.mark.parametrize("function", gradual.ALARMS)
+def test_codedeploy_moves_the_alias_and_each_of_its_alarms_is_there(made: dict[str, Any], function: str) -> None:
+    update = made[_alias(function)]["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]
+    group = made[update["DeploymentGroupName"]["Ref"]]["Properties"]
+    assert "Canary10Percent30Minutes" in json.dumps(group["DeploymentConfigName"])
+    assert group["ServiceRoleArn"] == {"Fn::GetAtt": [gradual.ROLE, "Arn"]}
+    assert "DEPLOYMENT_STOP_ON_ALARM" in group["AutoRollbackConfiguration"]["Events"]
+    alarms = [each["Name"]["Ref"] for each in group["AlarmConfiguration"]["Alarms"]]
+    assert alarms == gradual.ALARMS[function]
+    for alarm in alarms:
+        assert made[alarm]["Type"] == "AWS::CloudWatch::Alarm"
+        assert "Condition" not in made[alarm]
+
+
+@pytest.mark.parametrize("function", gradual.ALARMS)
+def test_the_deployment_takes_longer_than_its_alarms_need_to_sound(made: dict[str, Any], function: str) -> None:
+    for alarm in gradual.ALARMS[function]:
+        properties = made[alarm]["Properties"]
+        assert properties["Period"] * properties["EvaluationPeriods"] < 30 * 60
+
+
+def test_every_event_goes_through_the_alias(made: dict[str, Any]) -> None:
+    """A source that was left at the function itself would have all of the new version at once."""
+    invoked = {"AWS::Lambda::EventSourceMapping": "FunctionName", "AWS::Lambda::Permission": "FunctionName"}
+    invoked |= {"AWS::Events::Rule": "Targets"}
+    by_alias = dict.fromkeys(gradual.ALARMS, 0)
+    for resource in made.values():
+        if place := invoked.get(resource["Type"]):
+            what = json.dumps(resource["Properties"][place])
+            for function in gradual.ALARMS:
+                by_alias[function] += f'"{_alias(function)}"' in what
+                assert f'"{function}"' not in what
+    assert by_alias == {"StarterFunction": 1, "JanitorFunction": 4, "ChatbotFunction": 1, "WorkerFunction": 1}
+
+
+def test_the_api_asks_for_the_alias_that_it_may_invoke(made: dict[str, Any]) -> None:
+    body = json.dumps(made["ChatbotApi"]["Properties"]["Body"])
+    assert "${ChatbotFunctionAliaslive}/invocations" in body
+    assert "${ChatbotFunction.Arn}" not in body
+    permissions = [each["Properties"] for each in made.values() if each["Type"] == "AWS::Lambda::Permission"]
+    by_the_api = [each for each in permissions if each["Principal"] == "apigateway.amazonaws.com"]
+    assert [each["FunctionName"] for each in by_the_api] == [{"Ref": _alias("ChatbotFunction")}]
+
+
+def test_every_release_is_a_version_of_its_own(made: dict[str, Any], cure: dict[str, Any]) -> None:
+    """SAM sees no change in a parameter's new value: without a release the alias would go on with the old one."""
+    versions, others = (
+        {name for name, resource in each.items() if resource["Type"] == "AWS::Lambda::Version"} for each in (made, cure)
+    )
+    assert len(versions) == len(others) == len(gradual.ALARMS)
+    assert not versions & others
+
+
+def test_the_cure_is_deployed_though_the_alarms_sound(cure: dict[str, Any]) -> None:
+    groups = [each["Properties"] for each in cure.values() if each["Type"] == "AWS::CodeDeploy::DeploymentGroup"]
+    assert len(groups) == len(gradual.ALARMS)
+    assert not any("AlarmConfiguration" in group for group in groups)
+
+
+def test_nothing_else_is_different(made: dict[str, Any], plain: dict[str, Any]) -> None:
+    kinds = {"AWS::Lambda::Version", "AWS::Lambda::Alias", "AWS::CodeDeploy::Application"}
+    added = {made[name]["Type"] for name in made.keys() - plain.keys()}
+    assert added <= kinds | {"AWS::CodeDeploy::DeploymentGroup", "AWS::IAM::Role", "AWS::ApiGateway::Deployment"}
+    gone = {plain[name]["Type"] for name in plain.keys() - made.keys()}
+    assert gone <= {"AWS::ApiGateway::Deployment"}  # named by the hash of the API's definition
+
+
+def test_the_file_is_where_prod_builds_from_and_its_paths_lead_to_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prod = tomllib.loads((ROOT / "samconfig.toml").read_text())["prod"]
+    assert prod["build"]["parameters"]["template_file"] == str(gradual.GRADUAL.relative_to(ROOT))
+    # `sam deploy` of what a plain `sam build` made would not be gradual.
+    built = f"{prod['build']['parameters']['build_dir']}/template.yaml"
+    assert prod["deploy"]["parameters"]["template_file"] == built
+    monkeypatch.setattr(gradual, "GRADUAL", tmp_path / "build" / "gradual" / "template.json")
+    monkeypatch.setattr(gradual, "_shown", str)
+    assert CliRunner().invoke(gradual.main).exit_code == 0
+    resources = json.loads(gradual.GRADUAL.read_text())["Resources"]
+    paths = [resources["SampleJob"]["Properties"]["Command"]["ScriptLocation"]]
+    paths += [
+        each["Properties"][path]
+        for each in resources.values()
+        for path in gradual.PATHS
+        if path in each.get("Properties", {})
+    ]
+    assert len(paths) == 9
+    for path in paths:
+        assert (ROOT / "build" / "gradual" / path).resolve().exists(), path
