@@ -27,6 +27,7 @@ TEMPLATE: dict[str, Any] = {
                 "KeySchema": [{"AttributeName": "name", "KeyType": "HASH"}],
                 "AttributeDefinitions": [{"AttributeName": "name", "AttributeType": "S"}],
                 "TimeToLiveSpecification": {"AttributeName": "expires", "Enabled": True},
+                "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
             },
         },
         "Function": {
@@ -124,6 +125,9 @@ def test_a_stack_has_the_properties_of_its_template(aws: EmbeddedAws) -> None:
     assert outputs["Said"] == "hello"
     ttl = aws.client("dynamodb").describe_time_to_live(TableName=outputs["Table"])["TimeToLiveDescription"]
     assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires"}
+    backups = aws.client("dynamodb").describe_continuous_backups(TableName=outputs["Table"])
+    recovery = backups["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+    assert recovery["PointInTimeRecoveryStatus"] == "ENABLED"
     functions = aws.client("lambda")
     concurrency = functions.get_function_concurrency(FunctionName=outputs["Function"])
     assert concurrency["ReservedConcurrentExecutions"] == 3

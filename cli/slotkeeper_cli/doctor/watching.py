@@ -8,6 +8,7 @@ from typing import Any
 
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
+from slotkeeper_cli.words import count
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 # To publish to an encrypted topic (SNS guide, "Managing Amazon SNS encryption keys and costs").
@@ -19,8 +20,12 @@ def alarms(facts: Facts) -> Iterator[Finding]:
         name = one["LogicalId"]
         if one["StateValue"] == "ALARM":
             yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", f"docs/runbooks.md#{name.lower()}")
-        elif one["StateValue"] == "INSUFFICIENT_DATA":
-            yield warn(f"{name} has no data yet", "wait for its next period; if it stays so, its metric is not emitted")
+    silent = sorted(str(one["LogicalId"]) for one in facts.alarms if one["StateValue"] == "INSUFFICIENT_DATA")
+    if silent:
+        yield warn(
+            f"{count(len(silent), 'alarm')} without data: {', '.join(silent)}",
+            "wait for its next period; if it stays so, its metric is not emitted",
+        )
 
 
 def silenced(facts: Facts) -> Iterator[Finding]:

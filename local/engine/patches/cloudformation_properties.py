@@ -1,7 +1,7 @@
-"""Template properties that MiniStack drops or misreads: TTL, reserved and maximum concurrency, recursion settings.
+"""Template properties that MiniStack drops or misreads: TTL, point-in-time recovery, concurrency, recursion settings.
 
-AWS: "CloudFormation: AWS::DynamoDB::Table" (TimeToLiveSpecification), "AWS::Lambda::Function"
-(ReservedConcurrentExecutions, RecursiveLoop): the resource has them once the stack is complete.
+AWS: "CloudFormation: AWS::DynamoDB::Table" (TimeToLiveSpecification, PointInTimeRecoverySpecification),
+"AWS::Lambda::Function" (ReservedConcurrentExecutions, RecursiveLoop): the resource has them once the stack is complete.
 "AWS::Lambda::EventSourceMapping ScalingConfig": MaximumConcurrency is an integer. MiniStack keeps the text that a
 parameter is, and from then on fails whenever it polls any queue.
 """
@@ -25,6 +25,11 @@ def _table(name: str, properties: dict[str, Any]) -> None:
     if wanted:
         specification = {"AttributeName": wanted["AttributeName"], "Enabled": str(wanted["Enabled"]).lower() == "true"}
         dynamodb._update_ttl({"TableName": name, "TimeToLiveSpecification": specification})
+    recovery = properties.get("PointInTimeRecoverySpecification")
+    if recovery:
+        enabled = str(recovery["PointInTimeRecoveryEnabled"]).lower() == "true"
+        specification = {"PointInTimeRecoveryEnabled": enabled}
+        dynamodb._update_continuous_backups({"TableName": name, "PointInTimeRecoverySpecification": specification})
 
 
 def _function(name: str, properties: dict[str, Any]) -> None:

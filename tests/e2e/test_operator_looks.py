@@ -1,0 +1,90 @@
+"""The operator command on the deployed stack: what the doctor says of it, retries, and the token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from local.downstream import Step
+from local.environment import ACCESS_KEY, REGION
+from slotkeeper_cli.app import app
+from tests.e2e.chat import Bot
+from tests.e2e.stack import Stack
+from tests.e2e.work import END, Work
+
+Slotkeeper = Callable[..., Any]
+
+
+@pytest.fixture
+def slotkeeper(deployed: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slotkeeper:
+    """The command over the deployed stack, as `--local` finds it; its JSON."""
+    told = {
+        "endpoint": deployed.aws.endpoint,
+        "region": REGION,
+        "access_key_id": ACCESS_KEY,
+        "secret_access_key": ACCESS_KEY,
+    }
+    folder = tmp_path / "build" / "local"
+    folder.mkdir(parents=True)
+    (folder / "outputs.json").write_text(json.dumps(told))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Any:
+        return json.loads(CliRunner().invoke(app, [*arguments, "--local", "--json", "--yes"]).stdout)
+
+    return run
+
+
+def test_the_doctor_looks_at_everything_and_finds_no_problem(slotkeeper: Slotkeeper) -> None:
+    told = slotkeeper("doctor")
+    findings = {one["check"]: one["findings"] for one in told["checks"] if one["findings"]}
+    assert not [one for one in findings.values() for found in one if "not looked at" in found["saw"]]
+    assert not [one for one in findings.values() for found in one if found["level"] == "problem"]
+
+
+def test_recursion_settings_are_as_the_template_has_them(slotkeeper: Slotkeeper) -> None:
+    told = slotkeeper("recursion", "check")
+    deployed = {one["function"]: one["deployed"] for one in told["functions"]}
+    assert (deployed["WorkerFunction"], deployed["StarterFunction"], told["different"]) == ("Allow", "Terminate", [])
+
+
+def test_a_retry_that_scheduler_is_to_bring_is_made_now(slotkeeper: Slotkeeper, work: Work) -> None:
+    request = work.request(Step(answer="slow_down", retry_after=3600))
+    work.send(request)
+    work.wait_for(request, "WAITING")
+    (listed,) = slotkeeper("retries", "list", "--request-id", request)["retries"]
+    assert (listed["by"], listed["attempt"]) == ("schedule", 2)
+    assert slotkeeper("retries", "run-now", request) == {"sent": request, "attempt": 2}
+    assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
+    assert work.schedule(request, attempt=2) is None
+
+
+def test_a_retry_that_is_cancelled_is_a_dead_letter_with_its_story(slotkeeper: Slotkeeper, work: Work) -> None:
+    work.empty_dead_letters()
+    request = work.request(Step(answer="slow_down", retry_after=3600))
+    work.send(request)
+    work.wait_for(request, "WAITING")
+    assert slotkeeper("retries", "cancel", request, "--why", "no longer wanted")["sent"] is True
+    letter = work.dead_letter(request)
+    assert (letter["code"], letter["retry_count"]) == ("Cancelled", "2")
+    assert [entry["attempt"] for entry in json.loads(letter["history"])] == [1, 2]
+    assert work.wait_for(request, *END)["status"] == "DEAD_LETTERED"
+    assert work.calls(request) == 1
+
+
+def test_a_token_that_is_dropped_is_asked_for_once_more(slotkeeper: Slotkeeper, bot: Bot) -> None:
+    assert bot.say().status == 200
+    before, posts = slotkeeper("token", "show"), bot.asked("/auth")
+    assert before["stored"] is True
+    assert slotkeeper("token", "invalidate")["removed"] is True
+    assert slotkeeper("token", "show")["stored"] is False
+    bot.service.invalidate()  # else the warm container goes on with the one that it has
+    assert {reply.status for reply in bot.say_at_once(3)} == {200}
+    after = slotkeeper("token", "show")
+    assert (after["generation"], after["stored"]) == (before["generation"] + 1, True)
+    assert bot.asked("/auth") == posts + 1
