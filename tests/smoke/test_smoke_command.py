@@ -20,6 +20,7 @@ from smoke.stack import _OUTPUTS, Stack
 
 OUTPUTS = dict.fromkeys(_OUTPUTS, "x") | {"WorkflowArn": "arn:aws:states:eu-north-1:123456789012:stateMachine:w"}
 MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "Stack with id x does not exist"}}, "D")
+ROOT = Path(__file__).parents[2]
 Ran = Callable[..., Result]
 
 
@@ -130,6 +131,17 @@ def test_a_run_is_billed_for_a_minute_at_least() -> None:
     (glue, *_), (longer, *_) = ([*bill([check.spending(pace.AWS)])] for check in (CHECKS[2], CHECKS[5]))
     assert glue.dollars == pytest.approx(60 / 3600 / 16 * 0.44)
     assert longer.dollars > glue.dollars
+
+
+def test_the_page_tells_every_check_and_the_bill() -> None:
+    page = (ROOT / "docs" / "smoke.md").read_text()
+    items = bill(check.spending(pace.AWS) for check in CHECKS)
+    assert all(f"| `{check.name}` |" in page for check in CHECKS)
+    assert (
+        f"| {items[0].what} | {items[0].arithmetic}; a run is billed for a minute at least | {items[0].dollars:.4f} |"
+        in page
+    )
+    assert f"| all | | {total(items):.4f} |" in page
 
 
 def test_what_is_read_of_the_local_stack_is_what_local_up_writes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_other_values_of_all_parameters_make_the_same_resources() -> None:
         text = number if parameter["Type"] == "Number" else "another"
         parameter["Default"] = next((each for each in reversed(allowed) if each != before), text)
     assert losses(HELD, stateful(translated(other))) == []
+
+
+def test_the_page_names_what_is_kept_and_what_is_not() -> None:
+    page = (ROOT / "docs" / "upgrades.md").read_text()
+    rows = re.findall(r"^\| (.*?) \| (kept|deleted)\b", page, re.MULTILINE)
+    told = {name: fate for names, fate in rows for name in re.findall(r"`(\w+)`", names)}
+    queues = {name for name, each in HELD.items() if each["Type"] == "AWS::SQS::Queue"}
+    assert (*next(row for row in rows if "queues" in row[0]), len(queues)) == ("the six queues", "kept", 6)
+    kept = {name for name, each in HELD.items() if each.get("DeletionPolicy") in RETAINED}
+    assert {name for name, fate in told.items() if fate == "kept"} == kept - queues
+    assert {name for name, fate in told.items() if fate == "deleted"} == EXPENDABLE.keys()
 
 
 def test_the_stack_policy_protects_the_types_whose_loss_would_matter() -> None:
