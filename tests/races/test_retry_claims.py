@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from local.dynamodb_local import DynamoDbLocal
 from slotkeeper.retry import ledger as protocol
-from slotkeeper.retry.ledger import Claim, Claimed, ClaimLost, InProgress, Ledger, Settled
+from slotkeeper.retry.ledger import Claim, Claimed, ClaimLost, InProgress, Ledger, Row, Settled
 from slotkeeper.retry.message import Message
 from tests.races.sharing import at_once, errors_of
 
@@ -121,6 +122,40 @@ def test_what_succeeded_is_claimed_by_nobody_however_many_ask(ledgers: list[Ledg
     ledgers[0].settle_succeeded(message, claim, "{}")
     later = [message, message.after(NOW), message.after(NOW).after(NOW)]
     assert {type(claim) for claim in claim_at_once(ledgers, later, NOW + 10**6)} == {Settled}
+
+
+CANCELLED = {"code": "Cancelled", "reason": "by hand"}
+
+
+def waiting_attempt(ledger: Ledger) -> tuple[Message, Row]:
+    """The message of an attempt that waits, and the row as whoever is about to cancel it has seen it."""
+    first = new_message()
+    claim = ledger.claim(first, "first", NOW, LEASE)
+    assert isinstance(claim, Claimed)
+    ledger.settle_waiting(first, claim, NOW + 60)
+    seen = ledger.read(first.request_id)
+    assert seen is not None
+    return first.after(NOW), seen
+
+
+def test_r2_of_a_cancel_and_many_deliveries_either_it_is_cancelled_or_one_of_them_works(ledgers: list[Ledger]) -> None:
+    for _ in range(ROUNDS):
+        message, seen = waiting_attempt(ledgers[0])
+        cancel = partial(ledgers[0].cancel, message.request_id, seen, "operator", CANCELLED, "Cancelled", NOW)
+        claims = [_claim(ledger, message, f"token-{n}", NOW) for n, ledger in enumerate(ledgers[1:])]
+        cancelled, *told = at_once([cancel, *claims])
+        works = [claim for claim in mine(told) if claim.plan != CANCELLED]
+        assert (cancelled, len(works)) in ((True, 0), (False, 1))
+
+
+def test_control_a_cancel_that_does_not_ask_for_a_waiting_attempt_is_one_beside_the_work(
+    ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weakened = "attempts >= :before AND (#status = :waiting OR #status <> :waiting)"
+    monkeypatch.setattr(protocol, "WAITING_CONDITION", weakened)
+    message, seen = waiting_attempt(ledgers[0])
+    assert isinstance(ledgers[1].claim(message, "at work", NOW, LEASE), Claimed)
+    assert ledgers[0].cancel(message.request_id, seen, "operator", CANCELLED, "Cancelled", NOW)
 
 
 def test_control_without_the_claims_condition_many_have_one_attempt(
