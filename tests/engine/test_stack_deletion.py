@@ -1,0 +1,144 @@
+"""What outlives its stack when CloudFormation, as far as it is embedded, deletes, renames, replaces or rolls back.
+
+Stacks of the template's stateful resources alone, which take no build and are made in a second.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.aws import EmbeddedAws
+from tests.support.waiting import wait_until
+from tests.template.stateful import RETAINED, source, stateful, translated
+
+WHOLE = translated(source())
+HELD = stateful(WHOLE)
+# These two stand on functions and roles, and are deleted with their stack.
+ALONE = [name for name in HELD if name not in ("ChatbotApi", "Workflow")]
+TEMPLATE: dict[str, Any] = {
+    "AWSTemplateFormatVersion": "2010-09-09",
+    **{section: WHOLE[section] for section in ("Parameters", "Conditions")},
+    "Resources": {name: WHOLE["Resources"][name] for name in ALONE},
+}
+KEPT = {name for name in ALONE if HELD[name].get("DeletionPolicy") in RETAINED}
+
+
+class Stacks:
+    """Stacks of that template, each with its own name."""
+
+    def __init__(self, aws: EmbeddedAws) -> None:
+        self.aws = aws
+        self._cloudformation = aws.client("cloudformation")
+
+    def create(self, name: str, template: dict[str, Any] = TEMPLATE, end: str = "CREATE_COMPLETE") -> dict[str, str]:
+        """The physical ids, by logical id."""
+        self._cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(template))
+        return self._wait(name, end)
+
+    def update(self, name: str, template: dict[str, Any]) -> dict[str, str]:
+        self._cloudformation.update_stack(StackName=name, TemplateBody=json.dumps(template))
+        return self._wait(name, "UPDATE_COMPLETE")
+
+    def delete(self, name: str) -> None:
+        identity = self._cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackId"]
+        self._cloudformation.delete_stack(StackName=name)
+        wait_until(lambda: self._status(identity) == "DELETE_COMPLETE", f"stack {name} to be gone")
+
+    def _status(self, name: str) -> str:
+        return str(self._cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"])
+
+    def _wait(self, name: str, end: str) -> dict[str, str]:
+        wait_until(lambda: not self._status(name).endswith("_IN_PROGRESS"), f"stack {name} to be {end}")
+        events = self._cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+        assert self._status(name) == end, [event.get("ResourceStatusReason") for event in events]
+        # The events, since a stack that was rolled back has no resources; the newest comes first.
+        made = [
+            event for event in reversed(events) if event["ResourceStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+        ]
+        return {event["LogicalResourceId"]: event["PhysicalResourceId"] for event in made}
+
+    def is_there(self, name: str, physical: str) -> bool:
+        """Whether the service itself still has the resource."""
+        look = {
+            "AWS::DynamoDB::Table": ("dynamodb", "describe_table", "TableName"),
+            "AWS::Logs::LogGroup": ("logs", "describe_log_streams", "logGroupName"),
+            "AWS::S3::Bucket": ("s3", "head_bucket", "Bucket"),
+            "AWS::SNS::Topic": ("sns", "get_topic_attributes", "TopicArn"),
+            "AWS::SQS::Queue": ("sqs", "get_queue_attributes", "QueueUrl"),
+            "AWS::SSM::Parameter": ("ssm", "get_parameter", "Name"),
+            "AWS::Scheduler::ScheduleGroup": ("scheduler", "get_schedule_group", "Name"),
+            "AWS::SecretsManager::Secret": ("secretsmanager", "list_secret_version_ids", "SecretId"),
+        }
+        service, operation, argument = look[HELD[name]["Type"]]
+        try:
+            getattr(self.aws.client(service), operation)(**{argument: physical})
+        except ClientError as error:
+            if not re.search("NotFound|NonExistent|404", str(error)):
+                raise
+            return False
+        return True
+
+    def there(self, physical: dict[str, str]) -> set[str]:
+        return {name for name in ALONE if name in physical and self.is_there(name, physical[name])}
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stacks]:
+    state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
+    with EmbeddedAws.start(state_dir) as aws:
+        yield Stacks(aws)
+
+
+def test_what_nobody_can_make_again_outlives_its_stack(stacks: Stacks) -> None:
+    physical = stacks.create("deleted")
+    stacks.delete("deleted")
+    assert stacks.there(physical) == KEPT
+
+
+def test_a_protected_table_is_not_deleted_by_hand(stacks: Stacks) -> None:
+    physical = stacks.create("by-hand")
+    dynamodb = stacks.aws.client("dynamodb")
+    for table in ("SlotTable", "RequestLedgerTable"):
+        with pytest.raises(ClientError, match="protect"):
+            dynamodb.delete_table(TableName=physical[table])
+
+
+def test_a_renamed_queue_keeps_its_messages(stacks: Stacks) -> None:
+    physical = stacks.create("renamed")
+    sqs = stacks.aws.client("sqs")
+    sqs.send_message(QueueUrl=physical["WorkQueue"], MessageBody="wanted")
+    template = copy.deepcopy(TEMPLATE)
+    template["Resources"]["Work"] = template["Resources"].pop("WorkQueue")
+    after = stacks.update("renamed", template)
+    assert after["Work"] != physical["WorkQueue"]
+    assert sqs.receive_message(QueueUrl=physical["WorkQueue"])["Messages"][0]["Body"] == "wanted"
+
+
+def test_a_replaced_queue_keeps_its_messages(stacks: Stacks) -> None:
+    physical = stacks.create("replaced")
+    sqs = stacks.aws.client("sqs")
+    sqs.send_message(QueueUrl=physical["WorkQueue"], MessageBody="wanted")
+    template = copy.deepcopy(TEMPLATE)
+    template["Resources"]["WorkQueue"]["Properties"]["QueueName"] = "another"
+    after = stacks.update("replaced", template)
+    assert after["WorkQueue"] != physical["WorkQueue"]
+    assert sqs.receive_message(QueueUrl=physical["WorkQueue"])["Messages"][0]["Body"] == "wanted"
+
+
+def test_a_first_deployment_that_fails_leaves_only_what_is_protected(stacks: Stacks) -> None:
+    template = copy.deepcopy(TEMPLATE)
+    template["Resources"]["Impossible"] = {
+        "Type": "Custom::Impossible",
+        "DependsOn": ALONE,
+        "Properties": {"ServiceToken": "arn:aws:lambda:us-east-1:000000000000:function:nobody"},
+    }
+    physical = stacks.create("failed", template, end="ROLLBACK_COMPLETE")
+    assert stacks.there(physical) == {"SlotTable", "RequestLedgerTable", "AuditLogGroup"}
