@@ -30,6 +30,7 @@ case "$*" in
   *describe-stacks*) printf '%s\n' $OUTPUTS ;;
   *get-queue-attributes*) echo arn:aws:sqs:us-east-1:123456789012:queue ;;
   *receive-message*) cat letter-on-the-queue.json ;;
+  *describe-*) echo arn:aws:service:us-east-1:123456789012:thing ;;
 esac
 """
 _DECLARED = (ROOT / "template.yaml").read_text().split("\nOutputs:\n")[1]
@@ -139,12 +140,12 @@ def _value(shape: Shape, values: list[str], folder: Path) -> Any:
         assert values == []
         return True
     if shape.type_name == "list":
-        return values
+        return json.loads(values[0]) if values[0].startswith("[") else values
     (value,) = values
     assert value
     if value.startswith("file://"):
         value = (folder / value.removeprefix("file://")).read_text()
-    return value if shape.type_name == "string" else json.loads(value)
+    return value if shape.type_name in ("string", "timestamp") else json.loads(value)
 
 
 def test_the_api_takes_every_call_of_the_page_of_retries(account: Run, session: botocore.session.Session) -> None:
