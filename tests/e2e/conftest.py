@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from local.aws import EmbeddedAws
 from local.chat_service import ChatService
+from local.environment import ACCESS_KEY, REGION
+from slotkeeper_cli import letters
+from slotkeeper_cli.app import app
 from tests.e2e.chat import Bot
 from tests.e2e.stack import GRACE, LOOK_GAP, Stack
 from tests.e2e.work import Work
@@ -65,3 +71,24 @@ def work(deployed: Stack) -> Iterator[Work]:
     made = Work(deployed.aws)
     yield made
     made.restore()
+
+
+@pytest.fixture
+def slotkeeper(deployed: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The command over the deployed stack, as `--local` finds it; its JSON."""
+    told = {
+        "endpoint": deployed.aws.endpoint,
+        "region": REGION,
+        "access_key_id": ACCESS_KEY,
+        "secret_access_key": ACCESS_KEY,
+    }
+    folder = tmp_path / "build" / "local"
+    folder.mkdir(parents=True)
+    (folder / "outputs.json").write_text(json.dumps(told))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(letters, "LISTEN", 0)  # the engine's queues tell at once what they have
+
+    def run(*arguments: str) -> Any:
+        return json.loads(CliRunner().invoke(app, [*arguments, "--local", "--json", "--yes"]).stdout)
+
+    return run

@@ -4,40 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
-from typer.testing import CliRunner
-
 from local.downstream import Step
-from local.environment import ACCESS_KEY, REGION
-from slotkeeper_cli.app import app
 from tests.e2e.chat import Bot
-from tests.e2e.stack import Stack
 from tests.e2e.work import END, Work
 
 Slotkeeper = Callable[..., Any]
-
-
-@pytest.fixture
-def slotkeeper(deployed: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slotkeeper:
-    """The command over the deployed stack, as `--local` finds it; its JSON."""
-    told = {
-        "endpoint": deployed.aws.endpoint,
-        "region": REGION,
-        "access_key_id": ACCESS_KEY,
-        "secret_access_key": ACCESS_KEY,
-    }
-    folder = tmp_path / "build" / "local"
-    folder.mkdir(parents=True)
-    (folder / "outputs.json").write_text(json.dumps(told))
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Any:
-        return json.loads(CliRunner().invoke(app, [*arguments, "--local", "--json", "--yes"]).stdout)
-
-    return run
 
 
 def test_the_doctor_looks_at_everything_and_finds_no_problem(slotkeeper: Slotkeeper) -> None:

@@ -1,0 +1,70 @@
+"""The operator command on the deployed stack: requests are sent, cancelled where they wait, stopped, and redriven."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+Slotkeeper = Callable[..., Any]
+
+
+def _submit(slotkeeper: Slotkeeper, folder: Path, process: str, request_ids: str) -> None:
+    """Requests whose jobs wait at the gates of their names."""
+    file = folder / "requests.jsonl"
+    lines = [
+        {"process": process, "request_id": one, "arguments": {"--gate": f"{process}/{one}"}} for one in request_ids
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert len(slotkeeper("submit", "--file", str(file))["sent"]) == len(request_ids)
+
+
+def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str) -> dict[str, Any]:
+    """The last attempt of a request, once it is in this state."""
+
+    def look() -> Any:
+        found = slotkeeper("request", "show", request_id, "--process", process)["found"]
+        return found and found[0]["state"] == state and found[0]["attempts"][-1]
+
+    last: dict[str, Any] = wait_until(look, f"{request_id} to be {state}")
+    return last
+
+
+def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_move_up(
+    stack: Stack, slotkeeper: Slotkeeper, tmp_path: Path
+) -> None:
+    process = stack.process(limit=1)
+    _submit(slotkeeper, tmp_path, process, "abc")
+    assert _wait_for(slotkeeper, process, "a", "running")["attempt"] == 1
+    _wait_for(slotkeeper, process, "b", "waiting")
+    assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
+    letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["letter"]
+    assert letter["code"] == "Cancelled"
+    _wait_for(slotkeeper, process, "c", "waiting")
+    stack.end(process, "a", "c", "b")
+    _wait_for(slotkeeper, process, "c", "succeeded")
+    (redriven,) = slotkeeper("dlq", "redrive", "request", "--id", letter["message_id"])["redriven"]
+    assert redriven["attempt"] == 2
+    assert _wait_for(slotkeeper, process, "b", "succeeded")["attempt"] == 2
+    started = [execution["name"] for execution in stack.executions(process)]
+    assert len(started) == 3
+    assert redriven["execution"] == started[-1]
+
+
+def test_one_that_runs_is_stopped_kept_and_redriven(stack: Stack, slotkeeper: Slotkeeper, tmp_path: Path) -> None:
+    process = stack.process(limit=1)
+    _submit(slotkeeper, tmp_path, process, "a")
+    name = _wait_for(slotkeeper, process, "a", "running")["execution"]
+    wait_until(lambda: stack.alive(process), "its Glue run")
+    assert slotkeeper("request", "cancel", "a", "--process", process, "--stop")["stopped"] == name
+    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
+    assert stack.alive(process) == 0
+    letter = wait_until(lambda: _wait_for(slotkeeper, process, "a", "failed").get("letter"), "its request to be kept")
+    assert letter["code"] == "Cancelled"
+    stack.end(process, "a")
+    assert len(slotkeeper("dlq", "redrive", "failed", "--id", letter["message_id"])["redriven"]) == 1
+    assert _wait_for(slotkeeper, process, "a", "succeeded")["attempt"] == 2
