@@ -73,6 +73,7 @@ def world(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, Worl
     stack of its own; what its events meet; and where it answers CloudFormation."""
     running = _running(function)
     if running is None:
+        _say("on a stack made for this call")
         with EmbeddedAws.start(scratch / "aws") as aws, own_world(aws, function) as made:
             yield made
         return
