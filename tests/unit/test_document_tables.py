@@ -1,0 +1,72 @@
+"""The tables of the documents say what the template and the schemas say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.decode import cfn_yaml
+
+ROOT = Path(__file__).parents[2]
+LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"
+PARAMETERS: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))["Parameters"]
+MESSAGES = (ROOT / "docs" / "messages.md").read_text()
+
+
+def _rows(page: str) -> list[list[str]]:
+    """The cells of every row whose first one is a name in code."""
+    lines = re.findall(r"^\| (`[^|]+`) \|(.*)\|$", page, re.MULTILINE)
+    return [[first.strip("`"), *(cell.strip() for cell in rest.split("|"))] for first, rest in lines]
+
+
+ROWS = {row[0]: row[1:] for row in _rows((ROOT / "docs" / "parameters.md").read_text())}
+
+
+def test_every_parameter_is_on_the_page_and_no_other() -> None:
+    assert ROWS.keys() == PARAMETERS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS))
+def test_a_parameters_default_and_range_are_the_templates(name: str) -> None:
+    declared, (default, allowed, _) = PARAMETERS[name], ROWS[name]
+
+    assert default.startswith(f"`{declared['Default']}`" if declared["Default"] != "" else "empty")
+    for bound in ("MinValue", "MaxValue", "MaxLength"):
+        if bound in declared:
+            assert re.search(rf"\b{declared[bound]}\b", allowed), bound
+    for value in declared.get("AllowedValues", [])[:6]:
+        assert str(value) in allowed
+
+
+def test_parameters_stand_in_the_groups_of_the_console() -> None:
+    template: Any = cfn_yaml.load(str(ROOT / "template.yaml"))
+    groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+
+    assert [name for group in groups for name in group["Parameters"]] == list(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("heading", "schema"),
+    [
+        ("## A request", LAYER / "request.schema.json"),
+        ("## Work", LAYER / "retry" / "work.schema.json"),
+        ("## Chat messages", LAYER / "message.schema.json"),
+    ],
+)
+def test_the_fields_of_a_message_are_its_schemas(heading: str, schema: Path) -> None:
+    section = MESSAGES.split(f"\n{heading}\n")[1].split("\n##")[0]
+    declared = json.loads(schema.read_text())
+
+    assert {row[0]: row[1] == "yes" for row in _rows(section)} == {
+        name: name in declared["required"] for name in declared["properties"]
+    }
+
+
+def test_the_codes_of_dead_letters_are_those_that_the_starter_gives() -> None:
+    given = set(re.findall(r'_set_aside\(delivery, "(\w+)"', (LAYER / "admission.py").read_text()))
+    (row,) = (row for row in _rows(MESSAGES) if row[0] == "code")
+
+    assert set(re.findall(r"`(\w+)`", row[1])) == given
