@@ -1,0 +1,93 @@
+"""A request is cancelled while its deliveries ask for a slot: it is cancelled, or it holds its slot, and never both."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+import pytest
+
+from local.dynamodb_local import DynamoDbLocal
+from slotkeeper import cancellation, slots
+from slotkeeper.processes import Process, Processes
+from slotkeeper.slots import AlreadyMine, Cancelled, Granted, Slots
+from tests.races.sharing import at_once
+
+TABLE = "cancelled-slots"
+STARTERS = 4
+ROUNDS = 40  # a handful does nearly always
+NOW = 1_800_000_000.0
+
+_names = itertools.count(1)
+
+
+class Contest:
+    """Starters that have the same request each, and an operator who cancels it, all from the same instant."""
+
+    def __init__(self, dynamodb_local: DynamoDbLocal) -> None:
+        self._starters = [Slots(dynamodb_local.client(), TABLE) for _ in range(STARTERS)]
+        self._operator = Processes(dynamodb_local.client(), TABLE)
+
+    def run(self) -> tuple[Process, list[object]]:
+        """The process as it is left, and what all of them were told, the operator last."""
+        name = f"p{next(_names)}"
+        self._operator.create(name, 1, "job")
+        reserves = [partial(_reserve, starter, name, reads) for reads, starter in enumerate(self._starters, 1)]
+        told = at_once([*reserves, partial(self._operator.cancellations.add, name, f"{name}-1", NOW)])
+        left = self._starters[0].read(name)
+        assert left is not None
+        return left, [*told[:-1], told[-1][0]]  # type: ignore[index]
+
+    def are_both(self) -> bool:
+        """Whether in one of some rounds the request is cancelled and holds its slot."""
+        left = (self.run()[0] for _ in range(ROUNDS))
+        return any(one.holders and one.cancelled for one in left)
+
+
+def _reserve(starter: Slots, name: str, reads: int) -> object:
+    """After some reads: to cancel takes two calls, and each is to be first now and then."""
+    for _ in range(reads):
+        starter.read(name)
+    return starter.reserve(name, f"{name}-1", NOW)
+
+
+@pytest.fixture(scope="module")
+def contest(dynamodb_local: DynamoDbLocal) -> Contest:
+    dynamodb_local.client().create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
+    )
+    return Contest(dynamodb_local)
+
+
+def test_s3_a_request_is_cancelled_or_holds_its_slot_and_the_operator_is_told_which(contest: Contest) -> None:
+    ends = set()
+    for _ in range(ROUNDS):
+        left, (*starters, operator) = contest.run()
+        ends.add(operator)
+        assert bool(left.holders) != bool(left.cancelled)
+        assert operator == ("cancelled" if left.cancelled else "holds a slot")
+        granted = starters.count(Granted())
+        assert granted + starters.count(AlreadyMine()) + starters.count(Cancelled(int(NOW), "")) == STARTERS
+        assert granted == len(left.holders)
+        if len(ends) == 2:
+            return
+    pytest.fail(f"of {ROUNDS} rounds all ended alike: {ends}")
+
+
+def test_control_a_reserve_that_does_not_ask_takes_a_slot_for_who_is_cancelled(
+    contest: Contest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    condition = slots.RESERVE_CONDITION.replace("attribute_not_exists(cancelled.#me) AND ", "")
+    monkeypatch.setattr(slots, "RESERVE_CONDITION", condition)
+    assert contest.are_both()
+
+
+def test_control_a_cancel_that_does_not_ask_cancels_who_holds_a_slot(
+    contest: Contest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    condition = cancellation.CANCEL_CONDITION.replace("AND attribute_not_exists(holders.#me) ", "")
+    monkeypatch.setattr(cancellation, "CANCEL_CONDITION", condition)
+    assert contest.are_both()
