@@ -6,6 +6,8 @@ import json
 import time
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from slotkeeper.names import execution_name
 from slotkeeper.slots import Granted
 from smoke.bench import ALIVE, Bench, said
@@ -68,9 +70,8 @@ def timeout(bench: Bench) -> str:
     if not isinstance(bench.slots.reserve(process, name, time.time()), Granted):
         raise Failed(f"process {process} has one slot, and it was refused")
     bench.executions.append(arn)
-    bench.stack.client("stepfunctions").start_execution(
-        stateMachineArn=machine, name=name, input=json.dumps(bench.request(process, "only", bench.pace.long))
-    )
+    request = json.dumps(bench.request(process, "only", bench.pace.long))
+    bench.wait(lambda: _start(bench, machine, name, request), "the state machine to be known", bench.pace.start)
     found = bench.wait_for_end(arn, "FAILED")
     _check_kept(bench, name, found, "RequestFailed", "States.Timeout")
     _check_released_after_the_run(bench, name)
@@ -97,6 +98,17 @@ def _own_machine(bench: Bench) -> str:
     )
     bench.undo.append((f"state machine {arn}", lambda: stepfunctions.delete_state_machine(stateMachineArn=arn)))
     return arn
+
+
+def _start(bench: Bench, machine: str, name: str, request: str) -> bool:
+    """False while Step Functions does not know yet what it has just made."""
+    try:
+        bench.stack.client("stepfunctions").start_execution(stateMachineArn=machine, name=name, input=request)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "StateMachineDoesNotExist":
+            raise
+        return False
+    return True
 
 
 def _check_kept(bench: Bench, name: str, found: dict[str, Any], error: str, cause: str = "") -> None:
