@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cfnlint.data.AdditionalSpecs
@@ -19,6 +20,7 @@ from tests.template.stateful import (
     ROOT,
     STATEFUL,
     losses,
+    main,
     movers,
     read_baseline,
     source,
@@ -60,6 +62,22 @@ def test_the_baseline_knows_every_stateful_resource() -> None:
 
 def test_the_baseline_is_written_as_its_command_writes_it() -> None:
     assert BASELINE.read_text() == json.dumps(read_baseline(), indent=2, sort_keys=True) + "\n"
+
+
+def test_the_command_adds_what_is_new_and_loses_only_what_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {name: told for name, told in HELD.items() if name != "WorkQueue"}
+    file = tmp_path / "stateful.json"
+    file.write_text(json.dumps(before | {"OldQueue": HELD["WorkQueue"]}))
+    monkeypatch.setattr("tests.template.stateful.BASELINE", file)
+    monkeypatch.setattr("sys.argv", ["stateful"])
+    with pytest.raises(SystemExit, match="OldQueue is not in the template any more"):
+        main()
+    assert "OldQueue" in file.read_text()
+    monkeypatch.setattr("sys.argv", ["stateful", "--forget", "OldQueue"])
+    main()
+    assert json.loads(file.read_text()) == HELD
 
 
 def test_every_type_that_keeps_something_is_watched() -> None:
