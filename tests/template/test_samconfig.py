@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+from cfnlint.decode import cfn_yaml
 from samcli.lib.config.samconfig import SamConfig
 
 from local.deployment import check_names
@@ -61,3 +63,16 @@ def test_sync_may_update_a_stack_without_a_change_set() -> None:
     """CloudFormation then asks for CAPABILITY_AUTO_EXPAND, the template having a transform; `sam deploy` makes one."""
     assert _settings("dev", "sync")["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
     assert {_settings(each, "deploy")["capabilities"] for each in ENVIRONMENTS} == {"CAPABILITY_IAM"}
+
+
+def test_sam_local_invoke_gives_each_function_the_variables_of_the_template() -> None:
+    """SAM CLI passes over a variable that the template does not have, and leaves out what the file does not name."""
+    template: dict[str, Any] = cfn_yaml.load(str(FILE.parent / "template.yaml"))
+    of_all = template["Globals"]["Function"]["Environment"]["Variables"].keys()
+    wanted = {
+        name: of_all | resource["Properties"]["Environment"]["Variables"].keys()
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::Serverless::Function"
+    }
+    given = json.loads((FILE.parent / _settings("dev", "local_invoke")["env_vars"]).read_text())
+    assert {name: variables.keys() for name, variables in given.items()} == wanted
