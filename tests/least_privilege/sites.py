@@ -1,13 +1,13 @@
-"""Where the code of a function can call AWS, by its text: so that no call is left out for want of a case that makes it.
+"""Where code can call AWS, by its text: so that no call is left out for want of a case that makes it.
 
-By names alone, within the modules that the function imports: whatever is called `cancel` may be what `.cancel` means.
-That finds too much rather than too little.
+By names alone, within the modules that are imported: whatever method is called `cancel` may be what `.cancel` means.
+That finds too much rather than too little. A name that begins with an underscore is used in its own module.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,45 +18,58 @@ from botocore import xform_name
 from tests.least_privilege.recording import Site
 from tests.least_privilege.stack import REGION, ROOT
 
-LAYER = ROOT / "layers" / "slotkeeper"
+FUNCTIONS, JOBS, LAYER, COMMAND = (ROOT / "functions", ROOT / "jobs", ROOT / "layers" / "slotkeeper", ROOT / "cli")
+PACKAGES = {"slotkeeper": LAYER, "slotkeeper_cli": COMMAND}
+
+MODULE, REGISTERED = "<module>", "cli/slotkeeper_cli/commands/"
 
 
 @dataclass
 class Definition:
-    """A function, method or class body: the names that it uses, and the AWS operations that it asks for."""
+    """A function, method or class body: the names that it uses, and the AWS operations that it asks for.
+
+    Args:
+        attributes: names behind a dot, which are methods, unless `of_modules` has them too.
+    """
 
     site: Site
-    uses: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    of_modules: set[str] = field(default_factory=set)
     operations: set[str] = field(default_factory=set)
 
+    def may_mean(self, other: Definition) -> bool:
+        owner, _, name = other.site.function.rpartition(".")
+        if name == "__init__":
+            return owner in self.names | self.of_modules
+        if name.startswith("_") and other.site.file != self.site.file:
+            return False
+        return name in (self.attributes if owner else self.names | self.of_modules)
 
-def reachable(folder: str) -> set[tuple[str, Site]]:
-    """Every (botocore's operation, site) that the function of this folder may come to."""
-    own = sorted((ROOT / "functions" / folder).glob("*.py"))
-    known = [made for path in _modules(own) for made in _definitions(path)]
-    by_name: dict[str, list[Definition]] = {}
-    for made in known:
-        by_name.setdefault(made.site.function.rpartition(".")[2], []).append(made)
-        if made.site.function.endswith(".__init__"):
-            by_name.setdefault(made.site.function.split(".")[-2], []).append(made)
-    ours = {str(path.relative_to(ROOT)) for path in own}
-    found = [made for made in known if made.site.file in ours]
+
+def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[tuple[str, Site]]:
+    """Every (botocore's operation, site) that those definitions of these files may come to where the code `begins`."""
+    known = [made for path in _modules(paths) for made in _definitions(path)]
+    ours = {str(path.relative_to(ROOT)) for path in paths}
+    found = [made for made in known if made.site.file in ours and begins(made.site)]
+    assert found
+    # What an import runs; where commands are registered, each is named, and only one is called.
+    found += [made for made in known if made.site.function == MODULE and not made.site.file.startswith(REGISTERED)]
     seen = {made.site for made in found}
     for made in found:  # grows as it goes
-        for name in made.uses:
-            new = [other for other in by_name.get(name, []) if other.site not in seen]
-            seen |= {other.site for other in new}
-            found += new
+        new = [other for other in known if other.site not in seen and made.may_mean(other)]
+        seen |= {other.site for other in new}
+        found += new
     return {(operation, made.site) for made in found for operation in made.operations}
 
 
-def in_file(path: Path) -> set[tuple[str, Site]]:
-    """Every (botocore's operation, site) of a file that stands alone."""
-    return {(operation, made.site) for made in _definitions(path) for operation in made.operations}
+def of_function(folder: str) -> set[tuple[str, Site]]:
+    """What the function of this folder may come to."""
+    return reachable(sorted((FUNCTIONS / folder).glob("*.py")))
 
 
 def _modules(paths: list[Path]) -> list[Path]:
-    """These, and what they import of the layer."""
+    """These, and what they import of our packages."""
     found = list(paths)
     for path in found:  # grows as it goes
         found += [module for module in _imported(path) if module not in found]
@@ -65,9 +78,9 @@ def _modules(paths: list[Path]) -> list[Path]:
 
 def _imported(path: Path) -> Iterator[Path]:
     for node in _at_runtime(_parsed(path)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "slotkeeper":
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
             for dotted in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
-                base = LAYER.joinpath(*dotted.split("."))
+                base = PACKAGES[dotted.split(".")[0]].joinpath(*dotted.split("."))
                 yield from (each for each in (base.with_suffix(".py"), base / "__init__.py") if each.exists())
 
 
@@ -86,26 +99,33 @@ def _parsed(path: Path) -> ast.Module:
 
 @cache
 def _definitions(path: Path) -> list[Definition]:
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(_parsed(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
     found: list[Definition] = []
-    _collect(_parsed(path), str(path.relative_to(ROOT)), (), found)
+    _collect(_parsed(path), str(path.relative_to(ROOT)), (), imported, found)
     return found
 
 
-def _collect(node: ast.AST, file: str, inside: tuple[str, ...], found: list[Definition]) -> None:
+def _collect(node: ast.AST, file: str, inside: tuple[str, ...], imported: set[str], found: list[Definition]) -> None:
     """A function within a function belongs to the outer one; what stands in no function, to the module or the class."""
-    made = Definition(Site(file, ".".join(inside) or "<module>"))
+    made = Definition(Site(file, ".".join(inside) or MODULE))
     found.append(made)
     todo = list(ast.iter_child_nodes(node))
     while todo:
         part = todo.pop()
-        in_function = isinstance(node, ast.FunctionDef)
-        if isinstance(part, ast.FunctionDef | ast.ClassDef) and not in_function:
-            _collect(part, file, (*inside, part.name), found)
+        if isinstance(part, ast.FunctionDef | ast.ClassDef) and not isinstance(node, ast.FunctionDef):
+            _collect(part, file, (*inside, part.name), imported, found)
             continue
         if isinstance(part, ast.Name):
-            made.uses.add(part.id)
+            made.names.add(part.id)
         elif isinstance(part, ast.Attribute):
-            made.uses.add(part.attr)
+            made.attributes.add(part.attr)
+            if isinstance(part.value, ast.Name) and part.value.id in imported:
+                made.of_modules.add(part.attr)
         elif isinstance(part, ast.Call):
             made.operations |= set(_asked(part))
         todo += ast.iter_child_nodes(part)
@@ -121,22 +141,22 @@ def _asked(call: ast.Call) -> Iterator[str]:
     elif call.args:
         return
     if name in operations():
-        yield operations()[name]
+        yield operations()[name][1]
 
 
 @cache
-def operations() -> dict[str, str]:
-    """botocore's method names -> operations, of every service that our code makes a client of."""
+def operations() -> dict[str, tuple[str, str]]:
+    """botocore's method names -> (service, operation), of every service that our code makes a client of."""
     session = boto3.Session(region_name=REGION)
     found = {}
     for service in sorted(_services()):
         model = session.client(service, aws_access_key_id="-", aws_secret_access_key="-").meta.service_model
-        found |= {xform_name(operation): operation for operation in model.operation_names}
+        found |= {xform_name(operation): (service, operation) for operation in model.operation_names}
     return found
 
 
 def _services() -> Iterator[str]:
-    for path in [*(ROOT / "functions").rglob("*.py"), *LAYER.rglob("*.py"), *(ROOT / "jobs").glob("*.py")]:
+    for path in sorted(each for folder in (FUNCTIONS, JOBS, LAYER, COMMAND) for each in folder.rglob("*.py")):
         for node in ast.walk(_parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "client":
                 assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}: name the service in place"

@@ -50,6 +50,7 @@ _ARNS = {
     "AWS::Logs::LogGroup": "logs:{region}:{account}:log-group:{name}:*",
     "AWS::S3::Bucket": "s3:::{name}",
     "AWS::SNS::Topic": "sns:{region}:{account}:{name}",
+    "AWS::SSM::Parameter": "ssm:{region}:{account}:parameter/{name}",
     "AWS::SQS::Queue": "sqs:{region}:{account}:{name}",
     "AWS::Scheduler::ScheduleGroup": "scheduler:{region}:{account}:schedule-group/{name}",
     "AWS::SecretsManager::Secret": "secretsmanager:{region}:{account}:secret:{name}-AbCdEf",

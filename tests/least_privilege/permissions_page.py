@@ -1,0 +1,79 @@
+"""The template's grants in the words of docs/permissions.md: logical ids for resources, and with which parameter."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from tests.least_privilege.evidence import KEY_ARN, VARIANTS, stack
+from tests.least_privilege.policies import EVERYTHING, grants
+from tests.least_privilege.stack import NAMES, Stack
+
+# What a variant's own grants depend on.
+PARAMETERS = {
+    "one writer of the token": "TokenRefreshSchedule",
+    "jobs of one's own": "MoreGlueJobArns",
+    "a key of one's own": "KmsKeyArn",
+    "in a VPC": "SubnetIds",
+}
+EVERY_FUNCTION = "every function"
+
+Row = tuple[str, str, str, str]  # whose role, action, resource, with which parameter
+
+
+@cache
+def rows() -> set[Row]:
+    """Every grant of the template; what each function may do with what is its own stands once."""
+    found = {
+        (role.removesuffix("Role"), grant.action, _label(stack(variant), role, grant.resource))
+        for variant in VARIANTS
+        for role in stack(variant).of_type("AWS::IAM::Role")
+        for grant in grants(stack(variant), role)
+    }
+    functions = {name.removesuffix("Function") for name in stack("everything").of_type("AWS::Lambda::Function")}
+    told = set()
+    for who, action, resource in found:
+        everybodys = who in functions and {(each, action, resource) for each in functions} <= found
+        parameter = _with(min(functions - {"TokenRefresher"}) if everybodys else who, action, resource)
+        told.add((EVERY_FUNCTION if everybodys else who, action, resource, parameter))
+    return told
+
+
+def _label(made: Stack, role: str, resource: str) -> str:
+    """A resource as the page names it."""
+    if resource == EVERYTHING:
+        return resource
+    if resource == KEY_ARN:
+        return "KmsKeyArn"
+    if resource in made.logical:
+        name = made.logical[resource]
+        return "its log group" if name == role.removesuffix("Role") + "LogGroup" else _job(name, made)
+    if resource.startswith("arn:aws:glue:"):
+        named = resource.rpartition("/")[2]
+        return "GlueJobName" if named == made.properties("Process")["JobName"] else "MoreGlueJobArns"
+    bucket, slash, rest = resource.partition("/")
+    if bucket in made.logical:
+        return f"{made.logical[bucket]}{slash}{rest}"
+    logical = {name: each for each, name in NAMES.items()} | {
+        made.parameters[name]: name for name in ("ArtifactBucketName", "EventBusName")
+    }
+    text = resource.split(":", 5)[5]
+    return re.sub("|".join(map(re.escape, sorted(logical, key=len, reverse=True))), lambda m: logical[m[0]], text)
+
+
+def _job(name: str, made: Stack) -> str:
+    return "GlueJobName" if name == "SampleJob" else name
+
+
+def _with(who: str, action: str, resource: str) -> str:
+    """The parameter that a grant comes with; with "no " before it, that it goes with."""
+    role = f"{who}Role"
+    there = [variant for variant in VARIANTS if role in stack(variant).resources]
+    granted = {
+        variant: (action, resource) in {(g.action, _label(made, role, g.resource)) for g in grants(made, role)}
+        for variant, made in ((variant, stack(variant)) for variant in there)
+    }
+    # A role that a parameter brings is there with it: what else changes is told.
+    usual = granted[there[0]]
+    changed = [parameter for variant, parameter in PARAMETERS.items() if granted.get(variant, usual) != usual]
+    return f"{'no ' if usual else ''}{changed[0]}" if changed else ""

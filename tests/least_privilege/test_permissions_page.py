@@ -1,0 +1,113 @@
+"""docs/permissions.md says what the template grants, what a deployment makes, and what each command may call."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from slotkeeper_cli import app
+from tests.least_privilege import sites
+from tests.least_privilege.calls import ACTIONS, PREFIXES
+from tests.least_privilege.evidence import stack
+from tests.least_privilege.permissions_page import rows
+from tests.least_privilege.stack import ROOT
+
+PAGE = (ROOT / "docs" / "permissions.md").read_text()
+ACTION = re.compile(r"`([a-z0-9]+:[A-Z]\w+)`")
+
+
+def _section(heading: str) -> str:
+    found = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None, heading
+    return found[1]
+
+
+def _cells(section: str) -> list[list[str]]:
+    """The rows of a section's table, without its head."""
+    table = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+def test_every_grant_is_on_the_page_and_nothing_else() -> None:
+    roles = re.search(r"^## The roles\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE)
+    assert roles is not None
+    told = {
+        (who, action, resource.strip("`"), parameter.replace("`", ""))
+        for who in re.findall(r"^### (.+)$", roles[1], re.MULTILINE)
+        for actions, resource, parameter, why in _cells(_section(who))
+        for action in ACTION.findall(actions)
+        if why
+    }
+    assert told - rows() == set(), "on the page alone"
+    assert rows() - told == set(), "in the template alone"
+
+
+# IAM's prefix, where it is not CloudFormation's name of the service in small letters.
+SERVICES = {"StepFunctions": "states", "Custom": "lambda"}
+
+
+def test_who_deploys_is_told_every_service() -> None:
+    kinds = {
+        resource["Type"].removeprefix("AWS::").partition("::")[0] for resource in stack("everything").resources.values()
+    }
+    made = {SERVICES.get(kind, kind.lower()) for kind in kinds}
+    told = {row[0].strip("`") for row in _cells(_section("Who deploys"))}
+    assert told == made | {"cloudformation", "glue", "kms"}
+
+
+# --------------------------------------------------------------------------------------------------------- operators
+
+EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # the second one needs no permission
+AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
+# What the search by names finds in a command's code, and the command never comes to.
+NOT_CALLED = {
+    "release": {"states:ListExecutions"},
+    "submit": {"dynamodb:GetItem"},
+    "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns", "states:ListExecutions"},
+    "request show": {"states:ListExecutions"},
+    "request cancel": {"states:ListExecutions"},
+    "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
+    "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
+    "dlq redrive": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
+    "dlq discard": {"dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"},
+    "retries list": {"dynamodb:UpdateItem"},
+    "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
+}
+
+
+def _commands(group: typer.Typer, before: str = "") -> Iterator[tuple[str, Any]]:
+    for command in group.registered_commands:
+        yield f"{before}{command.name}", command.callback
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        yield from _commands(inner.typer_instance, f"{before}{inner.name} ")
+
+
+COMMANDS = dict(_commands(app.app))
+
+
+def _called(callback: Any) -> set[str]:
+    """The actions that a command's code can ask for."""
+    function = inspect.unwrap(callback)
+    services = {operation: service for service, operation in sites.operations().values()}
+    found = sites.reachable([Path(inspect.getfile(function))], lambda site: site.function == function.__qualname__)
+    asked = {(services[operation], operation) for operation, _ in found}
+    return {ACTIONS.get(each, f"{PREFIXES.get(each[0], each[0])}:{each[1]}") for each in asked}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_commands_calls_are_those_on_the_page(command: str) -> None:
+    (row,) = (cells for cells in _cells(_section("Who operates")) if cells[0] == f"`{command}`")
+    called = _called(COMMANDS[command]) - NOT_CALLED.get(command, set()) - EVERY_COMMANDS
+    told = set(ACTION.findall(row[1])) | (AUDIT if row[2] == "audit" else set())
+    assert (called - told, told - called) == (set(), set()), "(in the code alone, on the page alone)"
+
+
+def test_there_is_no_row_without_a_command() -> None:
+    assert {row[0].strip("`") for row in _cells(_section("Who operates"))} == set(COMMANDS)
