@@ -13,11 +13,15 @@ from tests.e2e.work import END, Work
 Slotkeeper = Callable[..., Any]
 
 
-def test_the_doctor_looks_at_everything_and_finds_no_problem(slotkeeper: Slotkeeper) -> None:
-    told = slotkeeper("doctor")
-    findings = {one["check"]: one["findings"] for one in told["checks"] if one["findings"]}
-    assert not [one for one in findings.values() for found in one if "not looked at" in found["saw"]]
-    assert not [one for one in findings.values() for found in one if found["level"] == "problem"]
+# What no test of this directory changes for long: processes, queues and alarms have been through a lot by now.
+OF_THE_TEMPLATE = ("stack", "visibility", "redrive", "event-sources", "worker-concurrency", "functions", "recursion")
+OF_THE_TEMPLATE += ("tables", "rules", "alarm-actions", "topic-key")
+
+
+def test_the_doctor_looks_at_everything_and_finds_what_the_template_has_made_healthy(slotkeeper: Slotkeeper) -> None:
+    found = {one["check"]: one for one in slotkeeper("doctor")["checks"]}
+    assert not [f for one in found.values() for f in one["findings"] if "not looked at" in f["saw"]]
+    assert [name for name in OF_THE_TEMPLATE if found[name]["level"] != "ok"] == []
 
 
 def test_recursion_settings_are_as_the_template_has_them(slotkeeper: Slotkeeper) -> None:
