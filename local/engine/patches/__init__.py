@@ -25,6 +25,7 @@ ORDER = (
     "sqs_redrive",
     "event_source_groups",
     "lambda_code",
+    "lambda_layers",
     "schedules",
     "apigateway_responses",
     "faults",
