@@ -36,6 +36,11 @@ VALID = PROCESS | {
 }
 
 
+def cancelled(since: str) -> dict[str, Any]:
+    """The request of these tests is cancelled."""
+    return {"cancelled": {"M": {execution_name("p", "order-1", 1): {"M": {"since": {"N": since}}}}}}
+
+
 def others() -> st.SearchStrategy[dict[str, Any]]:
     return items(VALID).map(lambda item: item | {"process_name": {"S": "p"}})
 
@@ -66,6 +71,8 @@ def _record(receives: int, age: float) -> dict[str, Any]:
 @given(before=others(), receives=st.sampled_from([1, 979, 980]), age=st.sampled_from([0, 10**6, 1_208_000]))
 @example(before=VALID | {"slot_limit": {"S": "3"}}, receives=980, age=0).via("F7: a limit that is a string")
 @example(before=VALID | {"holders": {"L": []}}, receives=980, age=0).via("a list has a size, and no place for a holder")
+@example(before=VALID | cancelled("1"), receives=1, age=0).via("a request that an operator has cancelled")
+@example(before=VALID | cancelled("9" * 20), receives=980, age=0).via("and at no time that there is")
 @example(
     before=VALID | {"slot_limit": {"N": "0"}, "waiting": {"M": WAITING | {"sequence": {"N": "1"}}}}, receives=980, age=0
 )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 MAX_SLOT_LIMIT = 500
+_LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
@@ -89,8 +90,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
         waiting_since=_whole(waiting, "since", "waiting.") if waiting else None,
         waiting_execution=_typed(waiting, "execution", "S", default="", path="waiting.") or None,
         cancelled={
-            name: _read_cancellation(name, value)
-            for name, value in _typed(item, "cancelled", "M", default={}).items()
+            name: _read_cancellation(name, value) for name, value in _typed(item, "cancelled", "M", default={}).items()
         },
     )
 
@@ -113,9 +113,10 @@ def _read_holder(name: str, value: Mapping[str, Any]) -> Holder:
 def _read_cancellation(name: str, value: Mapping[str, Any]) -> Cancellation:
     path = f"cancelled.{name}"
     raw = _typed({path: value}, path, "M")
-    return Cancellation(
-        since=_whole(raw, "since", f"{path}."), by=_typed(raw, "by", "S", default="", path=f"{path}.")
-    )
+    since = _whole(raw, "since", f"{path}.")
+    if not 0 <= since <= _LAST_SECOND:  # people are told it as a date
+        raise MalformedProcess(f"{path}.since must be seconds since the epoch, got {since}")
+    return Cancellation(since, _typed(raw, "by", "S", default="", path=f"{path}."))
 
 
 def _typed(item: Mapping[str, Any], attribute: str, kind: str, default: Any = None, path: str = "") -> Any:
