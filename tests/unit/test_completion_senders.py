@@ -300,6 +300,13 @@ def test_a_worker_that_dies_after_the_letter_sends_letter_and_event_again(
     assert len(work_account.dead_letters()) == 2
 
 
+def test_nobody_is_told_of_a_letter_that_was_not_sent(worker: Function) -> None:
+    refuse(worker.module._worker._consumer._dead_letters._sqs, "SendMessage", "AccessDenied")
+    body = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
+    assert worker.handle(record(body)) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+    assert worker.bus.told == []
+
+
 # ------------------------------------------------------------------------------------------ EventBridge does not answer
 
 

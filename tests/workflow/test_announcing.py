@@ -27,7 +27,8 @@ def _told(data: Any, given: Any = REQUEST) -> dict[str, Any]:
 
 def test_every_request_that_is_over_is_announced_and_no_other() -> None:
     for walk in ALL_WALKS:
-        assert walk.names.count("AnnounceEnd") == (walk.names[-1] in OVER), walk
+        assert walk.names.count("AnnounceEnd") == (walk.data["ending"] in ("SUCCEEDED", "FAILED")), walk
+        assert (walk.names[-1] in OVER) == ("AnnounceEnd" in walk.names), walk
     assert {walk.names[-1] for walk in ALL_WALKS} > set(OVER)
 
 
