@@ -58,7 +58,8 @@ def test_who_deploys_is_told_every_service() -> None:
     }
     made = {SERVICES.get(kind, kind.lower()) for kind in kinds}
     told = {row[0].strip("`") for row in _cells(_section("Who deploys"))}
-    assert told == made | {"cloudformation", "glue", "kms"}
+    # What makes the stack itself, what a parameter adds, and `make gradual`.
+    assert told == made | {"cloudformation", "glue", "kms", "codedeploy"}
 
 
 # --------------------------------------------------------------------------------------------------------- operators

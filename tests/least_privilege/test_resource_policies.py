@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from samtranslator.yaml_helper import yaml_parse
 
+from local import gradual
 from tests.least_privilege.evidence import VARIANTS, stack
 from tests.least_privilege.policies import listed, matches
 from tests.least_privilege.stack import ACCOUNT, Stack
@@ -143,6 +146,19 @@ def test_every_function_has_a_role_of_its_own(variant: str) -> None:
     made = stack(variant)
     for role in made.of_type("AWS::IAM::Role"):
         assert len(list(made.users_of(role))) == (role != "RetryScheduleRole")
+
+
+def test_a_gradual_deployment_adds_codedeploys_role_and_changes_no_other() -> None:
+    template = yaml_parse(gradual.TEMPLATE.read_text())
+    made = gradual.gradual(template, gradual.DEFAULT, "release")
+    kinds = ("AWS::IAM::Role", "AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::S3::BucketPolicy")
+    before, after = (
+        {name: resource for name, resource in each["Resources"].items() if resource["Type"] in kinds}
+        for each in (template, made)
+    )
+    added = after.pop(gradual.ROLE)
+    assert after == before
+    assert json.dumps(added["Properties"]["ManagedPolicyArns"]).endswith('AWSCodeDeployRoleForLambdaLimited"}]')
 
 
 def test_the_permissions_boundary_holds_for_every_role() -> None:
