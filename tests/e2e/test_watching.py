@@ -1,11 +1,15 @@
-"""The deployed dashboard and alarms: every reference has become a name that exists."""
+"""The deployed dashboard and alarms: every reference has become a name that exists. A hand-off, measured."""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
+from slotkeeper.hand_offs import SETTLING, HandOffs
+from slotkeeper.workflow import Workflow
 from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
 
 
 def test_the_dashboard_shows_the_alarms_that_are_deployed_and_each_says_where_its_runbook_is(stack: Stack) -> None:
@@ -18,3 +22,17 @@ def test_the_dashboard_shows_the_alarms_that_are_deployed_and_each_says_where_it
     assert set(shown) == deployed.keys()
     assert all(" Runbook: docs/runbooks.md#" in description for description in deployed.values())
     assert text.count("${") == text.count("${PROP(")  # the latter are CloudWatch's, for the names of lines
+
+
+def test_a_hand_off_is_measured_from_step_functions_records(stack: Stack) -> None:
+    process = stack.process(limit=1)
+    stack.send(process, "first")
+    second = stack.send(process, "second")
+    wait_until(lambda: stack.item(process).waiting_execution == second, "the second request's wait")
+    hand_offs = HandOffs(Workflow(stack.stepfunctions, stack.outputs["WorkflowArn"]))
+    assert hand_offs.measure([stack.item(process)], time.time()) == {}
+    stack.end(process, "first", "second")
+    wait_until(lambda: not stack.item(process).holders, "the end of both")
+    measured = hand_offs.measure([stack.item(process)], time.time() + SETTLING)
+    assert measured.keys() == {process}
+    assert 0 <= measured[process] < 10
