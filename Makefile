@@ -55,8 +55,8 @@ SETUP  := python3 local/bootstrap.py
 READY  := $(VENV)/.installed-local
 # The Lambda runtime's client: there is none for other systems, and no emulator that it could talk to.
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
-# The tests on the embedded AWS take turns; all the others share the processors.
-WITH_ENGINES := tests/engine tests/e2e
+# One more than processors: tests that have an engine wait most of their time (tests/conftest.py has them take turns).
+TEST_WORKERS ?= 3
 LINTED := layers functions cli local smoke jobs tests benchmarks
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -130,8 +130,7 @@ cli: setup  ## Install the operator command `slotkeeper` into an environment of 
 
 .PHONY: test
 test: setup-dev  ## Run every test
-	@$(PYTHON) -m pytest $(addprefix --ignore=,$(WITH_ENGINES)) --numprocesses 2
-	@$(PYTHON) -m pytest $(WITH_ENGINES)
+	@$(PYTHON) -m pytest --numprocesses $(TEST_WORKERS)
 
 .PHONY: simulate
 simulate: setup-dev  ## Run the real code over a simulated AWS: every state of small worlds, a million random schedules
