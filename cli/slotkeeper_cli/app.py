@@ -28,11 +28,12 @@ from slotkeeper_cli.commands import (
     submitting,
     token,
 )
-from slotkeeper_cli.common import StackCommand
+from slotkeeper_cli.common import StackCommand, StackGroup
 from slotkeeper_cli.errors import CommandError
 
 app = typer.Typer(
     name="slotkeeper",
+    cls=StackGroup,
     help=what_it_is,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

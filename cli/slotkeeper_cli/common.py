@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import click
-from typer.core import TyperCommand, TyperOption
+from click.core import ParameterSource
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from slotkeeper_cli.errors import Refused
 from slotkeeper_cli.output import Output
@@ -68,11 +69,24 @@ def _options() -> list[click.Option]:
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    context.meta.setdefault(f"{_KEY}.options", {})[parameter.name] = value
+    kept = context.meta.setdefault(f"{_KEY}.options", {})
+    # What was said before the command holds, unless the command says it again.
+    if parameter.name and context.get_parameter_source(parameter.name) != ParameterSource.DEFAULT:
+        kept[parameter.name] = value
+    else:
+        kept.setdefault(parameter.name, value)
+
+
+class StackGroup(TyperGroup):
+    """The command line as a whole: the common options may also stand before the command."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params.extend(_options())
 
 
 class StackCommand(TyperCommand):
-    """A command with the common options, wherever on its line they stand."""
+    """A command with the common options, which may stand anywhere on its line."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

@@ -124,3 +124,9 @@ def test_a_stack_that_is_not_there_is_a_clear_error(operator: Operator) -> None:
 
 def test_watch_is_for_people(operator: Operator) -> None:
     assert operator.run("status", "--watch", "1", "--json").exit_code == 2
+
+
+def test_the_common_options_may_stand_before_the_command_and_hold_unless_it_says_otherwise(operator: Operator) -> None:
+    assert operator.run("--json", "status").json["stack"] == "slotkeeper"
+    assert operator.run("--stack", "nowhere", "status").exit_code == 4
+    assert operator.run("--stack", "nowhere", "status", "--stack", "slotkeeper").exit_code == 0

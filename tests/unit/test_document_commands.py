@@ -20,7 +20,7 @@ from botocore.validate import validate_parameters
 from local.deployment import check_names
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+MESSAGES = (ROOT / "docs" / "messages.md").read_text()
 RETRIES = (ROOT / "docs" / "retries.md").read_text()
 
 # Stands in for the AWS CLI: notes each call's arguments, and whose key it has, and answers what the page makes use of.
@@ -57,7 +57,7 @@ def _shell(page: str) -> list[str]:
 
 
 ACCOUNT, LOCALLY, *EVERYDAY = (block for block in _shell(RETRIES) if "sam deploy" not in block)
-IN_README = [block for block in _shell(README) if block.startswith("aws ")]
+IN_MESSAGES = [block for block in _shell(MESSAGES) if block.startswith("aws ")]
 
 
 class Run:
@@ -188,12 +188,9 @@ def test_the_same_commands_reach_nothing_but_the_local_stack(tmp_path: Path) -> 
         assert (key, arguments[:2]) == ("key", ["--endpoint-url", LOCAL["endpoint"]])
 
 
-def test_the_api_takes_every_call_of_the_readme(tmp_path: Path, session: botocore.session.Session) -> None:
-    run = Run(tmp_path, *IN_README, REQUEST_QUEUE_URL="https://queue.invalid", WorkerFunctionName="worker")
-    assert {_check(arguments, session, run.folder) for _, arguments in run.calls} == {
-        "sqs send-message",
-        "lambda get-function-configuration",
-    }
+def test_the_api_takes_the_call_of_the_page_of_messages(tmp_path: Path, session: botocore.session.Session) -> None:
+    run = Run(tmp_path, *IN_MESSAGES, REQUEST_QUEUE_URL="https://queue.invalid")
+    assert {_check(arguments, session, run.folder) for _, arguments in run.calls} == {"sqs send-message"}
 
 
 def test_a_deployment_of_the_page_names_parameters_that_there_are() -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from cfnlint.decode import cfn_yaml
 
+from tests.workflow.interpreter import walks
+
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"
 PARAMETERS: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))["Parameters"]
@@ -70,3 +72,38 @@ def test_the_codes_of_dead_letters_are_those_that_the_starter_gives() -> None:
     (row,) = (row for row in _rows(MESSAGES) if row[0] == "code")
 
     assert set(re.findall(r"`(\w+)`", row[1])) == given
+
+
+COSTS = (ROOT / "docs" / "costs.md").read_text()
+
+
+@pytest.mark.parametrize("section", COSTS.split("\n| | arithmetic | USD |\n")[1:], ids=range(5))
+def test_what_it_costs_is_what_the_arithmetic_says(section: str) -> None:
+    together, total = 0.0, None
+    for line in section.split("\n\n", maxsplit=1)[0].splitlines()[1:]:
+        what, arithmetic, result = (cell.strip() for cell in line.strip("|").split("|"))
+        if what.startswith("**"):
+            total = float(result.strip("*"))
+            continue
+        product = 1.0
+        for number in re.findall(r"\d[\d,]*\.?\d*", arithmetic):
+            product *= float(number.replace(",", ""))
+        assert float(result) == pytest.approx(product, abs=0.00005), what
+        together += product
+    assert total == pytest.approx(together, abs=0.005)
+
+
+def test_the_states_and_alarms_that_are_paid_for_are_those_that_there_are() -> None:
+    straight = min(
+        (walk.names for walk in walks() if walk.names[-1] == "RequestSucceeded" and "WakeWaiting" in walk.names),
+        key=len,
+    )
+    alarms: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))["Resources"]
+    watched = 0
+    for alarm in alarms.values():
+        if alarm["Type"] == "AWS::CloudWatch::Alarm" and "Condition" not in alarm:
+            given = alarm["Properties"].get("Metrics", [])
+            watched += max(1, sum("MetricStat" in metric for metric in given))
+
+    assert f"{len(straight)} states on the way" in COSTS
+    assert f"{watched} metrics x $0.10" in COSTS

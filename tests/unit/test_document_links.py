@@ -1,0 +1,53 @@
+"""Every page is found from the list of documents, and no link leads nowhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "events" / "README.md", *(ROOT / "docs").glob("*.md")]
+)
+
+
+def _outside_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    """As GitHub makes them: lower case, blanks to hyphens, and nothing but letters, digits and hyphens."""
+    headings = re.findall(r"^#+ (.*)$", _outside_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", _outside_code(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            assert anchor in _anchors(file), target
+
+
+def test_every_page_is_on_the_list() -> None:
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+
+    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_diagram_names_what_there_is(page: Path) -> None:
+    known = (ROOT / "template.yaml").read_text()
+    for kind, body in re.findall(r"^```mermaid\n(\w+)(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        assert kind in ("flowchart", "sequenceDiagram", "stateDiagram")
+        assert body.count("[") == body.count("]")
+        assert body.count("(") == body.count(")")
+        assert len(re.findall(r"^\s*subgraph ", body, re.MULTILINE)) == len(re.findall(r"^\s*end$", body, re.MULTILINE))
+        for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Queue|Table)\b", body):
+            assert f"  {name}:\n" in known, name
