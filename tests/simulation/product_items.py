@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED
+from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
 from slotkeeper.retry.message import Message, instant
 
 Item = dict[str, Any]
@@ -99,7 +99,9 @@ _token = shaped(
     | {"refused_reason": _texts},
 )
 _hashes = st.sampled_from([{"S": message.payload_hash} for message in MESSAGES])
-_status = st.sampled_from([{"S": status} for status in (RUNNING, RUNNING, FAILED, SUCCEEDED, DEAD_LETTERED)])
+_status = st.sampled_from(
+    [{"S": status} for status in (RUNNING, RUNNING, WAITING, WAITING, FAILED, SUCCEEDED, DEAD_LETTERED)]
+)
 _past = st.fixed_dictionaries({"attempt": _small, "at": st.just({"S": instant(NOW)}), "error": _texts})
 _row = shaped(
     {

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from slotkeeper.cancellation import Cancellation, Cancellations
 from slotkeeper.processes import MalformedProcess, Process, Processes
 from slotkeeper.requests import Delivery
-from slotkeeper.retry.ledger import Claimed, ClaimLost, Ledger, MalformedRow
+from slotkeeper.retry.ledger import FAILED, WAITING, Claimed, ClaimLost, Ledger, MalformedRow, Row
 from slotkeeper.retry.message import Message
 from slotkeeper.settled import Settled
 from slotkeeper.signatures import SeenSignatures
@@ -79,6 +79,7 @@ _deliveries = st.builds(
     receives=st.sampled_from(RECEIVES),
     sent_at=_seconds,
 )
+_statuses = st.sampled_from([[WAITING], [WAITING, FAILED]])
 _locks = st.none() | st.builds(RefreshLock, release_code=_codes, expires=_seconds)
 _seen_tokens = st.builds(TokenItem, generation=_limits, lock=_locks, refused_until=st.none() | _seconds)
 _seen_holders = HOLDERS.map(lambda holder: holder["M"])
@@ -148,6 +149,11 @@ def _attempt(both: Both, attempt: tuple[bool, Message, Claimed]) -> tuple[Messag
     return (MESSAGES[attempts == "2"], replace(claimed, token=claim)) if fits and claim else (message, claimed)
 
 
+def _row(attempts: int) -> Row:
+    """As whoever operates has read it; that it was read before, says nothing."""
+    return Row(WAITING, attempts, "", 0.0, NOW, "")
+
+
 @cache
 def _task(name: str, execution: str) -> Question:
     context = {"Execution": {"Name": execution, "Input": {"process": KEY}}}
@@ -166,6 +172,7 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
         "Slots.reserve": (lambda both, *given: _slots(both).reserve(KEY, *given), _executions, _seconds),
         "Slots.wait": (lambda both, *given: _slots(both).wait(KEY, *given), _executions, _deliveries),
         "Slots.release": (_release, _executions, _fits, _seen_holders),
+        "Slots.adopt": (lambda both, *given: _slots(both).adopt(KEY, *given), _executions, _seconds, _jobs),
         "Slots.cancel": (lambda both, execution: _slots(both).cancel(KEY, execution), _executions),
         "Slots.mark_quiet": (_mark_quiet, _executions, _fits, _seen_holders, st.none() | _seconds),
         "Slots.waiter_with_room": (lambda both: _slots(both).waiter_with_room(KEY),),
@@ -178,6 +185,7 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
             *(_executions, _noted),
         ),
         "Processes.create": (lambda both, *given: _processes(both).create(KEY, *given), _limits, _jobs),
+        "Processes.remove": (lambda both: _processes(both).remove(KEY),),
         "Processes.set_limit": (lambda both, limit: _processes(both).set_limit(KEY, limit), _limits),
         "Processes.change_job": (lambda both, *given: _processes(both).change_job(KEY, *given), _jobs, _jobs),
         "Processes.pause": (lambda both: _processes(both).pause(KEY),),
@@ -188,6 +196,9 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "tokens": {
         "TokenTable.read": (lambda both: _tokens(both).read(KEY),),
+        "TokenTable.show": (lambda both: _tokens(both).show(KEY),),
+        "TokenTable.drop": (lambda both, generation: _tokens(both).drop(KEY, generation), _few),
+        "TokenTable.lift": (lambda both, until: _tokens(both).lift(KEY, until), _seconds),
         "TokenTable.take": (_take, _fits, _seen_tokens, _codes),
         "TokenTable.store": (
             *(lambda both, fits, code, now: _tokens(both).store(KEY, _code(both, fits, code), "t", now), _fits),
@@ -211,6 +222,13 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
                 _seconds,
             ),
         ),
+        "Ledger.read": (lambda both: _ledger(both).read(KEY),),
+        "Ledger.rows": (lambda both, statuses: list(_ledger(both).rows(statuses)), _statuses),
+        "Ledger.cancel": (
+            lambda both, attempts, code: _ledger(both).cancel(KEY, _row(attempts), code, {"why": "w"}, "e", NOW),
+            *(_few, _codes),
+        ),
+        "Ledger.advance": (lambda both, attempts: _ledger(both).advance(KEY, _row(attempts), NOW), _few),
         "Ledger.record": (
             lambda both, tried: _ledger(both).record(*_attempt(both, tried), {"why": "w"}, "e"),
             _attempts,

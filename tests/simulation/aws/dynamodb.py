@@ -92,7 +92,10 @@ def _batch_get_item(state: Record, request: Record) -> tuple[Record, Answer]:
 
 def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
     items = tuple(state[request["TableName"]].fields.values())
-    return state, Answer(record({"Items": items, "Count": len(items), "ScannedCount": len(items)}))
+    # A filter is written as a condition is, and said of each item that was read.
+    expression = _Expressions(request.with_fields(ConditionExpression=request.get("FilterExpression")))
+    found = tuple(item for item in items if expression.condition.holds(expression.scope(item)))
+    return state, Answer(record({"Items": found, "Count": len(found), "ScannedCount": len(items)}))
 
 
 def _put_item(state: Record, request: Record) -> tuple[Record, Answer]:
@@ -209,7 +212,10 @@ _Work = Callable[[Record, Record], tuple[Record, Answer]]
 _OPERATIONS: dict[str, tuple[set[str], _Work]] = {
     "get_item": (_READ | {"Key"}, _get_item),
     "batch_get_item": ({"RequestItems"}, _batch_get_item),
-    "scan": ({"TableName", "ConsistentRead"}, _scan),
+    "scan": (
+        {"TableName", "ConsistentRead", "FilterExpression"} | {"ExpressionAttributeNames", "ExpressionAttributeValues"},
+        _scan,
+    ),
     "put_item": (_WRITE | {"Item"}, _put_item),
     "delete_item": (_WRITE | {"Key"}, _delete_item),
     "update_item": (_WRITE | {"Key", "UpdateExpression"}, _update_item),
