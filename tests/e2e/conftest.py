@@ -15,6 +15,7 @@ from local.chat_service import ChatService
 from local.environment import ACCESS_KEY, REGION
 from slotkeeper_cli import letters
 from slotkeeper_cli.app import app
+from slotkeeper_cli.errors import Refused
 from tests.e2e.chat import Bot
 from tests.e2e.stack import GRACE, LOOK_GAP, Stack
 from tests.e2e.work import Work
@@ -89,6 +90,10 @@ def slotkeeper(deployed: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(letters, "LISTEN", 0)  # the engine's queues tell at once what they have
 
     def run(*arguments: str) -> Any:
-        return json.loads(CliRunner().invoke(app, [*arguments, "--local", "--json", "--yes"]).stdout)
+        # Its notes go to stderr, beside the result.
+        ended = CliRunner(mix_stderr=False).invoke(app, [*arguments, "--local", "--json", "--yes"])
+        if isinstance(ended.exception, Refused):
+            raise ended.exception
+        return json.loads(ended.stdout)
 
     return run

@@ -1,0 +1,72 @@
+"""docs/upgrades.md, "SlotTable: items were deleted or damaged", on the deployed stack; and what happens otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from slotkeeper_cli.errors import Refused
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+Slotkeeper = Callable[..., Any]
+
+
+@pytest.fixture
+def lost(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """A process of one slot whose item is gone while a request runs: its name, that execution, a table as of before.
+
+    The holder in that table is of another time: its request is done by now.
+    """
+    process = stack.process(limit=1)
+    earlier = stack.send(process, "earlier")
+    stack.wait_until_running(earlier)
+    copy = f"restored-{process}"
+    stack.dynamodb.restore_table_to_point_in_time(
+        SourceTableName=stack.table, TargetTableName=copy, UseLatestRestorableTime=True
+    )
+    stack.end(process, "earlier")
+    runs = stack.send(process, "now")
+    stack.wait_until_running(runs)
+    stack.dynamodb.delete_item(TableName=stack.table, Key={"process_name": {"S": process}})
+    yield process, runs, copy
+    stack.end(process, "now", "next")
+    stack.dynamodb.delete_table(TableName=copy)
+
+
+def test_who_runs_holds_its_slot_again_before_anybody_is_admitted(
+    stack: Stack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
+) -> None:
+    process, runs, copy = lost
+    assert process in slotkeeper("restore", "--from", copy)["taken"]
+    assert stack.item(process).paused
+    assert stack.holders(process) == set()
+    with pytest.raises(Refused, match="reconcile first"):
+        slotkeeper("resume", process)
+
+    assert slotkeeper("reconcile", process)["adopted"] == [runs]
+    assert stack.holders(process) == {runs}
+    slotkeeper("resume", process)
+    after = stack.send(process, "next")
+    stack.wait_until_waiting(process)
+    assert stack.alive(process) == 1
+    stack.end(process, "now")
+    stack.wait_until_running(after)
+    assert stack.holders(process) == {after}
+
+
+def test_control_without_reconcile_one_more_runs_than_the_limit_allows(
+    stack: Stack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
+) -> None:
+    process, runs, copy = lost
+    slotkeeper("restore", "--from", copy)
+    slotkeeper("resume", process, "--force")
+    after = stack.send(process, "next")
+    stack.wait_until_running(after)
+    assert stack.alive(process) == 2
+    assert stack.holders(process) == {after}
+    stack.end(process, "now")
+    wait_until(lambda: stack.status(runs) == "SUCCEEDED", "the one without a slot to end")
+    assert stack.holders(process) == {after}  # it gives back no slot of anybody else's
