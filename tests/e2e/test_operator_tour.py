@@ -1,0 +1,41 @@
+"""The tour of docs/operator.md, as it stands there, on the deployed stack."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from local.run.work import read_dataset, split_by_month
+from slotkeeper_cli.app import app
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
+(TOUR,) = re.findall(r"^    export SLOTKEEPER_LOCAL=1\n((?:    slotkeeper .*\n)+)", PAGE, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("slotkeeper")
+def test_the_tour_goes_from_its_beginning_to_its_end(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOTKEEPER_LOCAL", "1")
+    month = split_by_month(read_dataset())["2012-01"]
+    stack.s3.put_object(Bucket=stack.outputs["DataBucketName"], Key="input/2012-01.csv", Body=month)
+
+    told: dict[str, str] = {}
+    for line in TOUR.splitlines():
+        _, *arguments = shlex.split(line)
+        ended = CliRunner().invoke(app, arguments)
+        assert ended.exit_code == 0, (line, ended.output, ended.exception)
+        told[" ".join(arguments)] = ended.stdout
+
+    assert "sample" in told["status"]
+    assert "succeeded" in told["request show tour"]
+    (shown,) = (one for one in json.loads(told["status --json"])["processes"] if one["name"] == "sample")
+    assert (shown["slot_limit"], shown["paused"], shown["holders"]) == (5, False, [])
+    written = stack.s3.get_object(Bucket=stack.outputs["DataBucketName"], Key="output/tour.json")["Body"].read()
+    assert json.loads(written)
+    wait_until(lambda: stack.dead_letters("sample"), "the cancelled request to be set aside")
