@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,21 @@ class Metric:
     dimensions: tuple[str, ...]
 
 
-def in_source() -> set[Metric]:
+@cache
+def in_source() -> frozenset[Metric]:
     """What the functions, the layer and the workflow can write."""
-    found = {metric for path in SOURCES for metric in _of(ast.parse(path.read_text()))}
+    found = {metric for tree in _trees() for metric in _of(tree)}
     found |= {Metric(name, "Count", STACK) for name in findings_in_source()}
     for state in json.loads(WORKFLOW.read_text())["States"].values():
         for put in state.get("Arguments", {}).get("MetricData", []):
             dimensions = tuple(sorted(each["Name"] for each in put["Dimensions"]))
             found.add(Metric(put["MetricName"], put["Unit"], dimensions))
-    return found
+    return frozenset(found)
+
+
+@cache
+def _trees() -> list[ast.Module]:
+    return [ast.parse(path.read_text()) for path in SOURCES]
 
 
 def findings_in_source() -> set[str]:
@@ -51,8 +58,8 @@ def details_in_source() -> set[str]:
 
 
 def _calls(method: str) -> Iterator[ast.Call]:
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for tree in _trees():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
                 yield node
 
