@@ -301,6 +301,20 @@ def test_the_overdue_ones_that_have_a_schedule_are_brought_and_the_others_named(
     assert [body["request_id"] for body in waiting.bodies()] == ["scheduled"]
 
 
+def test_a_cancelled_one_whose_message_is_lost_is_named_and_its_payload_makes_it_a_dead_letter(
+    operator: Operator, waiting: Waiting
+) -> None:
+    waiting.fail("r", -HOUR, booked=False)
+    first = operator.run("retries", "cancel", "r", "--yes")
+    assert "if it is lost, give the command again with --payload FILE" in first.out
+    assert "it was cancelled, and its message has not come" in operator.run("retries", "run-now", "--overdue").told
+    other = operator.run("retries", "cancel", "r", "--yes", "--payload", "-", stdin='{"city": "Rome"}')
+    assert (other.exit_code, waiting.bodies()) == (3, [])
+    again = operator.run("retries", "cancel", "r", "--yes", "--json", "--payload", "-", stdin='{"city": "Oslo"}')
+    assert again.json == {"cancelled": "r", "attempt": 2, "sent": True}
+    assert [len(body["retries"]) for body in waiting.bodies()] == [1]
+
+
 def test_nothing_is_overdue(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("in-time", HOUR)
     ended = operator.run("retries", "run-now", "--overdue")

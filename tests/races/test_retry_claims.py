@@ -145,7 +145,7 @@ def test_r2_of_a_cancel_and_many_deliveries_either_it_is_cancelled_or_one_of_the
         claims = [_claim(ledger, message, f"token-{n}", NOW) for n, ledger in enumerate(ledgers[1:])]
         cancelled, *told = at_once([cancel, *claims])
         works = [claim for claim in mine(told) if claim.plan != CANCELLED]
-        assert (cancelled, len(works)) in ((True, 0), (False, 1))
+        assert (cancelled is not None, len(works)) in ((True, 0), (False, 1))
 
 
 def test_control_a_cancel_that_does_not_ask_for_a_waiting_attempt_is_one_beside_the_work(
@@ -155,7 +155,7 @@ def test_control_a_cancel_that_does_not_ask_for_a_waiting_attempt_is_one_beside_
     monkeypatch.setattr(protocol, "WAITING_CONDITION", weakened)
     message, seen = waiting_attempt(ledgers[0])
     assert isinstance(ledgers[1].claim(message, "at work", NOW, LEASE), Claimed)
-    assert ledgers[0].cancel(message.request_id, seen, "operator", CANCELLED, "Cancelled", NOW)
+    assert ledgers[0].cancel(message.request_id, seen, "operator", CANCELLED, "Cancelled", NOW) is not None
 
 
 def test_control_without_the_claims_condition_many_have_one_attempt(

@@ -84,7 +84,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_come
     workplace: Workplace, operator: Retries
 ) -> None:
     fail_once(workplace, SOON)
-    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False)
+    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 300)
     assert is_cancelled(workplace.ledger.read("r"))  # type: ignore[arg-type]
     workplace.live()
     assert said(only_letter(workplace), "code") == "Cancelled"
@@ -159,7 +159,9 @@ def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
     workplace.strike(call, "after", killed)
     with pytest.raises(Killed):
         operator.cancel("r", "no longer wanted")
-    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=call != 5)
+    told = operator.cancel("r", "no longer wanted")
+    assert isinstance(told, Cancelled)
+    assert told.sent == (call != 5)
     workplace.live()
     assert {said(letter, "code") for letter in workplace.dead_letters} == {"Cancelled"}
     assert (workplace.performed, workplace.schedules()) == ([("r", 1)], [])
@@ -182,7 +184,7 @@ def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
 def test_two_operators_who_cancel_at_once_cancel_once(workplace: Workplace, operator: Retries) -> None:
     fail_once(workplace)
     workplace.strike(2, "before", lambda: beside(workplace, lambda: operator.cancel("r", "I was first")))
-    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False)
+    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 3000)
     workplace.live()
     assert said(only_letter(workplace), "reason") == "attempt 2 was cancelled before it began: I was first"
 
@@ -215,6 +217,24 @@ def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: Wor
     row = workplace.ledger.read("r")
     assert row is not None
     assert [entry["attempt"] for entry in row.history] == [1, *range(6, MADE + 2)]
+
+
+def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_payload_is_given(
+    workplace: Workplace, operator: Retries
+) -> None:
+    fail_once(workplace)
+    workplace.wait(86_400)
+    workplace.queue.remove(workplace.fire(workplace.schedules()[0]))
+    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 3000)
+    before = workplace.row()
+    with pytest.raises(OtherPayload):
+        operator.cancel("r", "no longer wanted", {"fails": 2})
+    assert workplace.row() == before
+    assert operator.cancel("r", "no longer wanted", {"fails": 1}) == Cancelled(2, sent=True)
+    workplace.live()
+    letter = only_letter(workplace)
+    assert [entry["at"] for entry in json.loads(said(letter, "history"))] == json.loads(letter.body)["retries"]
+    assert not {"plan", "next_attempt_at"} & workplace.row().keys()
 
 
 @pytest.mark.parametrize("fate", ["poison", "succeeds"])

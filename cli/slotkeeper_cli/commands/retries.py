@@ -70,6 +70,9 @@ def list_(
 def cancel(
     request_id: Annotated[str, typer.Argument(help="The request whose attempt waits, as list shows it.")],
     why: Annotated[str, typer.Option(help="For people: the dead letter will say it.")] = "by an operator",
+    payload: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The request's payload, where its message is lost; - is stdin.")
+    ] = None,
 ) -> None:
     """Give up a request that waits for another attempt: it becomes a dead letter with its whole history.
 
@@ -79,14 +82,19 @@ def cancel(
     """
     here = cli()
     work = WorkRetries(here.stack)
+    given = _payload(payload) if payload else None
     row = work.ledger.read(request_id)
     if row is None or not _is_awaited(row):
         raise _not_waiting(request_id, row)
     here.confirm(f"Give up request {request_id!r}, whose attempt {awaited(row)} waits?")
     audit("retries cancel", request_id=request_id, attempt=awaited(row), why=why)
-    match work.steps.cancel(request_id, why):
-        case Cancelled(attempt, sent):
-            when = "within moments" if sent else "when its message comes"
+    try:
+        outcome = work.steps.cancel(request_id, why, given)
+    except OtherPayload as error:
+        raise Refused(f"{error}: nothing was changed") from error
+    match outcome:
+        case Cancelled(attempt, sent, due):
+            when = "within moments" if sent else f"when its message comes{_due_at(due)}"
             data = {"cancelled": request_id, "attempt": attempt, "sent": sent}
             here.out.result(
                 data,
@@ -143,7 +151,8 @@ def run_now(
 def _run_overdue(here: Cli, work: WorkRetries) -> None:
     now = time.time()
     unreadable: list[str] = []
-    late = [name for name, row in _rows(here, work, None, unreadable) if _lateness(row, now) > 0]
+    overdue = [(name, row) for name, row in _rows(here, work, None, unreadable) if _lateness(row, now) > 0]
+    late = [name for name, row in overdue if not is_cancelled(row)]
     sent: list[str] = []
     lost: list[str] = []
     if late:
@@ -158,6 +167,8 @@ def _run_overdue(here: Cli, work: WorkRetries) -> None:
                 here.out.note(_out_of_reach(name, attempt, due, now))
             case NotWaiting():
                 here.out.note(f"{name}: it has begun meanwhile")
+    for name in {name for name, _ in overdue} - set(late):
+        here.out.note(f"{name}: it was cancelled, and its message has not come: retries cancel {name} --payload FILE")
     for text in unreadable:
         here.out.note(text)
     here.out.result(
@@ -203,6 +214,14 @@ def _lateness(row: Row, now: float) -> float:
     if row.next_attempt_at is None or now < row.next_attempt_at + OVERDUE_AFTER:
         return 0
     return now - row.next_attempt_at
+
+
+def _due_at(due: float | None) -> str:
+    if due is None:
+        return ""
+    if time.time() > due + OVERDUE_AFTER:
+        return f", which was due at {local_time(due)}; if it is lost, give the command again with --payload FILE"
+    return f", due at {local_time(due)}"
 
 
 def _told(work: WorkRetries, request_id: str, row: Row, scheduled: set[str], now: float) -> dict[str, Any]:

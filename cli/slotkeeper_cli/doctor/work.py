@@ -23,10 +23,10 @@ def overdue(facts: Facts) -> Iterator[Finding]:
     for name, row in facts.rows.found:
         if isinstance(row, MalformedRow):
             yield problem(str(row), "correct the row, or delete it if its request is done")
-        elif row.status == WAITING:
+        elif row.status == WAITING or is_cancelled(row):
             if row.next_attempt_at is not None and facts.now > row.next_attempt_at + OVERDUE_AFTER:
                 late.append((row.next_attempt_at, name))
-        elif facts.now > row.lease_until + STUCK_AFTER and not is_cancelled(row):
+        elif facts.now > row.lease_until + STUCK_AFTER:
             stuck.append((row.lease_until, name))
     if late:
         since = duration(facts.now - min(late)[0])

@@ -53,11 +53,11 @@ CLAIM_UPDATE = (
 TAKE_OVER_UPDATE = "SET claim = :mine, lease_until = :lease"
 RECORD_UPDATE = "SET #status = :failed, #plan = :plan, last_error = :error, history = :history"
 WAITING_UPDATE = "SET #status = :waiting, next_attempt_at = :next REMOVE #plan, lease_until"
-DEAD_LETTERED_UPDATE = "SET #status = :dead_lettered REMOVE #plan, lease_until"
+DEAD_LETTERED_UPDATE = "SET #status = :dead_lettered REMOVE #plan, lease_until, next_attempt_at"
 SUCCEEDED_UPDATE = "SET #status = :succeeded, #result = :result REMOVE #plan, lease_until"
 CANCEL_UPDATE = (
     "SET #status = :failed, attempts = :attempt, claim = :mine, lease_until = :ended, last_attempt_at = :now, "
-    "#plan = :plan, last_error = :error, history = :history, expires_at = :expires REMOVE next_attempt_at"
+    "#plan = :plan, last_error = :error, history = :history, expires_at = :expires"
 )
 ADVANCE_UPDATE = "SET next_attempt_at = :now"
 
@@ -231,8 +231,10 @@ class Ledger:
         answer = self._dynamodb.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
         return _parse(request_id, answer["Item"]) if "Item" in answer else None
 
-    def cancel(self, request_id: str, seen: Row, token: str, plan: Mapping[str, Any], error: str, now: float) -> bool:
-        """The attempt that waits has failed without having begun, with this plan; False if it does not wait any more.
+    def cancel(
+        self, request_id: str, seen: Row, token: str, plan: Mapping[str, Any], error: str, now: float
+    ) -> Row | None:
+        """The attempt that waits has failed without having begun, with this plan; None if it does not wait any more.
 
         Its lease is over at once, by every clock, so that the delivery that brings its message sees to the plan.
 
@@ -253,7 +255,7 @@ class Ledger:
             ":expires": {"N": str(int(now) + KEEP)},
         }
         row = self._update(request_id, CANCEL_UPDATE, WAITING_CONDITION, values)
-        return row.claim == token
+        return row if row.claim == token else None
 
     def advance(self, request_id: str, seen: Row, now: float) -> bool:
         """The attempt that waits is due now; False if it does not wait any more. Its message is still to be brought."""

@@ -30,10 +30,11 @@ CANCELLED = "Cancelled"
 
 @dataclass(frozen=True)
 class Cancelled:
-    """The attempt will not be made. `sent`: its message is on the queue; else it is on its way there, if anywhere."""
+    """The attempt will not be made. `sent`: its message is on the queue; else it comes at `due`, if it is not lost."""
 
     attempt: int
     sent: bool
+    due: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,22 +89,29 @@ class Retries:
         """The name that the schedule has, if there is one, of the attempt that the row waits for."""
         return self._queue.schedule_name(_the_attempt(request_id, awaited(row)))
 
-    def cancel(self, request_id: str, why: str) -> Cancelled | NotWaiting:
+    def cancel(self, request_id: str, why: str, payload: Mapping[str, Any] | None = None) -> Cancelled | NotWaiting:
         """Sees to it that the attempt that waits is not made, and that the request becomes a dead letter.
 
         Args:
             why: for people; the dead letter says it.
+            payload: as for `run_now`; whoever brings the attempt's message makes the dead letter.
+
+        Raises:
+            OtherPayload: it is not the request's.
         """
         row = self._ledger.read(request_id)
+        if payload is not None and row is not None:
+            _rebuilt(request_id, row, payload)  # before anything is decided
         if row is not None and row.status == WAITING:
             attempt = row.attempts + 1
             plan = DeadLetter(CANCELLED, f"attempt {attempt} was cancelled before it began: {why}")
             error = f"{CANCELLED}: {why}"
-            if self._ledger.cancel(request_id, row, uuid.uuid4().hex, vars(plan), error, self._clock()):
-                return Cancelled(attempt, self._bring(request_id, attempt))
+            decided = self._ledger.cancel(request_id, row, uuid.uuid4().hex, vars(plan), error, self._clock())
+            if decided is not None:
+                return self._bring(request_id, decided, payload)
             row = self._ledger.read(request_id)
         if row is not None and is_cancelled(row):  # by somebody who may have died over it
-            return Cancelled(row.attempts, self._bring(request_id, row.attempts))
+            return self._bring(request_id, row, payload)
         return NotWaiting(row)
 
     def run_now(self, request_id: str, payload: Mapping[str, Any] | None = None) -> Advanced | OutOfReach | NotWaiting:
@@ -133,14 +141,19 @@ class Retries:
         self._queue.unschedule(message)
         return Advanced(attempt)
 
-    def _bring(self, request_id: str, attempt: int) -> bool:
+    def _bring(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> Cancelled:
+        """Carries a cancel out, as far as the message is within reach."""
+        attempt = row.attempts
         body = self._queue.scheduled(_the_attempt(request_id, attempt))
-        if body is None:
-            return False
-        message = parse_message(body)
+        if body is not None:
+            message = parse_message(body)
+        elif payload is not None:
+            message = _rebuilt(request_id, row, payload)
+        else:
+            return Cancelled(attempt, sent=False, due=row.next_attempt_at)
         self._queue.send_now(message)
         self._queue.unschedule(message)
-        return True
+        return Cancelled(attempt, sent=True)
 
 
 def _the_attempt(request_id: str, attempt: int) -> Message:
@@ -149,16 +162,14 @@ def _the_attempt(request_id: str, attempt: int) -> Message:
 
 
 def _rebuilt(request_id: str, row: Row, payload: Mapping[str, Any]) -> Message:
-    times = [epoch(entry["at"]) for entry in row.history] or [row.last_attempt_at]
-    missing = row.attempts - len(times)
+    made = awaited(row) - 1
+    times = [epoch(entry["at"]) for entry in row.history if entry["attempt"] <= made] or [row.last_attempt_at]
     # Between the first and the others, as the ledger drops them.
-    times = [*times[:1], *times[:1] * missing, *times[1:]][: row.attempts]
+    times = [*times[:1], *times[:1] * (made - len(times)), *times[1:]][:made]
     try:
         message = parse_message(Message(request_id, payload, tuple(times)).to_json())
     except (InvalidMessage, TypeError, ValueError) as error:
         raise OtherPayload(f"the payload is none: {error}") from error
     if message.payload_hash != row.payload_hash:
-        raise OtherPayload(
-            f"this payload is not the one that the {row.attempts} earlier attempts of {request_id!r} had"
-        )
+        raise OtherPayload(f"this payload is not the one that the {made} earlier attempts of {request_id!r} had")
     return message
