@@ -13,6 +13,8 @@ import click
 import pytest
 from cfnlint.decode import cfn_yaml
 from samcli.lib.config.samconfig import SamConfig
+from samcli.lib.providers.sam_function_provider import SamFunctionProvider
+from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
 from local.deployment import check_names
 
@@ -63,6 +65,15 @@ def test_sync_may_update_a_stack_without_a_change_set() -> None:
     """CloudFormation then asks for CAPABILITY_AUTO_EXPAND, the template having a transform; `sam deploy` makes one."""
     assert _settings("dev", "sync")["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
     assert {_settings(each, "deploy")["capabilities"] for each in ENVIRONMENTS} == {"CAPABILITY_IAM"}
+
+
+def test_a_synced_layer_reaches_every_function() -> None:
+    """`sam sync` reads the functions' own Layers and not those of Globals, and says nothing of a layer that is left."""
+    stacks, _ = SamLocalStackProvider.get_stacks(str(FILE.parent / "template.yaml"))
+    functions = list(SamFunctionProvider(stacks, locate_layer_nested=True).get_all())
+    assert len(functions) == len(list((FILE.parent / "functions").glob("*/app.py")))
+    for function in functions:
+        assert [layer.full_path for layer in function.layers] == ["SlotkeeperLayer"], function.full_path
 
 
 def test_sam_local_invoke_gives_each_function_the_variables_of_the_template() -> None:
