@@ -32,7 +32,7 @@ def clean_up(bench: Bench) -> list[str]:
         _attempt(left, f"process {process} in {bench.table}", partial(_remove, bench, process))
     _attempt(left, "messages that no workflow took yet", lambda: _wait_for_strays(bench))
     _attempt(left, "requests of executions that were stopped", lambda: _wait_for_kept(bench, stopped))
-    for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl"):
+    for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
         _attempt(left, f"messages in {output}", partial(bench.letters.collect, bench.stack.outputs[output]))
     return left
 
