@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import combinations
 from typing import Any
 
@@ -22,6 +23,13 @@ def test_the_body_is_json_and_refers_to_what_the_template_has(refresher: bool) -
     text = json.dumps(dashboard(refresher))
     assert not unknown_references(text)
     assert ("TokenRefresher" in text) is refresher
+
+
+@pytest.mark.parametrize("address", ['a"b', "a\\b", "a b", ""])
+def test_an_address_of_the_runbooks_that_would_break_the_body_is_refused(address: str) -> None:
+    parameter = TEMPLATE["Parameters"]["RunbookUrl"]
+    assert re.fullmatch(parameter["AllowedPattern"], parameter["Default"])
+    assert not re.fullmatch(parameter["AllowedPattern"], address)
 
 
 def test_it_is_found_by_an_output() -> None:
