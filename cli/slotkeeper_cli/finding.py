@@ -99,7 +99,9 @@ class Finder:
             if real is None:
                 raise NotFound(f"nothing is known of an execution {request_id}: give the request's id instead")
             request_id, known = real, [one for one in known if one.name == named["process"]]
-        return [Found(process, request_id, self._attempts(process, request_id)) for process in known]
+        with ThreadPoolExecutor(_LOOKERS) as pool:
+            attempts = pool.map(lambda process: self._attempts(process, request_id), known)
+            return [Found(process, request_id, found) for process, found in zip(known, attempts, strict=True)]
 
     def _request_id_of(self, execution: str) -> str | None:
         if letter := next((one for one in self._letters if one.execution == execution), None):

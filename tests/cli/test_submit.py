@@ -152,6 +152,32 @@ def test_what_makes_no_sense_is_a_usage_error(operator: Operator, options: tuple
     assert _queued(operator) == []
 
 
+def test_one_that_ran_before_is_mentioned_since_it_does_not_run_again(operator: Operator) -> None:
+    name = operator.hold("a")
+    operator.stop(name)
+    lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
+    ended = operator.run("submit", "--file", "-", "--json", stdin=lines)
+    assert [one.get("ran_before") for one in ended.json["sent"]] == ["ABORTED", None]
+    assert "request a of sample was started before and is ABORTED" in ended.told
+
+
+def test_what_was_sent_before_the_connection_broke_is_told(operator: Operator) -> None:
+    asked: list[int] = []
+
+    def break_off(told: dict[str, Any]) -> dict[str, Any]:
+        asked.append(len(told["Entries"]))
+        if len(asked) == 2:
+            return {"Error": {"Code": "AccessDenied", "Message": "no more"}}
+        return {"Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in told["Entries"]]}
+
+    lines = "\n".join(json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(25))
+    with Answers("sqs", {"SendMessageBatch": break_off}):
+        ended = operator.run("submit", "--file", "-", "--json", stdin=lines)
+    assert ended.exit_code == 1
+    assert [one["request_id"] for one in ended.json["sent"]] == [f"r{n}" for n in range(10)]
+    assert [one["error"][:12] for one in ended.json["refused"]] == ["nobody knows"] * 10 + ["not sent"] * 5
+
+
 def test_an_empty_file_is_told(operator: Operator) -> None:
     assert operator.run("submit", "--file", "-", stdin="\n").exit_code == 4
 

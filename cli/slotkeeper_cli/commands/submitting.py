@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from slotkeeper.processes import Process
@@ -24,12 +25,15 @@ from slotkeeper_cli.common import Cli, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound
 from slotkeeper_cli.output import table
-from slotkeeper_cli.sending import Sent, read_lines, send_all
+from slotkeeper_cli.sending import BATCH, Sent, read_lines, send_all
 from slotkeeper_cli.words import count, duration
 
 # Seconds between two looks at what is not done yet.
 _LOOK_EVERY = 2.0
 _LOOKERS = 8
+# Each costs a call before anything is sent.
+MOST_LOOKED_UP = 100
+UNKNOWN = "nobody knows whether it was sent; once more has no second effect"
 
 
 def submit(
@@ -70,16 +74,19 @@ def submit(
         first=requests[0].request_id,
         last=requests[-1].request_id,
     )
+    before = _ran_before(here, requests)
     sent = _send(here, requests)
     refused = [one for one in sent if one.error]
     ended = _wait(here, [one.request for one in sent if not one.error], timeout * 60) if wait else {}
     told: dict[str, Any] = {
-        "sent": [_told(one, ended) for one in sent if not one.error],
+        "sent": [_told(one, before, ended) for one in sent if not one.error],
         "refused": [one.told() for one in refused],
     }
     here.out.result(told, lambda console: _render(console, told, wait))
     if refused:
-        raise Failed(f"SQS did not take {len(refused)} of {count(len(sent), 'request')}: send those again")
+        raise Failed(
+            f"{len(refused)} of {count(len(sent), 'request')} were not sent: send those again, under the same ids"
+        )
     if wait:
         _judge(ended, len(sent), timeout * 60)
 
@@ -126,13 +133,34 @@ def _check_processes(here: Cli, requests: list[Request], force: bool) -> None:
             here.out.note(f"Mind: process {name} is paused; its requests wait until slotkeeper resume {name}.")
 
 
+def _ran_before(here: Cli, requests: list[Request]) -> dict[str, str]:
+    """The status of those that were started before: they are taken from the queue, and not run again."""
+    if len(requests) > MOST_LOOKED_UP:
+        return {}
+    workflow = Control(here.stack).workflow
+    with ThreadPoolExecutor(_LOOKERS) as pool:
+        looks = pool.map(lambda one: workflow.describe(one.execution_name), requests)
+        known = [(one, found) for one, found in zip(requests, looks, strict=True) if found is not None]
+    for request, found in known:
+        here.out.note(
+            f"Mind: request {request.request_id} of {request.process} was started before and is {found.status}: it is "
+            "not run again. A request that is meant to run needs an id of its own."
+        )
+    return {request.execution_name: found.status for request, found in known}
+
+
 def _send(here: Cli, requests: list[Request]) -> list[Sent]:
     sent: list[Sent] = []
     with here.out.progress() as progress:
         task = progress.add_task("sent", total=len(requests))
-        for batch in send_all(here.stack, requests, here.out.note):
-            sent += batch
-            progress.update(task, completed=len(sent))
+        try:
+            for batch in send_all(here.stack, requests, here.out.note):
+                sent += batch
+                progress.update(task, completed=len(sent))
+        except (BotoCoreError, ClientError) as error:
+            # What was sent must be told all the same. Of the batch at hand nobody knows.
+            left = requests[len(sent) :]
+            sent += [Sent(one, error=f"{UNKNOWN} ({error})" if n < BATCH else "not sent") for n, one in enumerate(left)]
     return sent
 
 
@@ -177,8 +205,10 @@ def _judge(ended: Mapping[str, Execution], sent: int, seconds: float) -> None:
         raise Failed("; ".join(texts))
 
 
-def _told(one: Sent, ended: Mapping[str, Execution]) -> dict[str, Any]:
+def _told(one: Sent, before: Mapping[str, str], ended: Mapping[str, Execution]) -> dict[str, Any]:
     told = one.told()
+    if status := before.get(one.request.execution_name):
+        told["ran_before"] = status
     if found := ended.get(one.request.execution_name):
         told |= {"status": found.status, "error": found.error or None, "cause": found.cause or None}
     return told
