@@ -26,11 +26,16 @@ def clean_up(bench: Bench) -> list[str]:
     stopped: list[str] = []
     _attempt(left, "executions", lambda: _end_executions(bench, stopped))
     _attempt(left, "Glue runs", lambda: _end_runs(bench, with_marker))
+    something_lives = bool(left)
     for name, remove in reversed(bench.undo):
         _attempt(left, name, remove)
     for process in bench.processes:
-        _attempt(left, f"process {process} in {bench.table}", partial(_remove, bench, process))
-    _attempt(left, "messages that no workflow took yet", lambda: _wait_for_strays(bench))
+        if something_lives:
+            left.append(f"process {process}: kept for the janitor; afterwards, slotkeeper remove-process {process}")
+        else:
+            _attempt(left, f"process {process} in {bench.table}", partial(_remove, bench, process))
+    if not something_lives:
+        _attempt(left, "messages that no workflow took yet", lambda: _wait_for_strays(bench))
     _attempt(left, "requests of executions that were stopped", lambda: _wait_for_kept(bench, stopped))
     for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
         _attempt(left, f"messages in {output}", partial(bench.letters.collect, bench.stack.outputs[output]))

@@ -1,0 +1,81 @@
+"""The clean-up when AWS does not let it: nothing is passed over in silence, and nothing that lives is cut loose."""
+
+from __future__ import annotations
+
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from smoke import ending
+from smoke.bench import Bench
+from smoke.letters import Letters
+from smoke.pace import Pace
+from smoke.stack import Stack
+
+DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchStopJobRun")
+OUTPUTS = {
+    "SlotTableName": "slots",
+    "WorkflowArn": "arn:aws:states:us-east-1:1:stateMachine:w",
+    "FailedRequestQueueUrl": "failed",
+    "RequestDeadLetterQueueUrl": "dead",
+    "WorkDeadLetterQueueUrl": "work",
+}
+AT_ONCE = Pace(hold=0, long=0, task_timeout=0, due=0, start=0.2, finish=0.2, look=0.01)
+
+
+def _denied(**_asked: Any) -> Any:
+    raise DENIED
+
+
+@pytest.fixture
+def removed() -> list[str]:
+    """The processes whose items were deleted."""
+    return []
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> Bench:
+    """A check with one process, one execution that is over, and one Glue run of it that lives."""
+    services = {
+        "dynamodb": SimpleNamespace(
+            delete_item=lambda Key, **_: removed.append(Key["process_name"]["S"]) or {"Attributes": {}}
+        ),
+        "stepfunctions": SimpleNamespace(describe_execution=lambda **_: {"status": "FAILED"}),
+        "glue": SimpleNamespace(batch_stop_job_run=lambda **_: None),
+        "sqs": SimpleNamespace(receive_message=lambda **_: {}),
+    }
+    stack = Stack("mine", "us-east-1", False, services.__getitem__)
+    vars(stack).update(outputs=OUTPUTS, sample_job="job")
+    made = Bench(stack, AT_ONCE, "smoke-1", "stopped", Letters(services["sqs"], "smoke-1"), lambda _line: None, Event())
+    made.processes.append("smoke-1-stopped")
+    made.expect("smoke-1-stopped-x")
+    run = {"Id": "jr_1", "JobRunState": "RUNNING"}
+    monkeypatch.setattr(Bench, "glue_run", lambda _self, _name: run)
+    return made
+
+
+def test_a_run_that_may_not_be_stopped_keeps_its_process(bench: Bench, removed: list[str]) -> None:
+    bench.stack.client("glue").batch_stop_job_run = _denied
+    left = ending.clean_up(bench)
+    assert "Glue runs: " in left[0]
+    assert "AccessDeniedException" in left[0]
+    assert "slotkeeper remove-process smoke-1-stopped" in left[1]
+    assert (len(left), removed) == (2, [])
+
+
+def test_a_run_that_does_not_die_is_told(bench: Bench, removed: list[str]) -> None:
+    assert ending.clean_up(bench)[0].startswith("Glue runs: waited 0 s for them to be over")
+    assert removed == []
+
+
+def test_what_else_was_made_is_removed_last_first_whatever_fails(
+    bench: Bench, removed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bench, "glue_run", lambda _self, _name: None)
+    bench.undo += [("schedule s", lambda: removed.append("schedule")), ("state machine m", _denied)]
+    (left,) = ending.clean_up(bench)
+    assert left.startswith("state machine m: ")
+    assert removed == ["schedule", "smoke-1-stopped"]
