@@ -7,8 +7,9 @@ import re
 import pytest
 
 from tests.support.metrics import ROOT
-from tests.template.test_template import TEMPLATE
+from tests.template.test_template import RESOURCES, TEMPLATE
 from tests.template.watched import ALARMS, Asked, asked_by_alarm, judge, unknown_references
+from tests.workflow.definition import definition
 
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^##? |\Z)", RUNBOOKS, re.MULTILINE | re.DOTALL))
@@ -61,6 +62,13 @@ def test_an_alarm_wakes_somebody_and_silence_does_not(alarm: str) -> None:
     assert properties["AlarmActions"]
     # The janitor's silence is what its alarm is about.
     assert properties["TreatMissingData"] == ("breaching" if alarm == "JanitorSilentAlarm" else "notBreaching")
+
+
+def test_the_refusals_that_are_counted_are_those_that_the_workflow_tries_again() -> None:
+    """By its log, which must have them: they are events of level ERROR (Step Functions guide, "cw-logs")."""
+    counted = re.findall(r'\$\.details\.error = "([\w.]+)"', RESOURCES["GlueRefusals"]["Properties"]["FilterPattern"])
+    assert counted == definition()["States"]["RunGlueJob"]["Retry"][0]["ErrorEquals"]
+    assert RESOURCES["Workflow"]["Properties"]["Logging"]["Level"] in ("ERROR", "ALL")
 
 
 def test_an_alarm_that_somebody_would_have_to_guess_at_is_noticed() -> None:

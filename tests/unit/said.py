@@ -70,7 +70,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
             return outcome
 
         module._starter = SimpleNamespace(admit=admit)
-        yield module.handler({"Records": [_record("{}")]}, CONTEXT)
+        yield module.handler({"Records": [record("{}")]}, CONTEXT)
 
 
 def _janitor(module: ModuleType) -> Iterator[None]:
@@ -145,14 +145,14 @@ def _worker(module: ModuleType) -> Iterator[None]:
 
         module._worker._consumer = SimpleNamespace(consume=consume)
         with suppress(Surprise):
-            yield module.handler({"Records": [_record("{}")]}, CONTEXT)
+            yield module.handler({"Records": [record("{}")]}, CONTEXT)
 
 
-def _record(body: str) -> dict[str, Any]:
+def record(body: str, group: str = "p") -> dict[str, Any]:
     attributes = {
         "ApproximateReceiveCount": "1",
         "SentTimestamp": "0",
-        "MessageGroupId": "p",
+        "MessageGroupId": group,
         "SequenceNumber": "18849496460467696128",
     }
     return {

@@ -38,6 +38,17 @@ def test_a_processs_metrics_leave_the_stacks_alone(
     assert written["JanitorRounds"].dimensions == ("service",)
 
 
+@pytest.mark.parametrize("body", ['{"process": "made-up"}', "not JSON", '{"process": "p", "priority": 1}'])
+def test_what_a_message_makes_up_is_no_metric_of_its_own(
+    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    """Each would be on the bill, and a sender could make up as many as it likes."""
+    load("starter").handler({"Records": [said.record(body, "made-up")]}, CONTEXT)
+    written = in_output(capsys.readouterr().out)
+    assert "RequestsDeadLettered" in {metric.name for metric in written}
+    assert not [metric for metric in written if "process" in metric.dimensions]
+
+
 def test_the_page_of_metrics_says_what_is_written() -> None:
     """A row is: name, unit, dimensions, who and when, what for."""
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", _page(), re.MULTILINE)
