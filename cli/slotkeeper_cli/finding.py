@@ -142,7 +142,8 @@ class Finder:
                 execution["status"], "failed"
             )
         elif letter is not None:
-            state = "dead-lettered"
+            # Of one that failed, Step Functions may have forgotten the execution.
+            state = "failed" if letter.queue is Queue.FAILED else "dead-lettered"
         elif note := process.cancelled.get(name):
             details |= {"since": iso(note.since), "by": note.by}
             state = "cancelled"

@@ -35,7 +35,7 @@ def test_all_queues_are_listed_with_their_codes_and_reasons(operator: Operator) 
 def test_people_see_a_table(operator: Operator) -> None:
     dead_letter(operator)
     shown = operator.run("dlq", "list", "request").out
-    assert "RequestDeadLetterQueue (request): 1  1 Expired" in shown
+    assert "RequestDeadLetterQueue (request): 1  (1 Expired)" in shown
     assert "sample/a" in shown
 
 

@@ -17,7 +17,6 @@ from slotkeeper_cli.common import Cli, StackCommand, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound, Refused
 from slotkeeper_cli.letters import Box, Letter, Queue
-from slotkeeper_cli.output import table
 from slotkeeper_cli.redriving import Hopeless, Redrive, plan, send
 from slotkeeper_cli.words import count, local_time
 
@@ -25,6 +24,7 @@ from slotkeeper_cli.words import count, local_time
 CANCELLED = "Cancelled"
 # Characters; CloudWatch Logs takes events of 1 MiB (its quotas), and a letter of four bytes a character is none.
 LONGEST_AUDITED = 200_000
+LONGEST_SHOWN = 200
 
 dlq = typer.Typer(help="The queues of requests and work that did not succeed.", no_args_is_help=True)
 
@@ -44,20 +44,19 @@ def list_letters(
 ) -> None:
     """What stands in the queues, by code, and each letter's reason. Nothing is changed by looking."""
     here = cli()
-    seen = []
+    seen: list[tuple[dict[str, Any], list[Letter]]] = []
     for one in [queue] if queue else list(Queue):
         box = Box(here.stack, one)
         letters = box.peek(limit)
-        seen.append(
-            {
-                "queue": one.value,
-                "name": one.full_name,
-                "messages": max(box.size(), len(letters)),
-                "codes": dict(Counter(letter.code for letter in letters)),
-                "letters": [letter.summary() for letter in letters],
-            }
-        )
-    here.out.result({"queues": seen}, lambda console: _render_queues(console, seen))
+        told = {
+            "queue": one.value,
+            "name": one.full_name,
+            "messages": max(box.size(), len(letters)),
+            "codes": dict(Counter(letter.code for letter in letters)),
+            "letters": [letter.summary() for letter in letters],
+        }
+        seen.append((told, letters))
+    here.out.result({"queues": [told for told, _ in seen]}, lambda console: _render_queues(console, seen))
 
 
 @dlq.command("show", cls=StackCommand)
@@ -248,44 +247,34 @@ def _told(queue: Queue, done: Done, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _render_queues(console: Console, queues: list[dict[str, Any]]) -> None:
-    for queue in queues:
+def _render_queues(console: Console, seen: list[tuple[dict[str, Any], list[Letter]]]) -> None:
+    for queue, letters in seen:
         codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
         console.print(
-            f"[bold]{queue['name']}[/bold] ({queue['queue']}): {queue['messages']:,}" + f"  {codes}" * bool(codes)
+            f"[bold]{queue['name']}[/bold] ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
         )
-        if not queue["letters"]:
-            continue
-        letters = table("  message id", "since", "code", "request", ">attempt", "reason")
-        for letter in queue["letters"]:
-            letters.add_row(
-                f"  {letter['message_id']}",
-                letter["since"],
-                letter["code"],
-                "/".join(part for part in (letter.get("process", ""), letter["request_id"]) if part),
-                str(letter["attempt"]),
-                letter["reason"][:100],
-            )
-        console.print(letters)
-        if queue["messages"] > len(queue["letters"]):
-            console.print(
-                f"  {queue['messages'] - len(queue['letters']):,} more are not shown: beyond --limit, or behind "
-                "the first ten of their process"
-            )
+        for letter in letters:
+            # Not a table: an id that is folded cannot be copied.
+            console.print(f"  {letter.message_id}  {letter.code}  {_named_so(letter)}", markup=False)
+            line = f"    {local_time(letter.sent_at)}  {letter.reason[:LONGEST_SHOWN]}"
+            console.print(line, markup=False, style="dim")
+        if more := queue["messages"] - len(letters):
+            console.print(f"  {more:,} more are not shown: beyond --limit, or behind the first ten of their process")
+
+
+def _named_so(letter: Letter) -> str:
+    names = [letter.process, letter.request_id] if letter.execution else [letter.request_id]
+    return f"{'/'.join(names)}, attempt {letter.attempt}"
 
 
 def _render_done(console: Console, queue: Queue, done: Done, dry_run: bool) -> None:
-    if done.redriven:
-        letters = table("message id", "request", ">attempt", "execution")
-        for letter in done.redriven:
-            letters.add_row(
-                letter["message_id"], letter["request_id"], str(letter["attempt"]), letter.get("execution", "")
-            )
-        console.print(letters)
+    for letter in done.redriven:
+        who = f"{letter['request_id']}, attempt {letter['attempt']}  {letter.get('execution', '')}"
+        console.print(f"{'would be sent' if dry_run else 'sent'}: {letter['message_id']}  {who}", markup=False)
     for letter in done.skipped:
-        console.print(f"left: {letter['message_id']} ({letter['code']}): {letter['why']}", markup=False)
+        console.print(f"left: {letter['message_id']}  {letter['code']}: {letter['why']}", markup=False)
     for letter in done.failed:
-        console.print(f"failed: {letter['message_id']}: {letter['error']}", markup=False)
+        console.print(f"failed: {letter['message_id']}  {letter['error']}", markup=False)
     verb = "would be sent" if dry_run else "sent"
     console.print(
         f"{queue.full_name}: {count(len(done.redriven), 'letter')} {verb} once more, {len(done.skipped)} left, "

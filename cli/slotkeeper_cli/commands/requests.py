@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from slotkeeper_cli.common import Cli, StackCommand, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import NotFound, Refused
 from slotkeeper_cli.finding import Attempt, Finder, Found
-from slotkeeper_cli.words import count, duration, iso
+from slotkeeper_cli.words import count, duration, iso, local_time
 
 request = typer.Typer(help="One request: what became of it, and keeping it from running.", no_args_is_help=True)
 
@@ -236,8 +237,7 @@ def _render(console: Console, found: Found, told: dict[str, Any]) -> None:
         console.print(f"  attempt {attempt.number}: {attempt.state}  {attempt.execution}", markup=False)
         for name, value in attempt.details.items():
             if value:
-                shown = f"{value['state']} {value['id']}" if isinstance(value, dict) else value
-                console.print(f"    {name.replace('_', ' ')}: {shown}", markup=False)
+                console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}", markup=False)
         if letter := attempt.letter:
             console.print(
                 f"    letter: {letter.message_id} in {letter.queue.full_name}, {letter.code}: {letter.reason}",
@@ -245,3 +245,9 @@ def _render(console: Console, found: Found, told: dict[str, Any]) -> None:
             )
     if again := told.get("next_attempt"):
         console.print(f"  attempt {again['attempt']}: perhaps queued  {again['execution']}", markup=False)
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in ("since", "started", "ended"):
+        return local_time(datetime.fromisoformat(value).timestamp())
+    return f"{value['state']} {value['id']}" if isinstance(value, dict) else str(value)

@@ -24,7 +24,6 @@ from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import Cli, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound
-from slotkeeper_cli.output import table
 from slotkeeper_cli.sending import BATCH, Sent, read_lines, send_all
 from slotkeeper_cli.words import count, duration
 
@@ -215,11 +214,8 @@ def _told(one: Sent, before: Mapping[str, str], ended: Mapping[str, Execution]) 
 
 
 def _render(console: Console, told: dict[str, Any], wait: bool) -> None:
-    sent = table("request id", "process", "execution", *(["ended as"] if wait else []))
     for one in told["sent"]:
-        ending = [one.get("status", "not done yet")] if wait else []
-        sent.add_row(one["request_id"], one["process"], one["execution"], *ending)
-    if told["sent"]:
-        console.print(sent)
+        ending = f"  {one.get('status', 'not done yet')}" if wait else ""
+        console.print(f"sent: {one['request_id']}  {one['execution']}{ending}", markup=False)
     for one in told["refused"]:
         console.print(f"not sent: {one['request_id']} ({one['process']}): {one['error']}", markup=False)
