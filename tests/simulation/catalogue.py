@@ -43,7 +43,16 @@ class Small(NamedTuple):
 def _slots(
     requests: str, limit: int, rounds: int, standing_still: bool, lax: bool = False, cancels: str = ""
 ) -> Callable[[], World]:
-    plan = Plan(tuple(requests), limit, (), tuple(cancels), rounds=rounds, standing_still=standing_still, lax=lax)
+    plan = Plan(
+        tuple(requests),
+        limit,
+        (),
+        tuple(cancels),
+        rounds=rounds,
+        standing_still=standing_still,
+        lax=lax,
+        news=len(requests) == 1,  # as steps among those of others they make three times as many states
+    )
     return lambda: SlotsWorld(plan, timeless=True)
 
 

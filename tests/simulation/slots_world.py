@@ -228,6 +228,8 @@ class SlotsWorld(SlotsState):
     def local(self, name: str, actor: Actor, question: Question) -> Answer | None:
         notes = actor.notes
         match question.operation:
+            case "put_events" | "put_metric_data":
+                return self.perform(question)
             case "clock":
                 return Answer(self.now + notes.ahead)
             case "enter":

@@ -71,6 +71,7 @@ class World:
         self.older_at: dict[str, float] = {}
         self.older: dict[str, Any] = {}  # states of services that a read which lags may still see
         self.faults = 0  # so far
+        self.at_once = frozenset({"actor"})  # services that answer without a step of their own
         self.held_up: frozenset[str] = frozenset()  # whom the scheduler has let stand still: no bound is theirs
         self.tell: Callable[[str], None] | None = None
 
@@ -225,7 +226,7 @@ class World:
 
     def _settle(self, name: str, actor: Actor) -> None:
         """Answers what the world answers itself, until there is a call to choose, a sleep, or the end."""
-        while (question := actor.node.question) is not None and question.service == "actor":
+        while (question := actor.node.question) is not None and question.service in self.at_once:
             if question.operation == "sleep" and self.timeless and not self.may_go_on(name):
                 break
             if question.operation == "sleep" and not self.timeless:
