@@ -38,13 +38,17 @@ class Definition:
     of_modules: set[str] = field(default_factory=set)
     operations: set[str] = field(default_factory=set)
 
+    @property
+    def known_as(self) -> str:
+        """The name that others use: a class's, for what makes one."""
+        owner, _, name = self.site.function.rpartition(".")
+        return owner if name == "__init__" else name
+
     def may_mean(self, other: Definition) -> bool:
         owner, _, name = other.site.function.rpartition(".")
-        if name == "__init__":
-            return owner in self.names | self.of_modules
-        if name.startswith("_") and other.site.file != self.site.file:
+        if name.startswith("_") and name != "__init__" and other.site.file != self.site.file:
             return False
-        return name in (self.attributes if owner else self.names | self.of_modules)
+        return other.known_as in (self.attributes if owner and name != "__init__" else self.names | self.of_modules)
 
 
 def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[tuple[str, Site]]:
@@ -55,11 +59,15 @@ def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[t
     assert found
     # What an import runs; where commands are registered, each is named, and only one is called.
     found += [made for made in known if made.site.function == MODULE and not made.site.file.startswith(REGISTERED)]
+    by_name: dict[str, list[Definition]] = {}
+    for made in known:
+        by_name.setdefault(made.known_as, []).append(made)
     seen = {made.site for made in found}
     for made in found:  # grows as it goes
-        new = [other for other in known if other.site not in seen and made.may_mean(other)]
-        seen |= {other.site for other in new}
-        found += new
+        for name in made.names | made.attributes:
+            new = [other for other in by_name.get(name, []) if other.site not in seen and made.may_mean(other)]
+            seen |= {other.site for other in new}
+            found += new
     return {(operation, made.site) for made in found for operation in made.operations}
 
 
