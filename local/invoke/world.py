@@ -95,8 +95,14 @@ class World:
 
     def _starter(self, name: str, event: Event) -> Event:
         self._make_processes()
+        if name == "cancelled":
+            body = json.loads(event["Records"][0]["body"])
+            self._processes.cancellations.add(body["process"], _execution(body), self._now, "an-operator")
         if name == "repeated" and self._own:
             self._close(json.loads(event["Records"][0]["body"]), "ABORTED")
+        if name == "malformed_process" and self._own:
+            item = {"process_name": {"S": "malformed"}, "slot_limit": {"S": "10"}}
+            self._client("dynamodb").put_item(TableName=self.names["SlotTable"], Item=item)
         return event
 
     def _janitor(self, name: str, event: Event) -> Event:
@@ -143,9 +149,12 @@ class World:
     # ----------------------------------------------------------------------------------------------------- in place
 
     def _make_processes(self) -> None:
-        processes = Processes(self._client("dynamodb"), self.names["SlotTable"])
         for name, (limit, paused) in PROCESSES.items():
-            processes.create(name, limit, "a-job", paused)
+            self._processes.create(name, limit, "a-job", paused)
+
+    @property
+    def _processes(self) -> Processes:
+        return Processes(self._client("dynamodb"), self.names["SlotTable"])
 
     def _give_credentials(self) -> None:
         if self._own:
@@ -162,7 +171,7 @@ class World:
     def _close(self, request: Event, status: str, name: str = "") -> None:
         """An execution of this request that has ended so."""
         request = {"arguments": {}, "attempt": 1, **request}
-        name = name or execution_name(request["process"], request["request_id"], request["attempt"])
+        name = name or _execution(request)
         machine = self.names["Workflow"]
         stepfunctions = self._client("stepfunctions")
         state = {"Type": "Fail", "Error": "RequestFailed"} if status == "FAILED" else STANDS
@@ -184,6 +193,10 @@ class World:
                 time.sleep(0.02)
         finally:
             stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(STANDS_STILL))
+
+
+def _execution(request: Event) -> str:
+    return execution_name(request["process"], request["request_id"], request.get("attempt", 1))
 
 
 def _is_sample(path: Path) -> bool:

@@ -116,6 +116,11 @@ EXPECTED: dict[str, Expectation] = {
     "starter/reserved_argument": _set_aside("InvalidRequest"),
     "starter/wrong_group": _set_aside("InvalidRequest"),
     "starter/unknown_process": _set_aside("UnknownProcess"),
+    "starter/cancelled": _set_aside("Cancelled"),
+    "starter/malformed_process": lambda outcome: (
+        (outcome.failed_items, outcome.counted("StarterErrors")) == (1, [1.0])
+        and not outcome.messages("RequestDeadLetterQueue")
+    ),
     "janitor/round": lambda outcome: (
         outcome.answer == {"SlotsReclaimed": 1}
         and outcome.counted("JanitorRounds") == [1.0]

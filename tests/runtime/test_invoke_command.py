@@ -43,7 +43,7 @@ def test_without_an_event_it_lists_the_functions() -> None:
     [
         (["startr", "happy"], "there is no function 'startr'; did you mean starter? There are chatbot, "),
         (["starter", "hapy"], "starter has no event 'hapy', nor is it a file; did you mean happy? There are "),
-        (["starter", "zzz"], "nor is it a file. There are expired, full, happy, "),
+        (["starter", "zzz"], "nor is it a file. There are cancelled, expired, full, happy, "),
         (["starter", str(ROOT / "README.md")], "README.md is not JSON"),
     ],
 )

@@ -31,12 +31,14 @@ def handler(event, context):
     return variables | {"event": event, "left": left, "memory": context.memory_limit_in_mb}
 """
 NOBODY = "http://127.0.0.1:9"
+TIMEOUT = 3  # the emulator counts a cold start into the first call, and this machine may have much to do
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[], Runtime]]:
     (tmp_path / "app.py").write_text(APP)
-    function = Configuration("sample", tmp_path, "app.handler", timeout=1, memory=256, environment={"OWN": "value"})
+    configuration = {"timeout": TIMEOUT, "memory": 256, "environment": {"OWN": "value"}}
+    function = Configuration("sample", tmp_path, "app.handler", **configuration)
     with ExitStack() as stack:
         yield lambda: stack.enter_context(Runtime(function, NOBODY, tmp_path / "log"))
 
@@ -44,7 +46,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Runtime]]:
 def test_a_function_has_its_configuration_and_its_clock(start: Callable[[], Runtime]) -> None:
     runtime = start()
     answer = runtime.invoke({"a": 1})
-    assert 0 < answer.pop("left") <= 1000
+    assert 0 < answer.pop("left") <= TIMEOUT * 1000
     assert answer == {
         "OWN": "value",
         "AWS_LAMBDA_FUNCTION_NAME": "sample",
@@ -58,7 +60,7 @@ def test_a_function_has_its_configuration_and_its_clock(start: Callable[[], Runt
 
 @pytest.mark.parametrize(
     ("event", "reason"),
-    [("raise", "ValueError: no such thing"), ("hang", "Task timed out after 1.00 seconds"), ("end", "exit")],
+    [("raise", "ValueError: no such thing"), ("hang", "Task timed out after 3.00 seconds"), ("end", "exit")],
 )
 def test_a_function_that_fails_says_why_and_the_next_call_is_answered(
     start: Callable[[], Runtime], event: str, reason: str
