@@ -102,6 +102,17 @@ def test_what_may_not_or_cannot_be_looked_at_is_said_and_the_others_are_looked_a
     assert len(by_level["ok"]) == len(CHECKS) - 2
 
 
+def test_what_the_stack_has_not_is_a_problem_of_the_checks_that_ask_for_it(
+    operator: Operator, monkeypatch: Patch
+) -> None:
+    over(monkeypatch, functions={"StarterFunction": Function("StarterFunction", 30, None)})
+    ended = operator.run("doctor", "--json")
+    assert ended.exit_code == 5
+    found = {one["check"]: one["findings"] for one in ended.json["checks"] if one["level"] == "problem"}
+    assert found.keys() == {"visibility", "worker-concurrency"}
+    assert found["visibility"][0]["saw"] == "not looked at: there is no WorkerFunction"
+
+
 def test_some_of_the_checks_are_gone_through_alone(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch, stack_status="UPDATE_FAILED")
     ended = operator.run("doctor", "--only", "drift", "--only", "rules", "--json")

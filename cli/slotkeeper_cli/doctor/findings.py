@@ -78,6 +78,9 @@ def examine(facts: Facts, checks: Iterable[Check]) -> Iterator[Result]:
             yield Result(check, tuple(check.look(facts)))
         except (ClientError, BotoCoreError, CommandError) as error:
             yield Result(check, (_not_looked(error),))
+        except KeyError as error:  # a function, queue or attribute that this version knows, and the stack has not
+            missing = problem(f"not looked at: there is no {error.args[0]}", "deploy the stack again")
+            yield Result(check, (missing,))
 
 
 def _not_looked(error: Exception) -> Finding:
