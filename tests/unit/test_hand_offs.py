@@ -126,6 +126,14 @@ def test_who_waited_before_memory_is_not_looked_for_again_and_again(executions: 
     assert executions.asked == [NOW - LOOK_BACK]
 
 
+def test_of_more_executions_than_a_round_has_time_for_nothing_is_measured(
+    executions: Executions, hand_offs: HandOffs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.hand_offs.MOST_EXECUTIONS", 1)
+    _hand_on(executions, NOW + 20, NOW + 23)
+    assert hand_offs.measure([WAITING], NOW + ROUND) == {}
+
+
 def test_nobody_is_asked_where_nobody_waited(executions: Executions) -> None:
     HandOffs(executions).measure([replace(WAITING, waiting_execution=None)], NOW)  # type: ignore[arg-type]
     assert executions.asked == []

@@ -14,14 +14,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from slotkeeper.processes import Process
 from slotkeeper.workflow import Workflow
 
 # Seconds. The janitor wakes who waits beside room in every round, so hand-offs that take longer are no longer one.
-LOOK_BACK = 3600
+LOOK_BACK = 900
 # Seconds for which an end may be missing from the list, which is eventually consistent (ListExecutions).
 SETTLING = 10
+# Of a list that is longer nothing is measured: a round has other things to do, and a part of it would tell of room that
+# there was not.
+MOST_EXECUTIONS = 5000
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,10 @@ class HandOffs:
 
     def _stays(self, now: float) -> dict[str, dict[str, Stay]]:
         stays: dict[str, dict[str, Stay]] = defaultdict(dict)
-        for execution in self._workflow.since(now - LOOK_BACK):
+        executions = list(islice(self._workflow.since(now - LOOK_BACK), MOST_EXECUTIONS + 1))
+        if len(executions) > MOST_EXECUTIONS:
+            return {}
+        for execution in executions:
             if execution.started_at is not None:
                 process = execution.name.rpartition("-")[0]
                 stays[process][execution.name] = Stay(execution.started_at, execution.stopped_at)
