@@ -213,24 +213,22 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
     if process["has_drifted"]:
         line.append(f"  DRIFTED: {count(len(process['holders']), 'holder')}", style="red")
     console.print(line)
-    if process["holders"]:
-        holders = table("  execution", "slot", "for", "execution is", "Glue run")
-        for holder in process["holders"]:
-            run = holder["glue_run"]
-            dead = holder["execution_status"] not in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN")
-            holders.add_row(
-                f"  {holder['execution']}",
-                holder["state"],
-                duration(holder["age_seconds"]),
-                Text(holder["execution_status"], style="red" if dead else ""),
-                f"{run['state']} {run['id']}" if run else "none seen",
-            )
-        console.print(holders)
-        if len(process["holders"]) == 1:
-            console.print(f"  {process['holders'][0]['link']}", style="dim")
+    for holder in process["holders"]:
+        console.print(_holder(holder))
+    if len(process["holders"]) == 1:
+        console.print(f"  {process['holders'][0]['link']}", style="dim")
     if waiting := process["waiting"]:
         who = waiting["execution"] or "a request"
         console.print(
             f"  first in the queue: {who}, for {duration(waiting['waited_seconds'])}, behind {waiting['behind']}"
         )
     console.print()
+
+
+def _holder(holder: dict[str, Any]) -> Text:
+    """Two lines, so that a name can be copied in a narrow window too."""
+    run, status = holder["glue_run"], holder["execution_status"]
+    line = Text(f"  {holder['execution']}  {holder['state']} for {duration(holder['age_seconds'])}, execution ")
+    line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")
+    line.append(f"\n    Glue run {run['state']} {run['id']}" if run else "\n    no Glue run seen", style="dim")
+    return line
