@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -63,9 +64,11 @@ app.command("doctor", cls=StackCommand)(doctor.doctor)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - only here
-
-        typer.echo(f"slotkeeper {version('slotkeeper')}")
+        try:
+            which = metadata.version("slotkeeper")
+        except metadata.PackageNotFoundError:
+            which = "of a checkout"
+        typer.echo(f"slotkeeper {which}")
         raise typer.Exit
 
 
