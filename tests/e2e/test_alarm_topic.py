@@ -1,0 +1,53 @@
+"""An alarm that rings reaches whoever has subscribed, and the page's key is one that can be deployed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.stack import Stack
+from tests.support.waiting import wait_until
+
+KEY_TEMPLATE = Path(__file__).parents[2] / "docs" / "kms-key.yaml"
+
+
+def test_an_alarm_that_rings_is_heard_at_the_topic(stack: Stack) -> None:
+    cloudwatch, sns = stack.aws.client("cloudwatch"), stack.aws.client("sns")
+    queue = stack.sqs.create_queue(QueueName="hears-alarms")["QueueUrl"]
+    arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    subscription = sns.subscribe(TopicArn=stack.outputs["FailureTopicArn"], Protocol="sqs", Endpoint=arn)
+    (alarm,) = [
+        found["AlarmName"]
+        for page in cloudwatch.get_paginator("describe_alarms").paginate()
+        for found in page["MetricAlarms"]
+        if "EventsNotSentAlarm" in found["AlarmName"]
+    ]
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a test")
+    heard: list[str] = []
+
+    def rang() -> bool:
+        for message in stack.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", []):
+            heard.append(json.loads(json.loads(message["Body"])["Message"]).get("AlarmName", ""))
+        return alarm in heard
+
+    wait_until(rang, "the alarm to be heard")
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test is over")
+    sns.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
+
+
+def test_the_key_that_the_page_offers_can_be_deployed(stack: Stack) -> None:
+    cloudformation = stack.aws.client("cloudformation")
+    cloudformation.create_stack(StackName="key", TemplateBody=KEY_TEMPLATE.read_text())
+    (made,) = wait_until(
+        lambda: [
+            found
+            for found in cloudformation.describe_stacks(StackName="key")["Stacks"]
+            if found["StackStatus"] == "CREATE_COMPLETE"
+        ],
+        "the key's stack",
+    )
+    key = made["Outputs"][0]["OutputValue"]
+    policy = json.loads(stack.aws.client("kms").get_key_policy(KeyId=key, PolicyName="default")["Policy"])
+    services = [s["Principal"]["Service"] for s in policy["Statement"] if "Service" in s["Principal"]]
+    region = stack.aws.client("kms").meta.region_name
+    assert services == [f"logs.{region}.amazonaws.com", "cloudwatch.amazonaws.com", "events.amazonaws.com"]
