@@ -29,4 +29,4 @@ class Pace:
 
 # A Python shell run takes some ten to sixty seconds to begin. Two looks of a workflow are up to 60 s apart by default.
 AWS = Pace(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300, look=1.0)
-EMBEDDED = Pace(hold=3, long=60, task_timeout=2, due=2, start=30, finish=180, look=0.1)
+EMBEDDED = Pace(hold=3, long=60, task_timeout=2, due=2, start=120, finish=180, look=0.1)
