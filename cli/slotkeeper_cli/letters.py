@@ -82,9 +82,11 @@ class Letter:
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The body, if it is a JSON object; else nothing."""
+        """The body, if it is a JSON object of characters; else nothing."""
         try:
             fields = json.loads(self.body)
+            # An escaped half of a surrogate pair is JSON, and can be neither shown nor hashed.
+            json.dumps(fields, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             return {}
         return fields if isinstance(fields, dict) else {}
@@ -95,9 +97,10 @@ class Letter:
         given = self.fields.get("request_id")
         if isinstance(given, str) and given:
             return given
-        if self.queue is not Queue.REQUEST:
+        if self.queue in (Queue.WORK, Queue.SCHEDULE):
             return self.attributes.get("idempotency_key", "")
-        # SQS keeps a message's id when it moves it by itself, and then there is no attribute.
+        # SQS keeps a message's id when it moves it by itself, and then there is no attribute. What failed without an id
+        # was started by hand, and has that of its letter.
         return self.attributes.get("source_message_id", self.message_id)
 
     @property

@@ -232,7 +232,7 @@ def _may_be(processes: list[Process], queued: int) -> list[str]:
 
 
 def _render(console: Console, found: Found, told: dict[str, Any]) -> None:
-    console.print(f"[bold]{found.request_id}[/bold] in {found.process.name}: {told['state']}")
+    console.print(f"{found.request_id} in {found.process.name}: {told['state']}", markup=False, style="bold")
     for attempt in found.attempts:
         console.print(f"  attempt {attempt.number}: {attempt.state}  {attempt.execution}", markup=False)
         for name, value in attempt.details.items():
