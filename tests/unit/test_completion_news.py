@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from slotkeeper.clients import BRISK
 from slotkeeper.completion_news import DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
 from tests.support.boundary import refuse
 from tests.support.news import SCHEMA, Bus
@@ -95,6 +96,13 @@ def test_no_call_is_begun_that_the_invocation_might_not_outlast() -> None:
     hurried = Sender(seconds_left=LONGEST_TRY - 0.1)
     assert not hurried.news.tell("SUCCEEDED", "r/1", DONE)
     assert (hurried.bus.calls, len(hurried.unsent)) == (0, 1)
+
+
+def test_a_call_takes_no_longer_than_is_allowed_for_it() -> None:
+    options = BRISK._user_provided_options
+    attempts = options["retries"]["total_max_attempts"]
+    waits = sum(2**n for n in range(attempts - 1))  # botocore guide, "Retries": at most 2 ** (attempt - 1) seconds
+    assert attempts * (options["connect_timeout"] + options["read_timeout"]) + waits <= LONGEST_TRY
 
 
 def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:

@@ -223,6 +223,12 @@ def test_a_request_that_is_done_is_announced_with_its_result(worker: Function) -
     }
 
 
+def test_a_result_that_json_has_no_words_for_is_announced_without_them(worker: Function) -> None:
+    worker.module._worker._perform = lambda *_: {"mean": float("nan"), "n": 0}
+    worker.handle(_work())
+    assert worker.bus.told[0]["result"] == {"mean": None, "n": 0}
+
+
 def test_a_worker_that_dies_between_ledger_and_event_announces_it_at_the_redelivery(worker: Function) -> None:
     kill_before(worker.events, "PutEvents")
     with pytest.raises(Killed):

@@ -42,7 +42,8 @@ def _tell_done(news: CompletionNews, message: Message, began: float, result: str
             "flow": "worker",
             "request_id": message.request_id,
             "attempt": message.attempt,
-            "result": json.loads(result),
+            # NaN and Infinity, which Python writes and JSON has not, would cost the event.
+            "result": json.loads(result, parse_constant=lambda _: None),
             "started_at": _started(message, began),
         },
     )
