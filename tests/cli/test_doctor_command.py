@@ -16,8 +16,8 @@ from slotkeeper_cli.doctor import CHECKS, facts
 from slotkeeper_cli.doctor.facts import Facts, Function, Table
 from slotkeeper_cli.errors import Failed
 from slotkeeper_cli.stack import Stack
+from tests.cli.doctoring import WHOLE, process
 from tests.cli.operating import Answers, Operator, client
-from tests.cli.test_doctor_checks import WHOLE, process
 
 Patch = pytest.MonkeyPatch
 

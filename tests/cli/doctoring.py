@@ -1,0 +1,94 @@
+"""Facts about a healthy stack for the doctor's checks, and what a check sees in changed ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from slotkeeper.processes import Process
+from slotkeeper_cli.doctor.facts import Function, Rows, Table
+from slotkeeper_cli.doctor.findings import Finding
+from slotkeeper_cli.recursion import Setting
+
+NOW = 1_790_000_000.0
+
+
+def process(**changes: Any) -> Process:
+    whole: dict[str, Any] = {
+        "name": "p",
+        "slot_limit": 3,
+        "slots_in_use": 0,
+        "holders": {},
+        "paused": False,
+        "job_name": "job",
+        "waiting_since": None,
+    }
+    return Process(**{**whole, **changes})
+
+
+def mapping(**changes: Any) -> dict[str, Any]:
+    return {
+        "UUID": "uuid",
+        "State": "Enabled",
+        "BatchSize": 1,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        **changes,
+    }
+
+
+def queue(name: str, visibility: int, dead: str = "", **more: str) -> dict[str, str]:
+    policy = {"deadLetterTargetArn": f"arn:{dead}", "maxReceiveCount": 1000}
+    return {
+        "QueueArn": f"arn:{name}",
+        "VisibilityTimeout": str(visibility),
+        **({"RedrivePolicy": json.dumps(policy)} if dead else {}),
+        **more,
+    }
+
+
+WHOLE: dict[str, Any] = {
+    "now": NOW,
+    "stack_status": "UPDATE_COMPLETE",
+    "parameters": {"GlueTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},
+    "processes": [process()],
+    "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
+    "allowed_jobs": {"job"},
+    "held": [],
+    "execution_status": lambda _name: "",
+    "queues": {
+        "RequestQueue": queue("RequestQueue", 180, "RequestDeadLetterQueue"),
+        "RequestDeadLetterQueue": queue("RequestDeadLetterQueue", 30),
+        "WorkQueue": queue("WorkQueue", 720, "WorkDeadLetterQueue"),
+        "WorkDeadLetterQueue": queue("WorkDeadLetterQueue", 30),
+    },
+    "functions": {
+        "StarterFunction": Function("StarterFunction", 30, None),
+        "WorkerFunction": Function("WorkerFunction", 120, 5),
+    },
+    "mappings": {
+        "RequestQueue": [mapping()],
+        "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})],
+    },
+    "recursion": [Setting("WorkerFunction", "w", "Allow", "Allow"), Setting("Starter", "s", "Terminate", "Terminate")],
+    "tables": [Table("Ledger", True, True, True, True), Table("Slots", False, False, True, True)],
+    "rules": {"JanitorFunctionRound": "ENABLED"},
+    "template": {},
+    "alarms": [{"LogicalId": "StarterErrorAlarm", "StateValue": "OK", "ActionsEnabled": True}],
+    "topic": {},
+    "subscriptions": [{"SubscriptionArn": "arn:aws:sns:...:1", "Endpoint": "us@example.com"}],
+    "retry_policy": "{}",
+    "rows": Rows((), all_of_them=True),
+}
+
+
+def seen(look: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[tuple[str, str]]:
+    """Level and what was seen, over whole facts with these changes; each finding says what to do."""
+    found = list(look(SimpleNamespace(**{**WHOLE, **changes})))
+    assert all(finding.do for finding in found)
+    return [(finding.level, finding.saw) for finding in found]
+
+
+def levels(look: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[str]:
+    return [level for level, _ in seen(look, **changes)]

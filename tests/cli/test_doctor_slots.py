@@ -1,0 +1,113 @@
+"""The doctor's checks of processes, their jobs, and who holds or awaits a slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotkeeper.processes import Holder, MalformedProcess
+from slotkeeper_cli.doctor import CHECKS, slots
+from slotkeeper_cli.doctor.facts import Held
+from slotkeeper_cli.doctor.findings import Check
+from tests.cli.doctoring import NOW, levels, process, queue, seen
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_healthy_stack_has_no_findings(check: Check) -> None:
+    assert seen(check.look) == []
+
+
+def test_checks_have_names_of_their_own() -> None:
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 24
+
+
+def test_a_process_that_cannot_be_read_is_a_problem_and_none_at_all_is_worth_a_word() -> None:
+    assert seen(slots.malformed, processes=[MalformedProcess("slot_limit must be N")]) == [
+        ("problem", "slot_limit must be N")
+    ]
+    assert levels(slots.malformed, processes=[]) == ["warn"]
+
+
+def test_a_counter_that_is_not_the_number_of_holders_is_a_problem() -> None:
+    assert seen(slots.drift, processes=[process(slots_in_use=2)]) == [
+        ("problem", "process p: slots_in_use is 2 beside 0 holders")
+    ]
+
+
+@pytest.mark.parametrize("change", [{"paused": True}, {"slot_limit": 0}])
+def test_a_process_that_admits_nobody_on_purpose_is_worth_a_word(change: dict[str, Any]) -> None:
+    assert levels(slots.paused, processes=[process(**change)]) == ["warn"]
+
+
+@pytest.mark.parametrize(
+    ("job", "allowed", "said"),
+    [
+        (None, {"job"}, "Glue job 'job' does not exist"),
+        ({"MaxRetries": 1}, {"job"}, "Glue job job has MaxRetries 1"),
+        ({}, {"other"}, "the workflow may not run Glue job job"),
+    ],
+)
+def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str], said: str) -> None:
+    assert seen(slots.jobs, jobs={"job": job}, allowed_jobs=allowed) == [("problem", f"process p: {said}")]
+
+
+@pytest.mark.parametrize(("most", "found"), [(5, ["problem"]), (6, ["warn"]), (7, [])])
+def test_the_slots_of_the_processes_that_share_a_job_add_up(most: int, found: list[str]) -> None:
+    job = {"ExecutionProperty": {"MaxConcurrentRuns": most}}
+    shared = [process(name="a"), process(name="b")]
+    assert levels(slots.concurrency, processes=shared, jobs={"job": job}) == found
+
+
+def test_a_job_without_a_word_on_it_allows_one_run_and_one_that_is_missing_is_anothers_business() -> None:
+    assert levels(slots.concurrency, jobs={"job": {}}) == ["problem"]
+    assert levels(slots.concurrency, jobs={"job": None}) == []
+
+
+def test_a_job_whose_own_timeout_is_shorter_than_the_stacks_is_worth_a_word() -> None:
+    assert levels(slots.timeouts, jobs={"job": {"Timeout": 60}}) == ["warn"]
+    assert levels(slots.timeouts, jobs={"job": {"Timeout": 2880}}) == []
+
+
+@pytest.mark.parametrize(
+    ("age", "status", "found"),
+    [
+        (86_400, "RUNNING", []),
+        (86_400, "PENDING_REDRIVE", []),
+        (600, "FAILED", []),
+        (721, "FAILED", ["problem"]),
+        (721, "", ["problem"]),
+    ],
+)
+def test_a_holder_whose_execution_is_over_for_longer_than_the_janitor_takes_is_a_problem(
+    age: float, status: str, found: list[str]
+) -> None:
+    assert levels(slots.closed_holders, held=[Held("p", "p-1", age, status)]) == found
+
+
+HIDDEN = {"RequestQueue": queue("RequestQueue", 180, ApproximateNumberOfMessagesNotVisible="1")}
+WAITER = {"waiting_since": int(NOW) - 300, "waiting_execution": "p-first"}
+
+
+def test_who_waits_beside_room_is_worth_a_word() -> None:
+    assert seen(slots.waiting, queues=HIDDEN, processes=[process(**WAITER)]) == [
+        ("warn", "process p has room, and p-first has waited for 5 min")
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"processes": [process(**WAITER)]},  # no message is hidden
+        {"queues": HIDDEN},  # nobody has ever waited
+        {"queues": HIDDEN, "processes": [process(**WAITER, slot_limit=0)]},
+        {"queues": HIDDEN, "processes": [process(**WAITER, paused=True)]},
+        {"queues": HIDDEN, "processes": [process(**WAITER)], "execution_status": lambda _: "SUCCEEDED"},
+        {
+            "queues": HIDDEN,
+            "processes": [process(**WAITER, holders={"p-first": Holder("RESERVED", 1, "", None, {})}, slots_in_use=1)],
+        },
+    ],
+)
+def test_a_registration_that_is_behind_the_times_is_not(changes: dict[str, Any]) -> None:
+    assert seen(slots.waiting, **changes) == []

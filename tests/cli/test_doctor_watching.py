@@ -1,0 +1,109 @@
+"""The doctor's checks of alarms, their topic, retries and dead letters."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
+from slotkeeper_cli.doctor import watching, work
+from slotkeeper_cli.doctor.facts import Rows
+from tests.cli.doctoring import NOW, levels, seen
+
+
+def test_alarms_that_ring_that_have_no_data_and_that_wake_nobody() -> None:
+    def alarm(state: str, enabled: bool = True) -> dict[str, Any]:
+        return {"LogicalId": "StarterErrorAlarm", "StateValue": state, "ActionsEnabled": enabled}
+
+    assert levels(watching.alarms, alarms=[alarm("ALARM")]) == ["problem"]
+    assert levels(watching.alarms, alarms=[alarm("INSUFFICIENT_DATA")]) == ["warn"]
+    assert levels(watching.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
+    (ringing,) = watching.alarms(SimpleNamespace(alarms=[alarm("ALARM")]))  # type: ignore[arg-type]
+    assert ringing.do == "docs/runbooks.md#startererroralarm"
+
+
+def test_a_topic_that_nobody_hears() -> None:
+    assert levels(watching.topic, subscriptions=[]) == ["warn"]
+    pending = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "us@example.com"}]
+    assert seen(watching.topic, subscriptions=pending) == [
+        ("warn", "not confirmed yet: us@example.com"),
+        ("warn", "nobody hears of alarms"),
+    ]
+
+
+def key_policy(*statements: dict[str, Any]) -> dict[str, Any]:
+    return {"Statement": list(statements)}
+
+
+ROOT = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "kms:*"}
+LETS = {
+    "Effect": "Allow",
+    "Principal": {"Service": ["sns.amazonaws.com", watching.CLOUDWATCH]},
+    "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "may"),
+    [
+        (key_policy(ROOT), False),
+        (key_policy(ROOT, LETS), True),
+        ({"Statement": LETS}, True),
+        (key_policy(ROOT, {**LETS, "Action": "kms:*"}), True),
+        (key_policy(ROOT, {**LETS, "Principal": "*"}), True),
+        (key_policy(ROOT, {**LETS, "Principal": {"Service": "sns.amazonaws.com"}}), False),
+        (key_policy(ROOT, {**LETS, "Action": "kms:Decrypt"}), False),
+        (key_policy(LETS, {**LETS, "Effect": "Deny", "Action": "kms:Decrypt"}), False),
+        ({}, False),
+    ],
+)
+def test_whether_a_keys_policy_lets_alarms_publish(policy: dict[str, Any], may: bool) -> None:
+    topic = {"KmsMasterKeyId": "arn:aws:kms:us-east-1:123456789012:key/1"}
+    assert levels(watching.topic_key, topic=topic, topic_key_policy=policy) == ([] if may else ["problem"])
+
+
+def test_the_key_that_aws_manages_lets_no_alarm_publish() -> None:
+    assert levels(watching.topic_key, topic={"KmsMasterKeyId": "alias/aws/sns"}) == ["problem"]
+
+
+def row(status: str, due: float | None = None, lease: float = 0, plan: Any = None) -> Row:
+    return Row(status, 1, "claim", lease, NOW, "hash", plan, (), due)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (row(WAITING, NOW - 200), []),
+        (row(WAITING, NOW - 400), ["problem"]),
+        (row(RUNNING, lease=NOW - 60), []),
+        (row(RUNNING, lease=NOW - 7200), ["warn"]),
+        (row(FAILED, NOW, plan={"code": "Cancelled", "reason": ""}), []),
+        (row(FAILED, NOW - 400, plan={"code": "Cancelled", "reason": ""}), ["problem"]),
+        (row(FAILED, plan={"when": 1, "counted": True}), ["warn"]),
+        (MalformedRow("item 'r'"), ["problem"]),
+    ],
+)
+def test_retries_that_are_overdue_and_attempts_that_nobody_took_up(found: Any, expected: list[str]) -> None:
+    assert levels(work.overdue, rows=Rows((("r", found),), all_of_them=True)) == expected
+
+
+def test_a_few_are_named_the_oldest_first_and_a_look_that_was_cut_short_says_so() -> None:
+    found = tuple((f"r{n}", row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
+    told = seen(work.overdue, rows=Rows(found, all_of_them=False))
+    assert told[0] == (
+        "problem",
+        "5 retries should have begun, the oldest 1 h 23 min ago: r5, r4, r3, ...",
+    )
+    assert told[1][0] == "warn"
+
+
+@pytest.mark.parametrize("value", [None, "not JSON", '{"default": {"max_attempts": 0}}'])
+def test_a_retry_policy_that_does_not_hold_is_a_problem(value: str | None) -> None:
+    assert levels(work.retry_policy, retry_policy=value) == ["problem"]
+
+
+def test_what_lies_in_the_queues_that_nobody_works_on_is_worth_a_word() -> None:
+    queues = {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}
+    assert seen(work.dead_letters, queues=queues) == [("warn", "FailedRequestQueue holds 2 messages")]

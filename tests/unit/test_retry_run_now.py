@@ -1,0 +1,141 @@
+"""An operator brings a retry forward, beside workers and schedules, and dying at every call; and looks at what waits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry.attempt import Repeated
+from slotkeeper.retry.ledger import FAILED, SUCCEEDED, WAITING, MalformedRow
+from slotkeeper.retry.message import instant
+from slotkeeper.retry.operations import (
+    Advanced,
+    NotWaiting,
+    OtherPayload,
+    OutOfReach,
+    Retries,
+)
+from tests.support.boundary import Killed, refuse
+from tests.unit.waiting_retries import MADE, SOON, beside, fail_once, killed, put_long_row
+from tests.unit.working import NOW, Workplace
+
+
+@pytest.fixture
+def operator(workplace: Workplace) -> Retries:
+    return Retries(workplace.ledger, workplace.retries, lambda: workplace.now)
+
+
+def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(workplace: Workplace, operator: Retries) -> None:
+    fail_once(workplace)
+    assert operator.run_now("r") == Advanced(2)
+    assert workplace.row()["next_attempt_at"] == instant(NOW + 60)
+    assert workplace.schedules() == []
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+    assert workplace.now == NOW + 60
+
+
+def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
+    workplace: Workplace, operator: Retries
+) -> None:
+    """The schedule fires between the operator's look and its message."""
+    fail_once(workplace)
+    schedule = workplace.schedules()[0]
+    workplace.strike(3, "before", lambda: beside(workplace, lambda: workplace.fire(schedule)))
+    operator.run_now("r")
+    assert len(workplace.queue) == 2
+    outcomes = [workplace.deliver(letter) for letter in list(workplace.queue)]
+    assert workplace.effects == [("r", 2)]
+    assert outcomes[1] == Repeated(SUCCEEDED, 2)
+
+
+def test_an_attempt_that_begins_meanwhile_is_not_brought_again(workplace: Workplace, operator: Retries) -> None:
+    fail_once(workplace)
+    letter = workplace.fire(workplace.schedules()[0])
+    workplace.strike(1, "after", lambda: beside(workplace, lambda: workplace.deliver(letter)))
+    assert isinstance(operator.run_now("r", {"fails": 1}), NotWaiting)
+    assert workplace.queue == []
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
+def test_r1_who_dies_over_bringing_an_attempt_forward_loses_nothing(
+    workplace: Workplace, operator: Retries, call: int
+) -> None:
+    """Read, read the schedule, decide, send, delete."""
+    fail_once(workplace)
+    workplace.strike(call, "after", killed)
+    with pytest.raises(Killed):
+        operator.run_now("r")
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+    assert workplace.schedules() == []
+
+
+def test_what_the_queue_delays_is_out_of_reach_without_its_payload(workplace: Workplace, operator: Retries) -> None:
+    fail_once(workplace, SOON)
+    assert operator.run_now("r") == OutOfReach(2, NOW + 300)
+    assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
+
+
+def test_what_the_queue_delays_is_brought_forward_with_its_payload_and_its_own_message_is_dropped(
+    workplace: Workplace, operator: Retries
+) -> None:
+    fail_once(workplace, SOON)
+    assert operator.run_now("r", {"fails": 1}) == Advanced(2)
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+    assert workplace.performed == [("r", 1), ("r", 2)]
+
+
+def test_r1_a_retry_whose_message_is_lost_is_made_good_with_its_payload(
+    workplace: Workplace, operator: Retries
+) -> None:
+    """Nobody could deliver the schedule's message, and nobody kept it."""
+    fail_once(workplace)
+    workplace.wait(86_400)
+    workplace.queue.remove(workplace.fire(workplace.schedules()[0]))
+    assert operator.run_now("r") == OutOfReach(2, NOW + 3000)
+    assert operator.run_now("r", {"fails": 1}) == Advanced(2)
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+
+
+@pytest.mark.parametrize("payload", [{"fails": 2}, {}])
+def test_another_payload_is_refused(workplace: Workplace, operator: Retries, payload: dict[str, Any]) -> None:
+    fail_once(workplace, SOON)
+    with pytest.raises(OtherPayload, match="is not the one that the 1 earlier attempts of 'r' had"):
+        operator.run_now("r", payload)
+    assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
+
+
+def test_a_message_that_is_made_good_has_as_many_times_as_attempts_were_made(
+    workplace: Workplace, operator: Retries
+) -> None:
+    kept = put_long_row(workplace)
+    assert operator.run_now("r", {"fails": 99}) == Advanced(MADE + 1)
+    assert json.loads(workplace.queue[0].body)["retries"] == [*kept[:1] * 4, *kept[1:]]
+
+
+def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(workplace: Workplace, operator: Retries) -> None:
+    fail_once(workplace)
+    workplace.deliver(workplace.send("done"))
+    workplace.put_row("odd", status={"S": WAITING})
+    looked: list[int] = []
+    found = dict(workplace.ledger.rows({WAITING, FAILED}, looked.append))
+    assert found.keys() == {"r", "odd"}
+    assert isinstance(found["odd"], MalformedRow)
+    assert sum(looked) == 3
+    row = found["r"]
+    assert not isinstance(row, MalformedRow)
+    assert (row.next_attempt_at, row.last_error) == (NOW + 3000, "not now")
+    assert operator.schedule_name("r", row) == workplace.schedules()[0]["Name"]
+
+
+def test_what_scheduler_refuses_is_raised(workplace: Workplace, operator: Retries) -> None:
+    fail_once(workplace)
+    refuse(workplace.scheduler, "GetSchedule", "AccessDeniedException")
+    with pytest.raises(workplace.scheduler.exceptions.ClientError, match="AccessDenied"):
+        operator.run_now("r")
+    assert workplace.row()["status"] == WAITING

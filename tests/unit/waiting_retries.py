@@ -1,0 +1,62 @@
+"""Retries that wait, for the tests of what operators do to them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slotkeeper.retry.ledger import HISTORY_LENGTH, WAITING
+from slotkeeper.retry.message import Message, instant
+from tests.support.boundary import Killed
+from tests.unit.letters import Letter
+from tests.unit.working import NOW, Workplace
+
+LATER = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 3000, "max_attempts": 3}}
+SOON = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 300, "max_attempts": 3}}
+
+
+def fail_once(workplace: Workplace, policy: dict[str, Any] = LATER, fails: int = 1) -> None:
+    """A request "r" whose first attempt has failed, and whose second one waits."""
+    workplace.put_policy(json.dumps(policy))
+    workplace.deliver(workplace.send(fails=fails))
+    workplace.wait(60)
+
+
+def only_letter(workplace: Workplace) -> Letter:
+    assert len(workplace.dead_letters) == 1
+    return workplace.dead_letters[0]
+
+
+def said(letter: Letter, name: str) -> str:
+    return str(letter.attributes[name]["StringValue"])
+
+
+def killed() -> None:
+    raise Killed
+
+
+def beside(workplace: Workplace, act: Any) -> Any:
+    with workplace.unnoted():
+        return act()
+
+
+MADE = HISTORY_LENGTH + 3
+
+
+def put_long_row(workplace: Workplace) -> list[str]:
+    """A request that waits after so many attempts that its row tells of some only; when those began."""
+    times = {attempt: instant(NOW + attempt) for attempt in (1, *range(5, MADE + 1))}
+    history = [
+        {"M": {"attempt": {"N": str(attempt)}, "at": {"S": at}, "error": {"S": "not now"}}}
+        for attempt, at in times.items()
+    ]
+    workplace.put_row(
+        status={"S": WAITING},
+        attempts={"N": str(MADE)},
+        claim={"S": "claim"},
+        payload_hash={"S": Message("r", {"fails": 99}).payload_hash},
+        last_attempt_at={"S": times[MADE]},
+        next_attempt_at={"S": instant(NOW + 300)},
+        history={"L": history},
+    )
+    return list(times.values())
