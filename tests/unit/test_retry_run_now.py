@@ -1,4 +1,4 @@
-"""An operator brings a retry forward, beside workers and schedules, and dying at every call; and looks at what waits."""
+"""An operator brings a retry forward, beside workers and schedules, and dying at every call; and looks at them."""
 
 from __future__ import annotations
 
