@@ -152,6 +152,12 @@ def test_what_makes_no_sense_is_a_usage_error(operator: Operator, options: tuple
     assert _queued(operator) == []
 
 
+def test_one_that_was_cancelled_is_mentioned_since_it_will_be_set_aside(operator: Operator) -> None:
+    operator.processes.cancellations.add("sample", execution_name("sample", "a", 1), 1_790_000_000.0)
+    told = operator.run("submit", "--process", "sample", "--request-id", "a").told
+    assert "request a of sample is cancelled" in told
+
+
 def test_one_that_ran_before_is_mentioned_since_it_does_not_run_again(operator: Operator) -> None:
     name = operator.hold("a")
     operator.stop(name)

@@ -130,6 +130,12 @@ def _check_processes(here: Cli, requests: list[Request], force: bool) -> None:
     for name in sorted(wanted & set(known)):
         if known[name].paused:
             here.out.note(f"Mind: process {name} is paused; its requests wait until slotkeeper resume {name}.")
+    for one in requests:
+        if one.process in known and one.execution_name in known[one.process].cancelled:
+            here.out.note(
+                f"Mind: request {one.request_id} of {one.process} is cancelled and will be set aside. To run it after all, "
+                "redrive its letter: slotkeeper dlq redrive request --code Cancelled."
+            )
 
 
 def _ran_before(here: Cli, requests: list[Request]) -> dict[str, str]:
