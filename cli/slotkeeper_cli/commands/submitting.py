@@ -133,8 +133,8 @@ def _check_processes(here: Cli, requests: list[Request], force: bool) -> None:
     for one in requests:
         if one.process in known and one.execution_name in known[one.process].cancelled:
             here.out.note(
-                f"Mind: request {one.request_id} of {one.process} is cancelled and will be set aside. To run it after all, "
-                "redrive its letter: slotkeeper dlq redrive request --code Cancelled."
+                f"Mind: request {one.request_id} of {one.process} is cancelled and will be set aside. To run it after "
+                "all, redrive its letter: slotkeeper dlq redrive request --code Cancelled."
             )
 
 
