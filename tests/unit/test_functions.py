@@ -15,6 +15,7 @@ import urllib3
 from local.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
 from slotkeeper.settings import (
     ChatbotSettings,
+    EventSettings,
     JanitorSettings,
     MissingSetting,
     RefresherSettings,
@@ -153,11 +154,11 @@ def test_a_sample_message_that_is_signed_anew_passes_with_another_key(
 def test_the_sample_environment_names_what_the_functions_read(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = json.loads((ROOT / "events" / "env.json").read_text())
     for function, settings in {
-        "StarterFunction": [StarterSettings],
-        "JanitorFunction": [JanitorSettings],
+        "StarterFunction": [StarterSettings, EventSettings],
+        "JanitorFunction": [JanitorSettings, EventSettings],
         "ChatbotFunction": [ChatbotSettings, TokenSettings],
         "TokenRefresherFunction": [RefresherSettings, TokenSettings],
-        "WorkerFunction": [RetrySettings, WorkSettings],
+        "WorkerFunction": [RetrySettings, WorkSettings, EventSettings],
     }.items():
         with monkeypatch.context() as environment:
             for name, value in sample[function].items():
