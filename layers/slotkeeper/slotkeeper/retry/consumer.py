@@ -79,8 +79,8 @@ class Consumer:
     Args:
         work_seconds: how long an attempt may take at most; the work is told, and has to keep to it.
         on_message: told of each message as it was read, before anything is done about it.
-        on_end: told what has come of each message that was read, and of the record that brought it, once the ledger knows.
-            It must not raise.
+        on_end: told what has come of each message that was read, and of the record that brought it, once the ledger
+            knows. It must not raise.
         clock: seconds since the epoch.
     """
 
