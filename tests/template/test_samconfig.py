@@ -67,6 +67,7 @@ def test_sync_may_update_a_stack_without_a_change_set() -> None:
     assert {_settings(each, "deploy")["capabilities"] for each in ENVIRONMENTS} == {"CAPABILITY_IAM"}
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # between SAM CLI's own packages
 def test_a_synced_layer_reaches_every_function() -> None:
     """`sam sync` reads the functions' own Layers and not those of Globals, and says nothing of a layer that is left."""
     stacks, _ = SamLocalStackProvider.get_stacks(str(FILE.parent / "template.yaml"))
