@@ -16,8 +16,12 @@ from slotkeeper.processes import Process
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.stack import Stack
 
-# Where the workflow gives its slot back. From there on it runs without one, as it should.
+# A workflow needs a slot from the one state to the other. One that has lost its reservation gives its request back
+# before the first, and beyond the second it wakes who waits, and tells. Neither may be adopted: the one would then run
+# its job beside whoever has its slot by now.
+_RUN = "RunGlueJob"
 _RELEASE = "ReleaseSlot"
+_NO_END = ("ExecutionStarted", "ExecutionRedriven")
 _LOOKERS = 8
 
 
@@ -39,18 +43,14 @@ def unslotted(stack: Stack, control: Control, processes: Iterable[Process]) -> l
         for listed in _running(stack)
         if listed.process in known and listed.execution not in known[listed.process].holders
     ]
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        over = pool.map(lambda one: _has_released(stack, one.execution), astray)
-    # Read again: a request that was admitted after the first look holds a slot of which that look knew nothing.
+    # Read again: a request that was admitted after the first look holds a slot of which that look knew nothing. Before
+    # the histories: they tell of who had given its slot back by this look.
     fresh = {name: control.process(name) for name in {one.process for one in astray}}
-    return sorted(
-        (
-            one
-            for one, released in zip(astray, over, strict=True)
-            if not released and one.execution not in fresh[one.process].holders
-        ),
-        key=lambda one: one.since,
-    )
+    astray = [one for one in astray if one.execution not in fresh[one.process].holders]
+    with ThreadPoolExecutor(_LOOKERS) as pool:
+        needs = pool.map(lambda one: _needs_slot(stack, one.execution), astray)
+        found = [one for one, needed in zip(astray, needs, strict=True) if needed]
+    return sorted(found, key=lambda one: one.since)
 
 
 def _running(stack: Stack) -> Iterator[Astray]:
@@ -61,23 +61,22 @@ def _running(stack: Stack) -> Iterator[Astray]:
             yield Astray(process, listed["name"], listed["startDate"].timestamp())
 
 
-def _has_released(stack: Stack, execution: str) -> bool:
-    """Whether it has come to the state that gives its slot back, or is over by now."""
+def _needs_slot(stack: Stack, execution: str) -> bool:
+    """Whether it has come to the state that runs the job, and not to the one that gives its slot back or to its end."""
     pages = stack.client("stepfunctions").get_paginator("get_execution_history")
+    runs = False
     try:
         for page in pages.paginate(
             executionArn=stack.execution_arn(execution), includeExecutionData=False, reverseOrder=True
         ):
             for event in page["events"]:
-                if event.get("stateEnteredEventDetails", {}).get("name") == _RELEASE:
-                    return True
-                if event["type"].startswith("Execution") and event["type"] not in (
-                    "ExecutionStarted",
-                    "ExecutionRedriven",
-                ):
-                    return True
+                entered = event.get("stateEnteredEventDetails", {}).get("name")
+                over = event["type"].startswith("Execution") and event["type"] not in _NO_END
+                if entered == _RELEASE or over:
+                    return False
+                runs = runs or entered == _RUN
     except ClientError as error:
         if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
             raise
-        return True
-    return False
+        return False
+    return runs

@@ -22,6 +22,10 @@ CONSOLE = "https://{region}.console.aws.amazon.com"
 # An operator waits, and a call that is throttled is worth another try (boto3 guide, "Retries").
 _PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 6})
 
+# A function is waited for as long as it may take (Lambda quotas, "Function timeout"), and asked once: a call that is
+# given up and made again would have it work twice at a time.
+_ONCE = Config(connect_timeout=5, read_timeout=900, retries={"mode": "standard", "total_max_attempts": 1})
+
 # What botocore would read of the user's own: a command for the local stack must not be able to reach an account.
 _NOBODYS: dict[str, Any] = {
     "profile": (None, None, None, None),
@@ -59,12 +63,20 @@ class Stack:
     def client(self, service: str) -> Any:
         """The boto3 client of a service, made once."""
         if service not in self._clients:
-            where: dict[str, Any] = {"config": _PATIENT}
-            if self._local:
-                where = {"endpoint_url": self._local["endpoint"], "config": _PATIENT.merge(Config(proxies={}))}
-            make: Any = self._session.client
-            self._clients[service] = make(service, **where)
+            self._clients[service] = self._make(service, _PATIENT)
         return self._clients[service]
+
+    def invoke(self, function: str) -> dict[str, Any]:
+        """Invokes a function with an empty event, and waits until it has answered (Lambda, Invoke)."""
+        answer: dict[str, Any] = self._make("lambda", _ONCE).invoke(FunctionName=function, Payload=b"{}")
+        return answer
+
+    def _make(self, service: str, config: Config) -> Any:
+        where: dict[str, Any] = {"config": config}
+        if self._local:
+            where = {"endpoint_url": self._local["endpoint"], "config": config.merge(Config(proxies={}))}
+        make: Any = self._session.client
+        return make(service, **where)
 
     @cached_property
     def description(self) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from slotkeeper_cli import adopting
-from tests.cli.operating import ROOT, Operator, client
+from slotkeeper_cli import adopting, stack
+from slotkeeper_cli.stack import Stack
+from tests.cli.operating import ROOT, TEMPLATE, Operator, client, entered
 
 
 @pytest.fixture(autouse=True)
@@ -61,16 +64,27 @@ def test_one_that_has_given_its_slot_back_is_left_without(operator: Operator, mo
     """A workflow runs on for a moment after its release: it wakes who waits, and tells."""
     name = operator.hold("a")
     _forget(operator, name)
-    operator.histories[name] = [{"type": "TaskStateEntered", "stateEnteredEventDetails": {"name": "ReleaseSlot"}}]
+    operator.histories[name] = [entered("ReleaseSlot"), entered("RunGlueJob")]
 
     assert operator.run("reconcile", "--json").json["adopted"] == []
     assert operator.process().slots_in_use == 0
 
 
-def test_the_state_by_which_that_is_told_is_the_workflows() -> None:
+def test_one_that_has_lost_its_reservation_gives_its_request_back_and_is_not_adopted(operator: Operator) -> None:
+    """The janitor took the slot of its slow starter back, and another has it. Adopted, it would be confirmed."""
+    name = operator.hold("a", confirmed=False)
+    _forget(operator, name)
+    other = operator.hold("b")
+    operator.histories[name] = [entered("ConfirmSlot"), {"type": "ExecutionStarted"}]
+
+    assert operator.run("reconcile", "--json").json["adopted"] == []
+    assert list(operator.process().holders) == [other]
+
+
+def test_the_states_by_which_that_is_told_are_the_workflows() -> None:
     definition = json.loads((ROOT / "statemachines" / "glue_workflow.asl.json").read_text())
 
-    assert adopting._RELEASE in definition["States"]
+    assert {adopting._RUN, adopting._RELEASE} <= set(definition["States"])
 
 
 def test_an_execution_of_no_process_here_is_left_alone(operator: Operator) -> None:
@@ -118,6 +132,22 @@ def test_a_round_that_failed_is_a_failure(operator: Operator, monkeypatch: pytes
 
     assert ended.exit_code == 1
     assert "boom" in ended.told
+
+
+def test_a_round_is_asked_for_once_and_waited_for(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes longer than other calls must not be asked for again while it works."""
+    asked: list[Any] = []
+
+    def make(service: str, config: Any, **_: Any) -> Any:
+        asked.extend([config] * (service == "lambda"))
+        return client(service)
+
+    monkeypatch.setattr(stack.boto3, "Session", lambda **_: SimpleNamespace(client=make))
+
+    assert operator.run("reconcile").exit_code == 0
+    (config,) = asked
+    assert config.retries["total_max_attempts"] == 1
+    assert config.read_timeout > TEMPLATE["Resources"]["JanitorFunction"]["Properties"]["Timeout"]
 
 
 def test_check_changes_nothing_and_says_so_by_its_exit_code(operator: Operator, rounds: list[str]) -> None:
@@ -174,26 +204,44 @@ def test_a_table_that_is_not_there_is_not_found(operator: Operator) -> None:
     assert operator.run("restore", "--from", "nowhere").exit_code == 4
 
 
-def test_one_that_is_admitted_while_we_look_is_not_taken_for_astray(operator: Operator) -> None:
-    """The table is read before the executions are listed: who was admitted in between holds a slot all the same."""
+@pytest.fixture
+def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An execution that is admitted after the first look at the table, and before the executions are listed."""
     operator.processes.set_limit("sample", 2)
     name = operator.hold("a")
     holder = operator.process().holders[name]
     _forget(operator, name)
+    listed = adopting._running
 
-    class Admitting(dict[str, Any]):
-        """What an execution has done is asked for between the two reads of the table."""
+    def admit(on: Stack) -> Iterator[adopting.Astray]:
+        operator.slots.adopt("sample", name, holder.since, holder.job)
+        return listed(on)
 
-        def get(self, asked: str, _: Any = None) -> Any:
-            operator.slots.adopt("sample", asked, holder.since, holder.job)
-            return [{"type": "ExecutionStarted"}]
+    monkeypatch.setattr(adopting, "_running", admit)
+    return name
 
-    operator.histories = Admitting()
 
+def test_one_that_is_admitted_while_we_look_is_not_taken_for_astray(operator: Operator, admitted: str) -> None:
     ended = operator.run("reconcile", "--check", "--json")
 
     assert ended.json["adopted"] == []
     assert ended.exit_code == 0
+    assert admitted in operator.process().holders
+
+
+def test_one_that_gives_its_slot_back_while_we_look_is_not_either(operator: Operator, admitted: str) -> None:
+    """Its history was read before that, so the table must have been read before its history."""
+
+    class Releasing(dict[str, Any]):
+        def get(self, asked: str, _: Any = None) -> Any:
+            if asked in operator.process().holders:
+                _forget(operator, asked)
+            return [entered("RunGlueJob")]
+
+    operator.histories = Releasing()
+
+    assert operator.run("reconcile", "--check", "--json").json["adopted"] == []
+    assert admitted in operator.process().holders, "nobody had to ask"
 
 
 def test_adopting_is_conditional(operator: Operator) -> None:

@@ -74,7 +74,7 @@ def _mend(here: Cli, control: Control, chosen: list[Process], found: dict[str, A
 def _janitor(here: Cli) -> dict[str, int]:
     """One round of the janitor, now: what it did, by metric."""
     here.out.note("The janitor goes round.")
-    answer = here.stack.client("lambda").invoke(FunctionName=here.stack.outputs["JanitorFunctionName"], Payload=b"{}")
+    answer = here.stack.invoke(here.stack.outputs["JanitorFunctionName"])
     told = answer["Payload"].read()
     if answer.get("FunctionError"):
         raise Failed(f"the janitor's round failed: {told.decode(errors='replace')[:500]}")
