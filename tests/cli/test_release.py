@@ -8,9 +8,15 @@ from slotkeeper_cli.commands import holders
 from tests.cli.operating import Operator
 
 
+def _end(operator: Operator, name: str) -> None:
+    """Its execution is over, for as long as the stack asks."""
+    operator.parameters["GraceSeconds"] = "0"
+    operator.stop(name)
+
+
 def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operator) -> None:
     name = operator.hold("a")
-    operator.stop(name)
+    _end(operator, name)
 
     ended = operator.run("release", name, "--json")
 
@@ -37,7 +43,7 @@ def test_one_that_runs_is_refused(operator: Operator) -> None:
 def test_one_whose_glue_run_outlives_its_execution_is_refused(operator: Operator) -> None:
     name = operator.hold("a")
     run = operator.run_glue(name)
-    operator.stop(name)
+    _end(operator, name)
 
     ended = operator.run("release", name)
 
@@ -49,7 +55,7 @@ def test_one_whose_glue_run_outlives_its_execution_is_refused(operator: Operator
 def test_a_run_that_shows_only_at_the_second_look_counts(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A StartJobRun was under way when the workflow was stopped."""
     name = operator.hold("a")
-    operator.stop(name)
+    _end(operator, name)
     gaps: list[float] = []
 
     def begin(gap: float) -> None:
@@ -63,9 +69,33 @@ def test_a_run_that_shows_only_at_the_second_look_counts(operator: Operator, mon
     assert operator.process().slots_in_use == 1
 
 
-def test_a_job_that_is_gone_has_no_run_alive(operator: Operator) -> None:
+def test_one_whose_execution_has_just_ended_may_have_a_run_on_the_way(operator: Operator) -> None:
+    """Step Functions may have asked Glue for it the moment before, and no look shows it yet."""
     name = operator.hold("a")
     operator.stop(name)
+
+    ended = operator.run("release", name)
+
+    assert ended.exit_code == 3
+    assert "to wait" in ended.told
+    assert operator.process().slots_in_use == 1
+
+
+def test_one_that_runs_and_that_step_functions_does_not_show_yet_is_refused(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DescribeExecution is eventually consistent, and a run that Glue refuses for now is no run that a look shows."""
+    name = operator.hold("a", started=False)
+    monkeypatch.setattr(holders.time, "time", lambda: 1_790_000_300.0)
+
+    assert operator.run("release", name).exit_code == 3
+    monkeypatch.setattr(holders.time, "time", lambda: 1_790_000_000.0 + 2 * 86_400)
+    assert operator.run("release", name).exit_code == 0
+
+
+def test_a_job_that_is_gone_has_no_run_alive(operator: Operator) -> None:
+    name = operator.hold("a")
+    _end(operator, name)
     operator.glue.delete_job(JobName="sample-job")
 
     assert operator.run("release", name).exit_code == 0
@@ -92,7 +122,7 @@ def test_a_holder_that_changes_between_the_looks_keeps_its_slot(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = operator.hold("a", confirmed=False)
-    operator.stop(name)
+    _end(operator, name)
     operator.dynamodb.update_item(
         TableName=operator.outputs["SlotTableName"],
         Key={"process_name": {"S": "sample"}},
@@ -130,7 +160,7 @@ def test_whoever_waits_is_woken(operator: Operator, woken: list[str]) -> None:
     name = operator.hold("a")
     second = operator.send("b")
     operator.slots.wait("sample", operator.workflow_name(second), second)
-    operator.stop(name)
+    _end(operator, name)
     operator.run("release", name)
 
     assert woken == ["handle-b"]

@@ -17,6 +17,9 @@ from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound, Refused
 from slotkeeper_cli.words import count, duration
 
+# Seconds. DescribeExecution may lag behind, but not for a day.
+FORGOTTEN_AFTER = 86_400
+
 
 def release(
     execution: Annotated[str, typer.Argument(help="The holder: the execution's name, as status shows it.")],
@@ -26,8 +29,8 @@ def release(
 ) -> None:
     """Free the slot of a holder that is dead; refused while it is alive, with what was seen.
 
-    Dead is: its execution is over or was never started, and two looks, a while apart, find no Glue run of it alive. The
-    janitor does the same by itself within minutes.
+    Dead is: its execution is over, for GraceSeconds, or was never started, and two looks, a while apart, find no Glue
+    run of it alive. The janitor does the same by itself within minutes.
     """
     here = cli()
     control = Control(here.stack)
@@ -86,11 +89,17 @@ def _alive(here: Cli, control: Control, process: Process, name: str, holder: Hol
         checked.append(f"its execution is {execution.status}")
     if execution is not None and not execution.is_closed:
         return f"its execution is {execution.status}"
-    grace = int(here.stack.parameters.get("GraceSeconds", 120))
+    grace, now = int(here.stack.parameters.get("GraceSeconds", 120)), time.time()
     if holder.state == "RESERVED":
-        age = int(time.time() - holder.since)
+        age = int(now - holder.since)
         checked.append(f"it reserved the slot {duration(age)} ago and has not begun")
         return f"its starter may be about to start it ({duration(grace - age)} to wait)" if age < grace else ""
+    # As the janitor judges it (slotkeeper/reclaim.py): a StartJobRun may be under way for as long, and shows only then.
+    if execution is None and now - holder.since < FORGOTTEN_AFTER:
+        return "it began less than a day ago, and Step Functions may just not show its execution"
+    over = grace if execution is None or execution.stopped_at is None else int(now - execution.stopped_at)
+    if over < grace:
+        return f"a Glue run that it was about to start may not show yet ({duration(grace - over)} to wait)"
     return _glue_alive(here, control, process, name, holder, checked)
 
 
