@@ -15,6 +15,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
+from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper_cli import __doc__ as what_it_is
 from slotkeeper_cli.commands import (
     dead_letters,
@@ -30,7 +31,7 @@ from slotkeeper_cli.commands import (
     token,
 )
 from slotkeeper_cli.common import StackCommand, StackGroup
-from slotkeeper_cli.errors import CommandError
+from slotkeeper_cli.errors import CommandError, NotFound
 
 app = typer.Typer(
     name="slotkeeper",
@@ -88,13 +89,17 @@ def main(arguments: list[str] | None = None) -> None:
     except CommandError as error:
         _say(str(error))
         sys.exit(error.exit_code)
-    except (ClientError, BotoCoreError) as error:
+    except (ClientError, BotoCoreError, MalformedRow) as error:
         _say(explain(error))
         sys.exit(1)
     except typer.Abort:
         _say("Interrupted.")
         sys.exit(130)
     except Exception as error:
+        # The layer's own, of a process that was removed while the command looked. KeyError and the like are others.
+        if type(error) is LookupError:
+            _say(f"{error}")
+            sys.exit(NotFound.exit_code)
         # click's own: usage errors, with the text that click makes of them.
         if not hasattr(error, "show"):
             raise

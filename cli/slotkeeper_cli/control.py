@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.operations import Operations
-from slotkeeper.processes import Process, Processes
+from slotkeeper.processes import MalformedProcess, Process, Processes
 from slotkeeper.request_queue import RequestQueue
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
-from slotkeeper_cli.errors import NotFound
+from slotkeeper_cli.errors import Failed, NotFound
 from slotkeeper_cli.stack import Stack
 
 
@@ -25,8 +25,19 @@ class Control:
         self.glue = GlueRuns(stack.client("glue"))
 
     def process(self, name: str) -> Process:
-        """A process as it stands, read consistently. Raises NotFound, or MalformedProcess."""
-        found = self.slots.read(name)
+        """A process as it stands, read consistently.
+
+        Raises:
+            NotFound: there is none of this name.
+            Failed: its item is malformed; the text names the attribute.
+        """
+        try:
+            found = self.slots.read(name)
+        except MalformedProcess as error:
+            raise Failed(
+                f"the item of process {name!r} in SlotTable is malformed: {error}. Mend the attribute first "
+                "(docs/runbooks.md, MalformedProcessAlarm)"
+            ) from error
         if found is None:
             known = sorted(self.names())
             raise NotFound(f"there is no process {name!r}; there are {', '.join(known) or 'none'}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slotkeeper.slots import Slots
 from slotkeeper_cli.commands import processes
 from tests.cli.operating import Operator
 
@@ -133,6 +134,17 @@ def test_removing_wakes_who_waits_so_that_it_is_set_aside(operator: Operator, wo
     assert woken == ["handle-a"]
 
 
+def test_removing_says_which_cancellations_end_with_the_process(operator: Operator) -> None:
+    """They are notes in its item: a cancelled request that is queued is set aside as any other, and can be redriven."""
+    operator.processes.cancellations.add("sample", "sample-cancelled", 1_790_000_000.0)
+
+    ended = operator.run("remove-process", "sample", "--yes")
+
+    assert ended.exit_code == 0
+    assert "sample-cancelled" in ended.told
+    assert operator.audited()[-1]["cancelled"] == ["sample-cancelled"]
+
+
 def test_removing_waits_for_those_who_run(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = operator.hold("a")
 
@@ -184,3 +196,33 @@ def test_nothing_is_changed_without_an_audit_line(operator: Operator) -> None:
     assert ended.exit_code == 3
     assert "audit" in ended.told
     assert not operator.process().paused
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("status", "sample"), ("slots", "set-limit", "sample", "2"), ("request", "cancel", "a", "--process", "sample")],
+)
+def test_a_malformed_item_is_a_line_that_names_the_attribute(operator: Operator, arguments: tuple[str, ...]) -> None:
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="SET slot_limit = :text",
+        ExpressionAttributeValues={":text": {"S": "3"}},
+    )
+
+    ended = operator.run(*arguments)
+
+    assert ended.exit_code == 1
+    assert "process 'sample'" in ended.told
+    assert "slot_limit" in ended.told
+
+
+def test_a_process_that_is_removed_meanwhile_is_not_found(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = operator.process()
+    operator.dynamodb.delete_item(TableName=operator.outputs["SlotTableName"], Key={"process_name": {"S": "sample"}})
+    monkeypatch.setattr(Slots, "read", lambda *_: seen)
+
+    ended = operator.run("pause", "sample")
+
+    assert ended.exit_code == 4
+    assert "there is no process 'sample'" in ended.told

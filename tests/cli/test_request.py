@@ -277,6 +277,16 @@ def test_cancelled_twice_is_cancelled_once(operator: Operator) -> None:
     assert set(operator.process().cancelled) == {execution_name("sample", "a", 1)}
 
 
+def test_of_one_that_may_have_been_redriven_it_says_how_to_cancel_the_attempt_that_waits(operator: Operator) -> None:
+    """Its letter is gone, so nothing tells whether the attempt after the cancelled one is on the queue."""
+    cancel = ("request", "cancel", "a", "--process", "sample", "--yes")
+    assert "--attempt 2" in operator.run(*cancel).told
+    assert "--attempt 2" in operator.run(*cancel).told
+    ended = operator.run(*cancel, "--attempt", "2", "--json")
+    assert ended.json["attempt"] == 2
+    assert "--attempt" not in ended.told
+
+
 def test_there_is_an_end_to_how_many_are_cancelled(operator: Operator) -> None:
     operator.dynamodb.update_item(
         TableName=operator.outputs["SlotTableName"],

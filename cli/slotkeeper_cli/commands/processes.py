@@ -148,11 +148,17 @@ def remove(
     here = cli()
     control = Control(here.stack)
     seen = control.process(process)
+    if seen.cancelled:
+        # Their notes are in the item: what is set aside now is set aside as any other request of a missing process.
+        here.out.note(
+            f"{count(len(seen.cancelled), 'cancelled request')} of {process} may still be queued, and will stand in "
+            f"the dead-letter queue as UnknownProcess: redriven later, they run ({', '.join(sorted(seen.cancelled))})."
+        )
     here.confirm(
         f"Remove process {process}, which has {count(len(seen.holders), 'holder')}? "
         "Requests still queued for it go to the dead-letter queue."
     )
-    audit("remove-process", process=process, holders=sorted(seen.holders))
+    audit("remove-process", process=process, holders=sorted(seen.holders), cancelled=sorted(seen.cancelled))
     control.operations.pause(process)
     _drain(here, control, process, timeout * 60)
     if not control.operations.remove(process):

@@ -86,6 +86,9 @@ def cancel(
         _stop(here, last, stop)
         return
     _refuse_what_is_over(last, attempt)
+    if attempt is None and (last is None or last.state == "cancelled"):
+        # A letter that was redriven has left nothing behind, or the note of an attempt that was cancelled before.
+        here.out.note(f"If a letter of it was redriven, it waits as a later attempt: --attempt {number + 1}")
     _cancel(here, control, found, number, last)
 
 
