@@ -32,7 +32,8 @@ def updated(deployed: Stack, chat_service: ChatService, parameters: dict[str, st
     posts, before = chat_service.auths, bot.secrets()
     deployed.aws.deploy(parameters | {"TokenRefreshSchedule": "rate(1 day)"})
     yield Update(chat_service.auths - posts, before, bot.secrets())
-    deployed.aws.deploy(parameters)
+    # Said, because a parameter that a deployment does not name keeps its value.
+    deployed.aws.deploy(parameters | {"TokenRefreshSchedule": ""})
 
 
 @pytest.fixture
