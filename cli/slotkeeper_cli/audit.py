@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper_cli.common import cli
-from slotkeeper_cli.errors import Refused
+from slotkeeper_cli.errors import Failed, Refused
 from slotkeeper_cli.words import iso
 
 
@@ -22,6 +22,7 @@ def audit(action: str, **details: Any) -> None:
 
     Raises:
         Refused: it could not be written, so nothing may be changed.
+        Failed: likewise, and the command has made a change before this one.
     """
     here = cli()
     logs, group = here.stack.client("logs"), here.stack.outputs["AuditLogGroupName"]
@@ -35,4 +36,10 @@ def audit(action: str, **details: Any) -> None:
         event = {"timestamp": int(now * 1000), "message": json.dumps(line, ensure_ascii=False)}
         logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
     except (BotoCoreError, ClientError) as error:
+        if here.has_audited:
+            raise Failed(
+                f"the audit line of {action} could not be written, so it stopped there: {error}. What was done before "
+                f"is in {group}; run this again for the rest"
+            ) from error
         raise Refused(f"the audit line could not be written, so nothing was changed: {error}") from error
+    here.has_audited = True

@@ -19,11 +19,12 @@ _KEY = "slotkeeper_cli"
 
 
 class Cli:
-    """What a command works with, made from its common options."""
+    """What a command works with, made from its common options. `has_audited`: it has begun to change something."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self.out = Output(as_json=options["json"])
+        self.has_audited = False
 
     @cached_property
     def stack(self) -> Stack:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from botocore.exceptions import ClientError
 
 from slotkeeper.slots import Slots
 from slotkeeper_cli.commands import processes
@@ -196,6 +199,27 @@ def test_nothing_is_changed_without_an_audit_line(operator: Operator) -> None:
     assert ended.exit_code == 3
     assert "audit" in ended.told
     assert not operator.process().paused
+
+
+def test_a_line_that_fails_after_others_is_not_called_nothing(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 3 says that nothing was changed, and scripts believe it."""
+    operator.processes.create("zz", 1, "sample-job")
+    write = operator.logs.put_log_events
+
+    def once(**event: Any) -> Any:
+        if "zz" in event["logEvents"][0]["message"]:
+            raise ClientError({"Error": {"Code": "ThrottlingException"}}, "PutLogEvents")
+        return write(**event)
+
+    monkeypatch.setattr(operator.logs, "put_log_events", once)
+
+    ended = operator.run("pause", "--all")
+
+    assert ended.exit_code == 1
+    assert "it stopped there" in ended.told
+    assert [operator.process(name).paused for name in ("sample", "zz")] == [True, False]
 
 
 @pytest.mark.parametrize(
