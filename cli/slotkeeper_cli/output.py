@@ -20,8 +20,9 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        # Made per command: they hold the streams of the moment, which tests and pipes exchange.
-        self.console = Console(highlight=False, soft_wrap=True, emoji=False)
+        # Made per command: they hold the streams of the moment, which tests and pipes exchange. Without markup: what is
+        # printed are names and texts of others, and a request's id may have brackets.
+        self.console = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def result(self, data: Any, render: Callable[[Console], None]) -> None:

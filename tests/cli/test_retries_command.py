@@ -69,6 +69,16 @@ def waiting(operator: Operator) -> Waiting:
     return Waiting(operator)
 
 
+def test_an_id_with_brackets_is_printed_as_it_is(operator: Operator, waiting: Waiting) -> None:
+    """To rich `[b]` is a style, and `[/b]` the end of one that never began: an error, after all was done."""
+    for name in ("order[b]1", "order[/b]2", "order[/b]3"):
+        waiting.fail(name, 2 * HOUR)
+
+    assert "order[b]1" in operator.run("retries", "list").out
+    assert "order[/b]2" in operator.run("retries", "cancel", "order[/b]2", "--yes").out
+    assert "order[/b]3" in operator.run("retries", "run-now", "order[/b]3").out
+
+
 # list --------------------------------------------------------------------------------------------------------------
 
 

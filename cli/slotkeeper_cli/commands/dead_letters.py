@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
+from rich.text import Text
 
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import Cli, StackCommand, cli
@@ -68,7 +69,7 @@ def show(queue: Which, ids: Ids = None, limit: Limit = 10) -> None:
 
     def render(console: Console) -> None:
         for letter in letters:
-            console.print(f"[bold]{letter.message_id}[/bold]  {local_time(letter.sent_at)}")
+            console.print(Text.assemble((letter.message_id, "bold"), f"  {local_time(letter.sent_at)}"))
             for name, value in letter.attributes.items():
                 console.print(f"  {name}: {value}", markup=False)
             console.print(f"  {letter.body}\n", markup=False)
@@ -250,9 +251,8 @@ def _told(queue: Queue, done: Done, dry_run: bool) -> dict[str, Any]:
 def _render_queues(console: Console, seen: list[tuple[dict[str, Any], list[Letter]]]) -> None:
     for queue, letters in seen:
         codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
-        console.print(
-            f"[bold]{queue['name']}[/bold] ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
-        )
+        line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
+        console.print(Text.assemble((queue["name"], "bold"), line))
         for letter in letters:
             # Not a table: an id that is folded cannot be copied.
             console.print(f"  {letter.message_id}  {letter.code}  {_named_so(letter)}", markup=False)

@@ -190,11 +190,11 @@ def _rendered(console: Console, seen: dict[str, Any]) -> str:
 
 
 def _render(console: Console, seen: dict[str, Any]) -> None:
-    console.print(f"[bold]{seen['stack']}[/bold] in {seen['region']}, {local_time(time.time())}\n")
+    console.print(Text.assemble((seen["stack"], "bold"), f" in {seen['region']}, {local_time(time.time())}\n"))
     for process in seen["processes"]:
         _render_process(console, process)
     for text in seen["malformed"]:
-        console.print(f"[red]malformed:[/red] {text}", markup=True)
+        console.print(Text.assemble(("malformed: ", "red"), text))
     if not seen["processes"] and not seen["malformed"]:
         console.print("There are no processes yet: slotkeeper add-process makes one.")
     queues = table("queue", ">to be received", ">in hand or hidden", ">delayed")
