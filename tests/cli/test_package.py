@@ -1,0 +1,62 @@
+"""What `pipx install .` installs is all that the command imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# What botocore and urllib3 take if it happens to be there, as it is beside the embedded AWS, and do without.
+TAKEN_IF_THERE = {"awscrt", "certifi", "cffi", "cryptography", "pyopenssl", "setuptools"}
+IMPORTED = "import json, sys, slotkeeper_cli.app; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+
+
+def _installed(requirements: list[str]) -> set[str]:
+    """The distributions that come with these requirements, theirs included."""
+    found: set[tuple[str, str]] = set()
+    wanted = [Requirement(one) for one in requirements]
+    while wanted:
+        requirement = wanted.pop()
+        for extra in {"", *requirement.extras}:
+            key = (requirement.name.lower().replace("_", "-"), extra)
+            if key in found:
+                continue
+            found.add(key)
+            for text in metadata.requires(requirement.name) or []:
+                further = Requirement(text)
+                if further.marker is None or further.marker.evaluate({"extra": extra}):
+                    wanted.append(further)
+    return {name for name, _ in found}
+
+
+def test_every_import_comes_with_the_package() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", IMPORTED],
+        env={"PYTHONPATH": f"{ROOT / 'layers' / 'slotkeeper'}:{ROOT / 'cli'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = set(json.loads(told.stdout)) - sys.stdlib_module_names - {"slotkeeper", "slotkeeper_cli", "__main__"}
+    of = metadata.packages_distributions()
+    imported = {of[module][0].lower().replace("_", "-") for module in modules if module in of}
+
+    assert {"boto3", "typer", "aws-xray-sdk"} <= imported
+    assert imported - TAKEN_IF_THERE <= _installed(PROJECT["project"]["dependencies"])
+
+
+def test_every_package_and_schema_is_in_it() -> None:
+    find = PROJECT["tool"]["setuptools"]["packages"]["find"]
+    data = PROJECT["tool"]["setuptools"]["package-data"]["slotkeeper"]
+    for place in find["where"]:
+        for folder in (path.parent for path in (ROOT / place).rglob("*.py")):
+            assert (folder / "__init__.py").exists(), folder
+    layer = ROOT / "layers" / "slotkeeper" / "slotkeeper"
+    assert set(layer.rglob("*.json")) == {file for pattern in data for file in layer.glob(pattern)}
