@@ -6,9 +6,10 @@ others would be admitted beside them as they are.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from botocore.exceptions import ClientError
 
@@ -27,11 +28,15 @@ _LOOKERS = 8
 
 @dataclass(frozen=True)
 class Astray:
-    """An execution that runs without a slot. `since` is in seconds since the epoch."""
+    """An execution that runs without a slot. `since` is in seconds since the epoch.
+
+    `job` is the Glue job that it runs, which may not be its process's any more; empty where its history does not say.
+    """
 
     process: str
     execution: str
     since: float
+    job: str = ""
 
 
 def unslotted(stack: Stack, control: Control, processes: Iterable[Process]) -> list[Astray]:
@@ -48,8 +53,8 @@ def unslotted(stack: Stack, control: Control, processes: Iterable[Process]) -> l
     fresh = {name: control.process(name) for name in {one.process for one in astray}}
     astray = [one for one in astray if one.execution not in fresh[one.process].holders]
     with ThreadPoolExecutor(_LOOKERS) as pool:
-        needs = pool.map(lambda one: _needs_slot(stack, one.execution), astray)
-        found = [one for one, needed in zip(astray, needs, strict=True) if needed]
+        jobs = pool.map(lambda one: _job_that_runs(stack, one.execution), astray)
+        found = [replace(one, job=job) for one, job in zip(astray, jobs, strict=True) if job is not None]
     return sorted(found, key=lambda one: one.since)
 
 
@@ -61,22 +66,21 @@ def _running(stack: Stack) -> Iterator[Astray]:
             yield Astray(process, listed["name"], listed["startDate"].timestamp())
 
 
-def _needs_slot(stack: Stack, execution: str) -> bool:
-    """Whether it has come to the state that runs the job, and not to the one that gives its slot back or to its end."""
+def _job_that_runs(stack: Stack, execution: str) -> str | None:
+    """The job of an execution that has come to the state that runs it, and not to its release or end; else None."""
     pages = stack.client("stepfunctions").get_paginator("get_execution_history")
-    runs = False
+    job = None
     try:
-        for page in pages.paginate(
-            executionArn=stack.execution_arn(execution), includeExecutionData=False, reverseOrder=True
-        ):
+        for page in pages.paginate(executionArn=stack.execution_arn(execution), reverseOrder=True):
             for event in page["events"]:
-                entered = event.get("stateEnteredEventDetails", {}).get("name")
+                entered = event.get("stateEnteredEventDetails", {})
                 over = event["type"].startswith("Execution") and event["type"] not in _NO_END
-                if entered == _RELEASE or over:
-                    return False
-                runs = runs or entered == _RUN
+                if entered.get("name") == _RELEASE or over:
+                    return None
+                if entered.get("name") == _RUN:
+                    job = json.loads(entered.get("input", "{}")).get("job_name", "")
     except ClientError as error:
         if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
             raise
-        return False
-    return runs
+        return None
+    return job

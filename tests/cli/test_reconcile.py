@@ -51,6 +51,19 @@ def test_an_execution_that_runs_without_a_slot_gets_it_above_the_limit_too(opera
     assert not process.has_room
 
 
+def test_who_is_adopted_has_the_job_that_it_runs_though_the_process_has_another_by_now(operator: Operator) -> None:
+    """Else the janitor would look for its runs at the wrong job, find none, and free a slot that is in use."""
+    name = operator.hold("a")
+    _forget(operator, name)
+    told = entered("RunGlueJob")
+    told["stateEnteredEventDetails"]["input"] = json.dumps({"job_name": "earlier-job"})
+    operator.histories[name] = [told]
+
+    operator.run("reconcile")
+
+    assert operator.process().holders[name].job == "earlier-job"
+
+
 def test_twice_is_once(operator: Operator) -> None:
     _forget(operator, operator.hold("a"))
 

@@ -66,7 +66,9 @@ def _mend(here: Cli, control: Control, chosen: list[Process], found: dict[str, A
         if one.has_drifted and not control.processes.repair_counter(one):
             here.out.note(f"{one.name} has changed meanwhile: run this again.")
     found["adopted"] = [
-        one.execution for one in astray if control.slots.adopt(one.process, one.execution, one.since, jobs[one.process])
+        one.execution
+        for one in astray
+        if control.slots.adopt(one.process, one.execution, one.since, one.job or jobs[one.process])
     ]
     found["janitor"] = _janitor(here)
 
