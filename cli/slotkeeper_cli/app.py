@@ -15,7 +15,9 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
+from slotkeeper.retry.booking import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
+from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli import __doc__ as what_it_is
 from slotkeeper_cli.commands import (
     dead_letters,
@@ -89,7 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
     except CommandError as error:
         _say(str(error))
         sys.exit(error.exit_code)
-    except (ClientError, BotoCoreError, MalformedRow) as error:
+    except (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge) as error:
         _say(explain(error))
         sys.exit(1)
     except typer.Abort:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from slotkeeper.retry.booking import TooLarge
+from slotkeeper.retry.ledger import MalformedRow
+from slotkeeper.retry.message import InvalidMessage
+from slotkeeper_cli.commands import status
 from tests.cli.operating import Operator
 
 
@@ -130,3 +136,17 @@ def test_the_common_options_may_stand_before_the_command_and_hold_unless_it_says
     assert operator.run("--json", "status").json["stack"] == "slotkeeper"
     assert operator.run("--stack", "nowhere", "status").exit_code == 4
     assert operator.run("--stack", "nowhere", "status", "--stack", "slotkeeper").exit_code == 0
+
+
+@pytest.mark.parametrize("error", [TooLarge("too large"), InvalidMessage("too odd"), MalformedRow("too malformed")])
+def test_what_the_layer_says_is_a_line_and_no_traceback(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(status, "look", fail)
+
+    ended = operator.run("status")
+
+    assert (ended.exit_code, ended.told) == (1, f"slotkeeper: {error}\n")
