@@ -10,21 +10,20 @@ from rich.console import Console
 
 from slotkeeper.glue_runs import NoSuchJob
 from slotkeeper.processes import Holder, Process
+from slotkeeper.reclaim import judge
 from slotkeeper.request_queue import wake_next
+from slotkeeper.workflow import Execution
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import Cli, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound, Refused
 from slotkeeper_cli.words import count, duration
 
-# Seconds. DescribeExecution may lag behind, but not for a day.
-FORGOTTEN_AFTER = 86_400
-
 
 def release(
     execution: Annotated[str, typer.Argument(help="The holder: the execution's name, as status shows it.")],
     force: Annotated[
-        bool, typer.Option(help="Also while it is alive: more may then run than the limit allows.")
+        bool, typer.Option("--force", help="Also while it is alive: more may then run than the limit allows.")
     ] = False,
 ) -> None:
     """Free the slot of a holder that is dead; refused while it is alive, with what was seen.
@@ -87,20 +86,27 @@ def _alive(here: Cli, control: Control, process: Process, name: str, holder: Hol
         checked.append("Step Functions knows no execution of this name")
     else:
         checked.append(f"its execution is {execution.status}")
-    if execution is not None and not execution.is_closed:
-        return f"its execution is {execution.status}"
     grace, now = int(here.stack.parameters.get("GraceSeconds", 120)), time.time()
     if holder.state == "RESERVED":
-        age = int(now - holder.since)
-        checked.append(f"it reserved the slot {duration(age)} ago and has not begun")
-        return f"its starter may be about to start it ({duration(grace - age)} to wait)" if age < grace else ""
-    # As the janitor judges it (slotkeeper/reclaim.py): a StartJobRun may be under way for as long, and shows only then.
-    if execution is None and now - holder.since < FORGOTTEN_AFTER:
+        checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not begun")
+    match judge(holder, execution, now, grace):
+        case "cancel":
+            return ""
+        case "look at Glue":
+            return _glue_alive(here, control, process, name, holder, checked)
+        case "alive":
+            return _why_alive(holder, execution, now, grace)
+
+
+def _why_alive(holder: Holder, execution: Execution | None, now: float, grace: int) -> str:
+    if execution is not None and not execution.is_closed:
+        return f"its execution is {execution.status}"
+    if holder.state == "RESERVED":
+        return f"its starter may be about to start it ({duration(holder.since + grace - now)} to wait)"
+    if execution is None or execution.stopped_at is None:
         return "it began less than a day ago, and Step Functions may just not show its execution"
-    over = grace if execution is None or execution.stopped_at is None else int(now - execution.stopped_at)
-    if over < grace:
-        return f"a Glue run that it was about to start may not show yet ({duration(grace - over)} to wait)"
-    return _glue_alive(here, control, process, name, holder, checked)
+    left = duration(execution.stopped_at + grace - now)
+    return f"a Glue run that it was about to start may not show yet ({left} to wait)"
 
 
 def _glue_alive(here: Cli, control: Control, process: Process, name: str, holder: Holder, checked: list[str]) -> str:
