@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper.admission import Admitted, DeadLettered, HeldBack, Repeated, Waiting
 from slotkeeper.names import execution_name
+from slotkeeper.slots import CONFIRM_UPDATE
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
 
@@ -130,8 +131,28 @@ def test_a_request_that_has_run_gives_its_slot_back_and_is_done_with(account: Ac
     assert account.item().slots_in_use == 0
 
 
-def test_a_request_that_has_run_does_not_take_back_a_slot_it_did_not_take(account: Account) -> None:
+def test_s6_a_slot_that_a_message_took_again_between_release_and_end_comes_back_with_the_next_delivery(
+    account: Account,
+) -> None:
+    """Until a workflow that has given its slot back is over, its request can reserve one that nobody will confirm."""
     account.starter.admit(delivery(REQUEST), NOW)
+    account.slots.cancel("p", EXECUTION)  # as the workflow's release
+    assert isinstance(account.starter.admit(delivery(REQUEST, receives=2), NOW), Admitted)
+    assert account.item().slots_in_use == 1
+    _finish(account, EXECUTION)
+    assert account.starter.admit(delivery(REQUEST, receives=3), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 0
+
+
+def test_a_request_that_has_run_does_not_take_back_a_slot_that_a_glue_run_may_use(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression=CONFIRM_UPDATE,
+        ExpressionAttributeNames={"#me": EXECUTION, "#state": "state"},
+        ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+    )
     _finish(account, EXECUTION)
     assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
     assert account.item().slots_in_use == 1

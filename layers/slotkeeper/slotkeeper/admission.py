@@ -107,7 +107,7 @@ class Starter:
             reservation = self.slots.reserve(request.process, request.execution_name, now)
             match reservation:
                 case Granted() | AlreadyMine():
-                    return self._start(delivery, request, isinstance(reservation, Granted), now)
+                    return self._start(delivery, request, now)
                 case UnknownProcess():
                     reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
                     return self._set_aside(delivery, "UnknownProcess", reason, request)
@@ -134,15 +134,14 @@ class Starter:
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
         return self.slots.need_not_wait(request.process, request.execution_name)
 
-    def _start(self, delivery: Delivery, request: Request, made_reservation: bool, now: float) -> Admission:
+    def _start(self, delivery: Delivery, request: Request, now: float) -> Admission:
         match self.workflow.start(request):
             case Started():
                 return Admitted(request.execution_name, request.process)
             case AlreadyRan():
-                # Only if this call made it: a reservation found in place is for whoever made it, another delivery of
-                # this message or the janitor, to take back.
-                if made_reservation:
-                    self._give_up(delivery, request)
+                # Whoever made the reservation: an execution of this name is over, and there will be no other, so nobody
+                # can ever confirm it. A message that came again between its workflow's release and its end made one.
+                self._give_up(delivery, request)
                 return Repeated(request.execution_name, request.process)
             case RefusedRequest(reason):
                 self._give_up(delivery, request)
