@@ -103,6 +103,8 @@ def test_every_command_of_a_page_is_one_that_there_is(page: Path, tmp_path: Path
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_in_a_pages_text_is_one_that_there_is(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\b(?:or|by|see|run) make ([a-z-]+)", _shell(page)):  # in the comments of its blocks
+        _check_make([target])
     for code in re.findall(r"`([^`\n]+)`", text):
         program, *arguments = code.split()
         if program == "make" and arguments:

@@ -42,7 +42,7 @@ retries = typer.Typer(help="What the worker is to try again.", no_args_is_help=T
 def list_(
     limit: Annotated[int, typer.Option(min=1, help="Show so many, those that are due first.")] = 50,
     request_id: Annotated[str | None, typer.Option(help="Only this request's, without a scan.")] = None,
-    overdue: Annotated[bool, typer.Option(help="Only those that should have begun by now.")] = False,
+    overdue: Annotated[bool, typer.Option("--overdue", help="Only those that should have begun by now.")] = False,
 ) -> None:
     """Which requests wait for another attempt: when it is due, who brings it, and what the last one failed of.
 
@@ -109,7 +109,7 @@ def cancel(
 
 def run_now(
     request_id: Annotated[str | None, typer.Argument(help="The request whose attempt waits.")] = None,
-    overdue: Annotated[bool, typer.Option(help="All that should have begun by now.")] = False,
+    overdue: Annotated[bool, typer.Option("--overdue", help="All that should have begun by now.")] = False,
     payload: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="The request's payload, for a message out of reach or lost; - is stdin."),
