@@ -27,8 +27,9 @@ EXPLORE ?= yes
 # Which world's schedule `make replay` tells.
 WORLD ?= slots
 simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
-# Seconds of each race of `make races`, and the known bugs of `make mutants`: all, or those whose names begin so.
+# Seconds of each race of `make races`.
 SECONDS_EACH ?= 60
+# The known bugs of `make mutants`, those whose names begin so; the parts of `make bench`. All, if left out.
 ONLY ?=
 # How long `make soak` keeps the stack busy.
 MINUTES ?= 10
@@ -55,6 +56,8 @@ SETUP  := python3 local/bootstrap.py
 READY  := $(VENV)/.installed-local
 # The Lambda runtime's client: there is none for other systems, and no emulator that it could talk to.
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
+# What the benchmark measures us against.
+BENCH   := requirements/bench.txt
 # One more than processors: tests that have an engine wait most of their time (tests/conftest.py has them take turns).
 TEST_WORKERS ?= 3
 LINTED := layers functions cli local smoke jobs tests benchmarks
@@ -71,6 +74,7 @@ help:  ## Show this list
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   requests (1..1000), what their mix is drawn from,"
 	@echo "                  factor on the 1 to 6 seconds of a call (0.02..1), callers at once (2..10)"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0   make races SECONDS_EACH=60   make mutants ONLY=f05"
+	@echo "  make bench ONLY=slot-cycle,token SMALL=yes   some parts; small: to try it, not to judge by; LIST=yes says them"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), what faults are drawn from, slots (1..20)"
 	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=wake,redrive LIST=yes YES=yes   it says what it costs, and asks"
 	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   a message of your own, as it is"
@@ -96,9 +100,11 @@ run-chatbot: setup  ## Deploy the chatbot, let many senders talk to it, kill its
 run-worker: setup  ## Deploy the worker, send it slow, failing and poison requests, show what became of them, stop
 	@$(PYTHON) -m local.worker_run --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" --workers="$(WORKERS)"
 
-.PHONY: bench-token
-bench-token: setup-dev  ## Measure the wait for the shared token against two rivals (build/bench/)
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m benchmarks.token_lock $(BENCH)
+.PHONY: bench
+bench: setup-dev  ## Measure it beside what one would pick instead, in 15 minutes (build/bench/)
+	@$(SETUP) $(BENCH)
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m benchmarks $(if $(ONLY),--only "$(ONLY)") \
+	  $(if $(SMALL),--small) $(if $(LIST),--list)
 
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
@@ -196,7 +202,7 @@ format: setup-dev  ## Put the code into the one format
 .PHONY: lock
 lock: setup  ## Compile requirements/*.in again (needs the registry)
 	@$(PYTHON) -m pip install --quiet uv
-	@for name in local dev runtime checkov mutation hooks; do \
+	@for name in local dev runtime bench checkov mutation hooks; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done

@@ -1,4 +1,4 @@
-"""What a part of the benchmark brings home: tables for the eye and for a page, goals with a verdict, pictures, figures."""
+"""What a part of the benchmark brings home: tables for the eye and for a page, goals and whether they are met, pictures."""
 
 from __future__ import annotations
 
@@ -63,4 +63,3 @@ class Outcome:
     figures: dict[str, Any]
     pictures: Sequence[tuple[Path, str]] = field(default=())
     notes: Sequence[str] = field(default=())
-
