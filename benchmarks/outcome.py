@@ -1,4 +1,4 @@
-"""What a part of the benchmark brings home: tables for the eye and for a page, goals and whether they are met, pictures."""
+"""What a part of the benchmark brings home: tables for the eye and for a page, goals, pictures, figures."""
 
 from __future__ import annotations
 
