@@ -1,0 +1,130 @@
+"""What a write is paid with: by the guide's rules, and as an engine of Amazon's own reckons it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from local.dynamodb_local import DynamoDbLocal
+from slotkeeper.processes import read_process
+from slotkeeper_cli.write_units import KB, demand, item_bytes, process_item, write_units
+
+SHORT, LONG = ("sample", "sample"), ("p" * 47, "j" * 47)
+TABLE = "slots"
+
+
+@pytest.fixture(scope="module")
+def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with DynamoDbLocal.start(tmp_path_factory.mktemp("write-units") / "dynamodb.log") as running:
+        client = running.client()
+        client.create_table(
+            TableName=TABLE,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
+        )
+        yield client
+
+
+def units_of_a_put(dynamodb: Any, item: dict[str, Any]) -> float:
+    dynamodb.delete_item(TableName=TABLE, Key={"process_name": item["process_name"]})
+    answer = dynamodb.put_item(TableName=TABLE, Item=item, ReturnConsumedCapacity="TOTAL")
+    units: float = answer["ConsumedCapacity"]["CapacityUnits"]
+    return units
+
+
+VALUES: list[tuple[dict[str, Any], int]] = [
+    ({"S": "abc"}, 3),
+    ({"S": "ä€"}, 5),
+    ({"N": "0"}, 1),
+    ({"N": "7"}, 2),
+    ({"N": "12"}, 2),
+    ({"N": "123"}, 3),
+    ({"N": "1000"}, 2),
+    ({"N": "0.001"}, 2),
+    ({"N": "-5"}, 3),
+    ({"N": "1789999999"}, 6),
+    ({"BOOL": True}, 1),
+    ({"NULL": True}, 1),
+    ({"B": b"abc"}, 3),
+    ({"SS": ["ab", "c"]}, 3),
+    ({"NS": ["1", "123"]}, 5),
+    ({"M": {}}, 3),
+    ({"L": []}, 3),
+    ({"L": [{"S": "abc"}, {"N": "1"}]}, 10),
+    ({"M": {"ab": {"M": {"c": {"S": "d"}}}}}, 12),
+]
+
+
+@pytest.mark.parametrize(("value", "size"), VALUES, ids=str)
+def test_a_value_has_the_size_that_the_guide_says(value: dict[str, Any], size: int) -> None:
+    assert item_bytes({"name": value}) == len("name") + size
+
+
+def test_bytes_that_came_as_json_are_counted_decoded() -> None:
+    assert item_bytes({"a": {"B": "YWJj"}}) == 4
+
+
+def test_a_type_that_dynamodb_does_not_have_is_no_guess() -> None:
+    with pytest.raises(ValueError, match="'X'"):
+        item_bytes({"a": {"X": ""}})
+
+
+@pytest.mark.parametrize("value", [value for value, _ in VALUES], ids=str)
+def test_the_engine_reckons_a_value_to_the_byte(dynamodb: Any, value: dict[str, Any]) -> None:
+    item = {"process_name": {"S": "p"}, "value": value, "filler": {"S": "x"}}
+    filler = "x" * (1 + KB - item_bytes(item))
+    assert units_of_a_put(dynamodb, item | {"filler": {"S": filler}}) == 1
+    assert units_of_a_put(dynamodb, item | {"filler": {"S": filler + "x"}}) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "units"),
+    [(0, 1, 1), (0, 1024, 1), (0, 1025, 2), (2049, 100, 3), (100, 2049, 3), (39_626, 39_626, 39)],
+)
+def test_a_write_is_paid_by_the_larger_of_before_and_after(before: int, after: int, units: int) -> None:
+    assert write_units(before, after) == units
+
+
+@pytest.mark.parametrize("holders", [1, 10, 100, 500])
+@pytest.mark.parametrize("names", [SHORT, LONG], ids=["short", "long"])
+def test_the_engine_reckons_a_process_alike(dynamodb: Any, names: tuple[str, str], holders: int) -> None:
+    item = process_item(*names, holders, queued=True)
+    size = item_bytes(item)
+    assert units_of_a_put(dynamodb, item) == write_units(0, size)
+    answer = dynamodb.update_item(
+        TableName=TABLE,
+        Key={"process_name": item["process_name"]},
+        UpdateExpression="SET holders = :none",
+        ExpressionAttributeValues={":none": {"M": {}}},
+        ReturnConsumedCapacity="TOTAL",
+    )
+    assert answer["ConsumedCapacity"]["CapacityUnits"] == write_units(size, 0)
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_the_item_that_is_reckoned_is_one_of_the_layer(queued: bool) -> None:
+    process = read_process(process_item(*LONG, 3, queued=queued))
+    assert len(process.holders) == process.slots_in_use == process.slot_limit == 3
+    assert {holder.job for holder in process.holders.values()} == {process.job_name}
+    assert max(len(name) for name in process.holders) == 80
+    assert (process.waiting_since is not None) == queued
+
+
+@pytest.mark.parametrize(("names", "each"), [(SHORT, 78), (LONG, 160)], ids=["short", "long"])
+def test_a_holder_takes_66_bytes_and_both_names(names: tuple[str, str], each: int) -> None:
+    nine, ninety = (item_bytes(process_item(*names, holders, queued=False)) for holders in (9, 90))
+    assert ninety - nine == 81 * each == 81 * (66 + sum(map(len, names)))
+
+
+def test_a_demand_is_five_writes_of_the_whole_item() -> None:
+    most = demand(*SHORT, 500)
+    assert (most.bytes, most.cycle_units, most.queued_units) == (39_626, 3 * 39, 5 * 39)
+    assert most.starts_a_second == pytest.approx(1000 / 195)
+    assert most.shortest_job == pytest.approx(97.5)
+
+
+def test_a_process_without_slots_is_no_division_by_zero() -> None:
+    assert demand(*SHORT, 0).shortest_job == 0
