@@ -41,7 +41,13 @@ class Small(NamedTuple):
 
 
 def _slots(
-    requests: str, limit: int, rounds: int, standing_still: bool, lax: bool = False, cancels: str = ""
+    requests: str,
+    limit: int,
+    rounds: int,
+    standing_still: bool,
+    lax: bool = False,
+    cancels: str = "",
+    looking: bool = False,
 ) -> Callable[[], World]:
     plan = Plan(
         tuple(requests),
@@ -51,6 +57,7 @@ def _slots(
         rounds=rounds,
         standing_still=standing_still,
         lax=lax,
+        looking=looking,
         news=len(requests) == 1,  # as steps among those of others they make three times as many states
     )
     return lambda: SlotsWorld(plan, timeless=True)
@@ -81,6 +88,8 @@ SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
     "3 requests, 1 slot, no fault": Small(_slots("abc", 1, 0, False), 0, True),
     "3 requests, 1 slot, no fault, lax queue": Small(_slots("abc", 1, 0, False, True), 0, True),
+    "2 requests, 1 slot, starters look first": Small(_slots("ab", 1, 0, False, looking=True), 1, False),
+    "3 requests, 1 slot, no fault, starters look first": Small(_slots("abc", 1, 0, False, True, looking=True), 0, True),
     "3 requests, 2 slots, no fault": Small(_slots("abc", 2, 0, False), 0, True),
     "2 requests, 1 slot, cancelled": Small(_slots("ab", 1, 0, False, True, "ab"), 0, True),
     "1 request, 1 slot, cancelled": Small(_slots("a", 1, 0, False, False, "a"), 1, True),

@@ -23,12 +23,20 @@ logger.setLevel("CRITICAL")  # the logger's own format takes longer than everyth
 
 
 def start(
-    outside: Outside, message_id: str, body: str, group: str, handle: str, sequence: int, receives: int, sent_at: float
+    outside: Outside,
+    message_id: str,
+    body: str,
+    group: str,
+    handle: str,
+    sequence: int,
+    receives: int,
+    sent_at: float,
+    large: tuple[str, ...] = (),
 ) -> str:
     """One invocation of the starter, and the event source mapping's end of it: what it made of the message."""
     sqs = outside.client("sqs")
     starter = Starter(
-        Slots(outside.client("dynamodb"), SLOTS),
+        Slots(outside.client("dynamodb"), SLOTS, large=large),
         RequestQueue(sqs, REQUESTS, DEAD_LETTERS),
         Workflow(outside.client("stepfunctions"), MACHINE),
         VISIBILITY,

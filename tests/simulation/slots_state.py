@@ -37,6 +37,7 @@ class Plan:
         job_limit: how many runs Glue allows at once.
         period: seconds between two rounds of the janitor.
         lax: SQS hides a message although it is visible again.
+        looking: the starters take the process for one with many holders, and look before they write.
         news: sending an event is a step that others may come before, and that may fail. Otherwise it happens at once,
             which leaves out little: nobody reads what it does.
     """
@@ -48,6 +49,7 @@ class Plan:
     starters: int = 2
     rounds: int = 1
     lax: bool = False
+    looking: bool = False
     news: bool = True
     standing_still: bool = True
     job_limit: int = 100

@@ -135,6 +135,7 @@ class SlotsWorld(SlotsState):
             taken["sequence"],
             taken["receives"],
             taken["sent_at"],
+            (PROCESS,) if self.plan.looking else (),
         )
         self.begin(who, code.starter.begin(taken["id"], *arguments), Notes(message=taken["id"]))
 
@@ -299,6 +300,7 @@ def drawn(random: Random) -> SlotsWorld:
         lag=random.choice((0, 0, 10)),
         period=random.choice((300, 600)),
         lax=random.choice((False, True)),
+        looking=random.choice((False, True)),
         run_seconds=random.choice(((60,), (60, 120), (60, 1200))),
         cancels=random.choice(((), (), (), requests[:1], requests[-1:])),
     )

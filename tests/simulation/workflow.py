@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -34,7 +35,15 @@ class _Failed(Exception):
         self.error, self.cause = error, cause
 
 
-def run(outside: Outside, name: str, given: str, redrives: int, state_name: str, state_input: Any) -> tuple[str, str]:
+def run(
+    outside: Outside,
+    name: str,
+    given: str,
+    redrives: int,
+    state_name: str,
+    state_input: Any,
+    on_state: Callable[[str], object] = lambda _: None,
+) -> tuple[str, str]:
     """One drive of an execution: "SUCCEEDED" or "FAILED", and the error's name.
 
     It tells each state that it enters, and that state's input, since a redrive goes on there.
@@ -43,11 +52,13 @@ def run(outside: Outside, name: str, given: str, redrives: int, state_name: str,
         given: the execution's input, as text.
         state_name: where it begins; START for the first drive.
         state_input: what that state is given, frozen.
+        on_state: told each state that is entered, those that only choose too: each is a transition on the bill.
     """
     execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
     at, data = state_name, thaw(state_input)
     while True:
         state = _STATES[at]
+        on_state(at)
         if state.kind != "Choice":
             outside.ask(Question("actor", "enter", freeze({"state": at, "input": data})))
         match state.kind:
