@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import marshal
 import os
 import subprocess
 import sys
@@ -36,14 +38,34 @@ def runtime(tmp_path: Path) -> Path:
     return tmp_path
 
 
+# Imports the function, and says which of the layer's files Python had to compile for it.
+LOAD = """
+import sys
+from importlib.machinery import SourceFileLoader
+
+sys.path[:0], layer, compiled = {path!r}, {layer!r}, []
+compile_it = SourceFileLoader.source_to_code
+
+def note(self, data, path, **options):
+    compiled.extend([path] if path.startswith(layer) else [])
+    return compile_it(self, data, path, **options)
+
+SourceFileLoader.source_to_code = note
+import app, boto3
+
+assert "site-packages" not in boto3.__file__
+assert compiled == [], compiled
+"""
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_loads_with_the_layer_and_the_runtime_alone(stack: Stack, runtime: Path, function: str) -> None:
-    path = [str(BUILT / function), str(BUILT / "SlotkeeperLayer" / "python"), str(runtime)]
+    layer = str(BUILT / "SlotkeeperLayer" / "python")
     sample = json.loads((ROOT / "events" / "env.json").read_text())
     environment = {"AWS_DEFAULT_REGION": "us-east-1", **sample.get(function, sample["StarterFunction"])}
-    code = f"import sys; sys.path[:0] = {path!r}; import app, boto3; assert 'site-packages' not in boto3.__file__"
-    # -I and -S: neither the environment's packages nor the project's folders.
-    command = [sys.executable, "-I", "-S", "-c", code]
+    code = LOAD.format(path=[str(BUILT / function), layer, str(runtime)], layer=layer)
+    # -I and -S: neither the environment's packages nor the project's folders. -B: what is built stays as it is.
+    command = [sys.executable, "-I", "-S", "-B", "-c", code]
     ran = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
@@ -54,3 +76,16 @@ def test_the_layer_is_small_and_pure_python(stack: Stack) -> None:
     assert sum(path.stat().st_size for path in files) < 10_000_000
     assert [path for path in files if path.suffix == ".so"] == []
     assert not (layer / "python" / "botocore").exists()
+
+
+def test_the_layer_is_compiled_as_a_folder_needs_it_that_cannot_be_written(stack: Stack) -> None:
+    layer = BUILT / "SlotkeeperLayer"
+    sources = list(layer.rglob("*.py"))
+    for source in sources:
+        compiled = Path(importlib.util.cache_from_source(str(source))).read_bytes()
+        # The magic number of 3.13, then: by hash, unchecked ("Cached bytecode invalidation", The Python Language
+        # Reference), since unpacked files have other times than those that were compiled.
+        assert compiled[:8] == importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little"), source
+        assert compiled[8:16] == importlib.util.source_hash(source.read_bytes()), source
+        assert marshal.loads(compiled[16:]).co_filename == f"/opt/{source.relative_to(layer)}"  # noqa: S302
+    assert len(sources) > 100
