@@ -17,11 +17,14 @@ from decimal import Decimal
 from typing import Any
 
 from slotkeeper.names import execution_name
+from slotkeeper.slots import LARGE
 
 KB = 1024
 PARTITION_UNITS = 1000  # write units a second
 CYCLE_WRITES = 3  # reserve, confirm, release
 QUEUED_WRITES = 5  # where others wait: a reserve that is refused and a registration too
+LARGE_QUEUED_WRITES = 4  # at a process with so many holders that a read refuses
+USUAL_JOB = 60.0  # seconds: Glue bills a minute at least (AWS Glue pricing), so most runs take longer
 
 # Of a FIFO queue, as SQS makes them: its API allows 1,024 characters, and those that it hands out have some 400.
 RECEIPT_HANDLE = 412
@@ -97,8 +100,21 @@ def demand(process: str, job: str, slots: int) -> Demand:
     """The demand of a process by its names and its limit. Without slots it asks for nothing of what counts here."""
     size = item_bytes(process_item(process, job, slots, queued=True))
     units = write_units(size, size)
-    starts = PARTITION_UNITS / (QUEUED_WRITES * units)
-    return Demand(slots, size, CYCLE_WRITES * units, QUEUED_WRITES * units, starts, slots / starts)
+    queued = (LARGE_QUEUED_WRITES if slots >= LARGE else QUEUED_WRITES) * units
+    starts = PARTITION_UNITS / queued
+    return Demand(slots, size, CYCLE_WRITES * units, queued, starts, slots / starts)
+
+
+def large(process: str, job: str, slots: int) -> list[str]:
+    """Why a process may not be able to keep all of its slots busy, and what to do; nothing if usual jobs can."""
+    asked = demand(process, job, slots)
+    if asked.shortest_job <= USUAL_JOB:
+        return []
+    return [
+        f"process {process} with {slots} slots is an item of {asked.bytes / KB:.0f} KB, of which DynamoDB makes "
+        f"{asked.starts_a_second:.1f} starts a second at most, so jobs of less than {asked.shortest_job:.0f} s cannot "
+        "keep all its slots busy: for such jobs divide it into processes of fewer slots"
+    ]
 
 
 def _value(value: Mapping[str, Any]) -> int:

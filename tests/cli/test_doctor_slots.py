@@ -19,7 +19,7 @@ def test_a_healthy_stack_has_no_findings(check: Check) -> None:
 
 
 def test_checks_have_names_of_their_own() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 24
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 25
 
 
 def test_a_process_that_cannot_be_read_is_a_problem_and_none_at_all_is_worth_a_word() -> None:
@@ -50,6 +50,11 @@ def test_a_process_that_admits_nobody_on_purpose_is_worth_a_word(change: dict[st
 )
 def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str], said: str) -> None:
     assert seen(slots.jobs, jobs={"job": job}, allowed_jobs=allowed) == [("problem", f"process p: {said}")]
+
+
+@pytest.mark.parametrize(("slots_", "found"), [(400, []), (500, ["warn"])])
+def test_so_many_slots_that_usual_jobs_cannot_keep_them_busy_are_worth_a_word(slots_: int, found: list[str]) -> None:
+    assert levels(slots.item_size, processes=[process(slot_limit=slots_)]) == found
 
 
 @pytest.mark.parametrize(("most", "found"), [(5, ["problem"]), (6, ["warn"]), (7, [])])

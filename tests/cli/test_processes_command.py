@@ -45,6 +45,11 @@ def test_a_limit_that_glue_cannot_keep_up_with_is_told(operator: Operator) -> No
     assert "MaxConcurrentRuns" in operator.run("slots", "set-limit", "second", "3").told
 
 
+def test_a_limit_that_one_item_cannot_keep_up_with_is_told(operator: Operator) -> None:
+    assert "divide it" not in operator.run("slots", "set-limit", "sample", "100").told
+    assert "divide it" in operator.run("slots", "set-limit", "sample", "500").told
+
+
 def test_pause_and_resume_of_one_and_of_all(operator: Operator) -> None:
     operator.processes.create("second", 1, "sample-job")
 

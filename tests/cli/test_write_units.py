@@ -9,6 +9,7 @@ import pytest
 
 from local.dynamodb_local import DynamoDbLocal
 from slotkeeper.processes import read_process
+from slotkeeper.slots import LARGE
 from slotkeeper_cli.write_units import KB, demand, item_bytes, process_item, write_units
 
 SHORT, LONG = ("sample", "sample"), ("p" * 47, "j" * 47)
@@ -119,11 +120,12 @@ def test_a_holder_takes_66_bytes_and_both_names(names: tuple[str, str], each: in
     assert ninety - nine == 81 * each == 81 * (66 + sum(map(len, names)))
 
 
-def test_a_demand_is_five_writes_of_the_whole_item() -> None:
+def test_a_demand_is_four_writes_of_the_whole_item_where_a_read_refuses_and_five_elsewhere() -> None:
     most = demand(*SHORT, 500)
-    assert (most.bytes, most.cycle_units, most.queued_units) == (39_626, 3 * 39, 5 * 39)
-    assert most.starts_a_second == pytest.approx(1000 / 195)
-    assert most.shortest_job == pytest.approx(97.5)
+    assert (most.bytes, most.cycle_units, most.queued_units) == (39_626, 3 * 39, 4 * 39)
+    assert most.starts_a_second == pytest.approx(1000 / 156)
+    assert most.shortest_job == pytest.approx(78.0)
+    assert [demand(*SHORT, slots).queued_units for slots in (LARGE - 1, LARGE)] == [5 * 3, 4 * 3]
 
 
 def test_a_process_without_slots_is_no_division_by_zero() -> None:

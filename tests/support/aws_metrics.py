@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 QUEUE, FUNCTION, MACHINE = ("QueueName",), ("FunctionName",), ("StateMachineArn",)
-# Namespace -> (names, dimensions). A metric asked for under other dimensions is another one, without data.
-KNOWN: dict[str, tuple[set[str], tuple[str, ...]]] = {
+# Namespace and dimensions -> names. A metric asked for under other dimensions is another one, without data.
+KNOWN: dict[tuple[str, tuple[str, ...]], set[str]] = {
     # SQS guide, "Available CloudWatch metrics for Amazon SQS"
-    "AWS/SQS": (
-        {
-            "ApproximateAgeOfOldestMessage",
-            "ApproximateNumberOfMessagesDelayed",
-            "ApproximateNumberOfMessagesNotVisible",
-            "ApproximateNumberOfMessagesVisible",
-            "NumberOfMessagesReceived",
-        },
-        QUEUE,
-    ),
+    ("AWS/SQS", QUEUE): {
+        "ApproximateAgeOfOldestMessage",
+        "ApproximateNumberOfMessagesDelayed",
+        "ApproximateNumberOfMessagesNotVisible",
+        "ApproximateNumberOfMessagesVisible",
+        "NumberOfMessagesReceived",
+    },
     # Lambda guide, "Types of metrics for Lambda functions"
-    "AWS/Lambda": ({"Duration", "Errors", "RecursiveInvocationsDropped", "Throttles"}, FUNCTION),
+    ("AWS/Lambda", FUNCTION): {"Duration", "Errors", "RecursiveInvocationsDropped", "Throttles"},
     # Step Functions guide, "Monitoring Step Functions metrics using Amazon CloudWatch"
-    "AWS/States": (
-        {
-            "ExecutionThrottled",
-            "ExecutionsAborted",
-            "ExecutionsFailed",
-            "ExecutionsStarted",
-            "ExecutionsSucceeded",
-            "ExecutionsTimedOut",
-        },
-        MACHINE,
-    ),
+    ("AWS/States", MACHINE): {
+        "ExecutionThrottled",
+        "ExecutionsAborted",
+        "ExecutionsFailed",
+        "ExecutionsStarted",
+        "ExecutionsSucceeded",
+        "ExecutionsTimedOut",
+    },
     # API Gateway guide, "Amazon API Gateway dimensions and metrics"
-    "AWS/ApiGateway": ({"5XXError", "Latency"}, ("ApiName", "Stage")),
+    ("AWS/ApiGateway", ("ApiName", "Stage")): {"5XXError", "Latency"},
     # EventBridge Scheduler guide, "Monitoring Amazon EventBridge Scheduler with Amazon CloudWatch"
-    "AWS/Scheduler": (
-        {
-            "InvocationAttemptCount",
-            "InvocationsFailedToBeSentToDeadLetterCount",
-            "InvocationsSentToDeadLetterCount",
-            "TargetErrorCount",
-        },
-        ("ScheduleGroup",),
-    ),
+    ("AWS/Scheduler", ("ScheduleGroup",)): {
+        "InvocationAttemptCount",
+        "InvocationsFailedToBeSentToDeadLetterCount",
+        "InvocationsSentToDeadLetterCount",
+        "TargetErrorCount",
+    },
     # DynamoDB guide, "DynamoDB metrics and dimensions"
-    "AWS/DynamoDB": ({"ThrottledRequests"}, ("Operation", "TableName")),
+    ("AWS/DynamoDB", ("Operation", "TableName")): {"ThrottledRequests"},
+    # the same guide, "CloudWatch throttling metrics"
+    ("AWS/DynamoDB", ("TableName",)): {"WriteKeyRangeThroughputThrottleEvents"},
 }
 # The resources that a dimension's value may name.
 NAMED_BY = {

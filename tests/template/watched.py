@@ -45,8 +45,7 @@ def judge(asked: Asked) -> str:
     if asked.namespace in FILTERED:
         known = asked.name in FILTERED[asked.namespace] and not names
         return "" if known else f"no filter writes {asked.name} under {names}"
-    metrics, dimensions = KNOWN.get(asked.namespace, (set(), ()))
-    if asked.name not in metrics or dimensions != names:
+    if asked.name not in KNOWN.get((asked.namespace, names), set()):
         return f"AWS has no {asked.namespace} {asked.name} under {names}"
     for name, value in asked.dimensions:
         resource = re.sub(r"^\$\{(\w+)(\.QueueName)?\}$", r"\1", value)

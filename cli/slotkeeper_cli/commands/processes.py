@@ -16,6 +16,7 @@ from slotkeeper_cli.common import Cli, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound, Refused
 from slotkeeper_cli.words import count, duration
+from slotkeeper_cli.write_units import large
 
 Name = Annotated[str, typer.Argument(metavar="PROCESS", help="The process.")]
 Limit = Annotated[int, typer.Argument(min=0, max=MAX_SLOT_LIMIT, help="How many run at once.")]
@@ -30,7 +31,7 @@ def set_limit(process: Name, limit: Limit) -> None:
     before = control.process(process)
     audit("set-limit", process=process, before=before.slot_limit, after=limit)
     woken = control.operations.set_limit(process, limit)
-    _warn_of_tight_job(here, before.job_name, control)
+    _warn_of_limit(here, process, limit, before.job_name, control)
     done = {
         "process": process,
         "before": before.slot_limit,
@@ -50,12 +51,12 @@ def set_limit(process: Name, limit: Limit) -> None:
     here.out.result(done, render)
 
 
-def _warn_of_tight_job(here: Cli, job_name: str, control: Control) -> None:
+def _warn_of_limit(here: Cli, process: str, limit: int, job_name: str, control: Control) -> None:
     job = jobs.get_job(here.stack, job_name)
     slots = sum(
         one.slot_limit for one in control.processes.all() if isinstance(one, Process) and one.job_name == job_name
     )
-    for problem in jobs.tight(job_name, job, slots) if job else []:
+    for problem in [*(jobs.tight(job_name, job, slots) if job else []), *large(process, job_name, limit)]:
         here.out.note(f"Mind: {problem}.")
 
 
@@ -130,7 +131,7 @@ def add(
     audit("add-process", process=process, limit=limit, job=job, paused=paused, forced=bool(problems))
     if not control.processes.create(process, limit, job, paused=paused):
         raise Refused(f"process {process!r} exists already: change it by slots set-limit, pause and resume")
-    _warn_of_tight_job(here, job, control)
+    _warn_of_limit(here, process, limit, job, control)
     done = {"process": process, "slot_limit": limit, "job_name": job, "paused": paused, "problems": problems}
     how = " and is paused" if paused else ""
     here.out.result(done, lambda console: console.print(f"{process} has {count(limit, 'slot')} for job {job}{how}."))

@@ -10,6 +10,7 @@ from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
 from slotkeeper_cli.jobs import unfit
 from slotkeeper_cli.words import count, duration
+from slotkeeper_cli.write_units import large
 
 # Seconds beyond the grace time after which the janitor should have freed a dead holder: two rounds, and two looks.
 _ROUNDS = 600
@@ -74,6 +75,14 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
             yield warn(saw, "set it higher: Glue counts a run for some seconds after it is over, and refuses the next")
 
 
+def item_size(facts: Facts) -> Iterator[Finding]:
+    """A write is paid by the size of the item, and one item has only so many."""
+    for one in _processes(facts):
+        for text in large(one.name, one.job_name, one.slot_limit):
+            saw, _, do = text.rpartition(": ")
+            yield warn(saw, do)
+
+
 def timeouts(facts: Facts) -> Iterator[Finding]:
     minutes = int(facts.parameters.get("GlueTimeoutMinutes") or 480)
     for name, job in facts.jobs.items():
@@ -117,6 +126,7 @@ CHECKS = (
     Check("paused", "each process admits requests", paused),
     Check("jobs", "each process's Glue job exists, has MaxRetries 0 and may be run", jobs),
     Check("job-concurrency", "MaxConcurrentRuns is above the slots of the processes that share a job", concurrency),
+    Check("item-size", "usual jobs can keep all slots of a process busy", item_size),
     Check("job-timeouts", "the stack's GlueTimeoutMinutes is not beyond a job's own timeout", timeouts),
     Check("holders", "nobody holds a slot whose execution is over", closed_holders),
     Check("waiting", "nobody waits beside room", waiting),
