@@ -1,0 +1,20 @@
+"""What the page of performance reckons, reckoned again."""
+
+from __future__ import annotations
+
+import re
+
+from local.environment import ROOT
+from slotkeeper_cli.write_units import demand
+
+PAGE = (ROOT / "docs" / "performance.md").read_text()
+ROW = re.compile(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", re.MULTILINE)
+
+
+def test_the_table_of_slots_is_what_the_operator_command_reckons() -> None:
+    rows = ROW.findall(PAGE)
+    assert len(rows) == 7
+    for slots, size, at_once, queued, starts, seconds in rows:
+        asked = demand("orders", "orders-job", int(slots))
+        assert (asked.bytes, asked.cycle_units, asked.queued_units) == (int(size), int(at_once), int(queued))
+        assert (f"{asked.starts_a_second:.1f}", f"{asked.shortest_job:.1f}") == (starts, seconds)
