@@ -1,33 +1,33 @@
 """The workflow's definition, walked by the simulation for each request, up to its Glue run and from there to its end.
 
-To evaluate JSONata in Python takes longer than all else here. The definition does the same for every request but for a
-few texts that it only hands on: the execution's name, the process, a receipt handle. So it is always walked with the
-same ones, and they are exchanged for the request's own in what it asks, and back in what it is told; then an expression
-is evaluated once for all. What it sends to EventBridge keeps them: nobody reads it.
+JSONata in Python is slow. But the definition does the same for every request, but for a few texts that it only hands
+on: the execution's name, the process, a receipt handle. So it is always walked with the same ones, and they are
+exchanged for the request's own in what it asks, and back in what it is told. What it does after the same answers the
+simulation knows already. What it sends to EventBridge keeps them: nobody reads it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import cache
 from typing import Any
-
-from greenlet import greenlet
 
 from benchmarks.scale.account import Account
 from tests.simulation.frozen import Moment, Record, freeze, record
-from tests.simulation.transcript import Answer, Outside, Question
-from tests.simulation.workflow import START, run
+from tests.simulation.slots_state import JOB
+from tests.simulation.transcript import Answer, Node, Outside, Question
+from tests.simulation.workflow import START, run, workflow
 from tests.simulation.worlds import BEGINNING
 
 _NAME, _PROCESS, _HANDLE = "p-0", "p", "handle"
 _REQUEST = {"process": _PROCESS, "arguments": {}, "request_id": "0", "attempt": 1}
-_STARTED = Answer(Moment(BEGINNING))
 _WAITING = {"M": {"receipt_handle": {"S": _HANDLE}}}
+_ENDED = {"Id": "jr_1", "JobName": JOB, "JobRunState": "SUCCEEDED"}
+_STARTED = Answer(Moment(BEGINNING))
 
 
 class Workflow:
-    """One execution, without anybody's fault.
+    """One execution, of which nothing goes wrong.
 
     Args:
         name: the execution's.
@@ -37,43 +37,42 @@ class Workflow:
         self._account = account
         self.name = name
         self._real = {_NAME: name, _PROCESS: name.rpartition("-")[0]}
-        self._outside = Outside(())
-        self._outside.stands_still = True
-        self._code = greenlet(run)
+        self._node = workflow.begin(_NAME, json.dumps(_REQUEST), 0, START, freeze(_REQUEST))
 
     def begin(self) -> bool:
         """Up to the end of its Glue run, for which it waits; True then, False if it is over."""
-        states: Callable[[str], object] = lambda _: self._account.meter.count("transitions")  # noqa: E731
-        request = freeze(_REQUEST)
-        return self._go_on(
-            self._code.switch(self._outside, _NAME, json.dumps(_REQUEST), 0, START, request, states)
-        )
+        while (question := self._node.question) is not None:
+            if question.operation == "wait_for_end":
+                return True
+            self._node = self._node.after(self._answer(question))
+        status, error = self._node.result
+        self._account.meter.count("transitions", _transitions(self._node))
+        self._account.close(self.name, status, error)
+        return False
 
     def end_run(self) -> bool:
         """Its Glue run has succeeded; from there on, as `begin`."""
-        return self._go_on(self._code.switch(Answer(freeze({"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}))))
-
-    def _go_on(self, asked: Any) -> bool:
-        while not self._code.dead:
-            if asked.operation == "wait_for_end":
-                return True
-            asked = self._code.switch(self._answer(asked))
-        status, error = asked
-        self._account.close(self.name, status, error)
-        return False
+        self._node = self._node.after(Answer(freeze(_ENDED)))
+        return self.begin()
 
     def _answer(self, question: Question) -> Answer:
         if question.service == "actor":
             return _STARTED if question.operation == "started" else Answer()
-        answer = self._account.call(
-            question.service, question.operation, _exchanged(question.parameters, self._real)
-        )
-        told = answer.value
-        waiting = told.get("Item", told).get("waiting") if isinstance(told, Record) else None
-        if waiting is not None:
-            self._real[_HANDLE] = waiting["M"]["receipt_handle"]["S"]
-            told = told.with_fields(Item=told["Item"].with_fields(waiting=freeze(_WAITING)))
-        return Answer(_exchanged(told, {real: same for same, real in self._real.items()}), answer.error)
+        given = _exchanged(question.parameters, self._real)
+        told, error = self._account.call(question.service, question.operation, given)
+        item = told.get("Item") if isinstance(told, Record) else None
+        if item is not None and "waiting" in item:
+            self._real[_HANDLE] = item["waiting"]["M"]["receipt_handle"]["S"]
+            told = told.with_fields(Item=item.with_fields(waiting=freeze(_WAITING)))
+        return Answer(_exchanged(told, {real: same for same, real in self._real.items()}), error)
+
+
+@cache
+def _transitions(ended: Node) -> int:
+    """How many states an execution has entered, those too that only choose: each is on the bill."""
+    states: list[str] = []
+    run(Outside(ended.answers), *ended.arguments, on_state=states.append)
+    return len(states)
 
 
 def _exchanged(value: Any, texts: dict[str, str]) -> Any:
