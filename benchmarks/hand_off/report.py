@@ -1,0 +1,189 @@
+"""The figures as tables, goals and notes. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.outcome import Goal, Grid, Outcome
+from local.run.figures import percentile
+
+from .figures import PARTS, expected, spread_out
+from .ways import JOB_SECONDS, WAKE
+
+MEDIAN, P99, USED, INVOCATIONS = 1.0, 2.0, 0.95, 2.2
+SMALL_FRACTION = 0.2
+JOB_LENGTHS = (1, 60, 600)  # seconds
+COSTS = ("invocations", "DynamoDB writes", "DynamoDB reads", "SQS visibility", "StartExecution")
+WHOSE = (
+    "two of the workflow's states: GetItem and a choice",
+    "ChangeMessageVisibility, the queue, the event source",
+    "the starter: parse, UpdateItem",
+    "the starter: StartExecution",
+)
+
+
+def label(period: int | None) -> str:
+    return "wake" if period is None else f"polling every {period} s"
+
+
+def seconds(value: float | None) -> str:
+    """Milliseconds below a second."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def part_figures(told: Sequence[tuple[float, ...]], of: int) -> dict[str, Any]:
+    """How long each part of a hand-off took. `of`: how many hand-offs there were, with or without a story."""
+    columns = list(zip(*told, strict=True)) if told else [() for _ in PARTS]
+    return {
+        "count": len(told),
+        "of": of,
+        "parts": {
+            name: {"median": statistics.median(values) if values else None, "p99": percentile(values, 0.99)}
+            for name, values in zip(PARTS, columns, strict=True)
+        },
+    }
+
+
+def outcome(figures: dict[str, Any], limit: int, drawn: Path) -> Outcome:
+    ways = figures["ways"]
+    return Outcome(
+        grids=[hand_offs(ways, limit), costs(ways, limit), story(figures["parts"]), arithmetic(ways, limit)],
+        goals=goals(ways),
+        figures=figures,
+        pictures=[(drawn, "who holds which slot when, and how long a freed slot stays empty")],
+        notes=NOTES,
+    )
+
+
+def hand_offs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
+    rows = []
+    for way in ways.values():
+        said = way.get("expected")
+        rows.append(
+            (
+                label(way["period"]),
+                str(len(way["hand_offs"])),
+                seconds(way["median"]),
+                seconds(way["p99"]),
+                seconds(said["hand_off"]) if said else "-",
+                f"{way['slots_used']:.1%}",
+                f"{way['jobs_running']:.1%}",
+                f"{said['slots_used']:.1%}" if said else "-",
+            )
+        )
+    windows = ways[WAKE]
+    caption = (
+        f"{limit} slots, jobs of {JOB_SECONDS:g} s, a queue that never ends. Expected: by arithmetic, from the period "
+        f"and the time for which a slot is held. The wake's windows each: median "
+        f"{', '.join(seconds(value) for value in windows['medians'])}; slots used "
+        f"{', '.join(f'{value:.1%}' for value in windows['slots_used_by_window'])}."
+    )
+    columns = ("way", "hand-offs", "median", "p99", "expected", "slots used", "jobs running", "expected")
+    return Grid("From a release to the next start, and how full the slots are", columns, rows, caption)
+
+
+def costs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
+    rows = []
+    for way in ways.values():
+        said = way.get("expected")
+        rows.append(
+            (
+                label(way["period"]),
+                str(way["admitted"]),
+                *(f"{way['per_request'].get(name, 0.0):.2f}" for name in COSTS),
+                f"{said['invocations']:.2f}" if said else f"<= {2:.2f}",
+            )
+        )
+    caption = (
+        "Of the starter and the workflow together, while the queue stands. A receive is an invocation: batches hold "
+        "one message. Expected of polling: one refusal a look. Of the wake: each message at most once refused and once "
+        f"admitted; fewer where several of the {limit} slots free at once, since whoever follows an admitted message "
+        "is delivered by itself."
+    )
+    columns = ("way", "started", *COSTS, "expected invocations")
+    return Grid("What a started request costs (calls each)", columns, rows, caption)
+
+
+def story(told: Mapping[str, Any]) -> Grid:
+    rows = [
+        (name, whose, seconds(told["parts"][name]["median"]), seconds(told["parts"][name]["p99"]))
+        for name, whose in zip(PARTS, WHOSE, strict=True)
+    ]
+    caption = (
+        f"Of the {told['count']} hand-offs of {told['of']} that their own workflow's wake brought about. The others "
+        "were another's wake, or came by themselves behind a message that was admitted."
+    )
+    return Grid(
+        "Where the time goes between a release and the next start", ("part", "what", "median", "p99"), rows, caption, 2
+    )
+
+
+def arithmetic(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
+    """What longer jobs would make of it, where nothing needs to be measured."""
+    ours = ways[WAKE]
+    idle = ours["median"]
+    rows = []
+    for way in ways.values():
+        cells = []
+        for length in JOB_LENGTHS:
+            if way["period"] is None:
+                cells.append(f"{length / (length + idle):.1%}, 2.0")
+                continue
+            rule = expected if length <= way["period"] else spread_out
+            said = rule(way["period"], length, limit)
+            cells.append(f"{said.slots_used:.1%}, {said.invocations:.1f}")
+        rows.append((label(way["period"]), *cells))
+    caption = (
+        "Arithmetic: slots used, and invocations a started request. Jobs up to a period long all end before the same "
+        "look; longer ones end anywhere between two, and every look in between is a refusal. The wake by its measured "
+        "median; a head that waits for more than 225 s is looked at once more, and then at each quarter of the time "
+        "waited."
+    )
+    columns = ("way", *(f"jobs of {length} s" for length in JOB_LENGTHS))
+    return Grid(f"The same with longer jobs, {limit} slots", columns, rows, caption)
+
+
+def goals(ways: Mapping[str, Mapping[str, Any]]) -> list[Goal]:
+    ours = ways[WAKE]
+    polling = sorted((way for way in ways.values() if way["period"]), key=lambda way: way["period"])
+    middle = polling[1]
+    invocations = ours["per_request"]["invocations"]
+    fraction = middle["slots_used"] / ours["slots_used"]
+    return [
+        Goal(f"hand-off median under {MEDIAN:g} s", seconds(ours["median"]), ours["median"] < MEDIAN),
+        Goal(f"hand-off p99 under {P99:g} s", seconds(ours["p99"]), ours["p99"] < P99),
+        Goal(
+            f"slots used at least {USED:.0%} with {JOB_SECONDS:g} s jobs",
+            f"{ours['slots_used']:.1%}",
+            ours["slots_used"] >= USED,
+        ),
+        Goal(
+            f"{label(middle['period'])} gets a small fraction of that (below {SMALL_FRACTION:.0%})",
+            f"{middle['slots_used']:.1%} of the slot time, {fraction:.0%} of the wake's",
+            fraction < SMALL_FRACTION,
+        ),
+        Goal(
+            f"at most {INVOCATIONS:g} invocations a started request", f"{invocations:.2f}", invocations <= INVOCATIONS
+        ),
+    ]
+
+
+NOTES = (
+    "The polling ways are the deployed starter and workflow without registration, second look and wake: a refused "
+    "message is hidden for the period, and that is all. Each has a queue, a starter and a workflow of its own beside "
+    "the deployed ones; the slot table, the job and the engine are shared. They keep the messages' order, as ours "
+    "does. A standard queue would hand a slot to whichever message looks next: sooner with many waiting, out of order, "
+    "and at the cost of an invocation a period for each message that waits.",
+    "The engine's Step Functions take next to no time from state to state, and its event source looks at a queue at "
+    "once after a ChangeMessageVisibility; both take some tens of milliseconds in AWS. A hidden message that becomes "
+    "visible by itself is noticed up to a second later than in AWS, which lengthens the periods of polling by as much.",
+    "Slots used: from a workflow's start to its entry into ReleaseSlot, over the slot-seconds from the first start to "
+    "the last (polling: whole periods). A hand-off that took no time is one whose next start was written down before "
+    "the release's end.",
+)
