@@ -1,0 +1,1 @@
+"""The shared token beside two rivals: one invalidation that many instances meet at once."""
