@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -40,7 +39,8 @@ def draw(ways: Sequence[Shown], limit: int, seconds: float, path: Path) -> None:
         axes.tick_params(labelbottom=number == len(ways) - 1)
         if number == len(ways) - 1:
             axes.set_xlabel("seconds since the way's first start, with a queue that never ends")
-    _draw_gaps(figure.add_subplot(grid[len(ways)]), ways)
+    keys = _draw_gaps(figure.add_subplot(grid[len(ways)]), ways)
+    figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), frameon=False, fontsize=9)
     figure.savefig(path, metadata={"Title": "Slotkeeper: hand-off"})
 
 
@@ -63,13 +63,15 @@ def _lighter(color: str) -> tuple[float, float, float]:
     return (red * 0.55 + 0.45, green * 0.55 + 0.45, blue * 0.55 + 0.45)
 
 
-def _draw_gaps(axes: Axes, ways: Sequence[Shown]) -> None:
-    keys: list[Any] = []
+def _draw_gaps(axes: Axes, ways: Sequence[Shown]) -> list[Line2D]:
+    """Returns the keys of the legend."""
+    keys: list[Line2D] = []
     for way, color in zip(ways, COLORS, strict=True):
         gaps = [max(gap, 0.001) for gap in sorted(way.gaps)]  # a logarithm has no place for what took no time
         shares = [(number + 1) / len(gaps) for number in range(len(gaps))]
-        axes.step([*gaps[:1], *gaps], [0.0, *shares], where="post", color=color, linewidth=2.0)
-        keys.append(Line2D([], [], color=color, linewidth=2.0, label=f"{way.label} ({len(gaps)} hand-offs)"))
+        if gaps:
+            axes.step([gaps[0], *gaps], [0.0, *shares], where="post", color=color, linewidth=2.0)
+        keys.append(Line2D([], [], color=color, linewidth=2.0, label=f"{way.label} ({len(gaps)})"))
         if way.expected is not None:
             axes.axvline(way.expected, color=color, linewidth=1.0, linestyle=":")
     keys.append(Line2D([], [], color=GREY, linewidth=1.0, linestyle=":", label="expected by arithmetic"))
@@ -84,11 +86,15 @@ def _draw_gaps(axes: Axes, ways: Sequence[Shown]) -> None:
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0%", "25%", "50%", "75%", "100%"])
     axes.set_xlabel("from a release to the next start (s, logarithmic)")
     axes.set_ylabel("hand-offs within")
-    axes.legend(handles=keys, loc="upper left", frameon=False, fontsize=9)
     axes.grid(axis="x", color="#E5E5E5", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title("How long a freed slot stays empty", loc="left", fontsize=11)
+    axes.set_title(
+        "How long a freed slot stays empty: the share of the hand-offs (their number is below) that took no longer",
+        loc="left",
+        fontsize=11,
+    )
+    return keys
 
 
 def bars(placed: Sequence[tuple[int, str, Interval]], origin: float, seconds: float) -> list[tuple[int, float, float]]:
