@@ -11,12 +11,13 @@ import contextlib
 import http.client
 import importlib.util
 import json
+import os
 import platform
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,10 +71,21 @@ def emulator() -> Path:
 class Runtime:
     """One environment of one function, as a context manager: cold at first, warm from its second call on."""
 
-    def __init__(self, function: Configuration, endpoint: str, log: Path) -> None:
-        """`endpoint` answers its calls of AWS; what it writes goes to `log`. Raises RuntimeUnavailable."""
+    def __init__(
+        self,
+        function: Configuration,
+        endpoint: str,
+        log: Path,
+        *,
+        path: Sequence[Path] = (LAYER,),
+        program: Sequence[str] = ("-m", "awslambdaric"),
+    ) -> None:
+        """`endpoint` answers its calls of AWS; what it writes goes to `log`; `path` is what Python finds beside the
+        function, and `program` what it runs, with the handler's name. Raises RuntimeUnavailable."""
         self._function = function
         self._log = log
+        self._path = path
+        self._program = program
         self._read = 0
         for _ in range(3):  # another program may take a port between the look and the start
             self._port, api_port = free_port(), free_port()
@@ -88,10 +100,10 @@ class Runtime:
         command = [str(emulator()), "--log-level", "error"]
         command += ["--runtime-interface-emulator-address", f"127.0.0.1:{self._port}"]
         command += ["--runtime-api-address", f"127.0.0.1:{api_port}"]
-        command += [sys.executable, "-m", "awslambdaric", self._function.handler]
+        command += [sys.executable, *self._program, self._function.handler]
         # Lambda guide, "Defined runtime environment variables".
         variables = {
-            "PYTHONPATH": str(LAYER),
+            "PYTHONPATH": os.pathsep.join(map(str, self._path)),
             "PYTHONDONTWRITEBYTECODE": "1",  # /var/task cannot be written
             "LAMBDA_TASK_ROOT": str(self._function.folder),
             "AWS_LAMBDA_FUNCTION_NAME": self._function.name,

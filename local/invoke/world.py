@@ -45,15 +45,22 @@ Event = dict[str, Any]
 
 
 class World:
-    """The world of one function's events. `own`: nobody else uses this stack, so its workflow may be made to fail."""
+    """The world of one function's events.
 
-    def __init__(self, function: DeployedFunction, folder: str, told: Told, *, own: bool) -> None:
+    Args:
+        own: nobody else uses this stack, so its workflow may be made to fail.
+        now: when its events are sent, in seconds since the epoch; when this is made, if it is not said.
+    """
+
+    def __init__(
+        self, function: DeployedFunction, folder: str, told: Told, *, own: bool, now: float | None = None
+    ) -> None:
         self._folder = folder
         self._told = told
         self._own = own
         self._client = function.aws.client
         self.names = function.names
-        self._now = time.time()
+        self._now = time.time() if now is None else now
 
     def before(self, path: Path) -> Path | None:
         """The event that has to be called before the one in this file."""

@@ -1,0 +1,209 @@
+"""The part: cold starts of every function beside their bare handlers, round by round, and what they are made of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+
+from benchmarks.cold_start import bare, breakdown, picture
+from benchmarks.cold_start.artifacts import Artifacts, Size, build
+from benchmarks.cold_start.breakdown import Breakdown
+from benchmarks.cold_start.calls import Calls, deployed
+from benchmarks.cold_start.start import Start, start
+from benchmarks.outcome import Goal, Grid, Outcome, Tell
+from local.invoke.stack import folders
+
+NAME = "cold-start"
+TITLE = "Cold start of each function beside a handler that makes the same clients"
+MINUTES = 1.5
+AIM = 1.25  # x the bare handler
+ROUNDS = 10
+SMALL = ("process_registrar", "starter")
+BREAKDOWNS = 3
+DEAREST = 14
+
+
+@dataclass
+class Measured:
+    """One function: its starts and its bare handler's, round by round, and what its import is made of."""
+
+    services: Sequence[str]
+    ours: list[Start] = field(default_factory=list)
+    bare: list[Start] = field(default_factory=list)
+    imports: list[Breakdown] = field(default_factory=list)
+    bare_imports: list[Breakdown] = field(default_factory=list)
+
+    def ratio(self, figure: str) -> tuple[float, float, float]:
+        """Median, least and most of the rounds' ratios."""
+        pairs = zip(self.ours, self.bare, strict=True)
+        found = [getattr(ours, figure) / getattr(plain, figure) for ours, plain in pairs]
+        return median(found), min(found), max(found)
+
+
+def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
+    """Raises DeploymentError, EngineError, RuntimeUnavailable, FunctionFailed, Unusable."""
+    tell("builds the stack's artifacts", 0.0)
+    artifacts = build(folder)
+    tell("deploys a stack for each function", 0.05)
+    with deployed(folder / "aws", SMALL if small else folders()) as (aws, functions):
+        subjects = {name: _Subject(artifacts, calls, aws.endpoint, folder / name) for name, calls in functions.items()}
+        rounds = 1 if small else ROUNDS
+        for number in range(rounds):
+            for at, (name, subject) in enumerate(subjects.items()):
+                tell(f"starts {name}", 0.1 + 0.75 * (number + at / len(subjects)) / rounds)
+                subject.start(warm=number == 0 and not small)
+    times = 1 if small else BREAKDOWNS
+    for number in range(times):
+        for name, subject in subjects.items():
+            tell(f"takes the import of {name} apart", 0.85 + 0.15 * number / times)
+            subject.take_apart()
+    measured = {name: subject.measured for name, subject in subjects.items()}
+    path = folder / "cold-start.png"
+    groups = {name: _median([each.groups for each in one.imports]) for name, one in measured.items()}
+    picture.draw(groups, {name: _bare_import(one) for name, one in measured.items()}, path)
+    sizes = artifacts.sizes()
+    return Outcome(
+        grids=[_starts(measured), _calls(measured), _dearest(measured), _sizes(sizes)],
+        goals=[_goal(name, one) for name, one in measured.items()],
+        figures={
+            "functions": {name: asdict(one) for name, one in measured.items()},
+            "sizes": {name: asdict(size) for name, size in sizes.items()},
+        },
+        pictures=[(path, "What the import of each function is made of, and the import of its bare handler.")],
+        notes=NOTES,
+    )
+
+
+class _Subject:
+    """A function and its bare handler, ready to be started."""
+
+    def __init__(self, artifacts: Artifacts, calls: Calls, endpoint: str, scratch: Path) -> None:
+        scratch.mkdir()
+        self._calls = calls
+        self._endpoint = endpoint
+        self._scratch = scratch
+        self._path = artifacts.path
+        self._bare_path = artifacts.bare_path
+        self._ours = replace(calls.configuration, folder=artifacts.function(calls.name))
+        self._environment = dict(self._ours.environment) | {"LAMBDA_TASK_ROOT": str(self._ours.folder)}
+        made = bare.clients((self._ours.folder, *self._path), self._environment)
+        plain = scratch / "bare"
+        plain.mkdir()
+        (plain / "app.py").write_text(bare.handler(made), encoding="utf-8")
+        self._bare = replace(self._ours, folder=plain)
+        self.measured = Measured([client.service for client in made])
+
+    def start(self, *, warm: bool) -> None:
+        """A start of each. `warm`: of one more before, not counted, which brings the files into the memory."""
+        for counted in (False, True) if warm else (True,):
+            events = [self._calls.event(), self._calls.event()]
+            ours = start(self._ours, self._path, self._endpoint, events, self._scratch)
+            plain = start(self._bare, self._bare_path, self._endpoint, [{}, {}], self._scratch)
+            if counted:
+                self.measured.ours.append(ours)
+                self.measured.bare.append(plain)
+
+    def take_apart(self) -> None:
+        """Its import, and that of the bare handler."""
+        self.measured.imports.append(breakdown.of((self._ours.folder, *self._path), self._environment))
+        plain = (self._bare.folder, *self._bare_path)
+        self.measured.bare_imports.append(breakdown.of(plain, self._environment, schemas=False))
+
+
+def _median(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for one in each:
+        for name, seconds in one.items():
+            found[name].append(seconds)
+    return {name: median(seconds) for name, seconds in found.items()}
+
+
+def _bare_import(one: Measured) -> float:
+    return median(sum(each.groups.values()) for each in one.bare_imports)
+
+
+def _goal(name: str, one: Measured) -> Goal:
+    wall, cpu = one.ratio("init")[0], one.ratio("init_cpu")[0]
+    return Goal(
+        f"{name}: at most {AIM} x the bare handler's init phase, by the clock and in processor time",
+        f"{wall:.2f} x by the clock, {cpu:.2f} x in processor time",
+        max(wall, cpu) <= AIM,
+    )
+
+
+def _starts(measured: Mapping[str, Measured]) -> Grid:
+    rows = []
+    for name, one in measured.items():
+        wall, cpu = one.ratio("init"), one.ratio("init_cpu")
+        rows.append([
+            name,
+            ", ".join(one.services),
+            _ms(median(each.init for each in one.ours)),
+            _ms(median(each.init for each in one.bare)),
+            f"{wall[0]:.2f} ({wall[1]:.2f} to {wall[2]:.2f})",
+            _ms(median(each.init_cpu for each in one.ours)),
+            _ms(median(each.init_cpu for each in one.bare)),
+            f"{cpu[0]:.2f} ({cpu[1]:.2f} to {cpu[2]:.2f})",
+        ])  # fmt: skip
+    return Grid(
+        "Init phase, ms",
+        ["function", "clients", "ours", "bare", "ratio", "ours, CPU", "bare, CPU", "ratio of CPU"],
+        rows,
+        "Medians of the rounds; ratios: the median of the rounds' ratios, and their range.",
+        words=2,
+    )
+
+
+def _calls(measured: Mapping[str, Measured]) -> Grid:
+    rows = []
+    for name, one in measured.items():
+        first, second = (median(each.calls[number] for each in one.ours) for number in (0, 1))
+        rows.append([name, _ms(first), _ms(second), _ms(median(each.calls[0] for each in one.bare))])
+    return Grid(
+        "First calls after the init phase, ms",
+        ["function", "first call", "second call", "bare handler's first"],
+        rows,
+        "A usual event each, on the embedded AWS; the bare handler calls nothing. What was put off until it is needed "
+        "shows in the first call, and so do connections.",
+    )
+
+
+def _dearest(measured: Mapping[str, Measured]) -> Grid:
+    each = {name: _median([each.packages for each in one.imports]) for name, one in measured.items()}
+    dearest = {package: max(one.get(package, 0.0) for one in each.values()) for one in each.values() for package in one}
+    packages = sorted(dearest, key=lambda package: -dearest[package])
+    rows = [
+        [package, *(_ms(one[package]) if package in one else "-" for one in each.values())]
+        for package in packages[:DEAREST]
+    ]
+    return Grid(
+        "The dearest imports, own time in ms",
+        ["package", *measured],
+        rows,
+        "python -X importtime, which takes time itself. What boto3 wants or the making of clients is not among them.",
+    )
+
+
+def _sizes(sizes: Mapping[str, Size]) -> Grid:
+    rows = [
+        [name, f"{s.zipped / 1000:.1f}", f"{s.unzipped / 1000:.1f}", f"{s.compiled / 1000:.1f}"]
+        for name, s in sizes.items()
+    ]
+    return Grid("What a container loads, kB", ["", "zipped", "unzipped", "of that compiled"], rows)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.0f}" if seconds >= 0.0995 else f"{1000 * seconds:.1f}"
+
+
+NOTES = (
+    "Both run in AWS's own runtime client under AWS's emulator, from what sam build makes, with nothing else of this "
+    "environment on the path. The init phase goes from the start of the process until it asks for its first call, so "
+    "Python's start and the runtime client's are in both.",
+    "boto3 and botocore are this environment's, compiled, for both; Lambda's own may be of another version.",
+    "A function is not given its clients by hand: which ones it makes is recorded while it is imported.",
+    "Not in it: bringing the container and unpacking the layer, which nobody can measure outside Lambda.",
+)
