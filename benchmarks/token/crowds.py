@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
@@ -22,7 +22,8 @@ from slotkeeper.chat_api import ChatApi
 from slotkeeper.credentials import Credentials
 
 PROCESSES = max(1, min(4, os.cpu_count() or 1))
-MEETING_SECONDS = 120.0  # for all to be warm; it takes one
+MEETING_SECONDS = 60.0  # for all to be warm; it takes one
+ENDING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class Crowds:
                 self._meet.wait(MEETING_SECONDS)
                 parts = [work.result() for work in works]
             except (BrokenBarrierError, BrokenProcessPool) as error:
-                raise EngineError(f"a process of instances has ended: {error!r}") from error
+                why = [str(work.exception() or "") for work in wait(works, ENDING_SECONDS).done if not work.cancelled()]
+                raise EngineError(f"a process of instances has given up: {' '.join(filter(None, why))}") from error
             posts = service.auths - 1
         counts: Counter[str] = Counter()
         for part in parts:
@@ -135,30 +137,43 @@ def _remember(meet: Barrier) -> None:
 
 def carry_out(orders: Orders) -> Part:
     """Makes the instances, opens their connections, waits for the others twice, and lets all of them loose."""
-    if not orders.instances:
-        for _ in range(2):
-            _meet[0].wait(MEETING_SECONDS)
-        return Part([], Counter(), [])
+    try:
+        return _carry_out(orders)
+    except BaseException:
+        _meet[0].abort()
+        raise
+
+
+def _carry_out(orders: Orders) -> Part:
     dynamodb = ThinDynamoDb(orders.dynamodb)
     store = Store(dynamodb)
-    warm, go = threading.Barrier(orders.instances + 1), threading.Barrier(orders.instances + 1)
+    ready = threading.Semaphore(0)
+    go = threading.Event()
+    one_at_a_time = threading.Lock()  # hundreds of connections at once are more than a server takes
 
     def live() -> tuple[float, bool]:
         api = ChatApi(orders.api, lambda: orders.credentials)
         instance = WAYS[orders.way](store, api)
         try:
-            store.read(NAME)
-            api.is_valid(orders.token, 30.0)
+            with one_at_a_time:
+                store.read(NAME)
+                api.is_valid(orders.token, 30.0)
         finally:
-            warm.wait(MEETING_SECONDS)
-        go.wait(MEETING_SECONDS)
+            ready.release()
+        go.wait()
         return serve(instance, api, orders.token)
 
-    with ThreadPoolExecutor(orders.instances) as pool:
+    with ThreadPoolExecutor(max(1, orders.instances)) as pool:
         messages = [pool.submit(live) for _ in range(orders.instances)]
-        warm.wait(MEETING_SECONDS)
-        dynamodb.forget()
-        for _ in range(2):
-            _meet[0].wait(MEETING_SECONDS)
-        go.wait(MEETING_SECONDS)
+        try:
+            for _ in messages:
+                ready.acquire()
+            for message in messages:
+                if message.done():
+                    message.result()  # raises: nobody is done yet
+            dynamodb.forget()
+            for _ in range(2):
+                _meet[0].wait(MEETING_SECONDS)
+        finally:
+            go.set()
     return Part([message.result() for message in messages], dynamodb.counts, dynamodb.latencies)
