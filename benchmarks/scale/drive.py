@@ -13,9 +13,6 @@ from __future__ import annotations
 import heapq
 import importlib.util
 import json
-import os
-import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -140,20 +137,20 @@ class Drive:
         self.load = load
         self.meter = Meter()
         self.account = Account(self.meter)
-        self.account.now = self._next_round = BEGINNING
+        self.began = self.account.now = self._next_round = BEGINNING
         # It begins when the starter's invocation is over, which called it.
         self.account.on_start = lambda name: self._at(self.account.now, self._begin, name)
         self.account.on_visible = lambda group, at: self._at(at, self._deliver, group)
         self.functions = Functions(self.account)
         self.waited: set[str] = set()  # the requests that were refused at least once
         self.ended = 0
-        self._random = Random(load.seed)
+        self._random = Random(load.seed)  # noqa: S311
         self._events: list[tuple[float, int, Callable[[str], None], str]] = []
         self._number = 0
         self._workflows: dict[str, Workflow] = {}
 
     def go(self) -> None:
-        """Everything. Raises AssertionError if it did not end as it must."""
+        """Everything. Raises RuntimeError if it did not end as it must."""
         account, load = self.account, self.load
         for number in range(load.processes):
             name = process_name(number)
@@ -172,8 +169,9 @@ class Drive:
                 account.now, self._next_round = self._next_round, self._next_round + load.period
                 self.meter.owner = Meter.JANITOR
                 self.functions.round()
-        assert all(item["slots_in_use"]["N"] == "0" for item in account.items[SLOTS].values())
-        assert list(account.closed) == ["SUCCEEDED"]
+        held = [name for name, item in account.items[SLOTS].items() if item["slots_in_use"]["N"] != "0"]
+        if held or list(account.closed) != ["SUCCEEDED"]:
+            raise RuntimeError(f"it did not end well: {held} hold slots, workflows ended as {list(account.closed)}")
 
     def _at(self, moment: float, happen: Callable[[str], None], who: str) -> None:
         self._number += 1
@@ -196,14 +194,14 @@ class Drive:
         """A workflow, from its start to its Glue run."""
         self.meter.owner = name
         workflow = self._workflows[name] = Workflow(self.account, name)
-        assert workflow.begin(), f"{name} ended without a run"
+        workflow.begin()
         self._at(self.account.now + self._random.uniform(*self.load.seconds), self._end_run, name)
 
     def _end_run(self, name: str) -> None:
         """Glue ends its run, and the workflow goes on to its end."""
         self.meter.owner = name
         self.account.end_run(name)
-        assert not self._workflows.pop(name).end_run(), f"{name} waits for another run"
+        self._workflows.pop(name).end_run()
         self.ended += 1
 
 
@@ -225,8 +223,8 @@ def process_item(name: str, limit: int) -> dict[str, Any]:
 def _loaded(function: str) -> ModuleType:
     """A function's app.py, as a container has it."""
     spec = importlib.util.spec_from_file_location(f"{function}_app", ROOT / "functions" / function / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise RuntimeError(f"functions/{function}/app.py cannot be loaded")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

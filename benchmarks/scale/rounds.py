@@ -6,7 +6,8 @@ The scenes are made as they are found, without the way there. A round is the han
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from benchmarks.scale.drive import Functions, process_item, process_name
 from benchmarks.scale.meter import Meter, Output
 from slotkeeper.names import execution_name
 from tests.simulation.frozen import Record, freeze, record
-from tests.simulation.slots_state import GRACE, JOB
+from tests.simulation.slots_state import JOB
 from tests.simulation.worlds import BEGINNING
 
 _DAY = 86400
@@ -46,7 +47,7 @@ class Scene:
     dead: int = 0
     waiting: str = ""
     failed: int = 0
-    throttled: tuple[str, ...] = ()
+    throttled: Sequence[str] = ()
 
 
 def measure(scene: Scene, rounds: int = 2) -> dict[str, Any]:
@@ -121,11 +122,10 @@ def _execution(status: str, started: float, stopped: float) -> Record:
 
 def _registered(account: Account, name: str, is_there: bool) -> dict[str, Any]:
     """A registration of a message that is hidden, or of one that was consumed."""
-    from collections import deque
-
     group = account.groups[name] = Group(name, deque(['{"process": "p"}']), account.now)
     message = group.receive(account.now)
-    assert message is not None
+    if message is None:
+        raise RuntimeError(f"{name} has no message")
     if not is_there:
         group.delete(message["handle"], account.now)
     waiting = {

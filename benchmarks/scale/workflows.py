@@ -39,21 +39,23 @@ class Workflow:
         self._real = {_NAME: name, _PROCESS: name.rpartition("-")[0]}
         self._node = workflow.begin(_NAME, json.dumps(_REQUEST), 0, START, freeze(_REQUEST))
 
-    def begin(self) -> bool:
-        """Up to the end of its Glue run, for which it waits; True then, False if it is over."""
-        while (question := self._node.question) is not None:
-            if question.operation == "wait_for_end":
-                return True
-            self._node = self._node.after(self._answer(question))
+    def begin(self) -> None:
+        """Up to its Glue run, for which it waits."""
+        self._go_on()
+        if self._node.question is None:
+            raise RuntimeError(f"{self.name} ended before its run: {self._node.result}")
+
+    def end_run(self) -> None:
+        """Its Glue run has succeeded; from there on to its end."""
+        self._node = self._node.after(Answer(freeze(_ENDED)))
+        self._go_on()
         status, error = self._node.result
         self._account.meter.count("transitions", _transitions(self._node))
         self._account.close(self.name, status, error)
-        return False
 
-    def end_run(self) -> bool:
-        """Its Glue run has succeeded; from there on, as `begin`."""
-        self._node = self._node.after(Answer(freeze(_ENDED)))
-        return self.begin()
+    def _go_on(self) -> None:
+        while (question := self._node.question) is not None and question.operation != "wait_for_end":
+            self._node = self._node.after(self._answer(question))
 
     def _answer(self, question: Question) -> Answer:
         if question.service == "actor":
@@ -71,7 +73,8 @@ class Workflow:
 def _transitions(ended: Node) -> int:
     """How many states an execution has entered, those too that only choose: each is on the bill."""
     states: list[str] = []
-    run(Outside(ended.answers), *ended.arguments, on_state=states.append)
+    name, given, redrives, state, state_input = ended.arguments
+    run(Outside(ended.answers), name, given, redrives, state, state_input, states.append)
     return len(states)
 
 
