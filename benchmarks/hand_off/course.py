@@ -40,7 +40,7 @@ class Plan:
 
 
 FULL = Plan(limit=4, wake_seconds=50.0, periods=(5, 30, 300), looks=(8, 3, 1), rounds=2)
-SMALL = Plan(limit=2, wake_seconds=4.0, periods=(2, 3, 6), looks=(1, 1, 1), rounds=1)
+SMALL = Plan(limit=2, wake_seconds=4.0, periods=(2, 7, 9), looks=(1, 1, 1), rounds=1)
 
 
 @dataclass

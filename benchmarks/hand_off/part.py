@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ def _read(stand: Stand, ways: Sequence[Way], course: Course) -> tuple[dict[str, 
     named = {name: way.name for way in ways for name in (way.name, way.queue_url, way.workflow_arn)}
     every_call = read_calls(stand.trail, named)
     windows: dict[str, list[Window]] = {}
-    figures: dict[str, Any] = {"limit": limit, "ways": {}, "read_at": time.time()}
+    figures: dict[str, Any] = {"limit": limit, "ways": {}}
     for way in ways:
         passages = read_passages(stand.stepfunctions, way.workflow_arn)
         invocations = read_invocations(stand.logs, stand.log_group(way))
