@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from slotkeeper import cold_start
+
+# isort: split
 import base64
 import binascii
 import json
@@ -104,3 +107,6 @@ def _respond(reply: Reply) -> Response[str]:
 
 def _json(status: int, body: dict[str, str | None], headers: dict[str, str] | None = None) -> Response[str]:
     return Response(status, content_types.APPLICATION_JSON, json.dumps(body), headers=dict(headers or {}))
+
+
+cold_start.over()

@@ -3,6 +3,9 @@ events of workflows that closed without success, which are best effort."""
 
 from __future__ import annotations
 
+from slotkeeper import cold_start
+
+# isort: split
 import time
 from typing import Any
 
@@ -66,3 +69,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     for process in findings.processes:
         measure_process(process.name, MetricUnit.Count, SlotsInUse=len(process.holders), SlotLimit=process.slot_limit)
     return dict(findings.counts)
+
+
+cold_start.over()

@@ -6,6 +6,9 @@ Glue job follows the parameter. When the stack goes, the process stays in the ta
 
 from __future__ import annotations
 
+from slotkeeper import cold_start
+
+# isort: split
 import os
 from typing import Any
 
@@ -57,3 +60,6 @@ def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
     else:
         logger.info("The process was there; left as it is", process_name=name)
     return created
+
+
+cold_start.over()

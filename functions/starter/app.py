@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from slotkeeper import cold_start
+
+# isort: split
 import time
 from typing import Any
 
@@ -109,3 +112,6 @@ def _delivery(record: SQSRecord) -> Delivery:
         receives=int(attributes.approximate_receive_count),
         sent_at=int(attributes.sent_timestamp) / 1000,
     )
+
+
+cold_start.over()

@@ -5,6 +5,9 @@ Only this function has the credentials then. It goes by the same lock as everybo
 
 from __future__ import annotations
 
+from slotkeeper import cold_start
+
+# isort: split
 from typing import Any
 
 import boto3
@@ -61,3 +64,6 @@ def _refresh(release_code: str | None, seconds: float) -> dict[str, str]:
     except TokenError as error:
         logger.error("There is no new token", reason=str(error))
         return {"Refused": str(error)}
+
+
+cold_start.over()

@@ -5,6 +5,9 @@ What it does with a message is `work.perform`, the file to replace by your own; 
 
 from __future__ import annotations
 
+from slotkeeper import cold_start
+
+# isort: split
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -22,3 +25,6 @@ _worker = RetryingWorker.from_environment(perform)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Reports each message that must come back as a failed item."""
     return _worker.handle(event, context)
+
+
+cold_start.over()
