@@ -90,7 +90,7 @@ def _draw_gaps(axes: Axes, ways: Sequence[Shown]) -> list[Line2D]:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
-        "How long a freed slot stays empty: the share of the hand-offs (their number is below) that took no longer",
+        "How long a freed slot stays empty; in brackets, of how many hand-offs",
         loc="left",
         fontsize=11,
     )

@@ -18,7 +18,7 @@ MEDIAN, P99, USED, INVOCATIONS = 1.0, 2.0, 0.95, 2.2
 SMALL_FRACTION = 0.2
 JOB_LENGTHS = (1, 60, 600)  # seconds
 SLOW = 0.5  # seconds
-COSTS = ("invocations", "DynamoDB writes", "DynamoDB reads", "SQS visibility", "StartExecution")
+CALLS = ("DynamoDB writes", "DynamoDB reads", "SQS visibility", "StartExecution")
 WHOSE = (
     "two of the workflow's states: GetItem and a choice",
     "ChangeMessageVisibility, the queue, the event source",
@@ -71,11 +71,11 @@ def hand_offs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
                 label(way["period"]),
                 str(len(way["hand_offs"])),
                 seconds(way["median"]),
-                seconds(way["p99"]),
                 seconds(said["hand_off"]) if said else "-",
+                seconds(way["p99"]),
                 f"{way['slots_used']:.1%}",
-                f"{way['jobs_running']:.1%}",
                 f"{said['slots_used']:.1%}" if said else "-",
+                f"{way['jobs_running']:.1%}",
             )
         )
     windows = ways[WAKE]
@@ -85,7 +85,7 @@ def hand_offs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
         f"{', '.join(seconds(value) for value in windows['medians'])}; slots used "
         f"{', '.join(f'{value:.1%}' for value in windows['slots_used_by_window'])}."
     )
-    columns = ("way", "hand-offs", "median", "p99", "expected", "slots used", "jobs running", "expected")
+    columns = ("way", "hand-offs", "median", "expected", "p99", "slots used", "expected", "jobs running")
     return Grid("From a release to the next start, and how full the slots are", columns, rows, caption)
 
 
@@ -97,17 +97,20 @@ def costs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
             (
                 label(way["period"]),
                 str(way["admitted"]),
-                *(f"{way['per_request'].get(name, 0.0):.2f}" for name in COSTS),
-                f"{said['invocations']:.2f}" if said else f"<= {2:.2f}",
+                f"{way['per_request']['invocations']:.2f}",
+                f"{said['invocations']:.2f}" if said else "2.00",
+                *(f"{way['per_request'].get(name, 0.0):.2f}" for name in CALLS),
             )
         )
     caption = (
-        "Of the starter and the workflow together, while the queue stands. A receive is an invocation: batches hold "
-        "one message. Expected of polling: one refusal a look. Of the wake: each message at most once refused and once "
-        f"admitted; fewer where several of the {limit} slots free at once, since whoever follows an admitted message "
-        "is delivered by itself."
+        "Calls of the starter and the workflow together, while the queue stands: DynamoDB's writes, refused ones too, "
+        "and reads; ChangeMessageVisibility; StartExecution. A receive is an invocation: batches hold one message. "
+        "Expected of polling: one refusal a look. Of the wake: each message refused once and admitted once; fewer where "
+        f"several of the {limit} slots free at once, since whoever follows an admitted message is delivered by itself; "
+        "more where a release falls between a registration and the hide. Every way has a send and a delete a request "
+        "besides, and the event source's receives that find nothing."
     )
-    columns = ("way", "started", *COSTS, "expected invocations")
+    columns = ("way", "started", "invocations", "expected", "writes", "reads", "visibility", "starts")
     return Grid("What a started request costs (calls each)", columns, rows, caption)
 
 
