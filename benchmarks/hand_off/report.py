@@ -105,7 +105,7 @@ def costs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
     caption = (
         "Calls of the starter and the workflow together, while the queue stands: DynamoDB's writes, refused ones too, "
         "and reads; ChangeMessageVisibility; StartExecution. A receive is an invocation: batches hold one message. "
-        "Expected of polling: one refusal a look. Of the wake: each message refused once and admitted once; fewer where "
+        "Expected of polling: a refusal a look. Of the wake: each message refused once and admitted once; fewer where "
         f"several of the {limit} slots free at once, since whoever follows an admitted message is delivered by itself; "
         "more where a release falls between a registration and the hide. Every way has a send and a delete a request "
         "besides, and the event source's receives that find nothing."
