@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.token.thin_client import ThinDynamoDb
-from benchmarks.token.ways import NAME, WAYS, Store, serve
+from benchmarks.token.ways import NAME, WAYS, Store, last_share, serve
 from local.aws import EngineError
 from local.chat_service import ChatService
 from slotkeeper.chat_api import ChatApi
@@ -75,13 +75,16 @@ class Crowds:
         self._meet = context.Barrier(processes + 1)
         self._pool = ProcessPoolExecutor(processes, context, initializer=_remember, initargs=(self._meet,))
 
-    def meet_401(self, way: str, instances: int) -> Invalidation:
-        """One invalidation that all of them meet at once, each with connections that are open. Raises EngineError."""
+    def meet_401(self, way: str, instances: int, seed: int = 1) -> Invalidation:
+        """One invalidation that all of them meet at once, each with connections that are open. Raises EngineError.
+
+        `seed` draws how long the refresh before took.
+        """
         store = Store(ThinDynamoDb(self._endpoint))
         with ChatService(auth_latency=self._auth_seconds) as service:
             credentials = Credentials(service.client_id, service.client_secret)
             token = ChatApi(service.url, lambda: credentials).authenticate(30.0)
-            store.put(token)
+            store.put(token, last_share(seed) * self._auth_seconds)
             shares = [len(range(first, instances, self._processes)) for first in range(self._processes)]
             orders = [Orders(way, share, self._endpoint, service.url, credentials, token) for share in shares]
             works = [self._pool.submit(carry_out, order) for order in orders]

@@ -67,7 +67,7 @@ def _rounds(crowds: Crowds, rounds: Mapping[int, int], tell: Tell) -> dict[int, 
     weights = [1 + count / 200 for count, _ in todo]  # a crowd takes its time
     for number, (count, way) in enumerate(todo):
         tell(f"{way}, {count} clients", 0.05 + 0.9 * sum(weights[:number]) / sum(weights))
-        measured[count][way].append(crowds.meet_401(way, count))
+        measured[count][way].append(crowds.meet_401(way, count, seed=len(measured[count][way])))
     return measured
 
 

@@ -108,20 +108,23 @@ class Table(ways.Store):
 
         return self._call("writes", step)
 
-    def store(self, _name: str, release_code: str, token: str, now: float) -> tuple[bool, TokenItem]:
+    def store(
+        self, _name: str, release_code: str, token: str, now: float, seconds: float = 0.0
+    ) -> tuple[bool, TokenItem]:
         def step() -> tuple[bool, TokenItem]:
             lock = self._item.lock
             held = lock is not None and lock.release_code == release_code
             if held:
-                self._item = TokenItem(token, self._item.generation + 1, now)
+                self._item = TokenItem(token, self._item.generation + 1, now, refresh_seconds=seconds)
             self.counts["refused"] += not held
             return held, self._item
 
         return self._call("writes", step)
 
-    def put(self, token: str) -> None:
+    def put(self, token: str, seconds: float = 0.0) -> None:
         def step() -> None:
-            self._item = replace(self._item, access_token=token, generation=self._item.generation + 1)
+            generation = self._item.generation + 1
+            self._item = replace(self._item, access_token=token, generation=generation, refresh_seconds=seconds)
 
         self._call("writes", step)
 
@@ -179,11 +182,18 @@ def _instead_of_time(clock: Clock) -> Iterator[None]:
         yield
 
 
-def meet_401(way: str, instances: int, auth_seconds: float, seed: int = 1) -> Invalidation:
-    """One invalidation that all of them meet at once. The same seed draws the same pauses."""
+def meet_401(
+    way: str, instances: int, auth_seconds: float, seed: int = 1, last_share: float | None = None
+) -> Invalidation:
+    """One invalidation that all of them meet at once. The same seed draws the same pauses.
+
+    Args:
+        last_share: how long the refresh before this one took, as a multiple of `auth_seconds`; drawn if left out.
+    """
+    share = ways.last_share(seed) if last_share is None else last_share
     clock = Clock()
     api = Api(clock, auth_seconds)
-    table = Table(clock, TokenItem("token-0", 1, EPOCH - 60))
+    table = Table(clock, TokenItem("token-0", 1, EPOCH - 60, refresh_seconds=share * auth_seconds))
     messages: list[tuple[float, bool]] = []
 
     def live() -> None:

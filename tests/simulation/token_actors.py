@@ -208,9 +208,9 @@ def operate(outside: Outside, name: str) -> None:
     _outcome(lambda: table.drop(NAME, table.show(NAME).generation))
 
 
-# What the code counts, and does not act upon: `looks` and `because` go into reports and texts only, `tries`, `wait` and
-# `details` into backoff's pauses, whose length the world does not look at.
-UNREAD = frozenset({"looks", "because", "tries", "wait", "details"})
+# What the code counts, and does not act upon: `looks` and `because` go into reports and texts only, `tries`, `wait`,
+# `details` and `_expected` into its pauses, whose length the world does not look at.
+UNREAD = frozenset({"looks", "because", "tries", "wait", "details", "_expected"})
 
 _SEEN: dict[str, Any] = {"stack_tells": True, "stands_still": True, "written_only": (Clocks, Chat), "unread": UNREAD}
 instances = Program("instance", instance, **_SEEN)

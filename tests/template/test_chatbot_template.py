@@ -12,7 +12,7 @@ from slotkeeper import custom_resource
 from slotkeeper.chat_token import timing
 from slotkeeper.chatbot import ANSWER_SECONDS
 from slotkeeper.signatures import WINDOW
-from slotkeeper.token_lock import LONGEST_PAUSE
+from slotkeeper.token_policy import LONGEST_PAUSE
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
 # API Gateway guide, "Quotas for configuring and running a REST API in API Gateway": integration timeout.

@@ -40,6 +40,7 @@ def test_the_item_is_as_documented(instances: Instances) -> None:
     instances.new().get()
     item = instances.raw_item()
     assert float(item.pop("stored_at")["N"]) == NOW
+    assert 0 <= float(item.pop("refresh_seconds")["N"]) < 60
     assert item == {"token_name": {"S": NAME}, "access_token": {"S": "token-1"}, "generation": {"N": "1"}}
 
 
@@ -229,6 +230,7 @@ def test_a_request_that_is_always_answered_401_costs_one_refresh_an_interval_if_
         ("generation", {"N": "1.5"}),
         ("stored_at", {"S": "now"}),
         ("refused_until", {"BOOL": True}),
+        ("refresh_seconds", {"S": "long"}),
         ("refused_reason", {"N": "1"}),
         ("refresh_lock", {"M": {"release_code": {"S": "a"}}}),
         ("refresh_lock", {"S": "a"}),

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.token_item import RefreshLock, TokenItem
-from slotkeeper.token_lock import LONGEST_PAUSE
-from slotkeeper.token_policy import Known, Timing, Wait, decide
+from slotkeeper.token_policy import LONGEST_PAUSE, Known, Timing, Wait, decide, longest_pause
 
 NOW = 1_800_000_000.0
 TIMING = Timing()
@@ -139,3 +138,22 @@ def test_a_patience_in_which_nobody_could_refresh_is_refused() -> None:
 
 def test_the_default_patience_outlives_a_holders_death_and_the_next_ones_refresh() -> None:
     assert TIMING.patience >= TIMING.lease + LONGEST_PAUSE + TIMING.holding + 1
+
+
+# ---------------------------------------------------------------------------------------------------- between two looks
+
+
+@pytest.mark.parametrize("expected", [-1.0, 0.1, 1.0, 100.0])
+@pytest.mark.parametrize("waited", [0.0, 0.1, 0.5, 1.0, 3.0, 15.0])
+def test_whatever_is_expected_the_next_look_is_within_half_of_the_time_waited(waited: float, expected: float) -> None:
+    pause = longest_pause(waited, expected)
+    assert 0 < pause <= min(LONGEST_PAUSE, 0.25 + waited / 2)
+
+
+def test_whoever_expects_nothing_looks_often_at_first_and_more_rarely_later() -> None:
+    pauses = [longest_pause(waited, -1.0) for waited in (0.0, 0.5, 1.0, 2.0, 9.0)]
+    assert pauses == pytest.approx([0.05, 0.15, 0.25, 0.45, LONGEST_PAUSE])
+
+
+def test_whoever_expects_the_token_later_rests_until_then() -> None:
+    assert (longest_pause(0.5, 0.3), longest_pause(0.5, 0.0)) == (0.3, pytest.approx(0.15))

@@ -83,7 +83,7 @@ def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_gone(instances
     instances.api.down = ""
     instances.time += QUICK.refusal
     assert instances.new().get() == "token-2"
-    assert instances.raw_item().keys() == {"token_name", "access_token", "generation", "stored_at"}
+    assert instances.raw_item().keys() == {"token_name", "access_token", "generation", "stored_at", "refresh_seconds"}
 
 
 def test_f35_whoever_looked_before_another_was_refused_does_not_ask_the_api_after_it(instances: Instances) -> None:

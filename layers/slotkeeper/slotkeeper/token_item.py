@@ -4,6 +4,8 @@
     access_token    S: the token that all instances use
     generation      N: +1 with every stored token
     stored_at       N
+    refresh_seconds N: how long the lock of the stored token was held. A hint for who waits for the next one; nothing
+                    goes wrong if it is
     refresh_lock    M {release_code S, expires N}: who refreshes; absent when nobody does
     refused_until   N: the API gave no token, and is left in peace until then; absent otherwise
     refused_reason  S: why
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
 TAKE_UPDATE = "SET refresh_lock = :lock REMOVE refused_until, refused_reason"
 STORE_UPDATE = (
-    "SET access_token = :token, stored_at = :now, generation = if_not_exists(generation, :zero) + :one "
-    "REMOVE refresh_lock"
+    "SET access_token = :token, stored_at = :now, refresh_seconds = :seconds, "
+    "generation = if_not_exists(generation, :zero) + :one REMOVE refresh_lock"
 )
 REFUSE_UPDATE = "SET refused_until = :until, refused_reason = :reason REMOVE refresh_lock"
 UNLOCK_UPDATE = "REMOVE refresh_lock"
@@ -75,6 +77,7 @@ class TokenItem:
     lock: RefreshLock | None = None
     refused_until: float | None = None
     refused_reason: str = ""
+    refresh_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -135,12 +138,19 @@ class TokenTable:
         # A condition that fails on one's own code is an answer lost on its way: the lock was taken by this very call.
         return now.lock is not None and now.lock.release_code == release_code
 
-    def store(self, name: str, release_code: str, token: str, now: float) -> tuple[bool, TokenItem]:
-        """Stores a new token under one's own lock: whether it is stored, and the item as it stands now."""
+    def store(
+        self, name: str, release_code: str, token: str, now: float, seconds: float = 0.0
+    ) -> tuple[bool, TokenItem]:
+        """Stores a new token under one's own lock: whether it is stored, and the item as it stands now.
+
+        Args:
+            seconds: for how long the lock has been held.
+        """
         values = {
             ":mine": {"S": release_code},
             ":token": {"S": token},
             ":now": _number(now),
+            ":seconds": _number(seconds),
             ":zero": {"N": "0"},
             ":one": {"N": "1"},
         }
@@ -244,6 +254,8 @@ def _parse(name: str, item: Mapping[str, Any]) -> TokenItem:
         refused_until = float(item["refused_until"]["N"]) if "refused_until" in item else None
         attribute = "refused_reason"
         reason = item.get("refused_reason", {"S": ""})["S"]
+        attribute = "refresh_seconds"
+        seconds = float(item.get("refresh_seconds", {"N": "0"})["N"])
     except (KeyError, TypeError, ValueError):
         raise MalformedToken(f"item {name!r} of the token table: {attribute} is not of its documented type") from None
-    return TokenItem(token, generation, stored_at, held, refused_until, reason)
+    return TokenItem(token, generation, stored_at, held, refused_until, reason, seconds)

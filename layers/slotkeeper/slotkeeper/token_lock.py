@@ -61,11 +61,6 @@ __all__ = [
     "Waited",
 ]
 
-# The pauses between two looks grow with the time waited, by at most half of it, so that whoever waits learns of the new
-# token within 1.5 times the time the API took. The cap keeps a thousand that wait below the 3,000 consistent reads a
-# second that DynamoDB serves of one item (DynamoDB guide, "Service, account, and table quotas").
-FIRST_PAUSE, GROWTH, LONGEST_PAUSE = 0.05, 1.25, 0.7
-
 MOST_TOKENS = 3  # with which one request is asked: the cached one, the stored one, a new one
 
 
@@ -208,15 +203,14 @@ class SharedToken:
     def _search(self, seconds: float, probes: bool, handed_over: str | None) -> tuple[Known, bool]:
         search = Search(self._means, self._bad, seconds, probes=probes, handed_over=handed_over)
         look_until_found = backoff.on_predicate(
-            backoff.expo,
+            backoff.runtime,
             # backoff's own bound goes by a clock that may be set back.
             lambda found: found is None and search.waited < seconds,
-            jitter=backoff.full_jitter,
+            # Enough to part those who met the 401 together; with more, they would look more often and learn it later.
+            jitter=lambda pause: pause / 2 + backoff.full_jitter(pause / 2),
             max_time=seconds,
             logger=None,
-            base=GROWTH,
-            factor=FIRST_PAUSE,
-            max_value=LONGEST_PAUSE,
+            value=lambda _: search.longest_pause,
         )(search.look)
         try:
             found = look_until_found()

@@ -20,7 +20,7 @@ from slotkeeper.token_outcomes import (
     TokenRefused,
     TookOver,
 )
-from slotkeeper.token_policy import Known, Timing, Wait, decide
+from slotkeeper.token_policy import Known, Timing, Wait, decide, longest_pause
 
 TRANSIENT = {
     "InternalServerError",
@@ -91,11 +91,17 @@ class Search:
         self._watched_code: str | None = None
         self._watched_since = 0.0
         self._first_seen: int | None = None  # the generation that was stored when the search began
+        self._expected = 0.0  # by the monotonic clock; in the past if nobody can say
 
     @property
     def waited(self) -> float:
         """Seconds since the search began."""
         return time.monotonic() - self._began
+
+    @property
+    def longest_pause(self) -> float:
+        """Seconds until the next look at most, if this one has found nothing."""
+        return longest_pause(self.waited, self._expected - time.monotonic())
 
     @property
     def refreshing(self) -> bool:
@@ -109,6 +115,7 @@ class Search:
     def look(self) -> Known | None:
         """One look at the item and what follows from it; None if it has to be looked at again. Raises as `get`."""
         self.looks += 1
+        self._expected = 0.0
         try:
             return self._act(self._means.table.read(self._means.name))
         except (BotoCoreError, ClientError) as error:
@@ -144,7 +151,14 @@ class Search:
                 return self._take(item, now)
             case Wait(because):
                 self.because = because
+                if item.lock is not None:
+                    # By its holder's clock, which may be ahead: but it is not younger than we have seen it.
+                    age = max(watched, now - (item.lock.expires - self._means.timing.lease))
+                    self._expect_after(item.refresh_seconds - age)
                 return None
+
+    def _expect_after(self, seconds: float) -> None:
+        self._expected = time.monotonic() + seconds
 
     def _watch(self, item: TokenItem) -> float:
         """For how long this lock has been seen."""
@@ -159,6 +173,7 @@ class Search:
         self._taken[code] = _Instant(now, time.monotonic())
         if not self._means.table.take(self._means.name, item, code, now + self._means.timing.lease):
             self.because = "another instance took the lock"
+            self._expect_after(item.refresh_seconds)
             return None
         if item.lock is not None and item.lock.release_code != self._handed_over:
             self._means.report(TookOver())
@@ -184,7 +199,7 @@ class Search:
             self._in_hand = self._ask_the_api(self._means.authenticate, code, timing.api - self._elapsed(since))
             if self._in_hand is None:
                 return None
-        stored, item = table.store(name, code, self._in_hand, self._means.clock())
+        stored, item = table.store(name, code, self._in_hand, self._means.clock(), self._elapsed(since))
         return self._was_stored(item, stored)
 
     def _was_stored(self, item: TokenItem, stored: bool) -> Known | None:
