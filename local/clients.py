@@ -28,19 +28,31 @@ def local_client(
         attempts: how often a call is made, its retries included; 1 lets a test see every failure.
         read_timeout: seconds.
     """
+    make: Any = _session().client  # its stubs want the service's name as a literal
+    return make(service, endpoint_url=endpoint, config=_config(connections, attempts, read_timeout))
+
+
+def local_resource(service: str, endpoint: str, connections: int = 50) -> Any:
+    """The same as one of boto3's resources, for programs that ask for that."""
+    make: Any = _session().resource
+    return make(service, endpoint_url=endpoint, config=_config(connections, 1, 60))
+
+
+def _session() -> boto3.session.Session:
     # A session of its own: boto3's default one is shared, and remembers profiles.
     core = botocore.session.Session(session_vars=_NOBODYS_SETTINGS)
-    session = boto3.session.Session(
+    return boto3.session.Session(
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=ACCESS_KEY,
         region_name=REGION,
         botocore_session=core,
     )
-    config = Config(
+
+
+def _config(connections: int, attempts: int, read_timeout: float) -> Config:
+    return Config(
         retries={"mode": "standard", "total_max_attempts": attempts},
         read_timeout=read_timeout,
         max_pool_connections=connections,
         proxies={},
     )
-    make: Any = session.client  # its stubs want the service's name as a literal
-    return make(service, endpoint_url=endpoint, config=config)
