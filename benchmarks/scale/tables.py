@@ -105,8 +105,8 @@ def dollars_a_day(given: dollars.Assumed) -> Grid:
         )
     caption = (
         f"USD; {given.requests:,} requests a day, runs of {given.job:g} s, {given.processes} processes of "
-        f"{given.slots} slots, each request waits {given.wait:g} s. With Glue: a month, the smallest runs of a Python shell. "
-        "Slots needed: for this load, with the time for which they stand idle."
+        f"{given.slots} slots, each request waits {given.wait:g} s. With Glue: a month, the smallest runs of a Python "
+        "shell. Slots needed: for this load, with the time for which they stand idle."
     )
     return Grid(f"A million requests a day, {given.slots} slots a process", columns, rows, caption)
 

@@ -47,7 +47,7 @@ def reconcile(
 
 def _dead(control: Control, chosen: list[Process]) -> list[str]:
     """Holders whose execution is over. The janitor frees them; who is over since seconds only is on the way there."""
-    running = control.workflow.running()
+    running = set(control.workflow.running())
     dead = []
     for process in chosen:
         for name in sorted(set(process.holders) - running):

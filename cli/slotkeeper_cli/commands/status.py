@@ -134,7 +134,7 @@ def _executions(control: Control, processes: list[Process]) -> dict[str, str]:
     if not names:
         return {}
     # One list tells of all that run; only who is not in it, being over or new, is asked for by name.
-    running = control.workflow.running()
+    running = set(control.workflow.running())
     known = dict.fromkeys(names & running, "RUNNING")
     with ThreadPoolExecutor(_LOOKERS) as pool:
         for name, execution in zip(

@@ -45,6 +45,7 @@ class Process:
     """One item of SlotTable. Times are seconds since the epoch.
 
     `waiting_execution` is the name of who waits first; None too where a starter of an earlier version registered it.
+    `waiting_handle` is the receipt handle by which it is woken, or would have been: nothing removes a registration.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Process:
     job_name: str
     waiting_since: int | None
     waiting_execution: str | None = None
+    waiting_handle: str | None = None
     cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
 
     @property
@@ -77,7 +79,6 @@ def read_process(item: Mapping[str, Any]) -> Process:
     waiting = _typed(item, "waiting", "M", default={})
     if waiting:
         # By these a later delivery takes its place, and a wake finds its message: else nobody is woken any more.
-        _typed(waiting, "receipt_handle", "S", path="waiting.")
         _typed(waiting, "sequence", "S", path="waiting.")
         _whole(waiting, "receives", "waiting.")
     return Process(
@@ -89,6 +90,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
         job_name=_typed(item, "job_name", "S"),
         waiting_since=_whole(waiting, "since", "waiting.") if waiting else None,
         waiting_execution=_typed(waiting, "execution", "S", default="", path="waiting.") or None,
+        waiting_handle=_typed(waiting, "receipt_handle", "S", path="waiting.") if waiting else None,
         cancelled={
             name: _read_cancellation(name, value) for name, value in _typed(item, "cancelled", "M", default={}).items()
         },

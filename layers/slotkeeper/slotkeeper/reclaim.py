@@ -9,6 +9,7 @@ outlives an aborted execution, and a StartJobRun that was under way may show onl
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,13 +20,19 @@ from typing import Literal
 from slotkeeper.glue_runs import GlueRuns, NoSuchJob
 from slotkeeper.observability import logger
 from slotkeeper.processes import PROCESS_NAME, Holder, MalformedProcess, Process, Processes
-from slotkeeper.request_queue import FailedRequestQueue, RequestQueue, wake_next
+from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
 from slotkeeper.settled import HORIZON, Settled
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import ACCOUNTED_FOR, Execution, Workflow
 
 # DescribeExecution may lag behind StartExecution (it is eventually consistent), but not for a day.
 _FORGOTTEN_AFTER = 86400
+# Seconds for which a container believes that a handle is spent. Nothing makes one good again; should it be wrong about
+# that, then for no longer.
+_SPENT_FOR = 900
+# A fortnight's failed executions are many pages of a list, and the last hour's one. Seconds by which a round looks back
+# behind where all was settled: the list is late by seconds (Step Functions API Reference, ListExecutions).
+_LISTED_LATE = 3600
 
 Verdict = Literal["alive", "cancel", "look at Glue"]
 
@@ -68,6 +75,14 @@ class Findings:
             self.note("JanitorErrors", message, error=f"{type(error).__name__}: {error}", **details)
 
 
+@dataclass
+class _Memory:
+    """What a container knows from its rounds before: it saves calls, and nothing else leans on it."""
+
+    spent: dict[str, tuple[str, float]] = field(default_factory=dict)  # process -> handle, and when it was found so
+    settled_by: float = -math.inf  # every execution that had ended by then was accounted for
+
+
 @dataclass(frozen=True)
 class Janitor:
     """Rounds over all processes, and visits to one execution that has just closed.
@@ -91,6 +106,7 @@ class Janitor:
     look_gap: int
     clock: Callable[[], float] = time.time
     on_kept: Callable[[Execution, str, str], object] = lambda *_: None
+    _memory: _Memory = field(default_factory=_Memory, init=False)
 
     def visit(self, execution_name: str) -> Findings:
         """Attends to an execution whose status event says that it closed without success.
@@ -130,8 +146,9 @@ class Janitor:
 
     def _attend_all(self, findings: Findings) -> None:
         running: set[str] = set()
-        with findings.guard("Could not list the executions that run; each is asked for"):
-            running = self.workflow.running()
+        with findings.guard("Could not list the executions that run; each of the others is asked for"):
+            for name in self.workflow.running():
+                running.add(name)
         with findings.guard("Could not read the slot table to its end"):
             for process in self.processes.all():
                 if isinstance(process, MalformedProcess):
@@ -144,18 +161,38 @@ class Janitor:
         if process.has_drifted:
             with findings.guard("Could not repair a counter", process_name=process.name):
                 self._repair(process, findings)
-        for name, holder in process.holders.items():
-            if name not in running and self.clock() - holder.since >= self.grace:
-                with findings.guard("Could not examine a holder", execution=name):
-                    self._examine(process, name, holder, findings)
+        now = self.clock()
+        doubtful = {
+            name: holder
+            for name, holder in process.holders.items()
+            if name not in running and now - holder.since >= self.grace
+        }
+        for name, holder in doubtful.items():
+            with findings.guard("Could not examine a holder", execution=name):
+                self._examine(process, name, holder, findings)
         with findings.guard("Could not drop old cancellations", process_name=process.name):
             self.processes.cancellations.drop_what_is_over(process.name, process.cancelled, self.clock())
-        # Every round, and not only after freeing something: a wake may have been lost since.
-        with findings.guard("Could not wake who waits", process_name=process.name):
-            if wake_next(self.slots, self.queue, process.name):
-                findings.note(
-                    "WaitingWoken", "Woke a request that waited beside a free slot", process_name=process.name
-                )
+        # Every round, and not only after freeing something: a wake may have been lost since. Where a round has seen no
+        # room and made none, whoever makes some wakes.
+        if doubtful or process.has_drifted or self._waits_beside_room(process):
+            with findings.guard("Could not wake who waits", process_name=process.name):
+                self._wake(process.name, findings)
+
+    def _waits_beside_room(self, process: Process) -> bool:
+        """Whether it looks so. Most registrations are of messages that are long gone, since nothing removes one."""
+        handle, since = self._memory.spent.get(process.name, ("", 0.0))
+        is_spent = process.waiting_handle == handle and self.clock() - since < _SPENT_FOR
+        return process.has_room and process.waiting_handle is not None and not is_spent
+
+    def _wake(self, process_name: str, findings: Findings) -> None:
+        # Looked at anew: since the table was read somebody may have taken the room, or registered.
+        waiter = self.slots.waiter_with_room(process_name)
+        if waiter is None:
+            return
+        if self.queue.make_visible(waiter.receipt_handle):
+            findings.note("WaitingWoken", "Woke a request that waited beside a free slot", process_name=process_name)
+        else:
+            self._memory.spent[process_name] = (waiter.receipt_handle, self.clock())
 
     def _repair(self, process: Process, findings: Findings) -> None:
         if self.processes.repair_counter(process):
@@ -204,7 +241,7 @@ class Janitor:
     def _settle_all(self, findings: Findings) -> None:
         now = self.clock()
         closed: set[str] = set()
-        for execution in self.workflow.unsuccessful(now - HORIZON):
+        for execution in self.workflow.unsuccessful(max(now - HORIZON, self._memory.settled_by - _LISTED_LATE)):
             # The status event of what has just closed is on its way, and would keep the request a second time.
             if now - (execution.stopped_at or now) >= self.grace:
                 closed.add(execution.name)
@@ -213,6 +250,8 @@ class Janitor:
                 known = self.workflow.describe(name)
                 if known is not None and known.is_closed and known.status != "SUCCEEDED":
                     self._settle(known, findings)
+        if not self.settled.missing(closed):
+            self._memory.settled_by = now - self.grace
 
     def _settle(self, execution: Execution, findings: Findings) -> None:
         """Keeps the request of an execution that did not keep it itself. Twice at worst, never not at all."""

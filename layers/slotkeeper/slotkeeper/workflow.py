@@ -129,9 +129,9 @@ class Workflow:
             started_at=found["startDate"].timestamp(),
         )
 
-    def running(self) -> set[str]:
+    def running(self) -> Iterator[str]:
         """The names of the executions that run, as far as an eventually consistent list knows them."""
-        return {listed.name for listed in self._list("RUNNING")}
+        return (listed.name for listed in self._list("RUNNING"))
 
     def unsuccessful(self, stopped_after: float) -> Iterator[Execution]:
         """The executions that closed without success after a moment (seconds since the epoch), without their inputs."""

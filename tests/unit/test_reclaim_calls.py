@@ -1,0 +1,100 @@
+"""The janitor: what a round calls, one call after the other, and what it need not call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from slotkeeper.settled import HORIZON
+from slotkeeper.workflow import Workflow
+from tests.support.boundary import refuse
+from tests.unit.conftest import GRACE, NOW, Account
+from tests.unit.world import World, http
+
+LATER = NOW + GRACE + 1
+
+
+@pytest.fixture
+def world(account: Account) -> World:
+    return World(account)
+
+
+def test_a_round_asks_for_no_process_that_needs_nothing(account: Account) -> None:
+    """A thousand processes would be a thousand calls, one after the other, in every round."""
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", "p-waits", account.send())
+    account.processes.create("idle", 1, "job")
+    asked: list[str] = []
+    for client in (account.dynamodb, account.sqs):
+        client.meta.events.register("before-call", lambda model, **_: asked.append(model.name))
+    account.round_at(NOW)
+    assert asked == ["Scan"]
+
+
+def test_a_registration_whose_message_is_gone_is_tried_once_in_a_while(account: Account) -> None:
+    """Nothing removes a registration: every process that has ever had somebody wait has one."""
+    account.slots.reserve("p", "p-1", NOW)
+    gone = account.send()
+    account.slots.wait("p", "p-waits", gone)
+    account.slots.cancel("p", "p-1")
+    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=gone.receipt_handle)
+    tried: list[str] = []
+    account.sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility", lambda params, **_: tried.append(params["ReceiptHandle"])
+    )
+    for seconds in (0, 60, 120):
+        account.round_at(NOW + seconds)
+    assert tried == [gone.receipt_handle]
+    account.round_at(NOW + 900)
+    assert tried == [gone.receipt_handle] * 2
+
+    account.slots.reserve("p", "p-2", NOW + 900)
+    account.slots.wait("p", "p-next", replace(account.send({"process": "p", "request_id": "2"}), sequence="9" * 30))
+    account.slots.cancel("p", "p-2")
+    assert account.round_at(NOW + 960).counts["WaitingWoken"] == 1
+
+
+def test_a_list_that_breaks_off_tells_of_those_that_it_has_told(account: Account) -> None:
+    """Else each of thousands that run would be asked for, one after the other."""
+    account.processes.set_limit("p", 2)
+    for name in ("p-listed", "p-beyond"):
+        account.slots.reserve("p", name, NOW)
+    asked: list[str] = []
+
+    def answer(params: Any, **_: Any) -> Any:
+        if "nextToken" in json.loads(params["body"]):
+            return http(400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+        runs = {"name": "p-listed", "status": "RUNNING", "startDate": datetime.fromtimestamp(NOW, UTC)}
+        return http(200), {"executions": [runs], "nextToken": "more"}
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
+    account.stepfunctions.meta.events.register(
+        "provide-client-params.stepfunctions.DescribeExecution",
+        lambda params, **_: asked.append(params["executionArn"].rpartition(":")[2]),
+    )
+    account.round_at(LATER)
+    assert asked == ["p-beyond"]
+
+
+def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At one failure in a hundred, a million requests a day leave a hundred pages; every round would read them."""
+    looked: list[float] = []
+    unsuccessful = Workflow.unsuccessful
+
+    def listing(self: Workflow, stopped_after: float) -> Any:
+        looked.append(stopped_after)
+        return unsuccessful(self, stopped_after)
+
+    monkeypatch.setattr(Workflow, "unsuccessful", listing)
+    world.start()
+    world.abort()
+    refuse(world.account.sqs, "SendMessage", "InternalError", times=1)
+    for seconds in (0, 60, 120):
+        world.account.round_at(LATER + seconds)
+    # As far as ever until all is settled, and then an hour back from what was too young to be looked at.
+    assert looked == [LATER - HORIZON, LATER + 60 - HORIZON, LATER + 60 - GRACE - 3600]
+    assert len(world.account.messages(world.account.failed_url)) == 1
