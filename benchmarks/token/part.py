@@ -15,7 +15,7 @@ from benchmarks.outcome import Outcome, Tell
 from benchmarks.token import idle, picture, reckoned, tables
 from benchmarks.token.crowds import Crowds, Invalidation
 from benchmarks.token.tables import Found, goal_seconds
-from benchmarks.token.ways import LOCK, TABLE, WAYS
+from benchmarks.token.ways import LOCK, TABLE, TEXTBOOK, WAYS
 from local.aws import EmbeddedAws
 
 NAME = "token"
@@ -29,6 +29,16 @@ SMALL_ROUNDS = {2: 1, 8: 1}
 # Reckoned besides: more clients than a machine has room for, and slower and faster APIs.
 THOUSAND = 1000
 LATENCIES = (0.1, 0.3, 0.8, 1.2, 2.0, 3.5)
+# What else may be otherwise: how long the refresh before took, and when the clients meet the 401.
+OTHERS: dict[str, dict[str, float]] = {
+    "the last refresh took as long": {"last_share": 1.0},
+    "it took half as long": {"last_share": 0.5},
+    "a tenth": {"last_share": 0.1},
+    "twice as long": {"last_share": 2.0},
+    "ten times": {"last_share": 10.0},
+    "it is not known, as for the first token": {"last_share": 0.0},
+    "the 401s come within a second": {"spread": 1.0},
+}
 SEEDS = range(5)
 
 
@@ -45,8 +55,9 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
     tell("reckoning", 0.97)
     counts = [*rounds, *([] if small else [THOUSAND])]
     by_count = {count: {way: _reckon(way, count, auth_seconds) for way in WAYS} for count in counts}
-    by_latency = {seconds: {way: _reckon(way, 100, seconds) for way in WAYS} for seconds in LATENCIES}
-    found = Found(auth_seconds, measured, by_count, by_latency, asked)
+    by_latency = {seconds: {way: _reckon(way, 100, seconds) for way in (LOCK, TEXTBOOK)} for seconds in LATENCIES}
+    by_other = {name: _reckon(LOCK, 100, auth_seconds, **other) for name, other in OTHERS.items()}
+    found = Found(auth_seconds, measured, by_count, by_latency, by_other, asked)
     return _outcome(found, folder)
 
 
@@ -71,8 +82,8 @@ def _rounds(crowds: Crowds, rounds: Mapping[int, int], tell: Tell) -> dict[int, 
     return measured
 
 
-def _reckon(way: str, count: int, auth_seconds: float) -> list[Invalidation]:
-    return [reckoned.meet_401(way, count, auth_seconds, seed) for seed in SEEDS]
+def _reckon(way: str, count: int, auth_seconds: float, **others: float) -> list[Invalidation]:
+    return [reckoned.meet_401(way, count, auth_seconds, seed, **others) for seed in SEEDS]
 
 
 def _outcome(found: Found, folder: Path) -> Outcome:

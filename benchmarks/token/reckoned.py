@@ -183,12 +183,19 @@ def _instead_of_time(clock: Clock) -> Iterator[None]:
 
 
 def meet_401(
-    way: str, instances: int, auth_seconds: float, seed: int = 1, last_share: float | None = None
+    way: str,
+    instances: int,
+    auth_seconds: float,
+    seed: int = 1,
+    *,
+    last_share: float | None = None,
+    spread: float = 0.0,
 ) -> Invalidation:
     """One invalidation that all of them meet at once. The same seed draws the same pauses.
 
     Args:
         last_share: how long the refresh before this one took, as a multiple of `auth_seconds`; drawn if left out.
+        spread: seconds within which they meet it, if not at once.
     """
     share = ways.last_share(seed) if last_share is None else last_share
     clock = Clock()
@@ -197,6 +204,7 @@ def meet_401(
     messages: list[tuple[float, bool]] = []
 
     def live() -> None:
+        clock.sleep(random.uniform(0, spread))  # noqa: S311
         messages.append(ways.serve(ways.WAYS[way](table, api), api, "token-0"))
 
     before = random.getstate()

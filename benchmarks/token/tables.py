@@ -36,12 +36,14 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Found:
-    """All of a run. `measured` and `by_count` (reckoned) by clients, `by_latency` by seconds of a `POST /auth`."""
+    """All of a run. `measured` and `by_count` (reckoned) by clients, `by_latency` by seconds of a `POST /auth`,
+    `by_other` by what is otherwise."""
 
     auth_seconds: float
     measured: Mapping[int, ByWay]
     by_count: Mapping[int, ByWay]
     by_latency: Mapping[float, ByWay]
+    by_other: Mapping[str, Sequence[Invalidation]]
     asked: Sequence[Asked]
 
 
@@ -89,7 +91,7 @@ def grids(found: Found) -> list[Grid]:
         ],
         f"$: of reads and writes on demand in us-east-1, {READ_PRICE} and {WRITE_PRICE} for a million.",
     )  # fmt: skip
-    return [measured, _beside(found), reckoned, _latencies(found), _idle(found)]
+    return [measured, _beside(found), reckoned, _latencies(found), _others(found), _idle(found)]
 
 
 def _row(way: str, count: int, rounds: Sequence[Invalidation]) -> list[str]:
@@ -144,6 +146,26 @@ def _latencies(found: Found) -> Grid:
     )
 
 
+def _others(found: Found) -> Grid:
+    rows = [
+        [
+            name,
+            _range([each.posts for each in rounds]),
+            *(f"{share_of(rounds, share):.2f} s" for share in (0.5, 0.99)),
+            f"{mean(each.counts['reads'] / 100 for each in rounds):.1f}",
+            _mean(rounds, "refused"),
+        ]
+        for name, rounds in found.by_other.items()
+    ]
+    return Grid(
+        "100 clients of the lock, and what may be otherwise, reckoned",
+        ("what", "POST /auth", "wait p50", "wait p99", "looks", "refused writes"),
+        rows,
+        "In the other tables the last refresh took between three quarters and five quarters of this one, and all meet "
+        "the 401 at once.",
+    )
+
+
 def _idle(found: Found) -> Grid:
     return Grid(
         "What one chat message asks of AWS",
@@ -174,11 +196,16 @@ def goals(found: Found) -> list[Goal]:
         here += f"{share_of(found.by_count[count][LOCK], 0.99):.2f} s"
         aim = f"wait p99 <= 1.5 x POST /auth + 250 ms = {bound:.2f} s at {count:,} clients"
         made.append(Goal(aim, here, p99 <= bound))
-    p99s = {seconds: share_of(by_way[LOCK], 0.99) for seconds, by_way in found.by_latency.items()}
-    late = [seconds for seconds, p99 in p99s.items() if p99 > goal_seconds(seconds)]
+    p99s = {
+        f"{seconds:g} s": share_of(by_way[LOCK], 0.99) - goal_seconds(seconds)
+        for seconds, by_way in found.by_latency.items()
+    }
+    p99s |= {name: share_of(rounds, 0.99) - bound for name, rounds in found.by_other.items()}
+    late = [name for name, over in p99s.items() if over > 0]
     speeds = f"{min(found.by_latency):g} to {max(found.by_latency):g} s"
-    missed = f"not at {_list([f'{seconds:g} s' for seconds in late])}" if late else "at all of them"
-    made.append(Goal(f"the same with 100 clients and APIs of {speeds}, reckoned", missed, not late))
+    missed = f"not so: {'; '.join(late)}" if late else "so in all of them"
+    aim = f"the same with 100 clients, APIs of {speeds} and whatever else may be otherwise, reckoned"
+    made.append(Goal(aim, missed, not late))
     warm = next(each for each in found.asked if each.what.startswith("a warm"))
     calls = warm.token_reads + warm.token_writes
     made.append(Goal("no call for the token with a message when nothing happens", str(calls), calls == 0))
