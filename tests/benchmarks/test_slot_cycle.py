@@ -1,0 +1,101 @@
+"""The measurement of the slot's cycle: what it measures is what it says, and its arithmetic is the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("python_dynamodb_lock", reason="make bench installs it")
+
+from benchmarks.slot_cycle import part, reckoning, report
+from benchmarks.slot_cycle.course import COMPARED, SMALL, Cell, Course, Extent, metered
+from benchmarks.slot_cycle.crew import DESIGNS
+from benchmarks.slot_cycle.designs import Refused
+from benchmarks.slot_cycle.reckoning import LONG, SHORT
+from local.dynamodb_local import DynamoDbLocal
+
+REFUSALS = [("slotkeeper", 1, 1), ("looks-first", 1, 0), ("counter", 1, 1)]  # this engine refuses without the item
+
+
+@pytest.fixture(scope="module")
+def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with DynamoDbLocal.start(tmp_path_factory.mktemp("slot-cycle") / "dynamodb.log") as running:
+        yield running.client()
+
+
+def test_the_smallest_run_measures_every_design_in_every_cell(tmp_path: Path) -> None:
+    told: list[float] = []
+    outcome = part.measure(tmp_path, lambda _, share: told.append(share), small=True)
+    cells = outcome.figures["cells"]
+    assert len(cells) == len(COMPARED) * len(SMALL.holders) * len(SMALL.contenders)
+    assert {cell["cycles"] >= cell["contenders"] for cell in cells} == {True}
+    assert [path.name for path, _ in outcome.pictures if path.stat().st_size > 10_000] == ["cycles.png", "units.png"]
+    assert told == sorted(told)
+    assert any("it says the same, all 6 times" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("design", COMPARED)
+def test_after_its_cycle_an_item_is_as_it_was(dynamodb: Any, design: str) -> None:
+    made = DESIGNS[design](dynamodb, f"{design}-whole-cycle", 5, 6)
+    made.create()
+    made.set_up()
+    before = dynamodb.scan(TableName=made.table)["Items"]
+    for _, take in made.steps():
+        take("me")
+    after = dynamodb.scan(TableName=made.table)["Items"]
+    changed = [item for item in after if item not in before]
+    assert len(after) == len(before)
+    # The bare writes count one number up, and that is all.
+    assert [set(item) for item in changed] == ([set(before[0])] if "floor" in design else [])
+
+
+@pytest.mark.parametrize("design", [name for name in COMPARED if "floor" not in name])
+def test_where_there_is_room_for_one_there_is_none_for_two(dynamodb: Any, design: str) -> None:
+    made = DESIGNS[design](dynamodb, f"{design}-one-place", 5, 6)
+    made.create()
+    made.set_up()
+    (_, reserve), *_, (_, release) = made.steps()
+    reserve("first")
+    made.full("second")  # a place that it found would be missed below
+    if design != "lock-client":  # which would look for one for ever
+        with pytest.raises((Refused, dynamodb.exceptions.ClientError)):
+            reserve("second")
+    release("first")
+    reserve("second")
+
+
+@pytest.mark.parametrize(
+    ("design", "reads", "writes"), [("slotkeeper", 1, 1), ("looks-first", 1, 0), ("counter", 1, 1)]
+)
+def test_a_refusal_is_as_many_calls_as_the_table_says(dynamodb: Any, design: str, reads: int, writes: int) -> None:
+    made = DESIGNS[design](dynamodb, f"{design}-refused", 5, 5)
+    made.create()
+    made.set_up()
+    with metered(dynamodb) as meter:
+        made.full("me")
+    assert (meter.read_off().calls.get("GetItem", 0), meter.read_off().calls.get("UpdateItem", 0)) == (reads, writes)
+
+
+@pytest.mark.parametrize(("names", "crossing"), [(SHORT, 38), (LONG, 18)], ids=["short", "long"])
+def test_from_there_on_a_transaction_is_cheaper(names: reckoning.Names, crossing: int) -> None:
+    assert reckoning.transaction(names, crossing) == 9
+    assert reckoning.dearer_than(reckoning.ours, names, 9) == crossing
+    assert reckoning.ours(names, crossing - 1) <= 9 < reckoning.ours(names, crossing)
+
+
+def test_looking_first_saves_one_write_of_five_for_two_reads() -> None:
+    looking = reckoning.looking(SHORT, 500)
+    assert (looking.written, looking.looked, looking.read) == (195, 156, 20)
+    assert looking.dollars == (195 * 0.625, 156 * 0.625 + 20 * 0.125)
+
+
+def test_a_goal_is_missed_by_the_worst_number_of_holders() -> None:
+    course, extent = Course(), Extent((1, 10), (1,), rounds=3, seconds=0.0, refused_seconds=0.0)
+    for holders, mine in ((1, [1.0, 1.0, 9.0]), (10, [1.2, 1.2, 1.0])):
+        course.cells["floor", holders, 1] = Cell("floor", holders, 1, rounds=[1.0, 1.0, 1.0])
+        course.cells["slotkeeper", holders, 1] = Cell("slotkeeper", holders, 1, rounds=mine)
+    (goal,) = report.goals(course, extent)
+    assert (goal.found, goal.met) == ("1.00 at 1, 1.20 at 10 holders", False)
