@@ -21,7 +21,7 @@ TITLE = "Cold start of each function beside a handler that makes the same client
 MINUTES = 1.5
 AIM = 1.25  # x the bare handler
 ROUNDS = 10
-SMALL = ("process_registrar", "starter")
+SMALL = ("starter",)
 BREAKDOWNS = 3
 DEAREST = 14
 
@@ -67,7 +67,7 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
     sizes = artifacts.sizes()
     return Outcome(
         grids=[_starts(measured), _calls(measured), _dearest(measured), _sizes(sizes)],
-        goals=[_goal(name, one) for name, one in measured.items()],
+        goals=[goal(name, one) for name, one in measured.items()],
         figures={
             "functions": {name: asdict(one) for name, one in measured.items()},
             "sizes": {name: asdict(size) for name, size in sizes.items()},
@@ -125,12 +125,13 @@ def _bare_import(one: Measured) -> float:
     return median(sum(each.groups.values()) for each in one.bare_imports)
 
 
-def _goal(name: str, one: Measured) -> Goal:
-    wall, cpu = one.ratio("init")[0], one.ratio("init_cpu")[0]
+def goal(name: str, one: Measured) -> Goal:
+    """The verdict on a function."""
+    clock, cpu = one.ratio("init")[0], one.ratio("init_cpu")[0]
     return Goal(
-        f"{name}: at most {AIM} x the bare handler's init phase, by the clock and in processor time",
-        f"{wall:.2f} x by the clock, {cpu:.2f} x in processor time",
-        max(wall, cpu) <= AIM,
+        f"{name}: init phase at most {AIM} x the bare handler's, in processor time",
+        f"{cpu:.2f} x (by the clock {clock:.2f} x)",
+        cpu <= AIM,
     )
 
 
@@ -203,7 +204,10 @@ NOTES = (
     "Both run in AWS's own runtime client under AWS's emulator, from what sam build makes, with nothing else of this "
     "environment on the path. The init phase goes from the start of the process until it asks for its first call, so "
     "Python's start and the runtime client's are in both.",
+    "The verdict is by processor time: a function of 512 MB has a part of a processor, so that is what it waits for. "
+    "The clock also has other programs on this machine, and the start of the emulator's child.",
     "boto3 and botocore are this environment's, compiled, for both; Lambda's own may be of another version.",
-    "A function is not given its clients by hand: which ones it makes is recorded while it is imported.",
+    "Which clients a function makes is recorded while it is imported. The bare handler has no logger, no metrics, no "
+    "traces and no settings, and Python looks for garbage while it starts (slotkeeper/cold_start.py).",
     "Not in it: bringing the container and unpacking the layer, which nobody can measure outside Lambda.",
 )

@@ -1,0 +1,105 @@
+"""The cold starts' method: that the rival has the same clients, that the parts of an import add up, and the verdict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+
+from benchmarks.cold_start import artifacts, bare, breakdown, part
+from benchmarks.cold_start.start import Start
+
+APP = """
+import boto3
+from botocore.config import Config
+quick = boto3.client("sqs", config=Config(connect_timeout=1, retries={"mode": "standard", "total_max_attempts": 3}))
+plain = boto3.client("dynamodb")
+def handler(event, context):
+    boto3.client("events")
+"""
+MADE = [
+    bare.Client("sqs", {"connect_timeout": 1, "retries": {"mode": "standard", "total_max_attempts": 3}}),
+    bare.Client("dynamodb", {}),
+]
+
+
+def _app(folder: Path, source: str) -> tuple[Path, Path]:
+    folder.mkdir()
+    (folder / "app.py").write_text(source)
+    return folder, Path(boto3.__file__).parents[1]
+
+
+def test_the_bare_handler_makes_the_clients_that_the_function_made_when_it_was_imported(tmp_path: Path) -> None:
+    made = bare.clients(_app(tmp_path / "ours", APP), {})
+    assert made == MADE
+    assert bare.clients(_app(tmp_path / "bare", bare.handler(made)), {}) == MADE
+
+
+def test_a_function_that_cannot_be_imported_says_why(tmp_path: Path) -> None:
+    with pytest.raises(bare.Unusable, match="no_such_module"):
+        bare.clients(_app(tmp_path / "ours", "import no_such_module"), {})
+
+
+def _lines(*rows: tuple[int, str]) -> list[str]:
+    return [f"import time: {own:9} | {own:10} | {name}" for own, name in rows]
+
+
+def test_what_a_package_wants_of_the_standard_library_counts_for_it_and_pythons_own_start_for_nobody() -> None:
+    found = breakdown.read(
+        _lines((50, "site"), (10, "    asyncio"), (20, "  wrapt"), (1000, "json"), (30, "app")),
+    )
+    assert {name: round(1e6 * time) for name, time in found.groups.items() if time} == {"X-Ray SDK": 30, "function": 30}
+    assert {name: round(1e6 * time) for name, time in found.packages.items()} == {
+        "app": 30,
+        "wrapt": 20,
+        "asyncio (for X-Ray SDK)": 10,
+    }
+
+
+def test_making_a_client_is_told_from_the_module_in_which_it_is_made() -> None:
+    """The function takes 500 us: 300 of them make a client, of which 100 import what is not the function's."""
+    lines = ["@mark@ begin", *_lines((100, "  botocore.parsers")), "@mark@ clients app 300", *_lines((400, "app"))]
+    found = breakdown.read(lines)
+    assert {name: round(1e6 * time) for name, time in found.groups.items() if time} == {"clients": 300, "function": 200}
+
+
+def _measured(ours: list[float], plain: list[float]) -> part.Measured:
+    both = ([Start(1.0, cpu, [0.1, 0.1]) for cpu in each] for each in (ours, plain))
+    return part.Measured(["sqs"], *both)
+
+
+@pytest.mark.parametrize(("ours", "met"), [([1.0, 1.25, 9.0], True), ([1.0, 1.26, 1.27], False)])
+def test_the_verdict_is_by_the_median_of_the_rounds_ratios(ours: list[float], met: bool) -> None:
+    measured = _measured(ours, [1.0, 1.0, 1.0])
+    assert part.goal("starter", measured).met == met
+    assert measured.ratio("init_cpu") == (ours[1], min(ours), max(ours))
+
+
+def test_a_size_is_that_of_what_is_deployed_and_says_how_much_is_compiled(tmp_path: Path) -> None:
+    layer = tmp_path / "layer"
+    (layer / "__pycache__").mkdir(parents=True)
+    (layer / "slots.py").write_bytes(b"x" * 1000)
+    (layer / "__pycache__" / "slots.cpython-313.pyc").write_bytes(b"y" * 300)
+    found = artifacts.size(layer)
+    assert (found.unzipped, found.compiled) == (1300, 300)
+    assert 0 < found.zipped < 1300
+    assert list(tmp_path.iterdir()) == [layer]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
+def test_the_smallest_run_starts_function_and_rival_in_the_real_runtime(tmp_path: Path) -> None:
+    shares: list[float] = []
+    found = part.measure(tmp_path, lambda _, share: shares.append(share), small=True)
+    assert shares == sorted(shares)
+    assert [len(grid.rows) for grid in found.grids if grid.title.startswith(("Init", "First"))] == [1, 1]
+    (starter,) = found.figures["functions"].values()
+    assert starter["services"] == ["dynamodb", "sqs", "stepfunctions", "events"]
+    assert starter["ours"][0]["init_cpu"] > 0
+    assert len(starter["ours"][0]["calls"]) == 2
+    assert {"boto3", "clients", "X-Ray SDK", "layer"} <= {
+        name for name, s in starter["imports"][0]["groups"].items() if s
+    }
+    assert all(path.stat().st_size > 10_000 for path, _ in found.pictures)
+    assert found.figures["sizes"]["layer"]["compiled"] > 1_000_000
