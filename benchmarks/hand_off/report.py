@@ -132,11 +132,11 @@ def arithmetic(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
     """What longer jobs would make of it, where nothing needs to be measured."""
     measured = ways[WAKE]["median"]
     told = [(f"{label(None)}, a hand-off of {seconds(idle)}", idle) for idle in (measured, SLOW)]
-    rows = [(name, *(f"{length / (length + idle):.1%}, 2.0" for length in JOB_LENGTHS)) for name, idle in told]
+    rows = [(name, *(f"{length / (length + idle):.1%}, 2.00" for length in JOB_LENGTHS)) for name, idle in told]
     for way in ways.values():
         if way["period"] is not None:
             said = [_said(way["period"], length, limit) for length in JOB_LENGTHS]
-            cells = (f"{each.slots_used:.1%}, {each.invocations:.1f}" for each in said)
+            cells = (f"{each.slots_used:.1%}, {each.invocations:.2f}" for each in said)
             rows.append((label(way["period"]), *cells))
     caption = (
         "Arithmetic: slots used, and invocations a started request. Jobs up to a period long all end before the same "
