@@ -63,13 +63,13 @@ def scenes(small: bool) -> list[Scene]:
 def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
     """Runs every load and scene, one after the other, and reckons the dollars."""
     driven: list[dict[str, Any]] = []
-    todo = loads(small)
-    work = [load.requests for load in todo] + [_SCENES_TAKE]
-    for number, load in enumerate(todo):
-        tell(f"{load.requests:,} requests, {load.processes:,} processes", sum(work[:number]) / sum(work))
-        driven.append(run("load", asdict(load)))
+    todo = [loads(small)] if small else [[load] for load in loads(small)]  # to start a process takes a second or two
+    work = [together[0].requests for together in todo] + [_SCENES_TAKE]
+    for number, together in enumerate(todo):
+        tell(f"{together[0].requests:,} requests, {together[0].processes:,} processes", sum(work[:number]) / sum(work))
+        driven += run("loads", [asdict(load) for load in together])
     tell("rounds of the janitor", 1 - work[-1] / sum(work))
-    rounds: list[dict[str, Any]] = run("scenes", [asdict(scene) for scene in scenes(small)])
+    rounds = run("scenes", [asdict(scene) for scene in scenes(small)])
     by_requests = [each for each in driven if each["processes"] == driven[0]["processes"]]
     by_processes = [each for each in driven if each["requests"] == by_requests[-1]["requests"]]
 
@@ -123,6 +123,7 @@ def goals(
     most = max(each["scene"]["processes"] for each in rounds)
     usual = [each for each in rounds if each["scene"]["processes"] == most and not each["scene"]["throttled"]]
     longest = max(told["seconds"] for each in usual for told in each["rounds"])
+    worst = max(told["seconds"] for each in rounds for told in each["rounds"])
     return [
         Goal(
             "every request that had to wait makes the same calls, whatever the queue's length and the processes",
@@ -140,6 +141,11 @@ def goals(
             f"a round of the janitor over {most:,} processes ends before the next begins, {ROUND_PERIOD} s later",
             f"{longest:.1f} s at most",
             longest <= ROUND_PERIOD,
+        ),
+        Goal(
+            f"and whatever it finds, within its function's {ROUND_TIMEOUT} s",
+            f"{worst:.0f} s at most",
+            worst <= ROUND_TIMEOUT,
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scale.runs KIND FIELDS`: one load or some scenes, in a process that has nothing else in it.
+"""`python -m benchmarks.scale.runs KIND FIELDS`: loads or scenes, in a process that has nothing else in it.
 
 The functions are set up by environment variables when they are imported, and write to standard output; and what one run
 has left behind must not be in the time of the next. The answer is one line of JSON.
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,23 +23,25 @@ from benchmarks.scale.meter import Meter, Output
 from local.running.command import CannotGoOn
 
 _WARM = Load(processes=2, requests=100, limit=2)
+_TRIES = 5
 _PATHS = ("", "layers/slotkeeper", "cli")
 
 
-def run(kind: str, fields: Any) -> Any:
-    """A load or some scenes in a process of its own. Raises CannotGoOn."""
+def run(kind: str, fields: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Some "loads" or "scenes", in a process of their own. Raises CannotGoOn."""
     environment = os.environ | ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(str(ROOT / path) for path in _PATHS)}
     command = [sys.executable, "-m", "benchmarks.scale.runs", kind, json.dumps(fields)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CannotGoOn(f"benchmarks.scale.runs {kind} {fields} failed: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)
+    told: list[dict[str, Any]] = json.loads(done.stdout)
+    return told
 
 
 def go(load: Load) -> dict[str, Any]:
     """The load, to its end, after a small one that warms everything up; more than once if it is soon over."""
     _driven(_WARM)
-    tries = [_driven(load) for _ in range(max(1, 1000 // load.requests))]
+    tries = [_driven(load) for _ in range(min(_TRIES, max(1, 1000 // load.requests)))]
     tries.sort(key=lambda told: told["starter_seconds"])
     return tries[len(tries) // 2]
 
@@ -78,11 +81,14 @@ def told(drive: Drive) -> dict[str, Any]:
     }
 
 
-def main(kind: str, fields: Any) -> None:
+def main(kind: str, fields: Sequence[dict[str, Any]]) -> None:
     """Answers on standard output."""
     gc.disable()  # what it costs grows with all that the simulation keeps, and a function keeps next to nothing
-    answer = go(Load(**fields)) if kind == "load" else [rounds.measure(rounds.Scene(**scene)) for scene in fields]
-    sys.stdout.write(json.dumps(answer))
+    measure: Callable[[dict[str, Any]], Any] = {
+        "loads": lambda load: go(Load(**load)),
+        "scenes": lambda scene: rounds.measure(rounds.Scene(**scene)),
+    }[kind]
+    sys.stdout.write(json.dumps([measure(each) for each in fields]))
 
 
 if __name__ == "__main__":
