@@ -21,8 +21,16 @@ _SERVICES = {
     "janitor": VERMILLION,
 }
 # Those for which there is room, and that differ.
-_SHOWN = ("wake-up", "transactions", "visibility", "each message, 30", "each message, 300", "workflow loop, 300")
-_CALLS = ("lambda.starter", "dynamodb.update_item", "dynamodb.get_item", "sqs.change_message_visibility")
+_SHOWN = (
+    "wake-up",
+    "transactions",
+    "visibility",
+    "each message, 30",
+    "each message, 300",
+    "workflow loop, 30",
+    "workflow loop, 300",
+)
+_WIDEST = 1000  # dollars a day; a longer bar is cut off
 
 
 def draw_growth(
@@ -66,12 +74,16 @@ def draw_dollars(assumed: Sequence[dollars.Assumed], path: Path) -> None:
             left = [before + width for before, width in zip(left, widths, strict=True)]
         for number, each in enumerate(shown):
             idle = f"   idle {each.idle:.0f} s" if each.idle >= 1 else ""
-            axes.text(each.day, number, f" {each.day:,.0f}{idle}", va="center", fontsize=8, color=INK)
+            if each.day > _WIDEST:
+                axes.text(
+                    _WIDEST, number, f"{each.day:,.0f} \u2192 ", va="center", ha="right", fontsize=8, color="white"
+                )
+            else:
+                axes.text(each.day, number, f" {each.day:,.0f}{idle}", va="center", fontsize=8, color=INK)
         axes.set_title(f"{given.processes} processes of {given.slots} slots", loc="left", fontsize=10)
         axes.set_xlabel("USD a day, without Glue")
         axes.spines[["top", "right"]].set_visible(False)
-    days = [each.day for given in assumed for each in dollars.designs(given) if each.name.startswith(_SHOWN)]
-    panels[0].set_xlim(0, 1.45 * max(days))
+    panels[0].set_xlim(0, _WIDEST)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     figure.savefig(path)
 
