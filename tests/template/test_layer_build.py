@@ -32,7 +32,7 @@ def _build(folder: Path, program: str) -> tuple[Path, str]:
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "ARTIFACTS_DIR": str(built)}
     made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
-    return built, made.stdout + made.stderr
+    return built, made.stdout  # `sam build` shows that, and not the rest
 
 
 def _digest(layer: Path) -> str:
