@@ -113,11 +113,10 @@ def visibility_polling(given: Assumed, every: float) -> Design:
     Whoever frees a slot tells nobody. So there is no registration and no wake; a slot stands free for half an interval.
     """
     asked = demand(PROCESS, JOB, given.slots)
-    unit = asked.cycle_units / 3
     looks = given.processes * DAY / every / given.requests  # each ends in one refusal, of the next head
     parts = {
         "Step Functions": (TRANSITIONS - 3) * prices.TRANSITION,  # without ReadWaiting, IsSomebodyWaiting, WakeWaiting
-        "DynamoDB": (asked.cycle_units + looks * unit) * prices.DYNAMODB_WRITE,
+        "DynamoDB": asked.cycle_units * prices.DYNAMODB_WRITE + looks * _look(given),
         "Lambda": (1 + looks) * _invocation(),
         "SQS": (3 + looks) * prices.SQS_FIFO,
         "events, logs": prices.EVENT + LOG_BYTES * (1 + looks) / 2 / 1024**3 * prices.LOG_GB,
@@ -127,11 +126,11 @@ def visibility_polling(given: Assumed, every: float) -> Design:
 
 def message_polling(given: Assumed, every: float) -> Design:
     """A standard queue: every waiting message comes back when its visibility timeout is over."""
-    unit = demand(PROCESS, JOB, given.slots).cycle_units / 3
+    asked = demand(PROCESS, JOB, given.slots)
     looks = given.wait / every
     parts = {
         "Step Functions": (TRANSITIONS - 3) * prices.TRANSITION,
-        "DynamoDB": (3 + looks) * unit * prices.DYNAMODB_WRITE,
+        "DynamoDB": asked.cycle_units * prices.DYNAMODB_WRITE + looks * _look(given),
         "Lambda": (1 + looks) * _invocation(),
         "SQS": (3 + looks) * prices.SQS_STANDARD,
         "events, logs": prices.EVENT + LOG_BYTES * (1 + looks) / 2 / 1024**3 * prices.LOG_GB,
@@ -213,6 +212,12 @@ def with_fewer_transitions(given: Assumed) -> list[tuple[str, int, float, str]]:
 
 def _invocation() -> float:
     return prices.LAMBDA_INVOCATION + STARTER_SECONDS * prices.LAMBDA_GB * prices.LAMBDA_GB_SECOND
+
+
+def _look(given: Assumed) -> float:
+    """Dollars of a look in vain: a read first or a write that is refused, whichever is cheaper."""
+    asked = demand(PROCESS, JOB, given.slots)
+    return min(asked.cycle_units / 3 * prices.DYNAMODB_WRITE, _read_units(asked.bytes) * prices.DYNAMODB_READ)
 
 
 def _read_units(size: int) -> int:
