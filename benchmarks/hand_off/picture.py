@@ -77,7 +77,9 @@ def _draw_gaps(axes: Axes, ways: Sequence[Shown]) -> list[Line2D]:
     keys.append(Line2D([], [], color=GREY, linewidth=1.0, linestyle=":", label="expected by arithmetic"))
     for seconds, share, text in ((1.0, 0.5, "goal: median"), (2.0, 0.99, "goal: 99%")):
         axes.plot(seconds, share, marker="<", color=INK, markersize=7)
-        axes.annotate(text, (seconds, share), xytext=(6, -3), textcoords="offset points", fontsize=9, color=INK)
+        axes.annotate(
+            text, (seconds, share), xytext=(-7, -3), textcoords="offset points", ha="right", fontsize=9, color=INK
+        )
     axes.set_xscale("log")
     axes.set_xlim(0.001, 400)
     ticks = [0.001, 0.01, 0.1, 1, 10, 100]

@@ -190,9 +190,10 @@ NOTES = (
     "takes some tens of milliseconds. So these milliseconds are the engine's; the polling ways' seconds are not. A "
     "hidden message that becomes visible by itself is noticed up to a second later than in AWS, which lengthens a "
     "period by as much.",
-    "The longest hand-offs are those where the release falls between the registration of the head and its being "
-    "hidden: the wake brings a second delivery while the first is being refused, and one of the two starts the "
-    "workflow. The first time this happens the second delivery needs a container of its own, and waits for its start.",
+    "A hand-off of some hundred milliseconds, if there is one, is that of a release between the registration of the "
+    "head and its being hidden: the wake brings a second delivery while the first is being refused, and one of the two "
+    "starts the workflow. The first time this happens the second delivery needs a container of its own, and the group "
+    "waits for its start.",
     "Slots used: from a workflow's start to its entry into ReleaseSlot, over the slot-seconds from the first start to "
     "the last (polling: whole periods). A hand-off that took no time is one whose next start was written down before "
     "the release's end.",
