@@ -20,8 +20,9 @@ exec {python} "$@"
 ANOTHER_MINOR = WITHOUT_PIP.replace("exec {python}", '[ "$1" = -c ] && exit 1; exec {python}')
 
 
-def _build(folder: Path, program: str) -> tuple[Path, str]:
-    """The layer that is made in a folder, and what is said about it. `program` is what python3.13 and python3 are."""
+def _build(folder: Path, program: str, **variables: str) -> tuple[Path, str]:
+    """The layer that is made in a folder, and what is said about it. `program` is what python3.13 and python3 are;
+    `variables` is what somebody has set on their machine."""
     programs, built = folder / "bin", folder / "built"
     programs.mkdir(parents=True)
     for name in ("python3.13", "python3"):
@@ -29,7 +30,7 @@ def _build(folder: Path, program: str) -> tuple[Path, str]:
         (programs / name).chmod(0o755)
     # As `sam build` calls it.
     command = ["make", "--silent", "-C", str(LAYER), "build-SlotkeeperLayer"]
-    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "ARTIFACTS_DIR": str(built)}
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "ARTIFACTS_DIR": str(built)} | variables
     made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     return built, made.stdout  # `sam build` shows that, and not the rest
@@ -43,7 +44,8 @@ def _digest(layer: Path) -> str:
 
 def test_two_builds_make_the_same_layer_so_that_no_deployment_publishes_a_new_version_of_it(tmp_path: Path) -> None:
     first, _ = _build(tmp_path / "one", WITHOUT_PIP)
-    second, _ = _build(tmp_path / "another" / "place", WITHOUT_PIP)
+    of_their_own = {"PYTHONHASHSEED": "7", "PYTHONOPTIMIZE": "2", "PYTHONPYCACHEPREFIX": str(tmp_path / "cache")}
+    second, _ = _build(tmp_path / "another" / "place", WITHOUT_PIP, **of_their_own)
     assert list(first.rglob("*.pyc"))
     assert _digest(first) == _digest(second)
 
