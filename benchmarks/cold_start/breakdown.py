@@ -46,10 +46,11 @@ def timed(owner, name, group):
 
 if {{ours}}:
     from slotkeeper import cold_start  # as the functions do first of all
-    import fastjsonschema
-    timed(fastjsonschema, "compile", "schemas")
 import boto3
 timed(boto3, "client", "clients")
+if {{ours}}:
+    import fastjsonschema
+    timed(fastjsonschema, "compile", "schemas")
 import app
 """
 LINE = re.compile(r"import time:\s+(\d+) \|\s+(\d+) \| ( *)([\w.]+)$")
