@@ -14,7 +14,9 @@ from benchmarks.cold_start.breakdown import Breakdown
 from benchmarks.cold_start.calls import Calls, deployed
 from benchmarks.cold_start.start import Start, start
 from benchmarks.outcome import Goal, Grid, Outcome, Tell
+from local.invoke.runtime import FunctionFailed, RuntimeUnavailable
 from local.invoke.stack import folders
+from local.running.command import CannotGoOn
 
 NAME = "cold-start"
 TITLE = "Cold start of each function beside a handler that makes the same clients"
@@ -44,11 +46,14 @@ class Measured:
 
 
 def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
-    """Raises DeploymentError, EngineError, RuntimeUnavailable, FunctionFailed, Unusable."""
+    """Raises DeploymentError, EngineError, CannotGoOn."""
     with tempfile.TemporaryDirectory() as built:  # 30 MB that nobody wants to keep
         tell("builds what is deployed", 0.0)
         artifacts = build(Path(built))
-        measured = _measure(artifacts, folder, tell, small=small)
+        try:
+            measured = _measure(artifacts, folder, tell, small=small)
+        except (RuntimeUnavailable, FunctionFailed, bare.Unusable) as error:
+            raise CannotGoOn(str(error)) from error
         sizes = artifacts.sizes()
     path = folder / "cold-start.png"
     picture.draw(

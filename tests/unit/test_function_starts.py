@@ -1,4 +1,4 @@
-"""How a function starts: without looking for garbage, which its calls collect as ever, and with its calls of AWS traced."""
+"""How a function starts: nothing looks for garbage, which its calls collect as ever, and calls of AWS are traced."""
 
 from __future__ import annotations
 

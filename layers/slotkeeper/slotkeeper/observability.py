@@ -10,7 +10,7 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 logger = Logger()
 metrics = Metrics()
-# Calls of AWS. By itself Powertools would look for a dozen other libraries in every cold start, and load SQLite for that.
+# Calls of AWS. By default Powertools looks for a dozen other libraries in every cold start, and loads SQLite for that.
 tracer = Tracer(patch_modules=["botocore"])
 
 # At DEBUG botocore writes every request and answer into the log as it is, with the tokens and secrets in it.
