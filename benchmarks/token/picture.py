@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator, ScalarFormatter
+from matplotlib.ticker import NullLocator, StrMethodFormatter
 
 from benchmarks.token.ways import LOCK, NOTHING, TEXTBOOK
 from local.running.drawing import AMBER, BLUE, DPI, GREY, INK, VERMILLION, WIDTH
@@ -47,7 +47,7 @@ def _draw_posts(axes: Axes, posts: Mapping[str, Mapping[int, float]]) -> None:
     axes.set_yscale("log")
     axes.set_xticks(counts)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(ScalarFormatter())
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axis.set_minor_locator(NullLocator())
     axes.set_ylim(bottom=0.7)
     axes.set_xlabel("clients")

@@ -96,7 +96,7 @@ _codes = st.sampled_from([{"S": code} for code in ("mine", "theirs")])
 _token = shaped(
     {"access_token": _texts, "generation": _small, "stored_at": _times},
     {"refresh_lock": _map({"release_code": _codes, "expires": _times}, {}), "refused_until": _times}
-    | {"refused_reason": _texts},
+    | {"refused_reason": _texts, "refresh_seconds": _times},
 )
 _hashes = st.sampled_from([{"S": message.payload_hash} for message in MESSAGES])
 _status = st.sampled_from(
