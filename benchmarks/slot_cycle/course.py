@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -16,38 +16,53 @@ from local.dynamodb_local import DynamoDbLocal
 from slotkeeper.names import execution_name
 
 COMPARED = ("slotkeeper", "floor", "small-floor", "counter", "transaction", "lock-client")
-# Who has been measured for so many seconds in a cell is left out of its further rounds: the lock client looks for the
-# last free key of hundreds for seconds.
-ENOUGH = 3.0
+# Seconds in a cell after which the lock client is left out of its further rounds: for the last free key of hundreds it
+# looks for seconds.
+ENOUGH = 5.0
 REFUSED = ("slotkeeper", "looks-first", "counter", "transaction", "lock-client")
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured: `rounds` of `seconds` for each design in each cell."""
+    """How much is measured.
+
+    Args:
+        turns: by the number of contenders, how many rounds there are, and how many seconds each design has in a round.
+            Each contender takes a cycle at least.
+    """
 
     holders: Sequence[int]
-    contenders: Sequence[int]
-    rounds: int
-    seconds: float
+    turns: Mapping[int, tuple[int, float]]
     refused_seconds: float
 
+    @property
+    def contenders(self) -> list[int]:
+        return list(self.turns)
 
-WHOLE = Extent((1, 10, 100, 500), (1, 8, 32), rounds=5, seconds=0.35, refused_seconds=1.0)
-SMALL = Extent((1, 10), (1, 2), rounds=1, seconds=0.02, refused_seconds=0.02)
+
+# As short as they can be: what disturbs the machine for a while then hits all of them.
+WHOLE = Extent((1, 10, 100, 500), {1: (40, 0.03), 8: (12, 0.12), 32: (6, 0.3)}, refused_seconds=0.5)
+SMALL = Extent((1, 10), {1: (2, 0.01), 2: (1, 0.01)}, refused_seconds=0.01)
 
 
 @dataclass
 class Cell:
-    """One design among so many holders and contenders. `rounds` has the median cycle of each round, in seconds."""
+    """One design among so many holders and contenders.
+
+    Args:
+        rounds: seconds that a cycle took in each. Of one contender it is the median, which no interruption moves; of
+            several, who wait for each other, what they got done in which time.
+        busy: seconds of all rounds.
+        engine: processor seconds; None where the system does not tell.
+    """
 
     design: str
     holders: int
     contenders: int
     taken: Taken = field(default_factory=Taken)
     rounds: list[float] = field(default_factory=list)
-    busy: float = 0.0  # seconds of all rounds
-    engine: float | None = 0.0  # processor seconds
+    busy: float = 0.0
+    engine: float | None = 0.0
 
     @property
     def calls_a_second(self) -> float:
@@ -119,7 +134,7 @@ def _warm_up(crew: Crew, dynamodb: Any, extent: Extent) -> None:
     holders = extent.holders[0]
     for design in COMPARED:
         DESIGNS[design](dynamodb, table(design, holders), standing(design, holders, 1), holders + 8).set_up()
-        crew.work(design, table(design, holders), holders, holders + 8, 8, extent.seconds)
+        crew.work(design, table(design, holders), holders, holders + 8, 8, extent.refused_seconds)
 
 
 def _measure(
@@ -132,18 +147,20 @@ def _measure(
         if contenders == extent.contenders[0] and design != "lock-client":
             course.cycle_units[design, holders] = _metered_cycle(dynamodb, design, holders, limit)
         if design != "lock-client" or contenders == extent.contenders[0]:
-            crew.work(design, made.table, holders, limit, contenders, extent.seconds / 5)  # connections and caches
+            crew.work(design, made.table, holders, limit, contenders, 0.0)  # for its connections and its caches
         course.cells[design, holders, contenders] = Cell(design, holders, contenders)
-    for number in range(extent.rounds):
+    rounds, seconds = extent.turns[contenders]
+    for number in range(rounds):
         # Each round begins with another design, so that none always comes after the same one.
         for design in COMPARED[number % len(COMPARED) :] + COMPARED[: number % len(COMPARED)]:
             cell = course.cells[design, holders, contenders]
-            if cell.busy > ENOUGH:
+            if design == "lock-client" and cell.busy > ENOUGH:
                 continue
             before = processor_seconds(engine.pid)
-            taken = crew.work(design, table(design, holders), holders, limit, contenders, extent.seconds)
+            taken = crew.work(design, table(design, holders), holders, limit, contenders, seconds)
             after = processor_seconds(engine.pid)
-            cell.rounds.append(median(taken.cycles))
+            together = taken.span * contenders / len(taken.cycles)
+            cell.rounds.append(median(taken.cycles) if contenders == 1 else together)
             cell.busy += taken.span
             cell.engine = None if cell.engine is None or after is None else cell.engine + after - (before or 0.0)
             cell.taken.add(taken)

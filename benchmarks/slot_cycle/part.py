@@ -27,7 +27,7 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
     picture.draw_cycles(measured, extent, report.MOST, cycles)
     picture.draw_units(units)
     pictures = [
-        (cycles, "a cycle of each design in bare writes of our item, least to most of the rounds"),
+        (cycles, "a cycle of each design in bare writes of our item: median of the rounds, and their middle half"),
         (units, "what a cycle is charged by how many hold a slot, and how short jobs may be"),
     ]
     return report.outcome(measured, extent, pictures)

@@ -14,6 +14,7 @@ from benchmarks.slot_cycle import reckoning
 from benchmarks.slot_cycle.course import Course, Extent
 from benchmarks.slot_cycle.crew import DESIGNS
 from benchmarks.slot_cycle.reckoning import LONG, SHORT, Names
+from benchmarks.slot_cycle.tables import middle_half
 from local.running.drawing import AMBER, BLUE, DPI, GREEN, GREY, INK, VERMILLION, WIDTH
 from slotkeeper_cli.write_units import demand
 
@@ -36,9 +37,10 @@ def draw_cycles(course: Course, extent: Extent, most: float, path: Path) -> None
         for design, (color, line, mark) in LOOK.items():
             spreads = [course.ratios(design, holders, contenders) for holders in extent.holders]
             middles = [median(spread) for spread in spreads]
+            halves = [middle_half(spread) for spread in spreads]
             around = [
-                [middle - min(spread) for middle, spread in zip(middles, spreads, strict=True)],
-                [max(spread) - middle for middle, spread in zip(middles, spreads, strict=True)],
+                [middle - low for middle, (low, _) in zip(middles, halves, strict=True)],
+                [high - middle for middle, (_, high) in zip(middles, halves, strict=True)],
             ]
             axes.errorbar(
                 range(len(middles)), middles, around, color=color, linestyle=line, marker=mark, markersize=5,

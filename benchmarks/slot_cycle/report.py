@@ -87,11 +87,12 @@ def notes(course: Course, extent: Extent) -> list[str]:
     alone, most = extent.contenders[0], extent.contenders[-1]
     locks = [course.cells["lock-client", holders, alone] for holders in extent.holders]
     tried = ", ".join(f"{cell.taken.tries / len(cell.taken.cycles):.0f} at {cell.holders}" for cell in locks)
+    turns = ", ".join(f"{rounds} rounds of {seconds:g} s for {who}" for who, (rounds, seconds) in extent.turns.items())
     busy = [cell for cell in course.cells.values() if cell.contenders == most]
     return [
-        f"Method: {processes()} processes of threads call DynamoDB Local, all designs in turns, {extent.rounds} rounds "
-        f"of {extent.seconds:g} s each, and each round begins with another design. Client settings are the same for "
-        "all. The holders are there all the time, and beside them every contender has room.",
+        f"Method: {processes()} processes of threads call DynamoDB Local, all designs in turns, {turns}. Each round "
+        "begins with another design. Client settings are the same for all. The holders are there all the time, and "
+        "beside them every contender has room.",
         f"The bottleneck is the engine: with {most} contenders it keeps {tables.engine_processors(busy)} processors "
         f"busy, they {tables.contenders_processors(busy)}. It takes one write after the other, so with several "
         "contenders a cycle is mostly waiting in line, and the ratios say what a call costs the engine. With the size "

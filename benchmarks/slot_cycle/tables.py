@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import median, quantiles
 
 from benchmarks.outcome import Grid
 from benchmarks.slot_cycle import reckoning
@@ -42,7 +42,7 @@ def ratios(course: Course, extent: Extent) -> Grid:
         cells = [_spread(course.ratios(one, *where)) for one in ("slotkeeper", *RIVALS)]
         rows.append((*map(str, where), *cells, _spread(course.ratios("floor", *where, to="small-floor"))))
     return Grid(
-        "A cycle, in cycles of three bare writes of the same item: median of the rounds (least to most)",
+        "A cycle, in cycles of three bare writes of the same item: median of the rounds (middle half)",
         ("holders", "contenders", *_titles(("slotkeeper", *RIVALS)), "bare write in bare, empty item"),
         rows,
         "What is above 1.00 for Slotkeeper is ours: its code and its conditions. The last column is what the item's "
@@ -182,6 +182,14 @@ def contenders_processors(cells: Sequence[Cell]) -> str:
     return f"{sum(cell.taken.processor for cell in cells) / sum(cell.busy for cell in cells):.2f}"
 
 
+def middle_half(values: Sequence[float]) -> tuple[float, float]:
+    """Between which the middle half of the values lies; for one or two values, both ends."""
+    if len(values) < 3:
+        return min(values), max(values)
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
 def _grid(extent: Extent) -> list[tuple[int, int]]:
     return [(holders, contenders) for holders in extent.holders for contenders in extent.contenders]
 
@@ -199,4 +207,5 @@ def _ms(seconds: float) -> str:
 
 
 def _spread(values: Sequence[float]) -> str:
-    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+    low, high = middle_half(values)
+    return f"{median(values):.2f} ({low:.2f} to {high:.2f})"

@@ -93,7 +93,7 @@ def test_looking_first_saves_one_write_of_five_for_two_reads() -> None:
 
 
 def test_a_goal_is_missed_by_the_worst_number_of_holders() -> None:
-    course, extent = Course(), Extent((1, 10), (1,), rounds=3, seconds=0.0, refused_seconds=0.0)
+    course, extent = Course(), Extent((1, 10), {1: (3, 0.0)}, refused_seconds=0.0)
     for holders, mine in ((1, [1.0, 1.0, 9.0]), (10, [1.2, 1.2, 1.0])):
         course.cells["floor", holders, 1] = Cell("floor", holders, 1, rounds=[1.0, 1.0, 1.0])
         course.cells["slotkeeper", holders, 1] = Cell("slotkeeper", holders, 1, rounds=mine)
