@@ -18,7 +18,7 @@ PROCESS, JOB = "process-0000", "job"
 
 STARTER_SECONDS = 0.1  # of an invocation, as docs/costs.md has it
 LOG_BYTES = 2 * KB  # of a request that had to wait: the functions' own lines, and Lambda's
-TRANSITIONS = 11  # on the way to success (docs/costs.md; a test counts them)
+TRANSITIONS = 9  # on the way to success (docs/costs.md; a test counts them)
 POLLED_TRANSITIONS = 4  # of a look in vain: acquire, catch and read, choose, wait (AWS sample "sfn-semaphore")
 
 Parts = dict[str, float]  # dollars by service
@@ -198,8 +198,8 @@ def with_fewer_transitions(given: Assumed) -> list[tuple[str, int, float, str]]:
     ways = [
         ("as it is", TRANSITIONS, 0.0, ""),
         ("success from the release on a way of its own", TRANSITIONS - 1, 0.0, "release, read and wake stand twice"),
-        ("a function releases, wakes and tells", 5, _invocation(), "it may die between two of them, or be throttled"),
-        ("an Express child releases, wakes and tells", 5, child, "it may run twice, or its answer may be lost"),
+        ("a function releases, wakes and tells", 4, _invocation(), "it may die between two of them, or be throttled"),
+        ("an Express child releases, wakes and tells", 4, child, "it may run twice, or its answer may be lost"),
         ("Express all the way", 0, child, "not possible: it has no .sync and ends after 5 minutes"),
     ]
     own = ours(given)

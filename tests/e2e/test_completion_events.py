@@ -108,7 +108,8 @@ def test_producers_hear_of_the_workers_requests(work: Work, producer: Producer) 
 def test_a_dead_eventbridge_changes_nothing_but_a_metric(stack: Stack, metric: Callable[[str], float]) -> None:
     process = stack.process(limit=2)
     before = metric("EventsNotSent")
-    stack.faults.add("AnnounceEnd", "refuse", error="EventBridge.FailedEntry", times=0)
+    for state in ("AnnounceSuccess", "AnnounceFailure"):
+        stack.faults.add(state, "refuse", error="EventBridge.FailedEntry", times=0)
     good, bad = stack.send(process, "good"), stack.send(process, "bad")
     stack.end(process, "good")
     stack.end(process, "bad", how="fail")

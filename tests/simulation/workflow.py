@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.stack import Constant
 from tests.simulation.transcript import Outside, Program, Question
-from tests.workflow.definition import definition, states
+from tests.workflow.definition import END, definition, states
 from tests.workflow.interpreter import evaluate
 
 # What a deployment puts into the definition.
@@ -56,7 +56,7 @@ def run(
     """
     execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
     at, data = state_name, thaw(state_input)
-    while True:
+    while at != END:
         state = _STATES[at]
         on_state(at)
         if state.kind != "Choice":
@@ -78,6 +78,7 @@ def run(
                 if state.needs_start_time and "StartTime" not in execution:
                     execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
                 at, data = _task(outside, state, data, execution)
+    return "SUCCEEDED", ""
 
 
 class _State(Constant):
@@ -126,7 +127,7 @@ def _task(outside: Outside, state: _State, data: Any, execution: dict[str, Any])
         try:
             arguments = state.value("Arguments", data, execution)
             result = _call(outside, state.fields["Resource"], _deployed(arguments))
-            return state.fields["Next"], state.value("Output", data, execution, result=result)
+            return state.fields.get("Next", END), state.value("Output", data, execution, result=result)
         except _Failed as failed:
             seconds = state.retry_after(failed.error, retried)
             if seconds is None:

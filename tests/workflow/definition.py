@@ -10,6 +10,7 @@ from typing import Any
 
 FILE = Path(__file__).parents[2] / "statemachines" / "glue_workflow.asl.json"
 ENDS = {"Succeed", "Fail"}
+END = ""  # in the place of a next state: this one is the last, and the execution has succeeded
 
 
 @cache

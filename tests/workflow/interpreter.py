@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonata
 
-from tests.workflow.definition import ENDS, definition, states
+from tests.workflow.definition import END, ENDS, definition, states
 
 ME = "p-1"
 SUBSTITUTES = {
@@ -65,6 +65,11 @@ class Path:
     def end(self) -> dict[str, Any]:
         return states()[self.names[-1]]
 
+    @property
+    def status(self) -> str:
+        """Of the execution, as Step Functions has it."""
+        return "FAILED" if self.end["Type"] == "Fail" else "SUCCEEDED"
+
 
 def evaluate(template: Any, known: dict[str, Any]) -> Any:
     """A field's value: its expressions evaluated with these as $states."""
@@ -102,6 +107,9 @@ def walks(redrives: int = 0, rounds: int = 3) -> Iterator[Path]:
 
 
 def _walk(name: str, data: Any, context: Any, before: tuple[str, ...], rounds: int) -> Iterator[Path]:
+    if name == END:
+        yield Path(before, data)
+        return
     here = (*before, name)
     if states()[name]["Type"] in ENDS:
         yield Path(here, data)
@@ -140,7 +148,7 @@ def _task(name: str, state: dict[str, Any], known: dict[str, Any]) -> Iterator[t
         failures = [("States.QueryEvaluationError", str(error))]
     else:
         for result in RESULTS.get(name, [{}]):
-            yield state["Next"], evaluate(state["Output"], {**known, "result": result})
+            yield state.get("Next", END), evaluate(state["Output"], {**known, "result": result})
     for error, cause in failures:
         catcher = next(c for c in state["Catch"] if error in c["ErrorEquals"] or "States.ALL" in c["ErrorEquals"])
         output = {"Error": error} | ({"Cause": cause} if cause is not None else {})

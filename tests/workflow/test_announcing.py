@@ -12,24 +12,26 @@ from tests.workflow.interpreter import ME, SUBSTITUTES, Path, evaluate
 from tests.workflow.test_paths import REDRIVEN, WALKS
 
 ALL_WALKS = [*WALKS, *REDRIVEN]
-OVER = ("RequestSucceeded", "RequestFailed")
+NEWS = {"AnnounceSuccess": "SUCCEEDED", "AnnounceFailure": "FAILED"}
 REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--secret": "hunter2"}}
 FAILURE = {"error": "States.TaskFailed", "cause": "the test said: fail"}
 
 
 def _told(data: Any, given: Any = REQUEST) -> dict[str, Any]:
-    """The detail that is sent for what AnnounceEnd is given, checked as producers read it."""
+    """The detail that is sent for what its state is given, checked as producers read it."""
     execution = {"Name": ME, "Id": f"arn:{ME}", "Input": given, "StartTime": "2026-01-01T00:00:00.000Z"}
     context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T01:00:00.123Z"}}
-    (entry,) = evaluate(states()["AnnounceEnd"]["Arguments"], {"input": data, "context": context})["Entries"]
+    (state,) = (state for state, status in NEWS.items() if status == data["ending"])
+    (entry,) = evaluate(states()[state]["Arguments"], {"input": data, "context": context})["Entries"]
     return checked(entry)
 
 
 def test_every_request_that_is_over_is_announced_and_no_other() -> None:
     for walk in ALL_WALKS:
-        assert walk.names.count("AnnounceEnd") == (walk.data["ending"] in ("SUCCEEDED", "FAILED")), walk
-        assert (walk.names[-1] in OVER) == ("AnnounceEnd" in walk.names), walk
-    assert {walk.names[-1] for walk in ALL_WALKS} > set(OVER)
+        told = [NEWS[name] for name in walk.names if name in NEWS]
+        assert told == [walk.data["ending"]] * (walk.data["ending"] in NEWS.values()), walk
+        assert bool(told) == (walk.status == "SUCCEEDED" or walk.names[-1] == "RequestFailed"), walk
+    assert {walk.data["ending"] for walk in ALL_WALKS} > set(NEWS.values())
 
 
 def test_the_slot_is_given_back_and_the_next_one_woken_before_anybody_is_told() -> None:
@@ -46,16 +48,23 @@ def test_whatever_comes_of_the_event_and_of_counting_it_the_end_is_the_same() ->
     for walk in _announced():
         before, after = _around(walk)
         ways.setdefault(before, set()).add(after)
-        ends.setdefault(before, set()).add(walk.names[-1])
+        ends.setdefault(before, set()).add(walk.status)
+    uncounted = ("CountUnsentEvent", "DidItSucceed")
     for before, after in ways.items():
-        (end,) = ends[before]
-        assert after == {("DidItSucceed", end), ("CountUnsentEvent", "DidItSucceed", end)}
+        (status,) = ends[before]
+        assert (
+            after
+            == {
+                "SUCCEEDED": {(), (*uncounted, "RequestSucceeded")},
+                "FAILED": {("RequestFailed",), (*uncounted, "RequestFailed")},
+            }[status]
+        )
 
 
 def test_producers_are_told_what_the_execution_says() -> None:
     for walk in {(walk.names[-1], str(walk.data)): walk for walk in _announced()}.values():
         told = _told(walk.data)
-        assert told["status"] == {"RequestSucceeded": "SUCCEEDED", "RequestFailed": "FAILED"}[walk.names[-1]]
+        assert told["status"] == walk.status
         assert (told["flow"], told["process"], told["request_id"], told["attempt"]) == ("gated", "p", "order-1", 1)
         assert (told["execution_name"], told["deduplication_id"]) == (ME, f"{ME}/{told['status']}")
         assert (told["stack"], told["finished_at"]) == (SUBSTITUTES["StackName"], "2026-01-01T01:00:00.123Z")
@@ -86,16 +95,18 @@ def test_the_longest_texts_fit_an_entry() -> None:
 
 
 def test_a_dead_eventbridge_holds_the_execution_up_for_less_than_a_minute() -> None:
-    announce, count = states()["AnnounceEnd"], states()["CountUnsentEvent"]
+    announce, count = states()["AnnounceSuccess"], states()["CountUnsentEvent"]
+    for field in ("Retry", "Catch", "TimeoutSeconds", "Output"):
+        assert states()["AnnounceFailure"][field] == announce[field]
     (retrier,) = announce["Retry"]
     tries, waits = 1 + retrier["MaxAttempts"], retrier["MaxAttempts"] * retrier["MaxDelaySeconds"]
     assert tries * announce["TimeoutSeconds"] + waits + count["TimeoutSeconds"] < 60
 
 
 def _announced() -> list[Path]:
-    return [walk for walk in ALL_WALKS if "AnnounceEnd" in walk.names]
+    return [walk for walk in ALL_WALKS if set(NEWS) & set(walk.names)]
 
 
 def _around(walk: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    at = walk.names.index("AnnounceEnd")
+    (at,) = (number for number, name in enumerate(walk.names) if name in NEWS)
     return walk.names[:at], walk.names[at + 1 :]

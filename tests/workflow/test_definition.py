@@ -20,7 +20,7 @@ from tests.workflow.interpreter import evaluate
 
 TASKS = [name for name, state in states().items() if state["Type"] == "Task"]
 KNOWN_FIELDS = {
-    "Task": {"Resource", "Arguments", "TimeoutSeconds", "Retry", "Catch", "Next"},
+    "Task": {"Resource", "Arguments", "TimeoutSeconds", "Retry", "Catch", "Next", "End"},
     "Choice": {"Choices", "Default"},
     "Wait": {"Seconds", "Next"},
     "Pass": {"Next"},
@@ -50,7 +50,8 @@ def test_every_state_can_be_reached() -> None:
 def test_every_state_has_the_fields_of_its_type_and_a_way_on(name: str) -> None:
     state = states()[name]
     assert set(state) <= KNOWN_FIELDS[state["Type"]] | COMMON_FIELDS
-    assert (state["Type"] in ENDS) == (not targets(state))
+    is_last = state["Type"] in ENDS or state.get("End") is True
+    assert is_last != bool({"Next", "Default"} & set(state))
     if state["Type"] == "Choice":
         # A Choice only chooses: the guide names no Output of a rule, and engines differ on that of the state.
         assert "Default" in state

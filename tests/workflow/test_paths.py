@@ -17,6 +17,7 @@ def _through(name: str) -> list[Path]:
 
 def test_there_are_walks_to_every_end() -> None:
     assert {walk.names[-1] for walk in WALKS} == {
+        "AnnounceSuccess",
         "RequestSucceeded",
         "RequestFailed",
         "RequestReturned",
@@ -48,7 +49,7 @@ def test_a_slot_is_given_back_after_a_doubtful_run_only_when_two_looks_in_a_row_
 def test_a_hand_over_is_one_write_one_read_and_one_message_and_no_function() -> None:
     """What a workflow that succeeds calls, with somebody waiting; what comes after it keeps nobody waiting."""
     called = [[n for n in walk.names if states()[n]["Type"] == "Task"] for walk in WALKS if "WakeWaiting" in walk.names]
-    assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "AnnounceEnd"] in called
+    assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "AnnounceSuccess"] in called
     assert not [state for state in states().values() if "lambda" in state.get("Resource", "")]
 
 
@@ -79,7 +80,7 @@ def test_success_is_told_only_of_a_run_that_succeeded() -> None:
         assert (told.get("ending") == "SUCCEEDED") == (state == "SUCCEEDED")
         assert ("failure" in told) == (state != "SUCCEEDED")
     for walk in WALKS:
-        if walk.names[-1] == "RequestSucceeded":
+        if walk.status == "SUCCEEDED":
             assert not {"KeepRequest", "GiveBack", "NotifyFailure"} & set(walk.names)
             assert walk.data["ending"] == "SUCCEEDED"
 
