@@ -51,7 +51,8 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         tell("builds what is deployed", 0.0)
         artifacts = build(Path(built))
         try:
-            measured = _measure(artifacts, folder, tell, small=small)
+            # Processes in other folders are told of it.
+            measured = _measure(artifacts, folder.resolve(), tell, small=small)
         except (RuntimeUnavailable, FunctionFailed, bare.Unusable) as error:
             raise CannotGoOn(str(error)) from error
         sizes = artifacts.sizes()
