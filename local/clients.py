@@ -19,7 +19,12 @@ _NOBODYS_SETTINGS: dict[str, Any] = {
 
 
 def local_client(
-    service: str, endpoint: str, connections: int = 50, attempts: int = 1, read_timeout: float = 60
+    service: str,
+    endpoint: str,
+    connections: int = 50,
+    attempts: int = 1,
+    read_timeout: float = 60,
+    settings: Config | None = None,
 ) -> Any:
     """A client of `service` at `endpoint`, with dummy keys.
 
@@ -27,9 +32,11 @@ def local_client(
         connections: how many threads can call at the same instant.
         attempts: how often a call is made, its retries included; 1 lets a test see every failure.
         read_timeout: seconds.
+        settings: what else is wanted, or wanted otherwise.
     """
     make: Any = _session().client  # its stubs want the service's name as a literal
-    return make(service, endpoint_url=endpoint, config=_config(connections, attempts, read_timeout))
+    config = _config(connections, attempts, read_timeout)
+    return make(service, endpoint_url=endpoint, config=config.merge(settings) if settings else config)
 
 
 def local_resource(service: str, endpoint: str, connections: int = 50) -> Any:

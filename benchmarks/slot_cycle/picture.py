@@ -15,7 +15,7 @@ from benchmarks.slot_cycle.course import Course, Extent
 from benchmarks.slot_cycle.crew import DESIGNS
 from benchmarks.slot_cycle.reckoning import LONG, SHORT, Names
 from benchmarks.slot_cycle.tables import middle_half
-from local.running.drawing import AMBER, BLUE, DPI, GREEN, GREY, INK, VERMILLION, WIDTH
+from local.running.drawing import AMBER, BLUE, DPI, GREEN, GREY, INK, VERMILLION, WIDTH, beside
 from slotkeeper_cli.write_units import demand
 
 LOOK = {
@@ -54,7 +54,7 @@ def draw_cycles(course: Course, extent: Extent, most: float, path: Path) -> None
         axes.set_xlabel("holders beside")
         axes.set_title(f"{contenders} contender{'s' if contenders > 1 else ''}", loc="left")
     panels[0].set_ylabel("a cycle, in three bare writes of our item")
-    panels[0].text(0, most * 1.04, f"goal {most:.2f}", fontsize=8, color=INK, va="bottom")
+    beside(panels[-1], f"goal {most:.2f}", most, INK)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     figure.savefig(path)

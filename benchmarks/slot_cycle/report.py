@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.outcome import Goal, Outcome
-from benchmarks.slot_cycle import reckoning, tables
+from benchmarks.slot_cycle import overhead, reckoning, tables
 from benchmarks.slot_cycle.course import Course, Extent, processes
 from benchmarks.slot_cycle.crew import DESIGNS
 from local.run.figures import percentile
@@ -17,14 +17,17 @@ from local.run.figures import percentile
 MOST = 1.10  # times the floor
 
 
-def outcome(course: Course, extent: Extent, pictures: Sequence[tuple[Path, str]]) -> Outcome:
+def outcome(
+    course: Course, calls: Mapping[str, list[float]], extent: Extent, pictures: Sequence[tuple[Path, str]]
+) -> Outcome:
     """All of it."""
     measured = (tables.cycles, tables.ratios, tables.operations, tables.rates, tables.refusals)
     reckoned = (tables.units, tables.ceilings, tables.looks)
+    measured_grids = [*(grid(course, extent) for grid in measured), overhead.grid(calls)]
     return Outcome(
-        grids=[*(grid(course, extent) for grid in measured), *(grid() for grid in reckoned)],
+        grids=[*measured_grids, *(grid() for grid in reckoned)],
         goals=goals(course, extent),
-        figures=figures(course),
+        figures={**figures(course), "calls": {name: median(seconds) for name, seconds in calls.items()}},
         pictures=pictures,
         notes=notes(course, extent),
     )
@@ -102,14 +105,15 @@ def notes(course: Course, extent: Extent) -> list[str]:
         "Write units are reckoned from the items' sizes by the guide's rules, and the engine was asked what a cycle "
         f"consumes (ReturnConsumedCapacity): {_checked(course)}.",
         "The lock client, python-dynamodb-lock, is a lock, so a semaphore of N places is N keys, tried in an order "
-        f"drawn by chance: {tried} holders, with one contender. Its heartbeats are on; a cycle without a job has none. "
-        "It finds a dead owner by itself, after thirty seconds without a heartbeat; a live one that was only slow "
-        "loses its lock so. It tells nobody who holds what, and knows no pause.",
+        f"drawn by chance: {tried} holders, with one contender; half of them is the average. Its heartbeats are on; a "
+        "cycle without a job has none. It finds a dead owner by itself, after thirty seconds without a heartbeat; a "
+        "live one that was only slow loses its lock so. It tells nobody who holds what, and knows no pause.",
         "The AWS sample confirms nothing, so a late start may run beside whoever took its place. Its limit is in the "
         "deployment; lowered below the owners it admits everybody, since it refuses at exactly the limit. Whoever is "
         "refused polls. Its owners are the executions' ARNs; here they have names as short as ours.",
         "Transactions in conflict are refused by DynamoDB, and tried again by the caller at the price of another one; "
-        "this engine takes them one by one, and refuses none.",
+        "this engine takes them one by one, and refuses none. What preparing and committing takes there is not seen "
+        "here either.",
     ]
 
 

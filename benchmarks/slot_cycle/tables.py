@@ -45,8 +45,8 @@ def ratios(course: Course, extent: Extent) -> Grid:
         "A cycle, in cycles of three bare writes of the same item: median of the rounds (middle half)",
         ("holders", "contenders", *_titles(("slotkeeper", *RIVALS)), "bare write in bare, empty item"),
         rows,
-        "What is above 1.00 for Slotkeeper is ours: its code and its conditions. The last column is what the item's "
-        "size costs in this engine.",
+        "What is above 1.00 for Slotkeeper is ours: its code, its conditions. The cycles of AWS sample and lock client "
+        "are two operations. The last column is what the item's size costs in this engine.",
         words=0,
     )
 
@@ -77,9 +77,9 @@ def rates(course: Course, extent: Extent) -> Grid:
         rows.append((*map(str, where), *(f"{cell.calls_a_second:.0f}" for cell in cells), *busy))
     return Grid(
         "Operations a second",
-        ("holders", "contenders", *_titles(COMPARED), "engine's processors", "contenders'"),
+        ("holders", "contenders", *_titles(COMPARED), "engine busy", "clients busy"),
         rows,
-        "An operation is a step of the cycle, whatever it calls. Processors: in use, on average.",
+        "An operation is a step of the cycle, whatever it calls. Busy: processors, on average.",
         words=0,
     )
 
