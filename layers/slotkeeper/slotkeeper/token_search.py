@@ -91,7 +91,7 @@ class Search:
         self._watched_code: str | None = None
         self._watched_since = 0.0
         self._first_seen: int | None = None  # the generation that was stored when the search began
-        self._expected = 0.0  # by the monotonic clock; in the past if nobody can say
+        self._expected = 0.0  # when the token that is waited for will be there, by the monotonic clock; or past
 
     @property
     def waited(self) -> float:
@@ -115,7 +115,6 @@ class Search:
     def look(self) -> Known | None:
         """One look at the item and what follows from it; None if it has to be looked at again. Raises as `get`."""
         self.looks += 1
-        self._expected = 0.0
         try:
             return self._act(self._means.table.read(self._means.name))
         except (BotoCoreError, ClientError) as error:
