@@ -21,9 +21,9 @@ ByWay = Mapping[str, Sequence[Invalidation]]
 NOTES = (
     "Measured: the embedded AWS, whose conditional writes are atomic over HTTP, and the chat API's stand-in; as many "
     "processes as the machine has processors, a thread for each client, connections open beforehand, a thin client "
-    "instead of botocore (1 ms of processor time a call; a Lambda container has its own). Counts are exact. What "
-    "500 clients wait beyond the API's time is still mostly this machine, which answers some 2,500 calls a second: see "
-    "the column of a call.",
+    "instead of botocore (1 ms of processor time a call; a Lambda container has its own). What 500 "
+    "clients wait beyond the API's time is still mostly this machine's queue, see the column of a call; and since a "
+    "call takes them so long, they make fewer of them than reckoned.",
     f"Reckoned: the same code on a clock that jumps from event to event, calls of {CALL_SECONDS * 1000:.0f} ms, "
     f"{MOST['reads']} reads and {MOST['writes']} writes a second of one item, then throttled; pauses drawn "
     "five times. It stands for DynamoDB inside a region, and is no measurement.",
