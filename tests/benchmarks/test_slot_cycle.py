@@ -93,10 +93,20 @@ def test_looking_first_saves_one_write_of_five_for_two_reads() -> None:
     assert looking.dollars == (195 * 0.625, 156 * 0.625 + 20 * 0.125)
 
 
-def test_a_goal_is_missed_by_the_worst_number_of_holders() -> None:
-    course, extent = Course(), Extent((1, 10), {1: (3, 0.0)}, refused_seconds=0.0)
-    for holders, mine in ((1, [1.0, 1.0, 9.0]), (10, [1.2, 1.2, 1.0])):
-        course.cells["floor", holders, 1] = Cell("floor", holders, 1, rounds=[1.0, 1.0, 1.0])
-        course.cells["slotkeeper", holders, 1] = Cell("slotkeeper", holders, 1, rounds=mine)
+ROUNDS = {1: [1.0, 1.0, 9.0], 10: [1.2, 1.2, 1.0], 100: [1.0, 1.0, 1.0]}  # by the number of holders
+
+
+@pytest.mark.parametrize(
+    ("contenders", "found", "met"),
+    [
+        (1, "1.00 at 1, 1.20 at 10, 1.00 at 100 holders", False),
+        (8, "1.00 (1.00 at 1, 1.20 at 10, 1.00 at 100 holders)", True),
+    ],
+)
+def test_one_contender_is_judged_by_the_worst_cell_and_several_over_all(contenders: int, found: str, met: bool) -> None:
+    course, extent = Course(), Extent(tuple(ROUNDS), {contenders: (3, 0.0)}, refused_seconds=0.0)
+    for holders, mine in ROUNDS.items():
+        course.cells["floor", holders, contenders] = Cell("floor", holders, contenders, rounds=[1.0, 1.0, 1.0])
+        course.cells["slotkeeper", holders, contenders] = Cell("slotkeeper", holders, contenders, rounds=mine)
     (goal,) = report.goals(course, extent)
-    assert (goal.found, goal.met) == ("1.00 at 1, 1.20 at 10 holders", False)
+    assert (goal.found, goal.met) == (found, met)
