@@ -132,7 +132,7 @@ class Slots:
     def __init__(self, dynamodb: DynamoDBClient, table_name: str, *, large: Iterable[str] = ()) -> None:
         self._dynamodb = dynamodb
         self._table_name = table_name
-        self._large = set(large)  # by the last refusal or look
+        self._is_large = dict.fromkeys(large, True)  # by the last refusal or look
 
     def reserve(self, process: str, execution: str, now: float) -> Reservation:
         """Takes a slot for an execution that is about to start."""
@@ -149,7 +149,7 @@ class Slots:
 
     def _foreseen(self, process: str, execution: str) -> Full | Paused | None:
         """The refusal of a large process that a read can tell; None if a write has to. Only a write admits anybody."""
-        if process not in self._large:
+        if not self._is_large.get(process):
             return None
         try:
             seen = self.read(process)
@@ -308,7 +308,7 @@ class Slots:
         if not item:
             return None
         seen = read_process(item)
-        (self._large.add if len(seen.holders) >= LARGE else self._large.discard)(process)
+        self._is_large[process] = len(seen.holders) >= LARGE
         return seen
 
     def _why_refused(self, process: str, execution: str, item: dict[str, Any]) -> Reservation:
