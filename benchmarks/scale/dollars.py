@@ -121,7 +121,13 @@ def visibility_polling(given: Assumed, every: float) -> Design:
         "SQS": (3 + looks) * prices.SQS_FIFO,
         "events, logs": prices.EVENT + LOG_BYTES * (1 + looks) / 2 / 1024**3 * prices.LOG_GB,
     }
-    return Design(f"visibility, {every:g} s", _of_a_day(given, parts), looks, every / 2, "a slot that frees waits")
+    return Design(
+        f"visibility, {every:g} s",
+        _of_a_day(given, parts),
+        looks,
+        every / 2,
+        "who frees a slot wakes nobody: it stands idle until somebody looks",
+    )
 
 
 def message_polling(given: Assumed, every: float) -> Design:
@@ -137,7 +143,13 @@ def message_polling(given: Assumed, every: float) -> Design:
     }
     # Many messages look, so soon one of them does after a slot has freed.
     idle = every / (1 + given.waiting / given.processes)
-    return Design(f"each message, {every:g} s", _of_a_day(given, parts), looks, idle, "no order; no end of retries")
+    return Design(
+        f"each message, {every:g} s",
+        _of_a_day(given, parts),
+        looks,
+        idle,
+        "no order: who looks first is first; a message is dropped when it has been received too often",
+    )
 
 
 def workflow_polling(given: Assumed, every: float) -> Design:
@@ -151,7 +163,7 @@ def workflow_polling(given: Assumed, every: float) -> Design:
         "events, logs": 0.0,
     }
     idle = every / (1 + given.waiting / given.processes)
-    lacks = "no order; 25,000 events of history end it"
+    lacks = "no order; nobody wakes; ends when its history has 25,000 events; frees no dead holder"
     return Design(f"workflow loop, {every:g} s", _of_a_day(given, parts), looks, idle, lacks)
 
 

@@ -89,6 +89,7 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
             tables.times(driven),
             tables.rounds(rounds),
             *[tables.dollars_a_day(dollars.Assumed(slots=slots)) for slots in SLOTS],
+            tables.lacks(dollars.Assumed()),
             tables.transitions(dollars.Assumed(slots=SLOTS[0])),
         ],
         goals=goals(driven, by_processes, rounds, power),

@@ -111,6 +111,12 @@ def dollars_a_day(given: dollars.Assumed) -> Grid:
     return Grid(f"A million requests a day, {given.slots} slots a process", columns, rows, caption)
 
 
+def lacks(given: dollars.Assumed) -> Grid:
+    """What a reader must know before the prices are compared."""
+    rows = [(each.name, each.lacks) for each in dollars.designs(given) if each.lacks]
+    return Grid("What a design does without", ["design", "lacks"], rows, words=2)
+
+
 def transitions(given: dollars.Assumed) -> Grid:
     """Where our own dollars go."""
     rows = [(name, f"{number}", f"{day:,.2f}", why) for name, number, day, why in dollars.with_fewer_transitions(given)]
