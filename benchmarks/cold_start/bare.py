@@ -18,6 +18,8 @@ from local.environment import child_environment
 NOBODY = "http://127.0.0.1:9"
 # -S, -s and -P: nothing of this environment but the standard library, and what PYTHONPATH says.
 ISOLATED = ("-S", "-s", "-P")
+# A handler that imports nothing.
+EMPTY = "def handler(event, context):\n    return {}\n"
 MARK = "@clients@"
 RECORD = f"""
 import json
@@ -62,7 +64,7 @@ def handler(made: Sequence[Client]) -> str:
         f"client_{number} = boto3.client({client.service!r}, config=Config(**{dict(client.config)!r}))"
         for number, client in enumerate(made)
     ]
-    return "\n".join([*lines, "", "", "def handler(event, context):", "    return {}", ""])
+    return "\n".join([*lines, "", "", EMPTY])
 
 
 def run(

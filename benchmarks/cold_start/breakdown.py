@@ -44,13 +44,10 @@ def timed(owner, name, group):
             print({MARK!r}, group, importing, took, file=sys.stderr, flush=True)
     setattr(owner, name, measured)
 
-if {{ours}}:
-    from slotkeeper import cold_start  # as the functions do first of all
-import boto3
+from slotkeeper import cold_start  # as the functions do first of all
+import boto3, fastjsonschema
 timed(boto3, "client", "clients")
-if {{ours}}:
-    import fastjsonschema
-    timed(fastjsonschema, "compile", "schemas")
+timed(fastjsonschema, "compile", "schemas")
 import app
 """
 LINE = re.compile(r"import time:\s+(\d+) \|\s+(\d+) \| ( *)([\w.]+)$")
@@ -79,9 +76,9 @@ class Breakdown:
         return sum(self.groups.values())
 
 
-def of(path: Sequence[Path], environment: Mapping[str, str], *, ours: bool) -> Breakdown:
-    """Imports the `app` on this path once. `ours`: it is a function, and no bare handler. Raises Unusable."""
-    said = run(TIMED.format(ours=ours), path, environment, "-X", "importtime").stderr
+def of(path: Sequence[Path], environment: Mapping[str, str]) -> Breakdown:
+    """Imports the function on this path once. Raises Unusable."""
+    said = run(TIMED, path, environment, "-X", "importtime").stderr
     return read(said.splitlines())
 
 

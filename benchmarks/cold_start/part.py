@@ -14,7 +14,7 @@ from benchmarks.cold_start.breakdown import Breakdown
 from benchmarks.cold_start.calls import Calls, deployed
 from benchmarks.cold_start.start import Start, start
 from benchmarks.outcome import Goal, Grid, Outcome, Tell
-from local.invoke.runtime import FunctionFailed, RuntimeUnavailable
+from local.invoke.runtime import Configuration, FunctionFailed, RuntimeUnavailable
 from local.invoke.stack import folders
 from local.running.command import CannotGoOn
 
@@ -36,7 +36,6 @@ class Measured:
     ours: list[Start] = field(default_factory=list)
     bare: list[Start] = field(default_factory=list)
     imports: list[Breakdown] = field(default_factory=list)
-    bare_imports: list[Breakdown] = field(default_factory=list)
 
     def ratio(self, figure: str) -> tuple[float, float, float]:
         """Median, least and most of the rounds' ratios."""
@@ -52,45 +51,49 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         artifacts = build(Path(built))
         try:
             # Processes in other folders are told of it.
-            measured = _measure(artifacts, folder.resolve(), tell, small=small)
+            measured, empty = _measure(artifacts, folder.resolve(), tell, small=small)
         except (RuntimeUnavailable, FunctionFailed, bare.Unusable) as error:
             raise CannotGoOn(str(error)) from error
         sizes = artifacts.sizes()
     path = folder / "cold-start.png"
     picture.draw(
-        {name: quickest(one.imports).groups for name, one in measured.items()},
-        {name: quickest(one.bare_imports).total for name, one in measured.items()},
+        {name: shared_out(one, empty) for name, one in measured.items()},
+        {name: median(each.init_cpu for each in one.bare) for name, one in measured.items()},
         path,
     )
     return Outcome(
         grids=[_starts(measured), _calls(measured), _dearest(measured), _sizes(sizes)],
         goals=[goal(name, one) for name, one in measured.items()],
         figures={
+            "empty_init_cpu": empty,
             "functions": {name: asdict(one) for name, one in measured.items()},
             "sizes": {name: asdict(size) for name, size in sizes.items()},
         },
-        pictures=[(path, "What the import of each function is made of, and the import of its bare handler.")],
+        pictures=[(path, "What a cold start's processor time is for, and that of the bare handler.")],
         notes=NOTES,
     )
 
 
-def _measure(artifacts: Artifacts, folder: Path, tell: Tell, *, small: bool) -> dict[str, Measured]:
+def _measure(artifacts: Artifacts, folder: Path, tell: Tell, *, small: bool) -> tuple[dict[str, Measured], float]:
+    """What was measured of each function, and the processor time of the init phase of one that imports nothing."""
     tell("deploys a stack for each function", 0.05)
     with deployed(folder / "aws", SMALL if small else folders()) as (aws, functions):
         subjects = {name: _Subject(artifacts, calls, aws.endpoint, folder / name) for name, calls in functions.items()}
         rounds = 1 if small else ROUNDS
+        empty = []
         for number in range(rounds):
             for at, (name, subject) in enumerate(subjects.items()):
                 tell(f"starts {name}", 0.1 + 0.75 * (number + at / len(subjects)) / rounds)
                 if number == 0 and not small:
                     subject.start()  # not counted: it brings the files into the memory
                 subject.start(into=subject.measured, bare_first=number % 2 == 1)
+            empty.append(subject.start_empty().init_cpu)
     times = 1 if small else BREAKDOWNS
     for number in range(times):
         for name, subject in subjects.items():
             tell(f"takes the import of {name} apart", 0.85 + 0.15 * number / times)
             subject.take_apart()
-    return {name: subject.measured for name, subject in subjects.items()}
+    return {name: subject.measured for name, subject in subjects.items()}, median(empty)
 
 
 class _Subject:
@@ -106,35 +109,48 @@ class _Subject:
         self._ours = replace(calls.configuration, folder=artifacts.function(calls.name))
         self._environment = dict(self._ours.environment) | {"LAMBDA_TASK_ROOT": str(self._ours.folder)}
         made = bare.clients((self._ours.folder, *self._path), self._environment)
-        plain = scratch / "bare"
-        plain.mkdir()
-        (plain / "app.py").write_text(bare.handler(made), encoding="utf-8")
-        self._bare = replace(self._ours, folder=plain)
+        self._bare = self._written("bare", bare.handler(made))
+        self._empty = self._written("empty", bare.EMPTY)
         self.measured = Measured([client.service for client in made])
+
+    def _written(self, name: str, source: str) -> Configuration:
+        folder = self._scratch / name
+        folder.mkdir()
+        (folder / "app.py").write_text(source, encoding="utf-8")
+        return replace(self._ours, folder=folder)
 
     def start(self, into: Measured | None = None, *, bare_first: bool = False) -> None:
         """A start of each."""
         events = [self._calls.event(), self._calls.event()]
-        plain = self._start_bare() if bare_first else None
+        plain = self._start_rival(self._bare) if bare_first else None
         ours = start(self._ours, self._path, self._endpoint, events, self._scratch)
-        plain = plain or self._start_bare()
+        plain = plain or self._start_rival(self._bare)
         if into:
             into.ours.append(ours)
             into.bare.append(plain)
 
-    def _start_bare(self) -> Start:
-        return start(self._bare, self._bare_path, self._endpoint, [{}, {}], self._scratch)
+    def start_empty(self) -> Start:
+        """Of a handler that imports nothing: Python, and the runtime's client."""
+        return self._start_rival(self._empty)
+
+    def _start_rival(self, function: Configuration) -> Start:
+        return start(function, self._bare_path, self._endpoint, [{}, {}], self._scratch)
 
     def take_apart(self) -> None:
-        """Its import, and that of the bare handler."""
-        self.measured.imports.append(breakdown.of((self._ours.folder, *self._path), self._environment, ours=True))
-        plain = (self._bare.folder, *self._bare_path)
-        self.measured.bare_imports.append(breakdown.of(plain, self._environment, ours=False))
+        """Its import."""
+        self.measured.imports.append(breakdown.of((self._ours.folder, *self._path), self._environment))
 
 
 def quickest(each: Sequence[Breakdown]) -> Breakdown:
     """The one that other programs disturbed least: it is taken by the clock."""
     return min(each, key=lambda one: one.total)
+
+
+def shared_out(one: Measured, empty: float) -> dict[str, float]:
+    """Group -> seconds of processor time, by its share of the import. `empty`: what no import is a part of."""
+    imported = quickest(one.imports)
+    spent = median(each.init_cpu for each in one.ours) - empty
+    return {picture.EMPTY: empty} | {name: spent * time / imported.total for name, time in imported.groups.items()}
 
 
 def goal(name: str, one: Measured) -> Goal:

@@ -8,7 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from benchmarks.cold_start import artifacts, bare, breakdown, part
+from benchmarks.cold_start import artifacts, bare, breakdown, part, picture
 from benchmarks.cold_start.start import Start
 
 APP = """
@@ -63,6 +63,15 @@ def test_making_a_client_is_told_from_the_module_in_which_it_is_made() -> None:
     lines = ["@mark@ begin", *_lines((100, "  botocore.parsers")), "@mark@ clients app 300", *_lines((400, "app"))]
     found = breakdown.read(lines)
     assert {name: round(1e6 * time) for name, time in found.groups.items() if time} == {"clients": 300, "function": 200}
+
+
+def test_processor_time_is_shared_out_by_what_the_quickest_import_took() -> None:
+    measured = _measured([1.1, 1.1], [1.0, 1.0])
+    measured.imports = [
+        breakdown.Breakdown({"boto3": 9.0, "layer": 9.0}, {}),
+        breakdown.Breakdown({"boto3": 3.0, "layer": 1.0}, {}),
+    ]
+    assert part.shared_out(measured, 0.1) == pytest.approx({picture.EMPTY: 0.1, "boto3": 0.75, "layer": 0.25})
 
 
 def _measured(ours: list[float], plain: list[float]) -> part.Measured:
