@@ -41,7 +41,7 @@ class Extent:
 
 
 # As short as they can be: what disturbs the machine for a while then hits all of them.
-WHOLE = Extent((1, 10, 100, 500), {1: (40, 0.03), 8: (24, 0.05), 32: (8, 0.0)}, refused_seconds=0.5)
+WHOLE = Extent((1, 10, 100, 500), {1: (40, 0.03), 8: (24, 0.05), 32: (6, 0.0)}, refused_seconds=0.5)
 SMALL = Extent((1, 10), {1: (2, 0.01), 2: (1, 0.01)}, refused_seconds=0.01)
 
 

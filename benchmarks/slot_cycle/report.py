@@ -96,9 +96,9 @@ def notes(course: Course, extent: Extent) -> list[str]:
     turns = ", ".join(f"{rounds} rounds for {who}" for who, (rounds, _) in extent.turns.items())
     busy = [cell for cell in course.cells.values() if cell.contenders == most]
     return [
-        f"Method: {processes()} processes of threads call DynamoDB Local, all designs in turns: {turns} contenders. Each "
-        "round begins with another design, and each contender takes a cycle in it at least. Client settings are the "
-        "same for all. The holders are there all the time, and beside them every contender has room.",
+        f"Method: {processes()} processes of threads call DynamoDB Local, all designs in turns: {turns} contenders. "
+        "Each round begins with another design, and each contender takes a cycle in it at least. Client settings are "
+        "the same for all. The holders are there all the time, and beside them every contender has room.",
         f"The bottleneck is the engine: with {most} contenders it keeps {tables.engine_processors(busy)} processors "
         f"busy, they {tables.contenders_processors(busy)}. It takes one write after the other, so with several "
         "contenders a cycle is mostly waiting in line, and the ratios say what a call costs the engine. With the size "
