@@ -208,4 +208,4 @@ def _ms(seconds: float) -> str:
 
 def _spread(values: Sequence[float]) -> str:
     low, high = middle_half(values)
-    return f"{median(values):.2f} ({low:.2f} to {high:.2f})"
+    return f"{median(values):.2f} ({low:.2f}-{high:.2f})"
