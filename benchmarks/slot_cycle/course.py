@@ -14,6 +14,7 @@ from benchmarks.outcome import Tell
 from benchmarks.slot_cycle.crew import DESIGNS, Crew, Taken, processor_seconds
 from local.dynamodb_local import DynamoDbLocal
 from slotkeeper.names import execution_name
+from slotkeeper.slots import LARGE
 
 COMPARED = ("slotkeeper", "floor", "small-floor", "counter", "transaction", "lock-client")
 # Seconds in a cell after which the lock client is left out of its further rounds: for the last free key of hundreds it
@@ -166,8 +167,13 @@ def _measure(
             cell.taken.add(taken)
 
 
+def refusable(holders: int) -> list[str]:
+    """Whose refusals there are with so many holders: the starter looks first at large processes alone."""
+    return [design for design in REFUSED if design != "looks-first" or holders >= LARGE]
+
+
 def _refuse(course: Course, crew: Crew, dynamodb: Any, extent: Extent, holders: int) -> None:
-    for design in REFUSED:
+    for design in refusable(holders):
         made = DESIGNS[design](dynamodb, table(design, holders, full=True), holders, holders)
         made.create()
         made.set_up()

@@ -97,7 +97,7 @@ class Slotkeeper(Design):
 
     def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
         super().__init__(dynamodb, table, holders, limit)
-        self._slots = Slots(dynamodb, table, large=[PROCESS] if self.looks_first else [])
+        self._slots = Slots(dynamodb, table)
 
     def set_up(self) -> None:
         item = process_item(PROCESS, JOB, self.holders, queued=False)
@@ -107,7 +107,8 @@ class Slotkeeper(Design):
         return (("reserve", self._reserve), ("confirm", self._confirm), ("release", self._release))
 
     def full(self, me: str) -> None:
-        self._slots.reserve(PROCESS, me, time.time())
+        # New ones each time: they remember from one refusal to the next whether a process is large.
+        Slots(self.dynamodb, self.table, large=[PROCESS] if self.looks_first else []).reserve(PROCESS, me, time.time())
 
     def _reserve(self, me: str) -> None:
         if not isinstance(self._slots.reserve(PROCESS, me, time.time()), Granted):
@@ -133,7 +134,7 @@ class Slotkeeper(Design):
 
 
 class LooksFirst(Slotkeeper):
-    """The same at a process that its starter knows to be large."""
+    """The same, of a starter that knows the process to be large: it has been refused there before."""
 
     title = "Slotkeeper, looks first"
     looks_first = True

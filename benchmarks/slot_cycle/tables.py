@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 from benchmarks.outcome import Grid
 from benchmarks.slot_cycle import reckoning
-from benchmarks.slot_cycle.course import COMPARED, REFUSED, Cell, Course, Extent
+from benchmarks.slot_cycle.course import COMPARED, Cell, Course, Extent, refusable
 from benchmarks.slot_cycle.crew import DESIGNS
 from benchmarks.slot_cycle.reckoning import LONG, SHORT
 from local.run.figures import percentile
@@ -88,15 +88,16 @@ def refusals(course: Course, extent: Extent) -> Grid:
     """What a reserve costs where there is no place, until the asker knows why."""
     rows = []
     for holders in extent.holders:
-        for design in REFUSED:
+        for design in refusable(holders):
             taken = course.refused[design, holders]
             rows.append((DESIGNS[design].title, str(holders), _latency(taken.cycles), *_refusal(design, holders)))
     return Grid(
         "A refused reserve: ms here, median (p99), and what it is on DynamoDB",
         ("design", "holders", "here", "calls", "write units", "read units", "tells apart"),
         rows,
-        "Slotkeeper needs a second call in this engine alone, which refuses without the item. A transaction that is "
-        "cancelled is charged too; the guide does not say for what, so the least and the most stand there.",
+        f"From {LARGE} holders on the starter looks first, once it has been refused. Where it does not, it needs a "
+        "second call in this engine alone, which refuses without the item. A transaction that is cancelled is charged "
+        "too; the guide does not say for what, so the least and the most stand there.",
     )
 
 
