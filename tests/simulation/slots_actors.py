@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+
 from slotkeeper.admission import HeldBack, Starter, Waiting
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.observability import logger
@@ -69,9 +72,26 @@ def _janitor(outside: Outside, grace: int, look_gap: int) -> Janitor:
     )
 
 
-def round_(outside: Outside, grace: int, look_gap: int) -> tuple[tuple[str, int], ...]:
-    """One scheduled round of the janitor: what it counted."""
-    return tuple(sorted(_janitor(outside, grace, look_gap).round().counts.items()))
+class Memory(NamedTuple):
+    """What a container of the janitor knows from its rounds before, as a value."""
+
+    spent: tuple[tuple[str, tuple[str, float]], ...] = ()
+    settled_by: float = -math.inf
+    settled: frozenset[str] = frozenset()
+
+
+NEW = Memory()
+
+
+def round_(outside: Outside, grace: int, look_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
+    """One scheduled round of the janitor: what its container remembers after it, and what it counted."""
+    janitor = _janitor(outside, grace, look_gap)
+    known = janitor._memory
+    known.spent.update(memory.spent)
+    known.settled_by = memory.settled_by
+    janitor.settled._known.update(memory.settled)
+    counts = tuple(sorted(janitor.round().counts.items()))
+    return Memory(tuple(sorted(known.spent.items())), known.settled_by, frozenset(janitor.settled._known)), counts
 
 
 def visit(outside: Outside, execution: str, grace: int, look_gap: int) -> tuple[tuple[str, int], ...]:

@@ -36,6 +36,8 @@ class Plan:
         standing_still: as a fault, the janitor's clock is ahead while others are at work: they have stood still.
         job_limit: how many runs Glue allows at once.
         period: seconds between two rounds of the janitor.
+        containers: how many containers of the janitor take turns in its rounds, each with what it remembers; with none,
+            each round is a new container's. Not for worlds without time: there a clock's lead comes and goes.
         lax: SQS hides a message although it is visible again.
         looking: the starters take the process for one with many holders, and look before they write.
         news: sending an event is a step that others may come before, and that may fail. Otherwise it happens at once,
@@ -56,6 +58,7 @@ class Plan:
     run_seconds: tuple[int, ...] = (60, 120, 1800)
     lag: int = 0
     period: int = 60
+    containers: int = 0
 
 
 _messages: dict[Any, tuple[list[Record], list[Record]]] = {}
@@ -99,6 +102,7 @@ class SlotsState(World):
         self.cancels = plan.cancels
         self.rounds = 0
         self.next_round = self.now + self.plan.period
+        self.memories = (code.NEW,) * plan.containers  # of the janitor's, the one whose turn it is first
         self.calm_since: float | None = None
         self.older_at: dict[str, float] = {}
         self.news: tuple[str, ...] = ()  # closed executions whose status event is under way
@@ -303,6 +307,7 @@ class SlotsState(World):
             self.operations,
             self.cancels,
             self.rounds,
+            self.memories,
             self.news,
             self.order,
             self.on_their_way,

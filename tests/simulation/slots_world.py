@@ -165,7 +165,8 @@ class SlotsWorld(SlotsState):
         self.rounds += self.timeless and when == "now"
         self.next_round = self.now + self.plan.period
         self.say("round", f"begins ({when})" if when else "begins")
-        self.begin("round", code.janitor_round.begin(*self._patience()), Notes(ahead=LATER if when == "later" else 0))
+        node = code.janitor_round.begin(*self._patience(), *self.memories[:1])
+        self.begin("round", node, Notes(ahead=LATER if when == "later" else 0))
 
     def operate(self, _: str, __: str) -> None:
         """The operator changes the limit, pauses or resumes, and wakes who waits as `operations` does."""
@@ -254,9 +255,13 @@ class SlotsWorld(SlotsState):
         if name.startswith("workflow "):
             status, error = actor.node.result
             self._close(name.partition(" ")[2], status, error, actor.notes.state)
+        elif name == "round" and self.memories:
+            self.memories = (*self.memories[1:], actor.node.result[0])
 
     def died(self, name: str, actor: Actor) -> None:
         assert not name.startswith("workflow "), "Step Functions does not die"
+        if name == "round" and self.memories:
+            self.memories = (*self.memories[1:], code.NEW)
 
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):
@@ -303,6 +308,7 @@ def drawn(random: Random) -> SlotsWorld:
         looking=random.choice((False, True)),
         run_seconds=random.choice(((60,), (60, 120), (60, 1200))),
         cancels=random.choice(((), (), (), requests[:1], requests[-1:])),
+        containers=random.choice((0, 1, 2)),
     )
     return SlotsWorld(plan)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from slotkeeper import cancellation, slots
+from slotkeeper import cancellation, reclaim, slots
 from slotkeeper.admission import Starter
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.operations import Operations
@@ -221,11 +221,26 @@ def aborted_requests_are_not_kept(patch: Patch) -> None:
     patch.setattr("slotkeeper.request_queue.FailedRequestQueue.keep", lambda *_: None)
 
 
+def what_was_not_kept_is_forgotten(patch: Patch) -> None:
+    """A round takes all for settled that it has listed, and no later one looks back behind that."""
+    settle_all = Janitor._settle_all
+
+    def hasty(self: Janitor, findings: Findings) -> None:
+        settled_by = self.clock() - self.grace
+        with findings.guard("as without"):
+            settle_all(self, findings)
+        self._memory.settled_by = settled_by
+
+    patch.setattr(Janitor, "_settle_all", hasty)
+    patch.setattr(reclaim, "_LISTED_LATE", 0)
+
+
 @pytest.mark.parametrize(
     ("remove", "broken"),
     [
         (f16_no_janitor, ("S4", "END")),
         (aborted_requests_are_not_kept, ("S3",)),
+        (what_was_not_kept_is_forgotten, ("S3", "END")),
         (f2_free_without_a_look_at_glue, ("S1b",)),
         (f5_release_without_condition, ("S2", "S1b")),
         (f13_no_confirm, ("S1b",)),
