@@ -19,7 +19,7 @@ from slotkeeper.slots import LARGE
 COMPARED = ("slotkeeper", "floor", "small-floor", "counter", "transaction", "lock-client")
 # Seconds in a cell after which the lock client is left out of its further rounds: for the last free key of hundreds it
 # looks for seconds.
-ENOUGH = 5.0
+ENOUGH = 4.0
 REFUSED = ("slotkeeper", "looks-first", "counter", "transaction", "lock-client")
 
 
@@ -42,7 +42,7 @@ class Extent:
 
 
 # As short as they can be: what disturbs the machine for a while then hits all of them.
-WHOLE = Extent((1, 10, 100, 500), {1: (40, 0.03), 8: (24, 0.05), 32: (6, 0.0)}, refused_seconds=0.5)
+WHOLE = Extent((1, 10, 100, 500), {1: (40, 0.03), 8: (16, 0.05), 32: (6, 0.0)}, refused_seconds=0.3)
 SMALL = Extent((1, 10), {1: (2, 0.01), 2: (1, 0.01)}, refused_seconds=0.01)
 
 
