@@ -56,8 +56,6 @@ SETUP  := python3 local/bootstrap.py
 READY  := $(VENV)/.installed-local
 # The Lambda runtime's client: there is none for other systems, and no emulator that it could talk to.
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
-# What the benchmark measures us against.
-BENCH   := requirements/bench.txt
 # One more than processors: tests that have an engine wait most of their time (tests/conftest.py has them take turns).
 TEST_WORKERS ?= 3
 LINTED := layers functions cli local smoke jobs tests benchmarks
@@ -102,7 +100,6 @@ run-worker: setup  ## Deploy the worker, send it slow, failing and poison reques
 
 .PHONY: bench
 bench: setup-dev  ## Measure it beside what one would pick instead, in 15 minutes (build/bench/)
-	@$(SETUP) $(BENCH)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m benchmarks $(if $(ONLY),--only "$(ONLY)") \
 	  $(if $(SMALL),--small) $(if $(LIST),--list)
 
@@ -202,7 +199,7 @@ format: setup-dev  ## Put the code into the one format
 .PHONY: lock
 lock: setup  ## Compile requirements/*.in again (needs the registry)
 	@$(PYTHON) -m pip install --quiet uv
-	@for name in local dev runtime bench checkov mutation hooks; do \
+	@for name in local dev runtime checkov mutation hooks; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("python_dynamodb_lock", reason="make bench installs it")
-
 from benchmarks.slot_cycle import part, reckoning, report
 from benchmarks.slot_cycle.course import COMPARED, SMALL, Cell, Course, Extent, metered
 from benchmarks.slot_cycle.crew import DESIGNS
