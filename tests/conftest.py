@@ -11,7 +11,7 @@ import pytest
 # The tests of such a folder take turns, on one worker of xdist's, beside those of all other folders. Each has an engine
 # that takes time to start, or (`least_privilege`) a record that takes time to make, and every worker would; and all the
 # deployments of `e2e` come from one build folder.
-TURNS = ("e2e", "engine", "least_privilege", "races", "runtime")
+TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
 
 # Every test has boto3 sessions of its own, and each would parse the descriptions of its services anew: most of the time
 # of a test with a client or two. They are only read, as by the clients of one session.
