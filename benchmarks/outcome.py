@@ -28,7 +28,8 @@ class Grid:
         """For a terminal."""
         table = Table(title=self.title, title_justify="left", caption=self.caption, caption_justify="left")
         for number, name in enumerate(self.columns):
-            table.add_column(name, justify="left" if number < self.words else "right")
+            # Where there is little room the numbers' heads are broken, not the names of what is compared.
+            table.add_column(name, justify="left" if number < self.words else "right", no_wrap=number == 0)
         for row in self.rows:
             table.add_row(*(escape(cell) for cell in row))
         return table

@@ -76,10 +76,6 @@ class Design:
     def day(self) -> float:
         return sum(self.parts.values())
 
-    @property
-    def month(self) -> float:
-        return DAYS * self.day
-
 
 def ours(given: Assumed, transitions: float = TRANSITIONS, name: str = "wake-up (this)") -> Design:
     """Two invocations for each request that had to wait, whatever its wait and the queue's length."""

@@ -88,25 +88,24 @@ def rounds(told: Sequence[Mapping[str, Any]]) -> Grid:
 def dollars_a_day(given: dollars.Assumed) -> Grid:
     """Every design."""
     services = list(dict.fromkeys(name for each in dollars.designs(given) for name in each.parts))
-    columns = ["design", *services, "a day", "a month", "with Glue", "looks in vain", "slot idle, s", "slots needed"]
+    columns = ["design", *services, "a day", "a month with Glue", "looks in vain", "slot idle, s", "slots needed"]
     rows = []
     for each in dollars.designs(given):
         rows.append(
             (
                 each.name,
-                *(f"{each.parts[name]:,.2f}" if name in each.parts else "" for name in services),
-                f"{each.day:,.2f}",
-                f"{each.month:,.0f}",
+                *(_usd(each.parts[name]) if name in each.parts else "" for name in services),
+                _usd(each.day),
                 f"{dollars.DAYS * (each.day + dollars.glue_runs(given)):,.0f}",
-                f"{each.looks:.2f}",
+                f"{each.looks:.1f}",
                 f"{each.idle:.1f}",
                 f"{given.requests * (given.job + each.idle) / dollars.DAY:,.0f}" if each.name != "Glue alone" else "",
             )
         )
     caption = (
         f"USD; {given.requests:,} requests a day, runs of {given.job:g} s, {given.processes} processes of "
-        f"{given.slots} slots, each request waits {given.wait:g} s. With Glue: a month, the smallest runs of a Python "
-        "shell. Slots needed: for this load, with the time for which they stand idle."
+        f"{given.slots} slots, each request waits {given.wait:g} s. Glue: the smallest runs of a Python shell. "
+        "Slots needed: for this load, with the time for which they stand idle."
     )
     return Grid(f"A million requests a day, {given.slots} slots a process", columns, rows, caption)
 
@@ -122,6 +121,10 @@ def transitions(given: dollars.Assumed) -> Grid:
     rows = [(name, f"{number}", f"{day:,.2f}", why) for name, number, day, why in dollars.with_fewer_transitions(given)]
     columns = ["our workflow", "transitions", "USD a day", "but"]
     return Grid("What fewer transitions would save", columns, rows, "All of this design's costs, without Glue.")
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.1f}"
 
 
 def _span(least_and_most: Sequence[int]) -> str:
