@@ -110,6 +110,16 @@ class Account:
     def item(self, process: str = "p") -> Any:
         return self.slots.read(process)
 
+    def write(self, attribute: str, value: dict[str, Any]) -> None:
+        """Sets an attribute of the process's item, as somebody does who knows no protocol."""
+        self.dynamodb.update_item(
+            TableName=self.slot_table,
+            Key={"process_name": {"S": "p"}},
+            UpdateExpression="SET #a = :v",
+            ExpressionAttributeNames={"#a": attribute},
+            ExpressionAttributeValues={":v": value},
+        )
+
     def raw_item(self, process: str = "p") -> dict[str, Any]:
         key = {"process_name": {"S": process}}
         return self.dynamodb.get_item(TableName=self.slot_table, Key=key, ConsistentRead=True).get("Item", {})

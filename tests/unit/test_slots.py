@@ -21,16 +21,6 @@ from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery
 
 
-def _write(account: Account, attribute: str, value: dict[str, Any]) -> None:
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression="SET #a = :v",
-        ExpressionAttributeNames={"#a": attribute},
-        ExpressionAttributeValues={":v": value},
-    )
-
-
 def _confirm(account: Account, execution: str) -> None:
     """As the workflow does it."""
     account.dynamodb.update_item(
@@ -93,7 +83,7 @@ def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account:
 
 
 def test_f7_holders_in_which_nobody_has_a_place_are_reported_and_not_raised(account: Account) -> None:
-    _write(account, "holders", {"L": []})
+    account.write("holders", {"L": []})
     refuse(account.dynamodb, "UpdateItem", "ValidationException")
     outcome = account.slots.reserve("p", "p-1", NOW)
     assert isinstance(outcome, Misconfigured)
@@ -131,13 +121,13 @@ def test_a_paused_process_admits_nobody_until_resumed(account: Account) -> None:
 
 
 def test_a_pause_that_somebody_set_to_false_is_none(account: Account) -> None:
-    _write(account, "paused", {"BOOL": False})
+    account.write("paused", {"BOOL": False})
     assert account.slots.reserve("p", "p-1", NOW) == Granted()
 
 
 def test_a_counter_below_the_holders_admits_nobody_beyond_the_limit(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    _write(account, "slots_in_use", {"N": "0"})
+    account.write("slots_in_use", {"N": "0"})
     assert account.slots.reserve("p", "p-2", NOW) == Full()
 
 
@@ -241,19 +231,19 @@ def test_changing_a_process_that_is_not_there_says_so(account: Account) -> None:
 
 def test_a_drifted_counter_is_repaired_only_as_it_was_seen(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    _write(account, "slots_in_use", {"N": "7"})
+    account.write("slots_in_use", {"N": "7"})
     seen = account.item()
-    _write(account, "slots_in_use", {"N": "8"})
+    account.write("slots_in_use", {"N": "8"})
     assert account.processes.repair_counter(seen) is False
     assert account.processes.repair_counter(account.item()) is True
     assert account.item().slots_in_use == 1
 
 
 def test_a_counter_is_not_repaired_by_an_old_count_of_holders(account: Account) -> None:
-    _write(account, "slots_in_use", {"N": "7"})
+    account.write("slots_in_use", {"N": "7"})
     seen = account.item()
     entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}
-    _write(account, "holders", {"M": {"p-1": entry}})
+    account.write("holders", {"M": {"p-1": entry}})
     assert account.processes.repair_counter(seen) is False
     assert account.item().slots_in_use == 7
 
@@ -280,7 +270,7 @@ WAITING = {
 def test_whoever_makes_room_does_not_fail_over_a_registration_that_is_malformed(
     account: Account, attribute: str
 ) -> None:
-    _write(account, "waiting", {"M": {**WAITING, attribute: {"N": "1"}}})
+    account.write("waiting", {"M": {**WAITING, attribute: {"N": "1"}}})
     assert account.slots.waiter_with_room("p") is None
 
 
@@ -315,7 +305,7 @@ def test_nor_over_a_process_that_is_not_there(account: Account) -> None:
 def test_an_item_that_somebody_wrote_by_hand_is_reported_with_its_attribute(
     account: Account, attribute: str, value: dict[str, Any]
 ) -> None:
-    _write(account, attribute, value)
+    account.write(attribute, value)
     with pytest.raises(MalformedProcess, match=attribute):
         account.item()
     assert account.round_at(NOW).counts["MalformedProcesses"] == 1

@@ -57,13 +57,7 @@ def test_whoever_looks_first_is_answered_as_whoever_writes_at_once(
     account: Account, attribute: str, value: dict[str, Any], answer: Reservation
 ) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression="SET #a = :v",
-        ExpressionAttributeNames={"#a": attribute},
-        ExpressionAttributeValues={":v": value},
-    )
+    account.write(attribute, value)
     assert Slots(account.dynamodb, account.slot_table, large={"p"}).reserve("p", "p-2", NOW) == answer
 
 
