@@ -100,6 +100,8 @@ def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str
         (FOLDER / "report.json").write_text(json.dumps(as_json(about, done, failed), indent=2) + "\n")
         (FOLDER / "report.md").write_text(as_markdown(about, done, failed, FOLDER))
     say_the_end(done, console)
+    if small:
+        console.print("This was the smallest run: it shows that everything works, and its goals mean nothing.")
     return failed
 
 
