@@ -8,14 +8,15 @@ import os
 import resource
 import sys
 import time
+from typing import Any
 
-from awslambdaric.__main__ import main  # type: ignore[import-untyped]
-from awslambdaric.lambda_runtime_client import LambdaRuntimeClient  # type: ignore[import-untyped]
+from awslambdaric.__main__ import main
+from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
 
 _ask = LambdaRuntimeClient.wait_next_invocation
 
 
-def _note_and_ask(self):  # type: ignore[no-untyped-def]
+def _note_and_ask(self: Any) -> Any:
     used = resource.getrusage(resource.RUSAGE_SELF)
     with open(os.environ["NOTES"], "a") as notes:
         notes.write(f"{time.monotonic()} {used.ru_utime + used.ru_stime}\n")

@@ -246,9 +246,10 @@ class Group:
         messages = thaw(answer.value).get("Messages", [])
         if not messages:
             return None
+        message: dict[str, Any]
         (message,) = messages
         message["handle"] = f"{self.name}/{message['handle']}".ljust(RECEIPT_HANDLE, "~")
-        return message  # type: ignore[no-any-return]
+        return message
 
     def delete(self, handle: str, now: float) -> None:
         """The head was consumed."""
@@ -281,8 +282,8 @@ class _Client:
             if not answer.error:
                 return thaw(answer.value)
             error = {"Code": answer.error, "Message": "simulated"}
-            response = {"Error": error, "ResponseMetadata": {"RetryAttempts": 0}}
-            raise ClientError(response | (thaw(answer.value) or {}), operation)  # type: ignore[arg-type]
+            response: Any = {"Error": error, "ResponseMetadata": {"RetryAttempts": 0}}
+            raise ClientError(response | (thaw(answer.value) or {}), operation)
         finally:
             meter.go(who)
 

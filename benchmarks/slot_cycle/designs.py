@@ -57,8 +57,8 @@ class Design(ABC):
         """The cycle's steps in their order, each for the execution that it is given."""
 
     def full(self, me: str) -> None:
-        """Ask for a place where there is none, until it is known why."""
-        raise NotImplementedError
+        """Ask for a place where there is none, until it is known why. Raises TypeError: a bare write has no limit."""
+        raise TypeError(f"{self.title} cannot refuse {me}: it has no limit")
 
     def create(self) -> None:
         """Make the table."""
@@ -285,7 +285,7 @@ class Transaction(Design):
             except ClientError as error:
                 if "TransactionConflict" not in str(error):
                     raise
-                time.sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311
+                time.sleep(random.uniform(0, 0.05 * 2**attempt))
             else:
                 return
         raise Refused("ten transactions in conflict")

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLock, DynamoDBLockClient, DynamoDBLockError
 
@@ -29,7 +29,7 @@ class LockClient(Design):
     """A client for each process, as its documents have it, for all threads of the process."""
 
     title = "lock client"
-    _clients: dict[tuple[str, str], DynamoDBLockClient] = {}  # noqa: RUF012
+    _clients: ClassVar[dict[tuple[str, str], DynamoDBLockClient]] = {}
     _one_at_a_time = threading.Lock()
 
     def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:

@@ -108,7 +108,7 @@ class NoCoordination:
 
 def last_share(seed: int) -> float:
     """How long the refresh before took, as a multiple of what this one takes: no API takes equally long each time."""
-    return random.Random(seed).uniform(0.75, 1.25)  # noqa: S311
+    return random.Random(seed).uniform(0.75, 1.25)
 
 
 LOCK, TEXTBOOK, NOTHING = "token lock", "textbook loop", "no coordination"
