@@ -1,4 +1,4 @@
-"""What the tests of every folder share: one copy of botocore's descriptions of AWS, and who takes turns with whom."""
+"""What the tests of every folder share: Hypothesis' profile, botocore's descriptions of AWS, and who takes turns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 import botocore.session
 import pytest
+
+from tests.support.profiles import same_examples
+
+same_examples()  # before a test is read; --hypothesis-profile loads another profile after this
 
 # The tests of such a folder take turns, on one worker of xdist's, beside those of all other folders. Each has an engine
 # that takes time to start, or (`least_privilege`) a record that takes time to make, and every worker would; and all the

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import tests.support.profiles  # noqa: F401
 from local.aws import EmbeddedAws
 from local.faults import Faults
 

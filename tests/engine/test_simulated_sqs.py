@@ -19,7 +19,7 @@ from local.aws import EmbeddedAws
 from tests.simulation.aws import sqs
 from tests.simulation.frozen import Record, freeze, record
 from tests.simulation.transcript import Answer
-from tests.support.profiles import profile
+from tests.support.profiles import share
 from tests.support.waiting import wait_until
 
 Step = tuple[Any, ...]
@@ -186,11 +186,11 @@ BY_HANDLE = {
 
 
 def test_a_fifo_queue_is_simulated_as_the_engine_answers(
-    fifo_queue: Callable[..., BothQueues], pytestconfig: pytest.Config
+    fifo_queue: Callable[..., BothQueues],
 ) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
-    @profile(pytestconfig, 0.5)
+    @share(0.2)
     @given(steps=st.lists(FIFO_STEPS, min_size=6, max_size=14))
     def answered_alike(steps: Any) -> None:
         queue = fifo_queue()
@@ -206,11 +206,11 @@ def test_a_fifo_queue_is_simulated_as_the_engine_answers(
 
 
 def test_a_standard_queue_is_simulated_as_the_engine_answers(
-    standard_queue: Callable[..., BothQueues], pytestconfig: pytest.Config
+    standard_queue: Callable[..., BothQueues],
 ) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
-    @profile(pytestconfig, 0.5)
+    @share(0.2)
     @given(steps=st.lists(STANDARD_STEPS, min_size=6, max_size=14))
     def answered_alike(steps: Any) -> None:
         queue = standard_queue()

@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from typing import Any
 
-import pytest
 from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from tests.engine.conftest import MachineMaker
 from tests.simulation.aws import stepfunctions
 from tests.simulation.frozen import freeze, thaw
-from tests.support.profiles import profile
+from tests.support.profiles import share
 from tests.support.waiting import wait_until
 
 STATES = {
@@ -131,10 +130,10 @@ def _comparable(told: dict[str, Any]) -> dict[str, Any]:
     return kept | dates | executions
 
 
-def test_executions_are_simulated_as_the_engine_answers(machine: MachineMaker, pytestconfig: pytest.Config) -> None:
+def test_executions_are_simulated_as_the_engine_answers(machine: MachineMaker) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
-    @profile(pytestconfig, 1.5)
+    @share(0.6)
     @given(steps=st.lists(STEPS, min_size=8, max_size=16))
     def answered_alike(steps: Any) -> None:
         both = BothMachines(machine)

@@ -15,7 +15,7 @@ from slotkeeper.processes import MalformedProcess, read_process
 from tests.fuzz.functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.tables import SLOTS
-from tests.fuzz.test_fuzz_requests import MISTAKES, PROCESS, check_each_has_one_end, kept
+from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
 RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
@@ -84,7 +84,7 @@ def test_f7_a_message_meets_any_item_and_does_not_wait_past_its_time(
     sent = [_record(receives, age)]
     ran = functions.run(functions.load("starter"), {"Records": sent})
     check_each_has_one_end(account, sent, ran)
-    assert not MISTAKES.search(ran.said), ran
+    check_no_mistake_in_the_code(ran, before)
     if receives >= 980 or age > 1_206_000:
         assert not kept(ran), "SQS would delete it, or set it aside without a reason"
     _check_only_its_own_place_changed(before, account.tables.item(SLOTS, "p"), execution_name("p", "order-1", 1))
@@ -123,7 +123,7 @@ def test_the_janitor_serves_the_other_processes_whatever_one_item_holds(
     account.execution("p-2", status)
     ran = functions.run(functions.load("janitor"), {})
     assert ran.raised is None, ran
-    assert not MISTAKES.search(ran.said), ran
+    check_no_mistake_in_the_code(ran, before)
     assert account.tables.item(SLOTS, "healthy")["holders"] == {"M": {}}
     assert "handle-healthy" in account.made_visible
     if not understood(before):
@@ -190,7 +190,7 @@ def test_the_request_of_whatever_closed_without_success_is_kept(
     event = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": name, "status": status}}
     ran = functions.run(functions.load("janitor"), event if by == "visit" else {})
     assert ran.raised is None, ran
-    assert not MISTAKES.search(ran.said), ran
+    check_no_mistake_in_the_code(ran, before, name, input, told)
     letters = account.letters("failed")
     accounted_for = status == "FAILED" and told.get("error") in ("RequestFailed", "RequestReturned")
     assert len(letters) == (status != "RUNNING" and not accounted_for)

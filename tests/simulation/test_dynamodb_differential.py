@@ -18,7 +18,7 @@ from tests.simulation import any_requests
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
 from tests.simulation.product_items import ITEMS, KEY, NOW, Item
 from tests.simulation.product_steps import STEPS, all_there_are, tried
-from tests.support.profiles import profile
+from tests.support.profiles import share
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +35,10 @@ def test_every_step_of_the_product_is_tried() -> None:
 
 
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, steps in STEPS.items() for name in steps])
-def test_the_product_is_answered_as_by_dynamodb_local(
-    table: str, name: str, local: Any, pytestconfig: pytest.Config
-) -> None:
+def test_the_product_is_answered_as_by_dynamodb_local(table: str, name: str, local: Any) -> None:
     others = st.one_of(*STEPS[table].values())
 
-    @profile(pytestconfig, 0.15)
+    @share(0.06)
     @given(item=_perhaps(ITEMS[table]), before=st.lists(others, max_size=1), step=STEPS[table][name])
     def answered_alike(item: Any, before: Any, step: Any) -> None:
         with Both(local, table, item) as both:
@@ -65,10 +63,10 @@ def test_a_limit_is_compared_as_a_number(in_use: str, limit: Item, outcome: type
         assert isinstance(Slots(both.client("dynamodb"), "slots").reserve(KEY, "p-1", NOW), outcome)
 
 
-def test_any_request_is_answered_as_by_dynamodb_local(local: Any, pytestconfig: pytest.Config) -> None:
+def test_any_request_is_answered_as_by_dynamodb_local(local: Any) -> None:
     met: Counter[str] = Counter()
 
-    @profile(pytestconfig, 1.2)
+    @share(0.5)
     @given(item=_perhaps(any_requests.ITEMS), questions=st.lists(any_requests.requests(), min_size=3, max_size=6))
     def answered_alike(item: Any, questions: Any) -> None:
         with Both(local, any_requests.TABLE, item) as both:

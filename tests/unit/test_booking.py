@@ -6,7 +6,7 @@ import re
 
 import pytest
 from botocore.exceptions import ClientError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.booking import LARGEST_INPUT, LONGEST_DELAY, SOONEST, Booked, TooLarge, schedule_name
@@ -75,7 +75,6 @@ def test_what_sqs_cannot_delay_is_no_setting(workplace: Workplace, beyond: int) 
 
 
 @given(now=st.floats(0, 4e9), seconds=st.floats(0.001, 31 * 86400))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
     quick_workplace: Workplace, now: float, seconds: float
 ) -> None:
