@@ -67,6 +67,7 @@ WHOLE: dict[str, Any] = {
         "StarterFunction": Function("StarterFunction", 30, None),
         "WorkerFunction": Function("WorkerFunction", 120, 5),
     },
+    "unreserved_concurrency": 10,
     "mappings": {
         "RequestQueue": [mapping()],
         "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})],
@@ -83,9 +84,14 @@ WHOLE: dict[str, Any] = {
 }
 
 
+def facts(**changes: Any) -> Any:
+    """Those of a healthy stack, with these changes."""
+    return SimpleNamespace(**{**WHOLE, **changes})
+
+
 def seen(look: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[tuple[str, str]]:
     """Level and what was seen, over whole facts with these changes; each finding says what to do."""
-    found = list(look(SimpleNamespace(**{**WHOLE, **changes})))
+    found = list(look(facts(**changes)))
     assert all(finding.do for finding in found)
     return [(finding.level, finding.saw) for finding in found]
 

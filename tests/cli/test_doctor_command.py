@@ -201,6 +201,7 @@ def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
         "GetFunctionConfiguration": lambda _: {"Timeout": 30},
         "GetFunctionConcurrency": lambda params: reserved[params["FunctionName"]],
         "GetFunctionRecursionConfig": lambda _: {"RecursiveLoop": "Allow"},
+        "GetAccountSettings": lambda _: {"AccountLimit": {"UnreservedConcurrentExecutions": 995}},
     }
     resources = ("StarterFunction", "starter-1", FUNCTION), ("WorkerFunction", "worker-1", FUNCTION)
     with listed(*resources), Answers("lambda", answers):
@@ -209,6 +210,7 @@ def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
             "WorkerFunction": Function("WorkerFunction", 30, 5),
         }
         assert [one.differs for one in fetched.recursion] == [True, True]
+        assert fetched.unreserved_concurrency == 995
 
 
 def test_tables_are_compared_with_the_template(operator: Operator, fetched: Facts) -> None:

@@ -10,7 +10,7 @@ import pytest
 from slotkeeper_cli.doctor import plumbing
 from slotkeeper_cli.doctor.facts import Function, Table
 from slotkeeper_cli.recursion import Setting
-from tests.cli.doctoring import WHOLE, levels, mapping, queue, seen
+from tests.cli.doctoring import WHOLE, facts, levels, mapping, queue, seen
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,21 @@ def test_the_workers_concurrency(most: int | None, reserved: int | None, paramet
         "parameters": {"WorkerConcurrency": "3", **parameters},
     }
     assert levels(plumbing.worker_concurrency, **given) == found
+
+
+@pytest.mark.parametrize(("unreserved", "found"), [(10, []), (104, []), (105, ["warn"]), (1000, ["warn"])])
+def test_a_reservation_for_the_worker_is_advised_where_the_account_can_spare_it(
+    unreserved: int, found: list[str]
+) -> None:
+    """PutFunctionConcurrency leaves 100 unreserved, and a new account has 10."""
+    given = {
+        "functions": {"WorkerFunction": Function("WorkerFunction", 120, None)},
+        "parameters": {"WorkerConcurrency": "3", "WorkerReservedConcurrency": "0"},
+        "unreserved_concurrency": unreserved,
+    }
+    assert levels(plumbing.worker_concurrency, **given) == found
+    advised = [finding.do for finding in plumbing.worker_concurrency(facts(**given))]
+    assert all("WorkerReservedConcurrency=5," in do for do in advised)
 
 
 def test_a_function_that_somebody_has_stopped_is_a_problem() -> None:

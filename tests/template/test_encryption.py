@@ -53,12 +53,13 @@ def _encrypted(resources: dict[str, Any]) -> dict[str, str]:
 
 def _senders(resources: dict[str, Any], name: str, policy_type: str) -> set[str]:
     """The services that a queue or topic lets send to it."""
-    policies = [r["Properties"]["PolicyDocument"] for r in resources.values() if r["Type"] == policy_type]
+    policies = [r["Properties"] for r in resources.values() if r["Type"] == policy_type]
     return {
         statement["Principal"]["Service"]
         for policy in policies
-        for statement in policy["Statement"]
-        if statement["Effect"] == "Allow" and name in {text.split(".")[0] for text in _texts(statement["Resource"])}
+        if {"Ref": name} in policy.get("Queues", policy.get("Topics"))
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
     }
 
 

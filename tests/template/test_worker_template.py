@@ -174,13 +174,13 @@ def test_one_message_a_batch_and_failed_items_are_reported() -> None:
 
 
 def test_f21_the_event_source_takes_no_more_than_can_run() -> None:
-    """More reserved than used at once, or the throttled ones use up receives."""
+    """With or without a reservation, which the default leaves out: a new account has none to spare."""
     assert _source()["ScalingConfig"] == {"MaximumConcurrency": {"Ref": "WorkerConcurrency"}}
     assert PARAMETERS["WorkerConcurrency"]["Default"] == 3
-    assert PARAMETERS["WorkerReservedConcurrency"]["Default"] > PARAMETERS["WorkerConcurrency"]["Default"]
+    assert PARAMETERS["WorkerReservedConcurrency"]["Default"] == 0
 
 
-def test_an_account_without_concurrency_to_spare_can_leave_it_out() -> None:
+def test_concurrency_is_reserved_only_where_it_is_asked_for() -> None:
     reserved = WORKER["ReservedConcurrentExecutions"]["Fn::If"]
     assert reserved[0] == "HasReservedConcurrency"
     assert reserved[2] == {"Ref": "AWS::NoValue"}
@@ -198,12 +198,12 @@ def test_the_queues_are_standard_encrypted_long_lived_and_refuse_plain_http(name
     assert "FifoQueue" not in queue
     assert queue["MessageRetentionPeriod"] == 1_209_600
     assert (queue["SqsManagedSseEnabled"]["Fn::If"], queue["KmsMasterKeyId"]["Fn::If"]) == (
-        ["HasKey", {"Ref": "AWS::NoValue"}, True],
+        ["HasKey", False, True],
         ["HasKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}],
     )
     (refusal,) = policy["PolicyDocument"]["Statement"]
     assert {"Ref": name} in policy["Queues"]
-    assert {"Fn::GetAtt": [name, "Arn"]} in refusal["Resource"]
+    assert refusal["Resource"] == "*"  # of a queue's policy: that queue
 
 
 def test_what_requests_have_done_outlives_the_stack() -> None:

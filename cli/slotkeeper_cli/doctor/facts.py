@@ -190,6 +190,12 @@ class Facts:
         return {one.logical_id: one for one in found}
 
     @cached_property
+    def unreserved_concurrency(self) -> int:
+        """How many of the account's concurrent executions no function has reserved."""
+        limit = self._stack.client("lambda").get_account_settings()["AccountLimit"]
+        return int(limit["UnreservedConcurrentExecutions"])
+
+    @cached_property
     def mappings(self) -> dict[str, list[dict[str, Any]]]:
         """What takes messages from the two queues that functions work on, by the queue's logical id."""
         client = self._stack.client("lambda")

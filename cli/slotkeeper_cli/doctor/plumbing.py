@@ -18,6 +18,8 @@ WORKED_ON = {
 }
 _DEPLOY = "deploy the stack again"
 _TIMES = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
+_SPARE = 2  # places above WorkerConcurrency, for messages that Lambda has received and cannot run yet
+_UNRESERVED = 100  # what an account must leave unreserved (Lambda API reference, PutFunctionConcurrency)
 
 
 def stack(facts: Facts) -> Iterator[Finding]:
@@ -99,8 +101,15 @@ def worker_concurrency(facts: Facts) -> Iterator[Finding]:
                 "which costs them receives",
                 "set WorkerReservedConcurrency above WorkerConcurrency, and deploy",
             )
-    if reserved is None and int(facts.parameters.get("WorkerReservedConcurrency") or 0):
+    if reserved is not None:
+        return
+    if int(facts.parameters.get("WorkerReservedConcurrency") or 0):
         yield warn("the worker has no concurrency of its own any more", _DEPLOY)
+    elif facts.unreserved_concurrency >= _UNRESERVED + wanted + _SPARE:
+        yield warn(
+            "the worker has no concurrency of its own: a busy account throttles it, which costs messages receives",
+            f"deploy with WorkerReservedConcurrency={wanted + _SPARE}, which this account can spare",
+        )
 
 
 def stopped_functions(facts: Facts) -> Iterator[Finding]:

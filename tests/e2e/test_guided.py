@@ -1,0 +1,59 @@
+"""`sam deploy --guided`, with Enter as the answer to each question, in an account whose concurrency limit is 10."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.aws import EmbeddedAws
+from local.environment import ROOT, child_environment
+
+NEW_ACCOUNT = {"LAMBDA_ACCOUNT_CONCURRENCY": "10"}
+QUESTIONS = 200  # more than there are; what is left over is not read
+
+
+@pytest.fixture
+def new_account(tmp_path: Path) -> Iterator[EmbeddedAws]:
+    with EmbeddedAws.start(tmp_path, environment=NEW_ACCOUNT) as aws:
+        yield aws
+
+
+def _sam(aws: EmbeddedAws, *arguments: str) -> str:
+    """Run SAM CLI in the account with the repository's own samconfig.toml. Raises if it fails."""
+    config = ["--config-file", str(aws.state_dir / "config.toml")]
+    command = [str(Path(sys.executable).parent / "sam"), *arguments, *config]
+    ran = subprocess.run(
+        command,
+        cwd=aws.state_dir,
+        env=child_environment(aws.endpoint, {"SAM_CLI_POLL_DELAY": "1"}),
+        input="\n" * QUESTIONS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:]
+    return ran.stdout
+
+
+def test_enter_at_each_question_deploys_and_the_next_deployment_asks_nothing(new_account: EmbeddedAws) -> None:
+    folder = new_account.state_dir
+    shutil.copy(ROOT / "samconfig.toml", folder / "config.toml")
+    built = ["--template-file", str(folder / "sam" / "template.yaml")]
+    _sam(new_account, "build", "--template-file", str(ROOT / "template.yaml"), "--build-dir", str(folder / "sam"))
+
+    told = _sam(new_account, "deploy", "--guided", *built)
+    assert "has no authentication" not in told
+    assert "Deploy this changeset?" not in told
+    (stack,) = new_account.client("cloudformation").describe_stacks(StackName="slotkeeper")["Stacks"]
+    assert stack["StackStatus"] == "CREATE_COMPLETE"
+    limit = new_account.client("lambda").get_account_settings()["AccountLimit"]
+    assert (limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]) == (10, 10)
+
+    # The answers are saved; a later deployment takes them from the file.
+    assert "No changes to deploy" in _sam(new_account, "deploy", *built)

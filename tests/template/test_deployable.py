@@ -1,0 +1,177 @@
+"""What AWS and SAM CLI refuse or ask about, as properties of the template: default answers deploy it.
+
+Each rule names the page or the program that it comes from. Parameters have their defaults unless a test gives others.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.decode import cfn_yaml
+from samcli.commands.deploy.auth_utils import auth_per_resource
+from samcli.lib.config.samconfig import SamConfig
+from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
+
+from tests.least_privilege.stack import Stack
+from tests.template.test_template import TEMPLATE
+
+ROOT = Path(__file__).parents[2]
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
+# Lambda API reference, PutFunctionConcurrency: 100 of the account's executions stay unreserved; a new account has 10
+# (Lambda guide, "Lambda quotas").
+NEW_ACCOUNT, LEFT_UNRESERVED = 10, 100
+
+
+def _templates() -> dict[str, dict[str, Any]]:
+    """Every CloudFormation template of the repository, by its path; a page's YAML counts as one."""
+    found = {}
+    for path in sorted(_pages()):
+        text = path.read_text()
+        blocks = re.findall(r"^```ya?ml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for number, part in enumerate(blocks if path.suffix == ".md" else [text]):
+            if re.search(r"^ *Type: AWS::", part, re.MULTILINE):
+                name = str(path.relative_to(ROOT))
+                found[f"{name}-{number}" if number else name] = _loaded(part)
+    return found
+
+
+def _pages() -> Iterator[Path]:
+    """Every YAML file and every page, but what is generated and what tests make for themselves."""
+    for top in ROOT.iterdir():
+        if top.name in ("build", "tests") or top.name.startswith("."):
+            continue
+        for path in [top, *(top.rglob("*") if top.is_dir() else [])]:
+            if path.suffix in (".yaml", ".md"):
+                yield path
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    template: dict[str, Any] = cfn_yaml.loads(text)
+    # A snippet may hold the resources alone.
+    return template if "Resources" in template else {"Resources": template}
+
+
+TEMPLATES = _templates()
+
+
+def _of_type(template: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    return {n: r["Properties"] for n, r in template["Resources"].items() if dict(r).get("Type") == kind}
+
+
+def test_the_templates_are_found() -> None:
+    assert {"template.yaml", "docs/completion-news.yaml", "docs/kms-key.yaml"} <= TEMPLATES.keys()
+
+
+# ------------------------------------------------------------------------------------------------------------ queues
+
+
+def queue_policy_faults(policy: dict[str, Any]) -> Iterator[str]:
+    """Why SQS refuses a policy or gives it another meaning.
+
+    SQS guide, "Special Information for SQS Policies": each policy must cover only a single queue. `*` is the queue that
+    the policy is attached to. The same guide, "Amazon SQS policy quotas": 20 statements, and seven actions in each.
+    """
+    statements = policy["PolicyDocument"]["Statement"]
+    if len(statements) > 20:
+        yield f"{len(statements)} statements"
+    for statement in statements:
+        resource, actions = statement["Resource"], statement["Action"]
+        if isinstance(resource, list) and len(resource) > 1:
+            yield f"{statement['Sid']} names {len(resource)} queues"
+        elif len(policy["Queues"]) > 1 and resource != "*":
+            yield f"{statement['Sid']} names one of the {len(policy['Queues'])} queues that it is attached to"
+        if isinstance(actions, list) and len(actions) > 7:
+            yield f"{statement['Sid']} has {len(actions)} actions"
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_statement_of_a_queues_policy_covers_that_queue_alone(name: str) -> None:
+    for policy in _of_type(TEMPLATES[name], "AWS::SQS::QueuePolicy").values():
+        assert list(queue_policy_faults(policy)) == []
+
+
+def test_a_statement_over_several_queues_is_noticed() -> None:
+    """Negative control of the rule."""
+    for resource in (["arn:1", "arn:2"], ["arn:1"], "arn:1"):
+        policy = {
+            "Queues": ["1", "2"],
+            "PolicyDocument": {"Statement": [{"Sid": "S", "Action": "sqs:*", "Resource": resource}]},
+        }
+        assert list(queue_policy_faults(policy))
+
+
+@pytest.mark.parametrize("key", ["", KEY])
+def test_a_queue_is_encrypted_by_exactly_one_kind_of_key(key: str) -> None:
+    """SQS API reference, SetQueueAttributes: a queue supports one kind of encryption, SSE-KMS or SSE-SQS.
+
+    CloudFormation passes over a property that an update leaves out, so a queue would keep SSE-SQS beside its new key.
+    """
+    for name, queue in Stack(KmsKeyArn=key).of_type("AWS::SQS::Queue").items():
+        assert (queue.get("KmsMasterKeyId", ""), queue.get("SqsManagedSseEnabled")) == (key, not key), name
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_queue_of_any_template_says_of_both_kinds_of_encryption_which_it_has(name: str) -> None:
+    for queue in _of_type(TEMPLATES[name], "AWS::SQS::Queue").values():
+        assert queue["SqsManagedSseEnabled"] == {"Fn::If": ["HasKey", False, True]}
+        assert queue["KmsMasterKeyId"]["Fn::If"][0] == "HasKey"
+
+
+# ------------------------------------------------------------------------------------------------------- concurrency
+
+
+def test_a_default_deployment_reserves_no_concurrency() -> None:
+    """Else Lambda refuses it in a new account, whose 10 leave nothing beside the 100 that stay unreserved."""
+    reserved = {
+        name: function["ReservedConcurrentExecutions"]
+        for name, function in Stack().of_type("AWS::Lambda::Function").items()
+        if "ReservedConcurrentExecutions" in function
+    }
+    assert NEW_ACCOUNT < LEFT_UNRESERVED
+    assert reserved == {}
+
+
+# -------------------------------------------------------------------------------------------------- sam deploy --guided
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # between SAM CLI's own packages
+@pytest.mark.parametrize("refresh", ["", "rate(1 hour)"])
+def test_guided_asks_of_no_function_whether_it_may_be_public(refresh: str) -> None:
+    """By SAM CLI's own rule. Its question takes Enter for no, and ends the deployment."""
+    stacks, _ = SamLocalStackProvider.get_stacks(
+        str(ROOT / "template.yaml"), parameter_overrides={"TokenRefreshSchedule": refresh}
+    )
+    found = auth_per_resource(stacks)
+    assert found
+    assert [function for function, has_auth in found if not has_auth] == []
+
+
+def test_guided_does_not_end_with_a_question_whose_default_is_no() -> None:
+    """With `confirm_changeset`, Enter at "Deploy this changeset? [y/N]" deploys nothing."""
+    assert SamConfig(ROOT).get_all(["deploy"], "parameters", "default")["confirm_changeset"] is False
+
+
+@pytest.mark.parametrize("name", TEMPLATE["Parameters"])
+def test_every_parameter_has_a_default_that_it_allows(name: str) -> None:
+    """CloudFormation guide, "Parameters": Enter answers with the default, as text."""
+    parameter = TEMPLATE["Parameters"][name]
+    default = str(parameter["Default"])
+    if pattern := parameter.get("AllowedPattern"):
+        assert re.fullmatch(pattern, default)
+    if values := parameter.get("AllowedValues"):
+        assert default in map(str, values)
+    if parameter["Type"] == "Number":
+        assert parameter.get("MinValue", 0) <= float(default) <= parameter.get("MaxValue", float("inf"))
+    assert len(default) <= parameter.get("MaxLength", 4096)
+
+
+def test_the_managed_bucket_of_guided_is_the_one_that_the_sample_job_reads() -> None:
+    config = tomllib.loads((ROOT / "samconfig.toml").read_text())
+    assert config["default"]["deploy"]["parameters"]["resolve_s3"] is True
+    allowed = TEMPLATE["Parameters"]["ArtifactBucketName"]["Default"]
+    assert allowed.startswith("aws-sam-cli-managed-default-samclisourcebucket-")
