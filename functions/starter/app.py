@@ -67,6 +67,8 @@ def _consume(delivery: Delivery) -> bool:
     logger.remove_keys(["process", "request_id", "attempt"])  # the message's before this one in the batch
     logger.append_keys(message_id=delivery.message_id, message_group=delivery.group_id)
     now = time.time()
+    # Of every request, whatever comes of it: also of a paused process, or where a call fails.
+    metrics.add_metric("RequestAge", MetricUnit.Seconds, now - delivery.sent_at)
     try:
         admission = _starter.admit(delivery, now)
     except Exception:

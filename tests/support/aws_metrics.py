@@ -38,6 +38,12 @@ KNOWN: dict[tuple[str, tuple[str, ...]], set[str]] = {
     # the same guide, "CloudWatch throttling metrics"
     ("AWS/DynamoDB", ("TableName",)): {"WriteKeyRangeThroughputThrottleEvents"},
 }
+# Operands that AWS writes only when there is something to count: a zero is missing. A queue's number
+# of visible messages is written while the queue is in use.
+ONLY_WHEN_THERE_IS_SOMETHING = {"NumberOfMessagesReceived", "WriteKeyRangeThroughputThrottleEvents"}
+# DynamoDB's: an alarm on one of these itself keeps its state where data is missing, whatever it says of missing data
+# (CloudWatch guide, "Configuring how CloudWatch alarms treat missing data").
+MISSING_IS_IGNORED = "AWS/DynamoDB"
 # The resources that a dimension's value may name.
 NAMED_BY = {
     "QueueName": "AWS::SQS::Queue",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
+from slotkeeper.request_queue import LONGEST_HIDE
+from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_WHEN_THERE_IS_SOMETHING
 from tests.support.metrics import ROOT
-from tests.template.test_template import RESOURCES, TEMPLATE
+from tests.template.metric_math import Point, value
+from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE
 from tests.template.watched import ALARMS, Asked, asked_by_alarm, judge, unknown_references
 from tests.workflow.definition import definition
 
@@ -62,6 +66,69 @@ def test_an_alarm_wakes_somebody_and_silence_does_not(alarm: str) -> None:
     assert properties["AlarmActions"]
     # The janitor's silence is what its alarm is about.
     assert properties["TreatMissingData"] == ("breaching" if alarm == "JanitorSilentAlarm" else "notBreaching")
+
+
+# ------------------------------------------------------------------------------------------------------ missing data
+
+
+def _metrics(alarm: str) -> dict[str, str]:
+    """The metrics of an alarm's expression, by their ids."""
+    with_names = [each for each in ALARMS[alarm].get("Metrics", []) if "MetricStat" in each]
+    return {each["Id"]: each["MetricStat"]["Metric"]["MetricName"] for each in with_names}
+
+
+def _result(alarm: str, **points: Point) -> Point:
+    (expression,) = (each["Expression"] for each in ALARMS[alarm]["Metrics"] if "Expression" in each)
+    return value(expression, points)
+
+
+COMPUTED = [alarm for alarm in ALARMS if "Metrics" in ALARMS[alarm]]
+
+
+@pytest.mark.parametrize("alarm", COMPUTED)
+def test_an_expression_has_a_value_where_aws_writes_no_zero(alarm: str) -> None:
+    """Else the alarm judges nothing in the very case that it is for, or never returns to OK."""
+    metrics = _metrics(alarm)
+    points = {name: None if metric in ONLY_WHEN_THERE_IS_SOMETHING else 1.0 for name, metric in metrics.items()}
+    assert None in points.values()
+    assert _result(alarm, **points) is not None
+
+
+@pytest.mark.parametrize("alarm", ["StarterIdleAlarm", "WorkerIdleAlarm"])
+@pytest.mark.parametrize(
+    ("visible", "received", "counted"), [(3, None, 3), (3, 0, 3), (3, 2, 0), (0, None, 0), (None, None, None)]
+)
+def test_messages_that_no_function_receives_are_counted(
+    alarm: str, visible: Point, received: Point, counted: Point
+) -> None:
+    """A disabled event source makes no receives, and SQS then writes nothing of them."""
+    assert _result(alarm, visible=visible, received=received) == counted
+    assert (ALARMS[alarm]["ComparisonOperator"], ALARMS[alarm]["Threshold"]) == ("GreaterThanThreshold", 0)
+
+
+@pytest.mark.parametrize("alarm", ALARMS)
+def test_an_alarm_that_would_keep_its_state_without_data_is_an_expression(alarm: str) -> None:
+    direct: Any = ALARMS[alarm].get("Namespace", "")
+    assert direct != MISSING_IS_IGNORED
+
+
+def test_refused_writes_that_have_ended_let_their_alarm_return_to_ok() -> None:
+    assert _result("SlotTableThrottleAlarm", throttled=None) == 0
+    assert _result("SlotTableThrottleAlarm", throttled=7) == 7
+
+
+def test_a_request_that_waits_is_seen_in_every_period_of_the_alarm_on_its_age() -> None:
+    """Also of a paused process, which nobody wakes: the starter receives it when it is visible again."""
+    alarm = ALARMS["RequestAgeAlarm"]
+    starts = RESOURCES["RequestQueue"]["Properties"]["VisibilityTimeout"] + FUNCTIONS["StarterFunction"]["Timeout"]
+    assert alarm["Period"] >= LONGEST_HIDE + starts
+    assert (alarm["MetricName"], alarm["Statistic"]) == ("RequestAge", "Maximum")
+    assert alarm["Threshold"] < RESOURCES["RequestQueue"]["Properties"]["MessageRetentionPeriod"]
+
+
+def test_a_backlog_is_announced_well_before_it_hides_other_processes() -> None:
+    """SQS guide, "Avoid large message backlogs with the same message group ID": the first 120,000 messages."""
+    assert ALARMS["RequestBacklogAlarm"]["Threshold"] <= 120_000 / 2
 
 
 def test_the_refusals_that_are_counted_are_those_that_the_workflow_tries_again() -> None:

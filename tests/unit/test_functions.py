@@ -83,6 +83,27 @@ def test_the_starter_counts_what_it_did(
     assert any(line.get(metric) == [1.0] and line["service"] == "slotkeeper" for line in emitted)
 
 
+@pytest.mark.parametrize("trouble", ["paused", "no table", "no slot left"])
+def test_the_age_of_a_request_that_waits_is_emitted_for_the_service_as_a_whole(
+    account: Account, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], trouble: str
+) -> None:
+    """SQS leaves a message out of its own age that is received again and again and not deleted."""
+    starter = load("starter")
+    if trouble == "paused":
+        account.write("paused", {"BOOL": True})
+    elif trouble == "no table":
+        account.dynamodb.delete_table(TableName=account.slot_table)
+    else:
+        account.slots.reserve("p", "p-other", NOW)
+    record = _record({"process": "p"})
+    record["attributes"]["SentTimestamp"] = str(int((time.time() - 8 * 86_400) * 1000))
+    starter.handler({"Records": [record]}, CONTEXT)
+    emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"RequestAge"' in line]
+    (age,) = (line["RequestAge"] for line in emitted)
+    assert age[0] > 8 * 86_400 - 1
+    assert all(directive["Dimensions"] == [["service"]] for directive in emitted[0]["_aws"]["CloudWatchMetrics"])
+
+
 def test_the_janitor_goes_round_on_any_event_but_a_status_event(
     account: Account, load: Callable[[str], ModuleType]
 ) -> None:
