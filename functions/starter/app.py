@@ -71,15 +71,26 @@ def _consume(delivery: Delivery) -> bool:
     metrics.add_metric("RequestAge", MetricUnit.Seconds, now - delivery.sent_at)
     try:
         admission = _starter.admit(delivery, now)
-    except Exception:
-        # Whatever it was, the message comes back after the queue's visibility timeout and finds what was done so far.
+    except Exception as error:
+        # Whatever it was, the next delivery of the message finds what was done so far.
         logger.exception("Left the message on the queue")
         metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
-        return False
+        deferred = _defer(delivery, now, error)
+        if not isinstance(deferred, DeadLettered):
+            return False
+        admission = deferred
     _report(admission, now - delivery.sent_at)
     if isinstance(admission, DeadLettered):
         _news.dead_lettered(delivery, admission.request, admission.code, admission.reason)
     return not isinstance(admission, Waiting | HeldBack)
+
+
+def _defer(delivery: Delivery, now: float, error: Exception) -> Admission | None:
+    try:
+        return _starter.defer(delivery, now, error)
+    except Exception:
+        logger.exception("The message comes back after the queue's visibility timeout: it could not be deferred")
+        return None
 
 
 def _report(admission: Admission, waited: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -41,24 +41,25 @@ class Small(NamedTuple):
 
 
 def _slots(
-    requests: str,
+    requests: Sequence[str],
     limit: int,
     rounds: int,
     standing_still: bool,
     lax: bool = False,
     cancels: str = "",
     looking: bool = False,
+    **more: Any,
 ) -> Callable[[], World]:
     plan = Plan(
         tuple(requests),
         limit,
-        (),
-        tuple(cancels),
+        cancels=tuple(cancels),
         rounds=rounds,
         standing_still=standing_still,
         lax=lax,
         looking=looking,
         news=len(requests) == 1,  # as steps among those of others they make three times as many states
+        **more,
     )
     return lambda: SlotsWorld(plan, timeless=True)
 
@@ -93,6 +94,14 @@ SMALL: dict[str, Small] = {
     "3 requests, 2 slots, no fault": Small(_slots("abc", 2, 0, False), 0, True),
     "2 requests, 1 slot, cancelled": Small(_slots("ab", 1, 0, False, True, "ab"), 0, True),
     "1 request, 1 slot, cancelled": Small(_slots("a", 1, 0, False, False, "a"), 1, True),
+    "3 requests, 1 slot, two of them under one id": Small(_slots(("a", "a*", "b"), 1, 0, False), 0, True),
+    "2 requests under one id, 1 slot": Small(_slots(("a", "a*"), 1, 0, False), 1, False),
+    "2 requests, 1 slot, the process removed and added again": Small(
+        _slots("ab", 1, 0, False, True, limits=(0,), replacements=1, starters=1), 0, True
+    ),
+    "1 request, 1 slot, the process removed and added again": Small(
+        _slots("a", 1, 0, False, True, limits=(0,), replacements=1, starters=1), 1, False
+    ),
     "3 requests, 1 slot, one cancelled": Small(_slots("abc", 1, 0, False, False, "b"), 0, False),
     "2 requests, 1 slot, the second cancelled": Small(_slots("ab", 1, 0, False, False, "b"), 1, False),
     "1 request, 1 slot, cancelled, janitor at any time": Small(_slots("a", 1, 1, True, False, "a"), 1, False),
@@ -154,6 +163,7 @@ _FORGET: list[Callable[[], None]] = [
     slots_actors.janitor_round.forget,
     slots_actors.janitor_visit.forget,
     slots_actors.canceller.forget,
+    slots_actors.replacer.forget,
     token_actors.forget,
 ]
 MOST_RECORDS = 600_000  # some 1.3 GB with what hangs on them

@@ -47,8 +47,12 @@ def start(
         MOST_RECEIVES,
     )
     delivery = Delivery(message_id, body, group, handle, str(sequence), receives, sent_at)
+    now = outside.clock()
     try:
-        admission = starter.admit(delivery, outside.clock())
+        try:
+            admission = starter.admit(delivery, now)
+        except Exception as error:
+            admission = starter.defer(delivery, now, error)
         if not isinstance(admission, Waiting | HeldBack):
             sqs.delete_message(QueueUrl=REQUESTS, ReceiptHandle=handle)
     except Exception as error:
@@ -110,7 +114,19 @@ def cancel(outside: Outside, execution: str) -> str:
         return f"cannot tell: {type(error).__name__}"
 
 
+def replace(outside: Outside, process: str, limit: int, job: str) -> str:
+    """An operator removes a paused process and adds it again: what came of it."""
+    dynamodb = outside.client("dynamodb")
+    processes = Processes(dynamodb, SLOTS)
+    operations = Operations(processes, Slots(dynamodb, SLOTS), RequestQueue(outside.client("sqs"), REQUESTS))
+    try:
+        return f"{operations.remove(process)}, {processes.create(process, limit, job)}"
+    except Exception as error:
+        return f"cannot tell: {type(error).__name__}"
+
+
 starter = Program("starter", start, stack_tells=True, stands_still=True)
 janitor_round = Program("janitor", round_, stack_tells=True, stands_still=True, written_only=(Findings,))
 janitor_visit = Program("janitor's visit", visit, stack_tells=True, stands_still=True, written_only=(Findings,))
 canceller = Program("operator", cancel, stack_tells=True, stands_still=True)
+replacer = Program("operator who replaces", replace, stack_tells=True, stands_still=True)

@@ -26,10 +26,13 @@ class Plan:
     """What happens in a world besides chance.
 
     Attributes:
-        requests: the ids of what is sent, in this order; twice the same id is a request that is sent twice.
+        requests: the ids of what is sent, in this order; twice the same id is a request that is sent twice, and an id
+            with a star is another request under that id.
         limit: the process's, at first.
         limits: what an operator sets it to later, in this order; 0 pauses the process, -1 resumes it.
         cancels: the ids of what an operator cancels, whenever it may be, in this order.
+        replacements: how often an operator removes the process while it is paused, and adds it again with `limit`. Only
+            with one starter: of two at work on one message, one may dead-letter it in between, and the other start it.
         starters: how many invocations there can be at once.
         rounds: how many rounds of the janitor may begin while others are at work, in a world without time, without that
             being a fault. With none, status events wait too until nobody is at work.
@@ -48,6 +51,7 @@ class Plan:
     limit: int = 1
     limits: tuple[int, ...] = ()
     cancels: tuple[str, ...] = ()
+    replacements: int = 0
     starters: int = 2
     rounds: int = 1
     lax: bool = False
@@ -59,6 +63,22 @@ class Plan:
     lag: int = 0
     period: int = 60
     containers: int = 0
+
+
+# What the world sees of a process that was removed.
+NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
+
+
+def body_of(request: str) -> str:
+    """The message that one of a plan's requests is sent as."""
+    fields: dict[str, Any] = {"process": PROCESS, "request_id": request.removesuffix("*")}
+    return json.dumps(fields | ({"arguments": {"--other": "arguments"}} if request.endswith("*") else {}))
+
+
+def _request_of(given: str) -> str:
+    """Which of a plan's requests an execution has as its input."""
+    fields = json.loads(given)
+    return str(fields["request_id"]) + "*" * bool(fields["arguments"])
 
 
 _messages: dict[Any, tuple[list[Record], list[Record]]] = {}
@@ -100,6 +120,7 @@ class SlotsState(World):
             self.at_once |= {"events", "cloudwatch"}
         self.operations = plan.limits
         self.cancels = plan.cancels
+        self.replacements = plan.replacements
         self.rounds = 0
         self.next_round = self.now + self.plan.period
         self.memories = (code.NEW,) * plan.containers  # of the janitor's, the one whose turn it is first
@@ -109,8 +130,8 @@ class SlotsState(World):
         self.order = 0  # sequence number of the last message that was admitted as it was sent
         self._checked: tuple[Any, ...] = ()
         self._held: dict[str, Record] = {}
-        for request_id in plan.requests:
-            body = json.dumps({"process": PROCESS, "request_id": request_id})
+        for request in plan.requests:
+            body = body_of(request)
             self.perform(
                 Question(
                     "sqs",
@@ -122,7 +143,7 @@ class SlotsState(World):
     # Looking at it -------------------------------------------------------------------------------------------------
 
     def _item(self) -> Record:
-        return self.services["dynamodb"][SLOTS][PROCESS]  # type: ignore[no-any-return]
+        return self.services["dynamodb"][SLOTS].get(PROCESS) or NO_PROCESS
 
     def _holders(self) -> dict[str, Record]:
         return self._item()["holders"]["M"].fields  # type: ignore[no-any-return]
@@ -136,6 +157,10 @@ class SlotsState(World):
         paused = item.get("paused")
         in_use, limit = (int(item[name]["N"]) for name in ("slots_in_use", "slot_limit"))
         return in_use < limit and not (paused is not None and paused["BOOL"])
+
+    def _may_be_removed(self) -> bool:
+        paused = self._item().get("paused")
+        return paused is not None and bool(paused["BOOL"]) and not self._holders()
 
     def _queue(self) -> Record:
         return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
@@ -243,12 +268,11 @@ class SlotsState(World):
             if owners.count(owner) > 1:
                 raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
 
-    def _check_order(self, request_id: str) -> None:
-        place = self.plan.requests.index(request_id)
+    def _check_order(self, given: str) -> None:
+        request = _request_of(given)
+        place = self.plan.requests.index(request)
         if place < self.order:
-            raise Violation(
-                "S5", f"{request_id} starts after {self.plan.requests[self.order]}, which was sent after it"
-            )
+            raise Violation("S5", f"{request} starts after {self.plan.requests[self.order]}, which was sent after it")
         self.order = place
 
     def _check_freed(self) -> None:
@@ -290,10 +314,10 @@ class SlotsState(World):
             message["attributes"]["execution_name"]["StringValue"]
             for message in self.services["sqs"][FAILED]["messages"]
         }
-        for request_id in set(self.plan.requests):
-            body = json.dumps({"process": PROCESS, "request_id": request_id})
-            if execution_name(PROCESS, request_id, 1) not in executions and body not in dead:
-                raise Violation("S3", f"request {request_id} was neither started nor dead-lettered")
+        started = {_request_of(execution["input"]) for execution in executions.fields.values()}
+        for request in set(self.plan.requests):
+            if request not in started and body_of(request) not in dead:
+                raise Violation("S3", f"request {request} was neither started nor dead-lettered")
         for name in self._unsuccessful():
             request = json.loads(executions[name]["input"])
             again = execution_name(PROCESS, request["request_id"], request["attempt"] + 1)
@@ -306,6 +330,7 @@ class SlotsState(World):
             frozenset(self.actors.items()),
             self.operations,
             self.cancels,
+            self.replacements,
             self.rounds,
             self.memories,
             self.news,

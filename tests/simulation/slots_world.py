@@ -10,7 +10,7 @@ from slotkeeper.names import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
-from tests.simulation.slots_state import JOB, LATER, PROCESS, STEP, Plan, SlotsState
+from tests.simulation.slots_state import JOB, LATER, NO_PROCESS, PROCESS, STEP, Plan, SlotsState
 from tests.simulation.transcript import Answer, Question, Raised
 from tests.simulation.workflow import REQUESTS, SLOTS, START, workflow
 from tests.simulation.worlds import (
@@ -24,6 +24,7 @@ from tests.simulation.worlds import (
     TWICE,
     Actor,
     Choice,
+    Violation,
 )
 
 
@@ -61,15 +62,22 @@ class SlotsWorld(SlotsState):
         if self.news and "visit" not in self.actors and not (self.timeless and not self.plan.rounds):
             found.append(Choice("visit", self.news[0]))
         found += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
-        if self.operations:
-            found.append(Choice("operate"))
-        if self.cancels and "cancel" not in self.actors:
-            found.append(Choice("cancel", self.cancels[0]))
+        found += self._operators_steps()
         if "round" not in self.actors:
             if self.timeless and found and all(choice.kind == "end_run" for choice in found) and self._dead():
                 found.append(Choice("round", "later"))  # a run may outlive its workflow by hours
             if (self.rounds < self.plan.rounds and found) if self.timeless else self.now >= self.next_round:
                 found.append(Choice("round", "now"))
+        return found
+
+    def _operators_steps(self) -> list[Choice]:
+        found: list[Choice] = []
+        if self.operations and self._item() is not NO_PROCESS:
+            found.append(Choice("operate"))
+        if self.replacements and "replace" not in self.actors and self._may_be_removed():
+            found.append(Choice("replace"))
+        if self.cancels and "cancel" not in self.actors:
+            found.append(Choice("cancel", self.cancels[0]))
         return found
 
     def time_steps(self) -> list[Choice]:
@@ -194,6 +202,12 @@ class SlotsWorld(SlotsState):
         self.say("operator", f"cancels {request_id}")
         self.begin("cancel", code.canceller.begin(execution_name(PROCESS, request_id, 1)), Notes())
 
+    def replace(self, _: str, __: str) -> None:
+        """The operator removes the process, and adds it again."""
+        self.replacements -= 1
+        self.say("operator", "removes the process and adds it again")
+        self.begin("replace", code.replacer.begin(PROCESS, self.plan.limit, JOB), Notes())
+
     def abort(self, execution: str, status: str) -> None:
         """Somebody stops an execution, or it times out: nothing more of it happens."""
         self.say("stepfunctions", f"{execution} ends as {status}")
@@ -273,7 +287,7 @@ class SlotsWorld(SlotsState):
         if question.operation == "start_execution" and self.services["stepfunctions"] is not before:
             request = json.loads(question.parameters["input"])
             if request["attempt"] == 1:
-                self._check_order(request["request_id"])
+                self._check_order(question.parameters["input"])
             self._run(question.parameters["name"], freeze({"state": START, "input": request}))
         return answer
 
@@ -283,6 +297,8 @@ class SlotsWorld(SlotsState):
         self.begin(f"workflow {execution}", node, Notes(state=state))
 
     def _close(self, execution: str, status: str, error: str = "", state: Any = None) -> None:
+        if error == "RequestReturned" and self.timeless and not self.faults:
+            raise Violation("S5", f"{execution} goes to the tail of its queue, though nothing went wrong")
         self._keep_older("stepfunctions")
         closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error)
         self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
@@ -294,9 +310,10 @@ def drawn(random: Random) -> SlotsWorld:
     """A world of the kind that random schedules are made in."""
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
     if random.random() < 0.2:
-        requests = (*requests, requests[0])
+        requests = (*requests, requests[0] + random.choice(("", "*")))
     limit = random.choice((1, 1, 2))
     changes: tuple[int, ...] = random.choice(((), (), (), (1,), (2, 1), (0, -1), (0, 1, -1)))
+    replacements = random.choice((0, 0, 1)) if 0 in changes else 0
     plan = Plan(
         requests,
         limit,
@@ -307,7 +324,9 @@ def drawn(random: Random) -> SlotsWorld:
         lax=random.choice((False, True)),
         looking=random.choice((False, True)),
         run_seconds=random.choice(((60,), (60, 120), (60, 1200))),
-        cancels=random.choice(((), (), (), requests[:1], requests[-1:])),
+        cancels=random.choice(((), (), (), requests[:1], (requests[-1].removesuffix("*"),))),
+        replacements=replacements,
+        starters=2 - replacements,
         containers=random.choice((0, 1, 2)),
     )
     return SlotsWorld(plan)

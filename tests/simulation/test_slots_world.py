@@ -16,7 +16,7 @@ from slotkeeper.operations import Operations
 from slotkeeper.reclaim import Findings, Janitor
 from slotkeeper.requests import Delivery, parse_request
 from slotkeeper.slots import Slots
-from slotkeeper.workflow import RefusedUs, Workflow
+from slotkeeper.workflow import NameTaken, RefusedUs, Workflow
 from tests.simulation import catalogue, scheduling, slots_world, workflow
 from tests.simulation.looking import first_broken, first_violation
 from tests.simulation.slots_world import Plan, SlotsWorld
@@ -161,6 +161,19 @@ def no_second_look_for_a_cancellation(patch: Patch) -> None:
     patch.setattr(Slots, "need_not_wait", need_not_wait)
 
 
+def the_name_of_an_execution_decides(patch: Patch) -> None:
+    """A second message with the id of another request takes that one's reservation back."""
+    patch.setattr(Workflow, "_who_has_the_name_of", lambda *_: NameTaken(is_open=False))
+
+
+def no_second_look_for_a_process(patch: Patch) -> None:
+    def need_not_wait(self: Slots, process: str, execution: str) -> bool:
+        seen = self.read(process)
+        return seen is not None and (seen.has_room or execution in seen.cancelled)
+
+    patch.setattr(Slots, "need_not_wait", need_not_wait)
+
+
 def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
     """The message may come once more: from a starter that died, or to one that ran beside it."""
     set_aside = Starter._set_aside
@@ -179,6 +192,7 @@ def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
     patch.setattr(Starter, "_set_aside", forgetful)
 
 
+REPLACED = Plan(("a",), limits=(0,), replacements=1, starters=1, rounds=0, lax=True)
 CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), rounds=0, lax=True)
 
 
@@ -201,6 +215,8 @@ CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), rounds=0, lax=True)
         (no_wake_for_who_is_cancelled, CANCELLED, 0, "S6"),
         (no_second_look_for_a_cancellation, CANCELLED, 0, "S6"),
         (a_cancellation_ends_with_its_dead_letter, CANCELLED, 0, "S6"),
+        (the_name_of_an_execution_decides, Plan(("a", "a*"), rounds=0), 0, "S5"),
+        (no_second_look_for_a_process, REPLACED, 0, "S6"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -69,7 +69,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
                 raise Surprise
             return outcome
 
-        module._starter = SimpleNamespace(admit=admit)
+        module._starter = SimpleNamespace(admit=admit, defer=lambda *_: admission.HeldBack("p", "why"))
         yield module.handler({"Records": [record("{}")]}, CONTEXT)
 
 

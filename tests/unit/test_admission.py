@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,7 +114,7 @@ def test_a_definite_refusal_that_is_our_fault_gives_the_slot_back_and_keeps_the_
     assert isinstance(outcome, HeldBack)
     assert code in outcome.reason
     assert account.item().slots_in_use == 0
-    assert hidden == []  # nobody would wake it when the trouble is over
+    assert hidden == [5]  # not by how long it has waited: nothing wakes it when the trouble is over
     assert account.messages(account.dead_letter_url) == []
 
 
@@ -158,6 +160,70 @@ def test_a_request_that_has_run_does_not_take_back_a_slot_that_a_glue_run_may_us
     assert account.item().slots_in_use == 1
 
 
+OTHERS = REQUEST | {"arguments": {"--day": "another"}}
+
+
+def test_a_request_id_that_an_open_execution_has_with_other_arguments_leaves_its_reservation(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "RequestIdReused"
+    assert "'order-1' belongs to another request, which runs with other arguments" in outcome.reason
+    assert account.item().holders.keys() == {EXECUTION}
+    assert len(account.messages(account.dead_letter_url)) == 1
+
+
+def test_a_reservation_that_a_reused_request_id_made_itself_is_given_back(account: Account) -> None:
+    """The first workflow has released its slot and has not ended yet, so its name can reserve one more."""
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.slots.cancel("p", EXECUTION)  # as the workflow's release
+    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert account.item().slots_in_use == 0
+
+
+def test_a_reservation_under_a_request_id_whose_execution_has_closed_is_given_back(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    _finish(account, EXECUTION)
+    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert "which ran with other arguments" in outcome.reason
+    assert account.item().slots_in_use == 0
+
+
+def test_an_execution_that_is_not_described_yet_is_asked_for_again(account: Account) -> None:
+    """DescribeExecution is eventually consistent, so it may not know yet what StartExecution refuses."""
+    account.starter.admit(delivery(REQUEST), NOW)
+    refuse(account.stepfunctions, "DescribeExecution", "ExecutionDoesNotExist")
+    with pytest.raises(ClientError, match="ExecutionAlreadyExists"):
+        account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+
+
+def test_a_closed_execution_that_is_still_described_as_running_has_run(account: Account) -> None:
+    """An open execution would have answered the same input with success."""
+    account.starter.admit(delivery(REQUEST), NOW)
+    refuse(account.stepfunctions, "StartExecution", "ExecutionAlreadyExists")
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 0
+
+
+@pytest.mark.parametrize(("is_open", "outcome"), [(True, Admitted), (False, Repeated)])
+def test_the_same_request_in_another_spelling_is_the_same_request(
+    account: Account, is_open: bool, outcome: type
+) -> None:
+    """As another version of this code has written it, during a deployment."""
+    account.stepfunctions.start_execution(
+        stateMachineArn=account.workflow_arn,
+        name=EXECUTION,
+        input=json.dumps(REQUEST | {"attempt": 1, "arguments": {}}, indent=1),
+    )
+    if not is_open:
+        _finish(account, EXECUTION)
+    assert isinstance(account.starter.admit(delivery(REQUEST), NOW), outcome)
+    assert account.item().slots_in_use == int(is_open)
+
+
 def test_room_made_by_giving_up_wakes_who_waits(account: Account) -> None:
     waiting = account.send({"process": "p", "request_id": "waits"}, message_id="waits")
     _fill(account)
@@ -201,6 +267,60 @@ def test_a_slot_that_frees_between_registration_and_hide_is_taken_at_once(accoun
         "before-call.sqs.ChangeMessageVisibility", lambda **_: account.slots.cancel("p", "p-somebody") and None
     )
     assert isinstance(account.starter.admit(refused, NOW), Admitted)
+
+
+def _before_the_hide(account: Account, act: Callable[[], Any]) -> None:
+    """Acts once, between the registration and the hide."""
+    acts = [act]
+    account.sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()() if acts else None) and None
+    )
+
+
+def test_s6_a_message_whose_process_is_removed_while_it_begins_to_wait_is_set_aside_at_once(account: Account) -> None:
+    account.processes.pause("p")
+    refused = account.send(REQUEST)
+    _before_the_hide(account, lambda: account.processes.remove("p"))
+    outcome = account.starter.admit(refused, NOW + 4 * 3600)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "UnknownProcess"
+
+
+def test_s6_a_message_whose_process_is_removed_and_added_again_registers_again(account: Account) -> None:
+    account.processes.pause("p")
+    refused = account.send(REQUEST)
+
+    def replace_it() -> None:
+        account.processes.remove("p")
+        account.processes.create("p", 0, "job")
+
+    _before_the_hide(account, replace_it)
+    assert account.starter.admit(refused, NOW) == Waiting("p", "full", 0.0)
+    assert account.item().waiting_handle == refused.receipt_handle
+
+
+@pytest.mark.parametrize(("receives", "seconds"), [(1, 5), (2, 10), (6, 160), (7, 180), (900, 180)])
+def test_s6_after_an_error_a_message_comes_back_within_seconds_at_first(
+    account: Account, receives: int, seconds: int
+) -> None:
+    """Nothing would wake it: it is not registered, and its whole group waits behind it."""
+    sent = replace(account.send(REQUEST), receives=receives)
+    hidden = _hidden_for(account)
+    assert account.starter.defer(sent, NOW, RuntimeError("why")).reason.startswith("RuntimeError: why")
+    assert hidden == [seconds]
+
+
+def test_an_error_that_lasts_sets_a_message_aside_before_sqs_moves_it_without_a_reason(account: Account) -> None:
+    outcome = account.starter.defer(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW, RuntimeError("why"))
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.request is not None
+    (letter,) = account.messages(account.dead_letter_url)
+    reason = letter["MessageAttributes"]["reason"]["StringValue"]
+    assert reason.startswith("received 999 times, as often as the queue allows: RuntimeError: why")
+
+
+def test_what_is_no_request_is_deferred_too(account: Account) -> None:
+    assert isinstance(account.starter.defer(account.send("{"), NOW, RuntimeError("why")), HeldBack)
 
 
 def test_a_hide_that_is_refused_because_a_wake_was_faster_is_no_error(account: Account) -> None:

@@ -74,6 +74,32 @@ def test_an_error_is_logged_and_leaves_the_message_on_the_queue(
     assert '"StarterErrors":[1.0]' in capsys.readouterr().out
 
 
+def test_a_message_that_met_an_error_comes_back_before_the_janitor_frees_its_reservation(
+    account: Account, load: Callable[[str], ModuleType]
+) -> None:
+    starter = load("starter")
+    hidden: list[int] = []
+    starter._starter.queue._sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility",
+        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
+    )
+    refuse(starter._starter.workflow._stepfunctions, "StartExecution", "ThrottlingException")
+    answer = starter.handler({"Records": [_record({"process": "p"})]}, CONTEXT)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+    assert hidden == [5]
+
+
+def test_a_message_that_met_errors_as_often_as_its_queue_allows_is_consumed_with_its_dead_letter(
+    account: Account, load: Callable[[str], ModuleType]
+) -> None:
+    starter = load("starter")
+    refuse(starter._starter.workflow._stepfunctions, "StartExecution", "ThrottlingException")
+    record = _record({"process": "p"})
+    record["attributes"]["ApproximateReceiveCount"] = "990"
+    assert starter.handler({"Records": [record]}, CONTEXT) == {"batchItemFailures": []}
+    assert len(account.messages(account.dead_letter_url)) == 1
+
+
 @pytest.mark.parametrize(("body", "metric"), [({"process": "p"}, "RequestsAdmitted"), ("junk", "RequestsDeadLettered")])
 def test_the_starter_counts_what_it_did(
     load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: Any, metric: str

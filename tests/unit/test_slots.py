@@ -164,8 +164,13 @@ def test_a_look_is_noted_on_the_holder_that_was_seen_and_on_no_other(account: Ac
 
 
 def test_registering_says_when_there_is_room_by_now(account: Account) -> None:
-    assert account.slots.wait("p", "p-waits", delivery({})) == "room"
+    assert account.slots.wait("p", "p-waits", delivery({})) == "reserve again"
     assert "waiting" not in account.raw_item()
+
+
+def test_registering_with_a_process_that_has_been_removed_asks_to_reserve_again(account: Account) -> None:
+    refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
+    assert account.slots.wait("nobody", "p-waits", delivery({})) == "reserve again"
 
 
 def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:

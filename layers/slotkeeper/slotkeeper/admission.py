@@ -6,7 +6,10 @@ The order of the steps is the protocol's. In particular:
   message sleeps on beside a free slot.
 - look once more after hiding. A wake that came between the registration and the hide made the message visible, and a
   hide that SQS still accepts would undo it. So would a cancellation be that came between: its operator wakes too.
-- a crash anywhere leaves the message to the queue's default visibility, and a reservation to "already mine".
+- a crash anywhere leaves the message to the queue's default visibility, and a reservation to "already mine". After an
+  error the message comes back sooner: nothing wakes it, its whole group waits behind it, and the janitor frees an
+  unused reservation after its grace time.
+- cancel a reservation only if nothing can confirm it any more, or if this very call made it.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from slotkeeper.request_queue import LONGEST_HIDE, RequestQueue, hide_seconds, wake_next
+from slotkeeper.request_queue import LONGEST_HIDE, RequestQueue, backoff_seconds, hide_seconds, wake_next
 from slotkeeper.requests import Delivery, InvalidRequest, Request, parse_request
 from slotkeeper.slots import AlreadyMine, Cancelled, Full, Granted, Misconfigured, Paused, Slots, UnknownProcess
-from slotkeeper.workflow import AlreadyRan, RefusedRequest, RefusedUs, Started, Workflow
+from slotkeeper.workflow import AlreadyRan, NameTaken, RefusedRequest, RefusedUs, Started, Workflow
 
 # Each further round needs somebody else to take the room that the round before has seen: one waiter a group, so rare.
 _RESERVE_ROUNDS = 5
@@ -62,7 +65,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """Something that is not the message's fault; it comes back by itself and somebody should look."""
+    """Something that is not the message's fault; it comes back by itself after a backoff. An operator should check."""
 
     process: str
     reason: str
@@ -94,8 +97,8 @@ class Starter:
         """Does what the protocol says with one delivery. `now` is in seconds since the epoch.
 
         Raises:
-            ClientError, BotoCoreError: a call failed or its answer was lost. The message must be reported as not
-                consumed; whatever was reserved stays reserved and is found by the next delivery.
+            ClientError, BotoCoreError: a call failed or its answer was lost. Whatever was reserved stays reserved and
+                is found by the next delivery. The caller calls `defer`, and reports the message as it answers.
         """
         try:
             request = parse_request(delivery)
@@ -107,7 +110,7 @@ class Starter:
             reservation = self.slots.reserve(request.process, request.execution_name, now)
             match reservation:
                 case Granted() | AlreadyMine():
-                    return self._start(delivery, request, now)
+                    return self._start(delivery, request, now, made_here=isinstance(reservation, Granted))
                 case UnknownProcess():
                     reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
                     return self._set_aside(delivery, "UnknownProcess", reason, request)
@@ -129,20 +132,46 @@ class Starter:
 
     def _wait(self, request: Request, delivery: Delivery, now: float) -> bool:
         """Registers and hides the message; True if it need not wait any more, so that the caller reserves once more."""
-        if self.slots.wait(request.process, request.execution_name, delivery) == "room":
+        if self.slots.wait(request.process, request.execution_name, delivery) == "reserve again":
             return True
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
         return self.slots.need_not_wait(request.process, request.execution_name)
 
-    def _start(self, delivery: Delivery, request: Request, now: float) -> Admission:
+    def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | HeldBack:
+        """After `admit` raised `error`: lets the message come back soon, or dead-letters it before SQS does so itself.
+
+        What SQS moves after too many receives has no reason, and what it deletes at the end of the retention is lost.
+
+        Raises:
+            ClientError, BotoCoreError: that failed too. The message comes back after the queue's default visibility.
+        """
+        try:
+            request = parse_request(delivery)
+        except InvalidRequest:
+            request = None
+        reason = f"{type(error).__name__}: {error}; its workflow may have started: slotkeeper request show"
+        return self._hold_back(delivery, now, request, reason)
+
+    def _start(self, delivery: Delivery, request: Request, now: float, *, made_here: bool) -> Admission:
         match self.workflow.start(request):
             case Started():
                 return Admitted(request.execution_name, request.process)
             case AlreadyRan():
-                # Whoever made the reservation: an execution of this name is over, and there will be no other, so nobody
-                # can ever confirm it. A message that came again between its workflow's release and its end made one.
+                # Whichever made the reservation: the execution of this name has closed, and there will be no other,
+                # so nothing can confirm it. A message that came again between its workflow's release and end made it.
                 self._give_up(delivery, request)
                 return Repeated(request.execution_name, request.process)
+            case NameTaken(is_open):
+                # A reservation that was there before may be the open execution's, which has not confirmed it yet.
+                if made_here or not is_open:
+                    self._give_up(delivery, request)
+                reason = (
+                    f"request_id {request.request_id!r} belongs to another request, which "
+                    f"{'runs' if is_open else 'ran'} with other arguments as {request.execution_name}: a request_id "
+                    "and attempt are used once in 90 days. Send this request with a request_id of its own, or redrive "
+                    "it, which raises its attempt"
+                )
+                return self._set_aside(delivery, "RequestIdReused", reason, request)
             case RefusedRequest(reason):
                 self._give_up(delivery, request)
                 return self._set_aside(delivery, "InvalidExecution", reason, request)
@@ -154,15 +183,18 @@ class Starter:
         self.slots.cancel(request.process, request.execution_name)
         wake_next(self.slots, self.queue, request.process, but_not=delivery)
 
-    def _hold_back(self, delivery: Delivery, now: float, request: Request, reason: str) -> Admission:
+    def _hold_back(
+        self, delivery: Delivery, now: float, request: Request | None, reason: str
+    ) -> DeadLettered | HeldBack:
         """Leaves a message for later that would run into the same trouble now.
 
-        For the queue's default visibility and no longer: nobody wakes it when the trouble is over, and its whole group
-        waits behind it.
+        For the queue's default visibility at most: nothing wakes it when the trouble is over, and its whole group waits
+        behind it.
         """
         if overdue := self._overdue(delivery, now):
             return self._set_aside(delivery, "Expired", f"{overdue}: {reason}", request)
-        return HeldBack(request.process, reason)
+        self.queue.hide(delivery, backoff_seconds(delivery.receives, self.queue_visibility))
+        return HeldBack(request.process if request else delivery.group_id, reason)
 
     def _overdue(self, delivery: Delivery, now: float) -> str:
         """Why the message must not wait on, or nothing: SQS would delete it, or set it aside without a reason."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
 LONGEST_HIDE = 1800
+FIRST_BACKOFF = 5
 LONGEST_REASON = 2000
 LONGEST_CAUSE = 8000
 
@@ -31,6 +32,14 @@ def hide_seconds(waited: float, default_visibility: int) -> int:
     at least a quarter more than the queue's default, at most half an hour.
     """
     return int(max(default_visibility * 1.25, min(waited / 4, LONGEST_HIDE)))
+
+
+def backoff_seconds(receives: int, most: int) -> int:
+    """How long a message stays out of sight after an error, in seconds: 5, doubled at each receive up to `most`.
+
+    By its receives, since they are what an outage uses up: at 180 s each, 980 of them last for two days.
+    """
+    return int(min(most, FIRST_BACKOFF * 2 ** min(receives - 1, 20)))
 
 
 class RequestQueue:

@@ -110,7 +110,7 @@ class Misconfigured:
 
 Reservation = Granted | AlreadyMine | Full | Paused | Cancelled | UnknownProcess | Misconfigured
 
-Registered = Literal["registered", "room", "superseded"]
+Registered = Literal["registered", "reserve again", "superseded"]
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ class Slots:
     def wait(self, process: str, execution: str, delivery: Delivery) -> Registered:
         """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused.
 
-        Returns "room" if there is room by now, so that the caller reserves again, and "superseded" if a newer
-        delivery stands there already.
+        Returns "reserve again" if a reserve would be answered otherwise by now: a slot is free, or the process has been
+        removed. Returns "superseded" if a newer delivery is registered already.
         """
         sequence = {"S": delivery.sortable_sequence}
         receives = {"N": str(delivery.receives)}
@@ -200,7 +200,7 @@ class Slots:
         if refused is None:
             return "registered"
         seen = self._parse(process, refused)
-        return "room" if seen is not None and seen.has_room else "superseded"
+        return "reserve again" if seen is None or seen.has_room else "superseded"
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
         """Gives back a slot whose holder has not changed since the caller looked; False if it has.
@@ -261,9 +261,15 @@ class Slots:
         return Waiter(handle, sequence, int(receives) if receives.isdecimal() else 0)
 
     def need_not_wait(self, process: str, execution: str) -> bool:
-        """A consistent look at whether a reserve would be answered otherwise: there is room, or it is cancelled."""
+        """A consistent read of whether a reserve would be answered otherwise, or nothing would wake the request.
+
+        Nothing but a removal of the process takes a registration away. So an item without one was removed and added
+        again since `wait`, and whoever frees a slot there does not know of the request.
+        """
         seen = self.read(process)
-        return seen is not None and (seen.has_room or execution in seen.cancelled)
+        if seen is None or seen.waiting_handle is None:
+            return True
+        return seen.has_room or execution in seen.cancelled
 
     def read(self, process: str) -> Process | None:
         """The process's item, read consistently.

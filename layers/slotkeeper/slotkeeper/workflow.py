@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,6 +42,13 @@ class AlreadyRan:
 
 
 @dataclass(frozen=True)
+class NameTaken:
+    """Nothing was started: an execution of this name was started with another input, within the same 90 days."""
+
+    is_open: bool
+
+
+@dataclass(frozen=True)
 class RefusedRequest:
     """Nothing was started, because of what the request holds: it never can be."""
 
@@ -54,7 +62,7 @@ class RefusedUs:
     reason: str
 
 
-StartOutcome = Started | AlreadyRan | RefusedRequest | RefusedUs
+StartOutcome = Started | AlreadyRan | NameTaken | RefusedRequest | RefusedUs
 
 
 @dataclass(frozen=True)
@@ -97,8 +105,8 @@ class Workflow:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             reason = f"{code}: {error.response['Error'].get('Message', '')}"
-            if code == "ExecutionAlreadyExists":
-                return AlreadyRan()
+            if code == "ExecutionAlreadyExists" and (outcome := self._who_has_the_name_of(request)):
+                return outcome
             # A refusal that came after a lost answer of the same call does not say what became of the first attempt.
             if error.response["ResponseMetadata"].get("RetryAttempts", 0):
                 raise
@@ -108,6 +116,23 @@ class Workflow:
                 return RefusedUs(reason)
             raise
         return Started()
+
+    def _who_has_the_name_of(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
+        """What ExecutionAlreadyExists means: the request's own execution has closed, or another input has its name.
+
+        An open execution answers the same name and input with success, a closed one refuses any input (API Reference,
+        StartExecution). DescribeExecution may lag: its status is believed only where the input does not decide. None if
+        it does not know the execution yet.
+        """
+        found = self.describe(request.execution_name)
+        if found is None:
+            return None
+        if found.input == request.to_json():
+            return AlreadyRan()
+        if json.loads(found.input) != json.loads(request.to_json()):
+            return NameTaken(is_open=not found.is_closed)
+        # The same request, written by another version of this code.
+        return AlreadyRan() if found.is_closed else Started()
 
     def describe(self, name: str) -> Execution | None:
         """The execution of this name; None if Step Functions knows none (a name is forgotten 90 days after its end)."""
