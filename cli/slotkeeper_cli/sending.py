@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from slotkeeper.requests import Delivery, InvalidRequest, Request, parse_request
+from slotkeeper.requests import LARGEST, Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.errors import CommandError
 from slotkeeper_cli.stack import Stack
 
-LARGEST = 65_536  # bytes; RequestQueue's MaximumMessageSize
 BATCH = 10  # SQS API Reference, SendMessageBatch
 TRIES = 5
 FIRST_WAIT = 0.2  # seconds, doubled at each try
@@ -68,7 +67,7 @@ def check(body: str) -> Request:
     request = parse_request(delivery)
     size = len(request.to_json().encode())
     if size > LARGEST:
-        raise InvalidRequest(f"it has {size:,} bytes, and RequestQueue takes {LARGEST:,}")
+        raise InvalidRequest(f"it has {size:,} bytes, and must not have more than {LARGEST:,}")
     return request
 
 

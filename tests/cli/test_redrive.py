@@ -9,7 +9,7 @@ import pytest
 from slotkeeper.admission import Admitted, Starter
 from slotkeeper.message_attributes import text
 from slotkeeper.names import execution_name
-from slotkeeper.requests import Delivery
+from slotkeeper.requests import LARGEST, Delivery
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
 from tests.cli.operating import Operator
@@ -60,6 +60,15 @@ def test_a_failed_request_is_sent_as_the_next_attempt(operator: Operator) -> Non
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"])["attempt"] == 4
     assert waiting(operator, "FailedRequestQueue") == []
+
+
+def test_a_request_of_the_largest_size_is_sent_again(operator: Operator) -> None:
+    arguments = {"--text": "я" * 32_000}
+    body = json.dumps({"process": "sample", "request_id": "a", "arguments": arguments}, ensure_ascii=False)
+    dead_letter(operator, body + " " * (LARGEST - len(body.encode())))
+    operator.run("dlq", "redrive", "request", "--all", "--yes")
+    (message,) = waiting(operator, "RequestQueue")
+    assert json.loads(message["Body"])["arguments"] == arguments
 
 
 def test_work_is_sent_by_its_body_which_has_its_history(operator: Operator) -> None:

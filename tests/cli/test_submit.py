@@ -113,7 +113,7 @@ def test_all_faults_of_a_file_are_told_with_their_lines_and_nothing_is_sent(oper
         "line 2: body is not JSON",
         "line 3: body must not contain priority",
         "line 5: has the process and request_id of line 1",
-        "line 6: it has 70,",
+        "line 6: body has 70,",
         "line 7: body.arguments must not contain --extra-py-files",
     ):
         assert text in ended.told

@@ -24,7 +24,7 @@ BAD = {
         '{"process": "PROCESS", "arguments": {"--slotkeeper-execution": "x"}}',
         "--slotkeeper-execution",
     ),
-    "junk of the maximum size": ("x" * 65536, "not JSON"),
+    "junk of the maximum size": ("x" * 66560, "not JSON"),
 }
 
 
@@ -54,5 +54,5 @@ def test_f19_a_message_of_an_unknown_process_is_set_aside(stack: Stack) -> None:
 
 def test_a_message_larger_than_the_queue_takes_is_refused_to_its_sender(stack: Stack) -> None:
     process = stack.process()
-    with pytest.raises(stack.sqs.exceptions.ClientError, match="65536"):
-        stack.send_raw("x" * 65537, process)
+    with pytest.raises(stack.sqs.exceptions.ClientError, match="66560"):
+        stack.send_raw("x" * 66561, process)

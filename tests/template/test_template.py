@@ -13,6 +13,7 @@ from cfnlint.decode import cfn_yaml
 
 from local import bootstrap
 from slotkeeper.clients import QUICK
+from slotkeeper.requests import ADDED, LARGEST
 from tests.workflow.definition import FILE, definition
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +68,10 @@ def test_f21_the_receive_count_is_a_backstop_only() -> None:
     allowed = _properties("RequestQueue")["RedrivePolicy"]["maxReceiveCount"]
     assert allowed == 1000
     assert FUNCTIONS["StarterFunction"]["Environment"]["Variables"]["QUEUE_MAX_RECEIVES"] == str(allowed)
+
+
+def test_the_queue_takes_the_largest_request_with_what_is_added_when_it_is_sent_again() -> None:
+    assert _properties("RequestQueue")["MaximumMessageSize"] == LARGEST + ADDED
 
 
 def test_the_starter_takes_one_message_at_a_time_and_reports_failed_items() -> None:

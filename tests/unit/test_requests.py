@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.requests import SCHEMA_FILE, InvalidRequest, parse_request
+from slotkeeper.requests import ADDED, LARGEST, SCHEMA_FILE, InvalidRequest, parse_request
 from tests.unit.conftest import delivery
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
@@ -35,6 +36,41 @@ def test_a_request_can_be_sent_again_as_it_is_kept() -> None:
     assert parse_request(delivery(request.to_json(), message_id="another")) == request
 
 
+FULL = {
+    "one long value": json.dumps({"process": "p", "arguments": {"--t": "v" * 65_000}}, separators=(",", ":")),
+    "Cyrillic": json.dumps({"process": "p", "arguments": {"--t": "я" * 32_700}}, ensure_ascii=False),
+    "many short arguments": json.dumps(
+        {"process": "p", "arguments": {f"--{n}": "" for n in range(5_500)}}, separators=(",", ":")
+    ),
+    "what SQS takes only escaped": '{"process": "p", "arguments": {"--t": "' + "\\uffff" * 10_000 + '"}}',
+}
+
+
+@pytest.mark.parametrize("body", FULL.values(), ids=FULL)
+def test_a_request_of_the_largest_size_fits_its_queue_when_it_is_sent_again(body: str) -> None:
+    body += " " * (LARGEST - len(body.encode()))
+    request = parse_request(delivery(body, message_id="i" * 36))
+    again = replace(request, attempt=1_000_000).to_json()
+    assert len(again.encode()) <= LARGEST + ADDED
+    assert parse_request(delivery(again, message_id="another")).arguments == request.arguments
+    assert not {"\ufffe", "\uffff"} & set(again)
+
+
+@given(
+    arguments=st.dictionaries(st.from_regex("--[0-9]{1,5}", fullmatch=True), st.text()),
+    ensure_ascii=st.booleans(),
+    separators=st.sampled_from([(",", ":"), (", ", ": ")]),
+)
+def test_a_request_never_grows_by_more_than_its_id_and_attempt(
+    arguments: dict[str, str], ensure_ascii: bool, separators: tuple[str, str]
+) -> None:
+    fields = {"process": "p", "arguments": arguments}
+    body = json.dumps(fields, ensure_ascii=ensure_ascii, separators=separators)
+    body = body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")  # as SQS would have taken it
+    again = replace(parse_request(delivery(body, message_id="i" * 36)), attempt=1_000_000)
+    assert len(again.to_json().encode()) - len(body.encode()) <= len(',"request_id":"","attempt":1000000') + 36
+
+
 BAD_BODIES = {
     "not JSON": ("{", "not JSON"),
     "empty": ("", "not JSON"),
@@ -54,7 +90,8 @@ BAD_BODIES = {
     "attempt NaN": ('{"process": "p", "attempt": NaN}', "body.attempt"),
     "request id too long": (json.dumps({"process": "p", "request_id": "x" * 129}), "body.request_id"),
     "empty request id": ('{"process": "p", "request_id": ""}', "body.request_id"),
-    "junk of the maximum size": ("\x00" * 65536, "not JSON"),
+    "junk of the maximum size": ("\x00" * (LARGEST + ADDED), "not JSON"),
+    "too large": (json.dumps({"process": "p", "request_id": "x"}).ljust(LARGEST + 1), "65,537 bytes"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,10 +11,14 @@ from typing import Any
 
 import fastjsonschema
 
-from slotkeeper.json_body import InvalidBody, compile_schema, decode
+from slotkeeper.json_body import InvalidBody, compile_schema, decode, encode
 from slotkeeper.names import execution_name
 
 SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
+# Bytes of a request as it is sent first. What is sent again has its id and attempt written out: for that RequestQueue
+# takes `ADDED` bytes more, and so every request can be given back, kept and redriven.
+LARGEST = 65_536
+ADDED = 1024
 
 
 class InvalidRequest(ValueError):
@@ -66,7 +69,7 @@ class Request:
         Step Functions answers a repeated StartExecution of a running execution with that execution only if the input
         is the same (API Reference, StartExecution), so nothing of the delivery may get in here.
         """
-        return json.dumps(
+        return encode(
             {
                 "process": self.process,
                 "arguments": dict(self.arguments),
@@ -81,7 +84,7 @@ def parse_request(delivery: Delivery) -> Request:
     """Reads a delivery's body.
 
     Raises:
-        InvalidRequest: not JSON, not what request.schema.json says, or in another process's message group.
+        InvalidRequest: not JSON, not what request.schema.json says, too large, or in another process's message group.
     """
     fields = _decode(delivery.body)
     request = Request(
@@ -90,6 +93,8 @@ def parse_request(delivery: Delivery) -> Request:
         request_id=fields.get("request_id", delivery.message_id),
         attempt=int(fields["attempt"]),
     )
+    if request.attempt == 1 and (size := len(delivery.body.encode())) > LARGEST:
+        raise InvalidRequest(f"body has {size:,} bytes, and must not have more than {LARGEST:,} when it is sent first")
     if delivery.group_id != request.process:
         raise InvalidRequest(
             f"MessageGroupId is {delivery.group_id!r} but process is {request.process!r}: "

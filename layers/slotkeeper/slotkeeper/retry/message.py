@@ -14,7 +14,7 @@ from typing import Any
 
 import fastjsonschema
 
-from slotkeeper.json_body import InvalidBody, compile_schema, decode
+from slotkeeper.json_body import InvalidBody, compile_schema, decode, encode
 
 SCHEMA_FILE = Path(__file__).with_name("work.schema.json")
 DEEPEST = 100
@@ -58,12 +58,12 @@ class Message:
     def to_json(self) -> str:
         """The body, with the payload as its sender wrote it: read and written again, 1e9 would be 1000000000.0."""
         fields = [
-            ("request_id", _json(self.request_id)),
-            ("payload", self.payload_text or _json(self.payload)),
-            ("retries", _json([instant(began) for began in self.retries])),
+            ("request_id", encode(self.request_id)),
+            ("payload", self.payload_text or encode(self.payload)),
+            ("retries", encode([instant(began) for began in self.retries])),
         ]
         if self.uncounted:
-            fields.append(("uncounted", _json(self.uncounted)))
+            fields.append(("uncounted", encode(self.uncounted)))
         return "{" + ",".join(f'"{name}":{value}' for name, value in fields) + "}"
 
 
@@ -91,12 +91,6 @@ def parse_message(body: str) -> Message:
         payload_text=_payload_text(body),
         source=body,
     )
-
-
-def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # The two characters that JSON allows as they are, and SQS does not (SQS API Reference, SendMessage).
-    return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
 def _payload_text(body: str) -> str:
