@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
@@ -19,6 +20,19 @@ def first_violation(make: Callable[[], World], faults: int, most_states: int = 3
     """
     found = explore(make(), faults, most_states)
     return (found.violation.name, "\n".join(story(make(), found))) if found.violation else ("", "")
+
+
+def broken(draw: Callable[[Random], World], seeds: Iterable[int]) -> Counter[str]:
+    """How many random schedules break which property first."""
+    Program.merges = False
+    found = Counter[str]()
+    for seed in seeds:
+        random = Random(seed)
+        try:
+            scheduling.run(draw(random), random)
+        except Violation as violation:
+            found[violation.name] += 1
+    return found
 
 
 def first_broken(draw: Callable[[Random], World], seeds: Iterable[int]) -> tuple[str, int]:

@@ -25,28 +25,26 @@ def run(world: World, random: Random) -> int:
     likely = random.choice((0.02, 0.1, 0.3))  # that a step is a fault, as long as there may be more of them
     slow = random.choice((0.0, 0.0, 0.02, 0.1))  # that time passes although there is something to do
     steps = 0
-    frozen = ""
     thaws = 0
     while steps < MOST_STEPS:
         choices = world.steps()
-        if frozen:
-            choices = [choice for choice in choices if choice.who != frozen]
+        if world.stands_still:
+            choices = [choice for choice in choices if choice.who != world.stands_still]
             if steps >= thaws:
-                frozen = ""
+                world.go_on()
         if world.faults < faults and random.random() < likely:
-            if random.random() < 0.15 and world.actors and not frozen:
-                frozen = random.choice(sorted(world.actors))
+            if random.random() < 0.15 and world.actors and not world.stands_still:
                 thaws = steps + random.randrange(1, 60)
-                world.hold_up(frozen)
+                world.hold_up(random.choice(sorted(world.actors)))
             else:
                 choices = world.mishaps() or choices
         elif slow and random.random() < slow:
             choices = world.slowness() or choices
         choices = choices or world.time_steps()
         if not choices:
-            if not frozen:
+            if not world.stands_still:
                 break
-            frozen = ""
+            world.go_on()
             continue
         world.take(choices[0] if len(choices) == 1 else random.choice(choices))
         steps += 1
@@ -58,7 +56,7 @@ def run(world: World, random: Random) -> int:
 def _to_the_end(world: World, random: Random) -> int:
     """Runs a world on without faults until nothing is left to happen."""
     world.say("", "no more faults from here on")
-    world.calm()
+    world.go_on()
     for step in range(MOST_STEPS_TO_THE_END):
         choices = world.steps() or world.time_steps()
         if not choices:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from slotkeeper.glue_runs import MARKER
 from slotkeeper.names import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
@@ -16,8 +17,9 @@ from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 from tests.simulation.worlds import Actor, Violation, World
 
 PROCESS, JOB = "p", "job"
-STEP = 30  # seconds: the clock's grain, so that the same times come about again and again
-GRACE, LOOK_GAP = 120, 30  # seconds: template.yaml's defaults
+STEP = 10  # seconds: the clock's grain, so that the same times come about again and again
+LAG = 30  # seconds by which a request may land after its sender gave up, and a read may be late
+PERIOD, GRACE, LOOK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
 LATER = 2 * 86400.0  # seconds that a clock is ahead in a world without time, when everybody else stood still
 
 
@@ -38,13 +40,16 @@ class Plan:
             being a fault. With none, status events wait too until nobody is at work.
         standing_still: as a fault, the janitor's clock is ahead while others are at work: they have stood still.
         job_limit: how many runs Glue allows at once.
-        period: seconds between two rounds of the janitor.
+        stop_seconds: how long Glue takes to stop a run.
+        first_run: seconds until the janitor's first scheduled run.
         containers: how many containers of the janitor take turns in its rounds, each with what it remembers; with none,
             each round is a new container's. Not for worlds without time: there a clock's lead comes and goes.
         lax: SQS hides a message although it is visible again.
         looking: the starters take the process for one with many holders, and look before they write.
         news: sending an event is a step that others may come before, and that may fail. Otherwise it happens at once,
             which leaves out little: nobody reads what it does.
+        events_lost: no status event reaches the janitor.
+        aim: what goes wrong, if not anything: "deaths" of workflows, and what the janitor does about them; or "wakes".
     """
 
     requests: tuple[str, ...] = ("a", "b", "c")
@@ -57,11 +62,14 @@ class Plan:
     lax: bool = False
     looking: bool = False
     news: bool = True
+    events_lost: bool = False
+    aim: str = ""
     standing_still: bool = True
     job_limit: int = 100
     run_seconds: tuple[int, ...] = (60, 120, 1800)
+    stop_seconds: int = 0
     lag: int = 0
-    period: int = 60
+    first_run: int = PERIOD
     containers: int = 0
 
 
@@ -122,9 +130,9 @@ class SlotsState(World):
         self.cancels = plan.cancels
         self.replacements = plan.replacements
         self.rounds = 0
-        self.next_round = self.now + self.plan.period
+        self.next_round = self.now + plan.first_run
         self.memories = (code.NEW,) * plan.containers  # of the janitor's, the one whose turn it is first
-        self.calm_since: float | None = None
+        self._beside: tuple[str, float] | None = None  # the hidden head of the queue beside a free slot, and since when
         self.older_at: dict[str, float] = {}
         self.news: tuple[str, ...] = ()  # closed executions whose status event is under way
         self.order = 0  # sequence number of the last message that was admitted as it was sent
@@ -194,7 +202,7 @@ class SlotsState(World):
 
     def _ends_at(self, run: Record) -> float:
         if run["state"] == "STOPPING":
-            return 0.0
+            return float(run["stopping"] + self.plan.stop_seconds)
         seconds = self.plan.run_seconds[int(run["id"].partition("_")[2]) % len(self.plan.run_seconds)]
         return float(run["started"] + seconds)
 
@@ -222,7 +230,7 @@ class SlotsState(World):
         # Without time a lag has no end, and the janitor's grace is longer than Step Functions' lag.
         if self.timeless and question.service != "glue":
             return False
-        recent = self.now < self.older_at.get(question.service, 0) + STEP
+        recent = self.now < self.older_at.get(question.service, 0) + LAG
         return recent and self.older[question.service] is not self.services[question.service]
 
     def _patience(self) -> tuple[int, int]:
@@ -247,6 +255,8 @@ class SlotsState(World):
     # Properties ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
+        if not self.timeless:
+            self._note_room()
         now = (self.services["dynamodb"], self.services["glue"])
         if now == self._checked:
             return
@@ -268,26 +278,59 @@ class SlotsState(World):
             if owners.count(owner) > 1:
                 raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
 
+    def _note_room(self) -> None:
+        """Since when a message waits beside a free slot."""
+        hidden = self._in_flight()
+        if not hidden or not self._has_room():
+            self._beside = None
+        elif self._beside is None or self._beside[0] != hidden[0]["handle"]:
+            self._beside = (hidden[0]["handle"], self.now)
+
     def _check_order(self, given: str) -> None:
         request = _request_of(given)
-        place = self.plan.requests.index(request)
-        if place < self.order:
+        # A request that was sent twice may start from its second message, if the first was dead-lettered.
+        places = [place for place, sent in enumerate(self.plan.requests) if sent == request and place >= self.order]
+        if not places:
             raise Violation("S5", f"{request} starts after {self.plan.requests[self.order]}, which was sent after it")
-        self.order = place
+        self.order = places[0]
+
+    def _check_in_time(self) -> None:
+        """What has to come about in time, undisturbed: counted from the last fault. Called when the clock has moved."""
+        if not self.stands_still:
+            self._check_freed()
+            self._check_taken()
 
     def _check_freed(self) -> None:
-        """S4: a dead holder's slot is free within two rounds plus the grace, from when the faults are over."""
-        if self.calm_since is None:
-            return
+        """S4: of a dead holder, a run of the janitor stops the Glue run; the two after its end free the slot."""
         executions = self.services["stepfunctions"]
-        owners = {run["arguments"]["--slotkeeper-execution"] for run in self._alive()}
         for name, holder in self._holders().items():
-            if stepfunctions.is_open(executions, name) or name in owners:
+            if stepfunctions.is_open(executions, name):
                 continue
-            dead = executions[name]["stopped"] if name in executions else int(holder["M"]["since"]["N"])
-            late = self.now - max(dead, self.calm_since)
-            if late > GRACE + 2 * self.plan.period + 2 * STEP:
-                raise Violation("S4", f"{name} is dead and has held its slot for {late:.0f} s")
+            dead = float(holder["M"]["since"]["N"])  # of a reservation for an execution that closed long ago too
+            dead = max(dead, executions[name]["stopped"]) if name in executions else dead
+            late = self.now - max(dead + GRACE, self.disturbed_at)
+            runs = [run for run in self.services["glue"][JOB]["runs"] if run["arguments"][MARKER] == name]
+            if any(run["state"] in glue.ALIVE and not run["stopping"] for run in runs):
+                if late > PERIOD:
+                    raise Violation("S4", f"{name} is dead, and nothing has stopped its Glue run for {late:.0f} s")
+            elif all(run["state"] not in glue.ALIVE for run in runs):
+                late = self.now - max(dead + GRACE, self.disturbed_at, *(run["ended"] for run in runs))
+                if late > 2 * PERIOD:
+                    raise Violation("S4", f"{name} is dead and has held its slot for {GRACE} and {late:.0f} s")
+
+    def _check_taken(self) -> None:
+        """S6: the message that waits beside a free slot is woken by the janitor's next run.
+
+        One that no registration names is not: its starter died, and its visibility timeout ends soon.
+        """
+        if self._beside is None:
+            return
+        handle, since = self._beside
+        waiting = self._item().get("waiting")
+        is_registered = waiting is not None and waiting["M"]["receipt_handle"]["S"] == handle
+        late = self.now - max(since, self.disturbed_at)
+        if late > (PERIOD if is_registered else code.VISIBILITY):
+            raise Violation("S6", f"{handle} has waited beside a free slot for {late:.0f} s")
 
     def check_quiet(self) -> None:
         """S6: time alone must not be needed where no fault was, nor to set aside what is cancelled."""

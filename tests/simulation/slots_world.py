@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from slotkeeper.names import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
-from tests.simulation.slots_state import JOB, LATER, NO_PROCESS, PROCESS, STEP, Plan, SlotsState
+from tests.simulation.slots_state import JOB, LAG, LATER, NO_PROCESS, PERIOD, PROCESS, STEP, Plan, SlotsState
 from tests.simulation.transcript import Answer, Question, Raised
 from tests.simulation.workflow import REQUESTS, SLOTS, START, workflow
 from tests.simulation.worlds import (
@@ -43,7 +44,7 @@ class SlotsWorld(SlotsState):
 
     def steps(self) -> list[Choice]:
         # A request that nobody waits for any more lands within seconds, or never.
-        overdue = [n for n, (sent, _) in enumerate(self.on_their_way) if self.now >= sent + STEP]
+        overdue = [n for n, (sent, _) in enumerate(self.on_their_way) if self.now >= sent + LAG]
         if overdue:
             return [Choice("land", str(overdue[0]))]
         found: list[Choice] = []
@@ -92,10 +93,7 @@ class SlotsWorld(SlotsState):
         return [Choice("expire", message["id"]) for message in self._in_flight()]
 
     def slowness(self) -> list[Choice]:
-        return [] if self.timeless else [Choice("pass_time")]
-
-    def calm(self) -> None:
-        self.calm_since = self.now
+        return [] if self.timeless else [Choice("pass_time", how="beside code at work")]
 
     def mishaps(self) -> list[Choice]:
         found: list[Choice] = []
@@ -124,7 +122,16 @@ class SlotsWorld(SlotsState):
         for name, execution in self.services["stepfunctions"].fields.items():
             if execution["status"] not in (*stepfunctions.OPEN, "SUCCEEDED"):
                 found.append(Choice("redrive", name, "", True))
-        return found
+        return [choice for choice in found if self._is_aimed_at(choice)] if self.plan.aim else found
+
+    def _is_aimed_at(self, choice: Choice) -> bool:
+        if self.plan.aim == "deaths":
+            is_about_the_dead = choice.who in ("round", "visit") and bool(self._dead() or self._unsettled())
+            return choice.kind in ("abort", "lose_news") or is_about_the_dead
+        if choice.kind == "abort":
+            return choice.who not in self._holders()
+        question = self.actors[choice.who].node.question if choice.kind == "call" else None
+        return question is not None and question.operation == "change_message_visibility"
 
     # Events --------------------------------------------------------------------------------------------------------
 
@@ -171,7 +178,7 @@ class SlotsWorld(SlotsState):
     def round(self, when: str, _: str) -> None:
         """A scheduled round of the janitor begins."""
         self.rounds += self.timeless and when == "now"
-        self.next_round = self.now + self.plan.period
+        self.next_round = self.now + PERIOD
         self.say("round", f"begins ({when})" if when else "begins")
         node = code.janitor_round.begin(*self._patience(), *self.memories[:1])
         self.begin("round", node, Notes(ahead=LATER if when == "later" else 0))
@@ -229,15 +236,17 @@ class SlotsWorld(SlotsState):
         state = before.get("state") or freeze({"state": START, "input": json.loads(before["input"])})
         self._run(execution, state)
 
-    def pass_time(self, _: str, __: str) -> None:
+    def pass_time(self, _: str, how: str) -> None:
         """The clock moves on."""
         waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
-        waits += [sent + STEP for sent, _ in self.on_their_way]
+        waits += [sent + LAG for sent, _ in self.on_their_way]
         self.now = max(self.now + 1, min([*waits, self.next_round]))
         self.now += -self.now % STEP
-        self._check_freed()
+        if how:
+            self.disturbed_at = self.now
+        self._check_in_time()
 
     # What actors ask of the world ----------------------------------------------------------------------------------
 
@@ -302,12 +311,12 @@ class SlotsWorld(SlotsState):
         self._keep_older("stepfunctions")
         closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error)
         self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
-        if status != "SUCCEEDED":
+        if status != "SUCCEEDED" and not self.plan.events_lost:
             self.news = (*self.news, execution)
 
 
-def drawn(random: Random) -> SlotsWorld:
-    """A world of the kind that random schedules are made in."""
+def drawn(random: Random, **given: Any) -> SlotsWorld:
+    """A world of the kind that random schedules are made in, but for what is given of its plan."""
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
     if random.random() < 0.2:
         requests = (*requests, requests[0] + random.choice(("", "*")))
@@ -319,8 +328,8 @@ def drawn(random: Random) -> SlotsWorld:
         limit,
         changes,
         job_limit=random.choice((limit, 100)),
+        stop_seconds=random.choice((0, 20, 100)),
         lag=random.choice((0, 0, 10)),
-        period=random.choice((300, 600)),
         lax=random.choice((False, True)),
         looking=random.choice((False, True)),
         run_seconds=random.choice(((60,), (60, 120), (60, 1200))),
@@ -328,8 +337,11 @@ def drawn(random: Random) -> SlotsWorld:
         replacements=replacements,
         starters=2 - replacements,
         containers=random.choice((0, 1, 2)),
+        events_lost=random.random() < 0.25,
+        aim=random.choice(("", "", "", "deaths", "wakes")),
+        first_run=random.randrange(STEP, PERIOD + 1, STEP),
     )
-    return SlotsWorld(plan)
+    return SlotsWorld(replace(plan, **given))
 
 
 def _ends_as(run: Record) -> str:

@@ -72,7 +72,11 @@ class World:
         self.older: dict[str, Any] = {}  # states of services that a read which lags may still see
         self.faults = 0  # so far
         self.at_once = frozenset({"actor"})  # services that answer without a step of their own
-        self.held_up: frozenset[str] = frozenset()  # whom the scheduler has let stand still: no bound is theirs
+        # When a fault last happened or took effect, or the clock moved beside code at work: bounds in time count from
+        # here.
+        self.disturbed_at = now
+        self.stands_still = ""  # whom the scheduler lets stand still now
+        self.held_up: frozenset[str] = frozenset()  # and whom it ever did: no bound is theirs
         self.tell: Callable[[str], None] | None = None
 
     # What a world has to say ---------------------------------------------------------------------------------------
@@ -124,11 +128,16 @@ class World:
     def hold_up(self, name: str) -> None:
         """The scheduler lets an actor stand still for a while: a fault."""
         self.faults += 1
+        self.disturbed_at = self.now
+        self.stands_still = name
         self.held_up |= {name}
         self.say(name, "stands still")
 
-    def calm(self) -> None:
-        """There are no more faults from now on: what has to come about in time must do so from here."""
+    def go_on(self) -> None:
+        """The actor that stood still, if any, continues."""
+        if self.stands_still:
+            self.stands_still = ""
+            self.disturbed_at = self.now
 
     def may_go_on(self, name: str) -> bool:
         """Whether a sleeper may wake up in a world without time; not if it would find nothing new, for ever."""
@@ -152,7 +161,9 @@ class World:
         Raises:
             Violation: and it breaks a property.
         """
-        self.faults += choice.is_fault
+        if choice.is_fault:
+            self.faults += 1
+            self.disturbed_at = self.now
         getattr(self, choice.kind)(choice.who, choice.how)
         self.check()
 
@@ -193,6 +204,7 @@ class World:
 
     def land(self, number: str, how: str) -> None:
         """A request whose sender has given up on it arrives after all."""
+        self.disturbed_at = self.now
         _, question = self.on_their_way[int(number)]
         self.on_their_way = self.on_their_way[: int(number)] + self.on_their_way[int(number) + 1 :]
         answer = self.perform(question)

@@ -31,7 +31,7 @@ def perform(jobs: Record, operation: str, parameters: Record, now: float) -> tup
 def end(jobs: Record, name: str, run_id: str, state: str, now: float, lag: float = 0) -> Record:
     """The jobs when this run is over. Its place is free `lag` seconds later."""
     runs = tuple(
-        run.with_fields(state=state, place_until=now + lag) if run["id"] == run_id else run
+        run.with_fields(state=state, ended=now, place_until=now + lag) if run["id"] == run_id else run
         for run in jobs[name]["runs"]
     )
     return jobs.with_fields(**{name: jobs[name].with_fields(runs=runs)})
@@ -42,7 +42,7 @@ def _start(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]
     if len(taken) >= job["limit"]:
         return job, Answer(error="ConcurrentRunsExceededException")
     run_id = f"jr_{len(job['runs']) + 1}"
-    run = {"id": run_id, "state": "RUNNING", "started": now, "place_until": 0}
+    run = {"id": run_id, "state": "RUNNING", "started": now, "stopping": 0, "ended": 0, "place_until": 0}
     run["arguments"] = parameters.get("Arguments", _NO_ARGUMENTS)
     return job.with_fields(runs=(*job["runs"], record(run))), Answer(freeze({"JobRunId": run_id}))
 
@@ -64,7 +64,10 @@ def _runs(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
 
 def _stop(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     stopped = [run["id"] for run in job["runs"] if run["id"] in parameters["JobRunIds"] and run["state"] in ALIVE]
-    runs = tuple(run.with_fields(state="STOPPING") if run["id"] in stopped else run for run in job["runs"])
+    runs = tuple(
+        run.with_fields(state="STOPPING", stopping=run["stopping"] or now) if run["id"] in stopped else run
+        for run in job["runs"]
+    )
     if stopped:
         job = job.with_fields(runs=runs)
     told = [{"JobName": parameters["JobName"], "JobRunId": run_id} for run_id in stopped]
