@@ -1,7 +1,10 @@
-"""Makes the process that the stack's parameters name, as a CloudFormation custom resource.
+"""Two custom resources: the process that the stack's parameters name, and the Glue jobs that its roles permit.
 
-A process that is there keeps its limit, whatever the parameter says now, because operators have set it since; only its
-Glue job follows the parameter. When the stack goes, the process stays in the table, which is retained.
+Custom::Process: a process that is there keeps its limit, whatever the parameter says now, because operators have set it
+since; only its Glue job follows the parameter. When the stack goes, the process stays in the table, which is retained.
+
+Custom::PermittedJobs: an update that takes away a Glue job is refused as long as a request holds a slot for it.
+CloudFormation asks before it changes the roles, and gives the process its new job after that.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from slotkeeper import cold_start
 
 # isort: split
 import os
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import boto3
@@ -18,7 +23,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from slotkeeper import custom_resource
 from slotkeeper.clients import PATIENT
 from slotkeeper.observability import logger
-from slotkeeper.processes import Processes, check_settings
+from slotkeeper.processes import MalformedProcess, Processes, check_settings
 
 _processes = Processes(boto3.client("dynamodb", config=PATIENT), os.environ["SLOT_TABLE_NAME"])
 _glue = boto3.client("glue", config=PATIENT)
@@ -28,15 +33,20 @@ _glue = boto3.client("glue", config=PATIENT)
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     """Answers CloudFormation in every case."""
     properties = event["ResourceProperties"]
+    is_check = event.get("ResourceType") == "Custom::PermittedJobs"
     # A new name is a new resource for CloudFormation, which then asks to delete the old one: and that is refused.
-    name = properties.get("ProcessName", "process")
+    name = "permitted-jobs" if is_check else properties.get("ProcessName", "process")
     try:
         data = {}
-        if event["RequestType"] != "Delete":
-            before = event.get("OldResourceProperties", {})
+        before = event.get("OldResourceProperties", {})
+        if event["RequestType"] == "Delete":
+            pass
+        elif is_check:
+            _check_jobs_in_use(properties, before)
+        else:
             data["Created"] = str(_register(properties, before)).lower()
     except Exception as error:
-        logger.exception("Could not make the process")
+        logger.exception("Refused the custom resource", logical_id=event["LogicalResourceId"])
         custom_resource.answer(event, name, failed=f"{type(error).__name__}: {error}")
     else:
         custom_resource.answer(event, name, data=data)
@@ -60,6 +70,29 @@ def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
     else:
         logger.info("The process was there; left as it is", process_name=name)
     return created
+
+
+@custom_resource.until_the_role_is_known
+def _check_jobs_in_use(properties: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    deleted = {before.get("SampleJob", "")} - {properties["SampleJob"]}
+    for process in _processes.all():
+        if isinstance(process, MalformedProcess):
+            raise ValueError(f"cannot read which jobs are in use: {process}. Repair the item, then deploy again")
+        for execution, holder in process.holders.items():
+            job = holder.job or process.job_name  # the one that a reservation's workflow is about to confirm
+            if job in deleted or not _permits(properties["JobArns"], job):
+                raise ValueError(
+                    f"{execution} holds a slot of process {process.name} for Glue job {job}, which this update would "
+                    "take away; nothing has changed. Either keep the job in MoreGlueJobArns (not the sample job, which "
+                    f"is deleted), or let its runs end: slotkeeper pause {process.name}, wait until slotkeeper status "
+                    f"{process.name} shows no holder, deploy, slotkeeper resume {process.name}"
+                )
+
+
+def _permits(arns: Iterable[str], job: str) -> bool:
+    """Whether a policy with these resources names the job, with * and ? as IAM has them."""
+    patterns = (re.escape(arn.rpartition("/")[2]).replace(r"\*", ".*").replace(r"\?", ".") for arn in arns)
+    return any(re.fullmatch(pattern, job) for pattern in patterns)
 
 
 cold_start.over()

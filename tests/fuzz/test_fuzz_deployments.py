@@ -19,6 +19,8 @@ properties = st.fixed_dictionaries(
         "ProcessName": st.from_regex(r"[A-Za-z0-9_-]{1,47}", fullmatch=True) | st.just("p"),
         "SlotLimit": st.integers(-5, 600).map(str) | texts | values | st.just("9" * 5000),
         "JobName": st.text(max_size=255) | st.just("job") | values,
+        "JobArns": st.lists(texts) | st.just(["job/*"]),
+        "SampleJob": texts,
     },
 )
 
@@ -29,7 +31,8 @@ properties = st.fixed_dictionaries(
     request=st.sampled_from(["Create", "Update", "Delete", "Other"]),
     there=st.none() | attributes,
     job=st.sampled_from([{}, {"MaxRetries": 0}, {"MaxRetries": 3}, None]),
-    refused=st.none() | st.tuples(st.sampled_from(["GetJob", "PutItem", "UpdateItem"]), texts.filter(bool)),
+    refused=st.none() | st.tuples(st.sampled_from(["GetJob", "PutItem", "UpdateItem", "Scan"]), texts.filter(bool)),
+    resource=st.sampled_from(["Process", "PermittedJobs"]),
 )
 @example(
     now=VALID | {"SlotLimit": "4", "JobName": "名" * 255},
@@ -38,6 +41,7 @@ properties = st.fixed_dictionaries(
     there=None,
     job=None,
     refused=("GetJob", "名" * 5000),
+    resource="Process",
 ).via("a reason of 6 KB as JSON, of which CloudFormation takes 4")
 def test_cloudformation_is_answered_once_whatever_is_asked(
     functions: Functions,
@@ -48,6 +52,7 @@ def test_cloudformation_is_answered_once_whatever_is_asked(
     there: dict[str, Any] | None,
     job: dict[str, Any] | None,
     refused: tuple[str, str] | None,
+    resource: str,
 ) -> None:
     account = functions.new_account()
     account.jobs = {} if job is None else {"job": job}
@@ -61,13 +66,15 @@ def test_cloudformation_is_answered_once_whatever_is_asked(
         "ResponseURL": RESPONSE_URL,
         "StackId": "stack",
         "RequestId": "request",
-        "LogicalResourceId": "Process",
+        "LogicalResourceId": resource,
+        "ResourceType": f"Custom::{resource}",
         "ResourceProperties": now,
     } | ({"OldResourceProperties": before} if before is not None else {})
     ran = functions.run(functions.load("process_registrar"), event)
     assert ran.raised is None, ran
     (answer,) = functions.answered
-    assert answer["PhysicalResourceId"] == now.get("ProcessName", "process")
+    name = now.get("ProcessName", "process") if resource == "Process" else "permitted-jobs"
+    assert answer["PhysicalResourceId"] == name
     assert answer["Status"] == "SUCCESS" or answer["Reason"]
     if there:
         assert account.tables.item(SLOTS, "p") == stands

@@ -117,3 +117,6 @@ def process_registrar(job: str) -> Iterator[Case]:
     yield Case(function, "another job", deployment("Update", "before"), there(process("before")))
     yield Case(function, "a job that retries", deployment("Create"), there(MaxRetries=1))
     yield Case(function, "the stack goes", deployment("Delete"), there())
+    jobs = deployment("Update") | {"ResourceType": "Custom::PermittedJobs"}
+    jobs["ResourceProperties"] = {"SampleJob": "", "JobArns": [f"arn:aws:glue:us-east-1:123456789012:job/{job}"]}
+    yield Case(function, "a job is in use", jobs, there(process("another", **held("RUNNING", "another"))))

@@ -54,6 +54,22 @@ def test_two_calls_with_all_their_attempts_fit_the_starters_timeout() -> None:
     assert exhausted + (exhausted - 1) <= FUNCTIONS["StarterFunction"]["Timeout"]
 
 
+def test_no_role_loses_a_job_before_it_is_known_that_nobody_uses_it() -> None:
+    """And a process is given its job once its workflow may run it."""
+    of_runs = {"glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"}
+    permitted = _properties("PermittedJobs")["JobArns"]
+    roles = set()
+    for name, role in RESOURCES.items():
+        policies = role["Properties"].get("Policies", []) if role["Type"] == "AWS::IAM::Role" else []
+        for statement in (one for policy in policies for one in policy["PolicyDocument"]["Statement"]):
+            if of_runs & set(statement.get("Action", [])):
+                assert statement["Resource"] == permitted
+                assert role["DependsOn"] == "PermittedJobs"
+                roles.add(name)
+    assert roles >= {"WorkflowRole", "JanitorRole"}
+    assert RESOURCES["Process"]["DependsOn"] == "WorkflowRole"
+
+
 def test_the_queue_is_fifo_by_group() -> None:
     for name in ("RequestQueue", "RequestDeadLetterQueue"):
         queue = _properties(name)

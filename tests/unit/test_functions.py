@@ -286,6 +286,74 @@ def test_a_process_and_the_job_of_its_stack(
     assert account.item("new").job_name == afterwards
 
 
+JOB_ARN = "arn:aws:glue:us-east-1:123456789012:job/"
+
+
+def _permitted(*jobs: str, before: dict[str, Any] | None = None, sample: str = "") -> dict[str, Any]:
+    """The deployment's question whether the roles may have these jobs from now on."""
+    asked = _custom_resource("Update") | {"LogicalResourceId": "PermittedJobs", "ResourceType": "Custom::PermittedJobs"}
+    asked["ResourceProperties"] = {"JobArns": [JOB_ARN + job for job in jobs], "SampleJob": sample}
+    return asked | ({"OldResourceProperties": before} if before else {})
+
+
+@pytest.mark.parametrize("holder", ["runs", "is reserved"])
+def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]], holder: str
+) -> None:
+    """Nobody could see its run any more: neither its workflow nor the janitor."""
+    if holder == "runs":
+        account.slots.adopt("p", "p-1", NOW, "job")
+    else:
+        account.slots.reserve("p", "p-1", NOW)
+    load("process_registrar").handler(_permitted("new"), CONTEXT)
+    assert answered[0]["Status"] == "FAILED"
+    assert "p-1 holds a slot of process p for Glue job job, which this update would take away" in answered[0]["Reason"]
+    assert answered[0]["PhysicalResourceId"] == "permitted-jobs"
+
+
+@pytest.mark.parametrize("jobs", [("new", "job"), ("new", "jo*"), ("new", "j?b"), ("*",)], ids=" ".join)
+def test_a_job_that_stays_permitted_may_be_in_use(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]], jobs: tuple[str, ...]
+) -> None:
+    account.slots.adopt("p", "p-1", NOW, "job")
+    load("process_registrar").handler(_permitted(*jobs), CONTEXT)
+    assert answered[0]["Status"] == "SUCCESS"
+
+
+def test_the_sample_job_goes_with_the_update_that_names_another_whatever_is_permitted(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    account.slots.adopt("p", "p-1", NOW, "sample-job")
+    registrar = load("process_registrar")
+    before = _permitted("sample-job", sample="sample-job")["ResourceProperties"]
+    registrar.handler(_permitted("new", "*", before=before), CONTEXT)
+    registrar.handler(_permitted("sample-job", "*", before=before, sample="sample-job"), CONTEXT)
+    assert [answer["Status"] for answer in answered] == ["FAILED", "SUCCESS"]
+
+
+def test_a_job_that_nobody_uses_may_go(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    load("process_registrar").handler(_permitted("new"), CONTEXT)
+    assert answered[0]["Status"] == "SUCCESS"
+
+
+def test_no_job_may_go_while_a_process_cannot_be_read(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    account.write("holders", {"S": "p-1"})
+    load("process_registrar").handler(_permitted("new"), CONTEXT)
+    assert "cannot read which jobs are in use: process p: holders must be" in answered[0]["Reason"]
+
+
+def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(
+    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
+) -> None:
+    account.slots.adopt("p", "p-1", NOW, "job")
+    load("process_registrar").handler(_permitted("new") | {"RequestType": "Delete"}, CONTEXT)
+    assert answered[0]["Status"] == "SUCCESS"
+
+
 def test_f12_a_job_that_retries_by_itself_is_refused(
     account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
 ) -> None:
