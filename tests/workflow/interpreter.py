@@ -29,9 +29,14 @@ RESULTS: dict[str, list[Any]] = {
     "RunGlueJob": [{"Id": "jr_1", "JobRunState": "SUCCEEDED"}, {"Id": "jr_1", "JobRunState": "STOPPED"}],
     "FindGlueRun": [
         {"JobRuns": []},
-        {"JobRuns": [{"Id": "jr_1", "JobRunState": "RUNNING", **_run}]},
-        {"JobRuns": [{"Id": "jr_1", "JobRunState": "STOPPED", **_run}], "NextToken": "more"},
-        {"JobRuns": [{"Id": "jr_0", "JobRunState": "RUNNING", **_run, "Arguments": {}}], "NextToken": "more"},
+        {"JobRuns": [{"Id": "jr_1", **_run}]},
+        {"JobRuns": [{"Id": "jr_0", **_run, "Arguments": {}}], "NextToken": "more"},
+    ],
+    "ReadGlueRun": [
+        {"JobRun": {"Id": "jr_1", "JobRunState": "SUCCEEDED", **_run}},
+        {"JobRun": {"Id": "jr_1", "JobRunState": "STOPPED", **_run}},
+        {"JobRun": {"Id": "jr_1", "JobRunState": "WAITING"}},
+        {"JobRun": {"Id": "jr_1", "JobRunState": "RUNNING", **_run, "StartedOn": "2025-12-31T00:00:00.000Z"}},
     ],
     "ReadWaiting": [
         {"Item": {"slots_in_use": {"N": "1"}, "slot_limit": {"N": "1"}}},
@@ -103,7 +108,8 @@ def walks(redrives: int = 0, rounds: int = 3) -> Iterator[Path]:
         "RedriveCount": redrives,
         "StartTime": "2026-01-01T00:00:00.000Z",
     }
-    yield from _walk(definition()["StartAt"], request, {"Execution": execution}, (), rounds)
+    context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T00:10:00.000Z"}}
+    yield from _walk(definition()["StartAt"], request, context, (), rounds)
 
 
 def _walk(name: str, data: Any, context: Any, before: tuple[str, ...], rounds: int) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonata
 import pytest
+from botocore.session import Session
 
 from slotkeeper import slots
 from slotkeeper.glue_runs import _OVER, MARKER
@@ -15,7 +16,7 @@ from slotkeeper.names import execution_name
 from slotkeeper.processes import MAX_SLOT_LIMIT
 from slotkeeper.requests import SCHEMA_FILE
 from slotkeeper.workflow import ACCOUNTED_FOR
-from tests.workflow.definition import ENDS, definition, expressions, states, targets
+from tests.workflow.definition import ENDS, FILE, definition, expressions, states, targets
 from tests.workflow.interpreter import evaluate
 
 TASKS = [name for name, state in states().items() if state["Type"] == "Task"]
@@ -99,30 +100,30 @@ THROTTLED = "Rate exceeded (Service: AWSGlue; Status Code: 400; Error Code: Thro
 
 
 @pytest.mark.parametrize(
-    ("error", "cause", "tries", "afterwards"),
+    ("error", "cause", "tries", "if_none"),
     [
-        ("Glue.AWSGlueException", THROTTLED, None, "TRY_AGAIN"),
-        ("Glue.AWSGlueException", THROTTLED, 19, "TRY_AGAIN"),
+        ("Glue.AWSGlueException", THROTTLED, None, "START"),
+        ("Glue.AWSGlueException", THROTTLED, 19, "START"),
         ("Glue.AWSGlueException", THROTTLED, 20, "KEEP"),
-        ("Glue.ThrottlingException", "Rate exceeded", 3, "TRY_AGAIN"),
+        ("Glue.ThrottlingException", "Rate exceeded", 3, "START"),
         ("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)", None, "KEEP"),
         ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', None, "KEEP"),
     ],
 )
 def test_a_throttled_start_is_tried_again_a_bounded_number_of_times(
-    error: str, cause: str, tries: int | None, afterwards: str
+    error: str, cause: str, tries: int | None, if_none: str
 ) -> None:
     output = states()["RunGlueJob"]["Catch"][0]["Output"]
     given = {"job_name": "job"} | ({} if tries is None else {"tries": tries})
     known = {"input": given, "errorOutput": {"Error": error, "Cause": cause}}
     result = evaluate(output, {**known, "context": {"Execution": {"RedriveCount": 0}}})
-    assert (result["afterwards"], result["tries"]) == (afterwards, (tries or 0) + 1)
+    assert (result["if_none"], result["tries"]) == (if_none, (tries or 0) + 1)
 
 
 def test_nothing_runs_before_the_slot_is_confirmed() -> None:
     assert definition()["StartAt"] == "ConfirmSlot"
     before = {name for name, state in states().items() if "RunGlueJob" in targets(state)}
-    assert before == {"ConfirmSlot", "IsGlueRunOver"}  # the latter to try a throttled start again
+    assert before == {"ConfirmSlot", "IsGlueRunFound"}  # the latter after a throttle, if there is no run
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
     assert taken_back["Next"] == "GiveBack"
 
@@ -165,7 +166,7 @@ def test_no_request_can_give_its_run_the_marker_of_another_execution() -> None:
 
 
 def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
-    for text in (states()["FindGlueRun"]["Output"], states()["IsGlueRunKnownToBeOver"]["Choices"][1]["Condition"]):
+    for text in (states()["ReadGlueRun"]["Output"], states()["IsGlueRunKnownToBeOver"]["Choices"][1]["Condition"]):
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
 
 
@@ -226,7 +227,8 @@ def test_a_wake_needs_somebody_who_waits() -> None:
         ({"error": "Glue.OperationTimeoutException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.SomethingNew", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.ConcurrentRunsExceededException", "cause": ""}, 0, "KeepRequest"),
-        ({"error": "Glue.InvalidInputException", "cause": ""}, 0, "KeepRequest"),
+        ({"error": "Glue.InvalidInputException", "cause": ""}, 0, "WaitForGlueRun"),
+        ({"error": "Glue.ValidationException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.EntityNotFoundException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.AccessDeniedException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "States.QueryEvaluationError", "cause": "redriven"}, 1, "WaitForGlueRun"),
@@ -236,8 +238,19 @@ def test_the_slot_goes_back_only_if_the_error_shows_that_no_run_lives(
     failure: dict[str, str], redrives: int, next_state: str
 ) -> None:
     state = states()["IsGlueRunKnownToBeOver"]
-    context = {"input": {"failure": failure, "afterwards": "GIVE_BACK" if redrives else "KEEP"}}
+    context = {"input": {"failure": failure, "if_none": "GIVE_BACK" if redrives else "KEEP"}}
     assert _choose(state, context) == next_state
+
+
+def test_an_error_means_that_nothing_was_started_only_if_the_poll_has_it_not() -> None:
+    """`.sync` starts with StartJobRun and polls with GetJobRun; botocore's model lists the errors of each."""
+    model = Session().get_service_model("glue")
+    start, poll = (
+        {shape.name for shape in model.operation_model(name).error_shapes} for name in ("StartJobRun", "GetJobRun")
+    )
+    trusted = re.findall(r"'Glue\.(\w+)'", states()["IsGlueRunKnownToBeOver"]["Choices"][2]["Condition"])
+    retried = [name.removeprefix("Glue.") for name in states()["RunGlueJob"]["Retry"][0]["ErrorEquals"]]
+    assert set(trusted) | set(retried) <= start - poll
 
 
 def _choose(state: dict[str, Any], known: dict[str, Any]) -> str:
@@ -248,22 +261,119 @@ def _choose(state: dict[str, Any], known: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("seen", "next_state"),
     [
-        ({"alive": ["jr_1"], "quiet": 0, "looks": 1}, "StopGlueRun"),
-        ({"alive": [], "quiet": 1, "looks": 1}, "WaitForGlueRun"),
-        ({"alive": [], "quiet": 2, "looks": 2}, "KeepRequest"),
-        ({"alive": [], "quiet": 2, "looks": 2, "afterwards": "GIVE_BACK"}, "GiveBack"),
-        ({"alive": [], "quiet": 2, "looks": 2, "afterwards": "TRY_AGAIN"}, "RunGlueJob"),
-        ({"alive": [], "quiet": 2, "looks": 2, "all_seen": False}, "GiveUpOnGlueRun"),
-        ({"alive": ["jr_1"], "quiet": 0, "looks": 120}, "GiveUpOnGlueRun"),
-        ({"alive": [], "quiet": 1, "looks": 120}, "GiveUpOnGlueRun"),
+        ({"searches": 1}, "WaitForGlueRun"),
+        ({"searches": 2}, "KeepRequest"),
+        ({"searches": 2, "if_none": "GIVE_BACK"}, "GiveBack"),
+        ({"searches": 2, "if_none": "START"}, "RunGlueJob"),
+        ({"searches": 0, "next_page": "more"}, "FindGlueRun"),
+        ({"searches": 1, "next_page": "more", "if_none": "START"}, "FindGlueRun"),
+        ({"searches": 1, "next_page": "more", "pages": 1500}, "GiveUpOnGlueRun"),
+        ({"searches": 1, "pages": 1500}, "GiveUpOnGlueRun"),
+        ({"searches": 2, "pages": 1500}, "KeepRequest"),
+        ({"searches": 0, "next_page": "more", "pages": 1500, "run_id": "jr_1"}, "ReadGlueRun"),
+        ({"searches": 1, "if_none": "START", "run_id": "jr_1"}, "ReadGlueRun"),
     ],
 )
-def test_a_run_is_over_after_two_looks_in_a_row_and_is_not_looked_for_without_end(
-    seen: dict[str, Any], next_state: str
-) -> None:
-    state = states()["IsGlueRunOver"]
-    known = {"input": {"all_seen": True, "afterwards": "KEEP", **seen}}
-    assert _choose(state, known) == next_state
+def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, Any], next_state: str) -> None:
+    known = {"input": {"if_none": "KEEP", "next_page": "", "pages": 1, **seen}}
+    assert _choose(states()["IsGlueRunFound"], known) == next_state
+
+
+@pytest.mark.parametrize(
+    ("seen", "next_state"),
+    [
+        ({"run": "SUCCEEDED"}, "ReleaseSlot"),
+        ({"run": "SUCCEEDED", "stop": True, "if_none": "GIVE_BACK"}, "ReleaseSlot"),
+        ({"run": "OVER"}, "KeepRequest"),
+        ({"run": "OVER", "if_none": "START"}, "KeepRequest"),
+        ({"run": "OVER", "if_none": "GIVE_BACK"}, "GiveBack"),
+        ({"run": "ALIVE"}, "WaitForEndOfGlueRun"),
+        ({"run": "ALIVE", "if_none": "START"}, "WaitForEndOfGlueRun"),
+        ({"run": "ALIVE", "unread": 59}, "WaitForEndOfGlueRun"),
+        ({"run": "ALIVE", "unread": 60}, "GiveUpOnGlueRun"),
+        ({"run": "ALIVE", "stop": True}, "StopGlueRun"),
+        ({"run": "ALIVE", "stop": True, "stops": 120}, "GiveUpOnGlueRun"),
+    ],
+)
+def test_a_run_that_is_found_decides_and_a_live_one_is_waited_for(seen: dict[str, Any], next_state: str) -> None:
+    known = {"input": {"if_none": "KEEP", "stop": False, "unread": 0, "stops": 0, **seen}}
+    assert _choose(states()["IsGlueRunOver"], known) == next_state
+
+
+BEGUN = {"RedriveCount": 0, "Name": "p-1", "StartTime": "2026-01-01T00:00:00.000Z"}
+
+
+def _listed(minute: int, marker: str = "p-other") -> dict[str, Any]:
+    started = f"2026-01-01T00:{minute:02}:00.000Z" if minute >= 0 else f"2025-12-31T23:{60 + minute}:00.000Z"
+    return {"Id": f"jr_{minute}", "StartedOn": started, "Arguments": {MARKER: marker}}
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ({"JobRuns": []}, {"searches": 1, "next_page": ""}),
+        ({"JobRuns": [_listed(3), _listed(2)], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
+        ({"JobRuns": [_listed(3), _listed(2)]}, {"searches": 1, "next_page": ""}),
+        ({"JobRuns": [], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
+        ({"JobRuns": [{"Id": "jr_0"}], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
+        ({"JobRuns": [_listed(0), _listed(-5)], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
+        ({"JobRuns": [_listed(-1), _listed(-5)], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
+        ({"JobRuns": [_listed(-2), _listed(-5)], "NextToken": "t"}, {"searches": 1, "next_page": ""}),
+        ({"JobRuns": [_listed(3), _listed(2, "p-1")], "NextToken": "t"}, {"run_id": "jr_2"}),
+    ],
+)
+def test_a_search_pages_back_to_runs_from_before_the_execution(page: dict[str, Any], found: dict[str, Any]) -> None:
+    """A minute before: Glue's clock is not that of Step Functions."""
+    given = {"pages": 4, "searches": 0, "next_page": "", "job_name": "job"}
+    known = {"input": given, "result": page, "context": {"Execution": BEGUN}}
+    seen = evaluate(states()["FindGlueRun"]["Output"], known)
+    assert seen.items() >= {"pages": 5, "job_name": "job", **found}.items()
+    assert ("run_id" in seen) == ("run_id" in found)
+
+
+@pytest.mark.parametrize("token", ["", "t"])
+def test_a_search_goes_on_where_its_last_page_ended(token: str) -> None:
+    asked = evaluate(states()["FindGlueRun"]["Arguments"], {"input": {"job_name": "job", "next_page": token}})
+    assert asked == {"JobName": "job", "MaxResults": 3} | ({"NextToken": token} if token else {})
+
+
+def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() -> None:
+    """Step Functions guide, "Service quotas": 256 KiB, and more ends the execution past every Catch."""
+    asked = evaluate(states()["FindGlueRun"]["Arguments"], {"input": {"job_name": "job", "next_page": ""}})
+    largest_request = re.search(r"MaximumMessageSize: (\d+)", (FILE.parents[1] / "template.yaml").read_text())
+    assert largest_request is not None
+    other_fields = 16 * 1024
+    assert asked["MaxResults"] * (int(largest_request[1]) + other_fields) < 256 * 1024
+
+
+@pytest.mark.parametrize(
+    ("run", "stop", "seen"),
+    [
+        ({"JobRunState": "SUCCEEDED"}, False, {"run": "SUCCEEDED", "ending": "SUCCEEDED"}),
+        ({"JobRunState": "SUCCEEDED"}, True, {"run": "SUCCEEDED", "ending": "SUCCEEDED"}),
+        ({"JobRunState": "TIMEOUT"}, False, {"run": "OVER", "failure": {"error": "Glue.JobRunNotSucceeded"}}),
+        ({"JobRunState": "STOPPED"}, True, {"run": "OVER", "failure": {"error": "before"}}),
+        ({"JobRunState": "RUNNING"}, False, {"run": "ALIVE", "stop": False, "wait": 60}),
+        ({"JobRunState": "RUNNING"}, True, {"run": "ALIVE", "stop": True, "wait": 30}),
+        ({"JobRunState": "WAITING", "StartedOn": None}, False, {"run": "ALIVE", "stop": False, "wait": 60}),
+        ({"JobRunState": "A_NEW_ONE"}, False, {"run": "ALIVE", "stop": False, "wait": 60}),
+        (
+            {"JobRunState": "RUNNING", "StartedOn": "2025-12-31T23:44:00.000Z"},
+            False,
+            {"run": "ALIVE", "stop": True, "wait": 30, "failure": {"error": "States.Timeout"}},
+        ),
+    ],
+)
+def test_the_state_that_glue_tells_of_the_run_decides(run: dict[str, Any], stop: bool, seen: dict[str, Any]) -> None:
+    """It is an hour after the start; a run of GlueTimeoutMinutes, 60, has 15 minutes more before it is stopped."""
+    run = {"Id": "jr_1", "StartedOn": BEGUN["StartTime"]} | run
+    run = {name: value for name, value in run.items() if value is not None}
+    given = {"job_name": "job", "run_id": "jr_1", "stop": stop, "unread": 7, "failure": {"error": "before"}}
+    context = {"Execution": BEGUN, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
+    told = evaluate(states()["ReadGlueRun"]["Output"], {"input": given, "result": {"JobRun": run}, "context": context})
+    told["failure"] = {"error": told["failure"]["error"]}
+    assert told.items() >= {"unread": 0, **seen}.items()
+    assert ("ending" in told) == ("ending" in seen)
 
 
 @pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])

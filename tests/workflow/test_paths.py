@@ -36,14 +36,30 @@ def test_the_slot_is_left_to_the_janitor_only_where_a_glue_run_may_be_alive() ->
         assert walk.data["glue_run"] == "PERHAPS_ALIVE"
 
 
-def test_a_slot_is_given_back_after_a_doubtful_run_only_when_two_looks_in_a_row_saw_none() -> None:
-    """Except where Glue does not know the job any more: then FindGlueRun fails, and `alive` is set without a look."""
-    for walk in _through("FindGlueRun"):
-        if "ReleaseSlot" in walk.names and "alive" in walk.data:
-            looks = walk.names[: walk.names.index("ReleaseSlot")]
-            last_doubt = max(n for n, name in enumerate(looks) if name in ("StopGlueRun", "RunGlueJob"))
-            seen = looks[last_doubt:].count("FindGlueRun")
-            assert seen >= 2 or walk.data["looks"] < seen + looks[:last_doubt].count("FindGlueRun"), walk
+def test_a_slot_is_given_back_after_a_doubtful_run_only_if_it_was_read_as_over_or_two_searches_found_none() -> None:
+    """Except where Glue does not know the job any more: then FindGlueRun fails, and `searches` is set without one."""
+    for walk in _through("WaitForGlueRun"):
+        if "ReleaseSlot" in walk.names:
+            doubtful = walk.names[: walk.names.index("ReleaseSlot")]
+            since = doubtful[len(doubtful) - doubtful[::-1].index("RunGlueJob") :]
+            if "WaitForGlueRun" in since:
+                known = {"IsGlueRunOver", "FindGlueRun"} & set(since)
+                assert known, walk
+                if "ReadGlueRun" not in since and "searches" in walk.data:
+                    assert walk.data["searches"] == 2, walk
+
+
+def test_a_run_that_was_found_is_never_followed_by_a_start() -> None:
+    """Whatever RunGlueJob failed with: the run that was found decides."""
+    assert any("ReadGlueRun" in walk.names and walk.status == "SUCCEEDED" for walk in WALKS)
+    for walk in _through("ReadGlueRun"):
+        assert "RunGlueJob" not in walk.names[walk.names.index("ReadGlueRun") :], walk
+
+
+def test_a_run_is_stopped_only_after_a_time_out_or_in_a_redriven_execution() -> None:
+    stopped = [walk for walk in WALKS if "StopGlueRun" in walk.names and "failure" in walk.data]
+    assert {walk.data["failure"]["error"] for walk in stopped if "stop" in walk.data} == {"States.Timeout"}
+    assert any("StopGlueRun" in walk.names for walk in REDRIVEN)
 
 
 def test_a_hand_over_is_one_write_one_read_and_one_message_and_no_function() -> None:
