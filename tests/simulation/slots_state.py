@@ -1,4 +1,4 @@
-"""What there is in the slots' world, and S1 to S6 and S1b as properties of it."""
+"""What there is in the slots' world, and S1 to S7 and S1b as properties of it."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ class Plan:
         job_limit: how many runs Glue allows at once.
         stop_seconds: how long Glue takes to stop a run.
         first_run: seconds until the janitor's first scheduled run.
+        page: how many runs GetJobRuns returns at once at most.
+        others: how many runs of the same job others start, at any time.
+        fails: every such run of Glue fails, counted from the first; none if it is 0.
+        argument_bytes: how large the argument is of a request with a star, and of each run that others start.
         containers: how many containers of the janitor take turns in its rounds, each with what it remembers; with none,
             each round is a new container's. Not for worlds without time: there a clock's lead comes and goes.
         lax: SQS hides a message although it is visible again.
@@ -66,6 +70,10 @@ class Plan:
     aim: str = ""
     standing_still: bool = True
     job_limit: int = 100
+    page: int = glue.LARGEST_PAGE
+    others: int = 0
+    fails: int = 0
+    argument_bytes: int = 0
     run_seconds: tuple[int, ...] = (60, 120, 1800)
     stop_seconds: int = 0
     lag: int = 0
@@ -77,10 +85,16 @@ class Plan:
 NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
 
 
-def body_of(request: str) -> str:
+def arguments_of(request: str, argument_bytes: int) -> dict[str, str]:
+    """The arguments of one of a plan's requests."""
+    return {"--other": "x" * argument_bytes or "arguments"} if request.endswith("*") else {}
+
+
+def body_of(request: str, argument_bytes: int = 0) -> str:
     """The message that one of a plan's requests is sent as."""
     fields: dict[str, Any] = {"process": PROCESS, "request_id": request.removesuffix("*")}
-    return json.dumps(fields | ({"arguments": {"--other": "arguments"}} if request.endswith("*") else {}))
+    arguments = arguments_of(request, argument_bytes)
+    return json.dumps(fields | ({"arguments": arguments} if arguments else {}))
 
 
 def _request_of(given: str) -> str:
@@ -121,7 +135,7 @@ class SlotsState(World):
             "dynamodb": dynamodb.tables(slots=[item], settled=[]),
             "sqs": record(queues),
             "stepfunctions": stepfunctions.executions(),
-            "glue": glue.jobs(**{JOB: plan.job_limit}),
+            "glue": glue.jobs(plan.page, **{JOB: plan.job_limit}),
             **dict.fromkeys(("sns", "events", "cloudwatch"), ()),
         }
         if not plan.news:
@@ -129,6 +143,8 @@ class SlotsState(World):
         self.operations = plan.limits
         self.cancels = plan.cancels
         self.replacements = plan.replacements
+        self.others = plan.others
+        self.down, self.outage_until = "", 0.0  # the service that refuses all calls, and until when
         self.rounds = 0
         self.next_round = self.now + plan.first_run
         self.memories = (code.NEW,) * plan.containers  # of the janitor's, the one whose turn it is first
@@ -139,7 +155,7 @@ class SlotsState(World):
         self._checked: tuple[Any, ...] = ()
         self._held: dict[str, Record] = {}
         for request in plan.requests:
-            body = body_of(request)
+            body = body_of(request, plan.argument_bytes)
             self.perform(
                 Question(
                     "sqs",
@@ -206,6 +222,12 @@ class SlotsState(World):
         seconds = self.plan.run_seconds[int(run["id"].partition("_")[2]) % len(self.plan.run_seconds)]
         return float(run["started"] + seconds)
 
+    def _ends_as(self, run: Record) -> str:
+        if run["state"] == "STOPPING":
+            return "STOPPED"
+        number = int(run["id"].partition("_")[2])
+        return "FAILED" if self.plan.fails and number % self.plan.fails == 0 else "SUCCEEDED"
+
     def _may_end(self, run: Record) -> bool:
         return self.timeless or self.now >= self._ends_at(run)
 
@@ -216,7 +238,7 @@ class SlotsState(World):
 
     def may_go_on(self, name: str) -> bool:
         """A workflow that waits for its run to stop looks again when it has."""
-        stopping = (run["arguments"]["--slotkeeper-execution"] for run in self._alive() if run["state"] == "STOPPING")
+        stopping = (_owner(run) for run in self._alive() if run["state"] == "STOPPING")
         return name.partition(" ")[2] not in stopping
 
     def _keep_older(self, service: str) -> None:
@@ -225,7 +247,7 @@ class SlotsState(World):
 
     def _can_be_stale(self, question: Question) -> bool:
         """Whether a read may still show what was before the last change: Glue, and Step Functions, lag by seconds."""
-        if question.operation not in ("get_job_runs", "list_executions", "describe_execution"):
+        if question.operation not in ("get_job_runs", "get_job_run", "list_executions", "describe_execution"):
             return False
         # Without time a lag has no end, and the janitor's grace is longer than Step Functions' lag.
         if self.timeless and question.service != "glue":
@@ -271,7 +293,7 @@ class SlotsState(World):
         for name in self._cancelled():
             if name in holders:
                 raise Violation("S3", f"{name} is cancelled, and holds a slot")
-        owners = [run["arguments"]["--slotkeeper-execution"] for run in self._alive()]
+        owners = [_owner(run) for run in self._alive()]
         for owner in owners:
             if owner not in holders:
                 raise Violation("S1b", f"a Glue run of {owner} is alive, which holds no slot")
@@ -285,6 +307,15 @@ class SlotsState(World):
             self._beside = None
         elif self._beside is None or self._beside[0] != hidden[0]["handle"]:
             self._beside = (hidden[0]["handle"], self.now)
+
+    def _check_not_again(self, execution: str) -> None:
+        """S7, when a run is about to be started: none of the same request has succeeded."""
+        executions = self.services["stepfunctions"]
+        request = _request_of(executions[execution]["input"])
+        succeeded = [_owner(run) for run in self.services["glue"][JOB]["runs"] if run["state"] == "SUCCEEDED"]
+        for owner in filter(None, succeeded):
+            if _request_of(executions[owner]["input"]) == request:
+                raise Violation("S7", f"{execution} starts a run, and the one of {owner} has SUCCEEDED")
 
     def _check_order(self, given: str) -> None:
         request = _request_of(given)
@@ -309,7 +340,7 @@ class SlotsState(World):
             dead = float(holder["M"]["since"]["N"])  # of a reservation for an execution that closed long ago too
             dead = max(dead, executions[name]["stopped"]) if name in executions else dead
             late = self.now - max(dead + GRACE, self.disturbed_at)
-            runs = [run for run in self.services["glue"][JOB]["runs"] if run["arguments"][MARKER] == name]
+            runs = [run for run in self.services["glue"][JOB]["runs"] if _owner(run) == name]
             if any(run["state"] in glue.ALIVE and not run["stopping"] for run in runs):
                 if late > PERIOD:
                     raise Violation("S4", f"{name} is dead, and nothing has stopped its Glue run for {late:.0f} s")
@@ -359,7 +390,7 @@ class SlotsState(World):
         }
         started = {_request_of(execution["input"]) for execution in executions.fields.values()}
         for request in set(self.plan.requests):
-            if request not in started and body_of(request) not in dead:
+            if request not in started and body_of(request, self.plan.argument_bytes) not in dead:
                 raise Violation("S3", f"request {request} was neither started nor dead-lettered")
         for name in self._unsuccessful():
             request = json.loads(executions[name]["input"])
@@ -374,6 +405,7 @@ class SlotsState(World):
             self.operations,
             self.cancels,
             self.replacements,
+            self.others,
             self.rounds,
             self.memories,
             self.news,
@@ -392,3 +424,8 @@ class SlotsState(World):
             f"slots {item['slots_in_use']['N']}/{item['slot_limit']['N']} [{', '.join(holders)}]  "
             f"queue [{', '.join(queue)}]  runs [{', '.join(run['id'] + ' ' + run['state'] for run in self._alive())}]"
         )
+
+
+def _owner(run: Record) -> str:
+    """The execution that a run belongs to; empty for a run that somebody else has started."""
+    return str(run["arguments"].get(MARKER, ""))

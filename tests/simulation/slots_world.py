@@ -11,7 +11,18 @@ from slotkeeper.names import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
-from tests.simulation.slots_state import JOB, LAG, LATER, NO_PROCESS, PERIOD, PROCESS, STEP, Plan, SlotsState
+from tests.simulation.slots_state import (
+    JOB,
+    LAG,
+    LATER,
+    NO_PROCESS,
+    PERIOD,
+    PROCESS,
+    STEP,
+    Plan,
+    SlotsState,
+    arguments_of,
+)
 from tests.simulation.transcript import Answer, Question, Raised
 from tests.simulation.workflow import REQUESTS, SLOTS, START, workflow
 from tests.simulation.worlds import (
@@ -27,6 +38,11 @@ from tests.simulation.worlds import (
     Choice,
     Violation,
 )
+
+# What a poll of a live run may fail with: its task's time is over, or Glue refuses GetJobRun.
+POLL_ERRORS = ("States.Timeout", "ThrottlingException", "InvalidInputException")
+OUTAGES = ("glue", "sqs", "events")
+OUTAGE_SECONDS = 900  # longer than any step of the workflow is tried again
 
 
 class Notes(NamedTuple):
@@ -59,11 +75,11 @@ class SlotsWorld(SlotsState):
                 found.append(Choice("wake_up", name))
         if self._receivable() and self._free_starter():
             found.append(Choice("receive"))
-        found += [Choice("end_run", run["id"], _ends_as(run)) for run in self._alive() if self._may_end(run)]
+        found += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
         if self.news and "visit" not in self.actors and not (self.timeless and not self.plan.rounds):
             found.append(Choice("visit", self.news[0]))
         found += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
-        found += self._operators_steps()
+        found += self._of_others()
         if "round" not in self.actors:
             if self.timeless and found and all(choice.kind == "end_run" for choice in found) and self._dead():
                 found.append(Choice("round", "later"))  # a run may outlive its workflow by hours
@@ -71,8 +87,11 @@ class SlotsWorld(SlotsState):
                 found.append(Choice("round", "now"))
         return found
 
-    def _operators_steps(self) -> list[Choice]:
+    def _of_others(self) -> list[Choice]:
+        """What operators do, and other users of the job."""
         found: list[Choice] = []
+        if self.others and any(name.startswith("workflow ") for name in self.actors):
+            found.append(Choice("another_run"))
         if self.operations and self._item() is not NO_PROCESS:
             found.append(Choice("operate"))
         if self.replacements and "replace" not in self.actors and self._may_be_removed():
@@ -109,12 +128,14 @@ class SlotsWorld(SlotsState):
                 hows += () if self.timeless else (LATE,)
                 hows += (STALE,) if self._can_be_stale(question) else ()
             elif question.operation == "wait_for_end":
-                found += [Choice("give_up", name, how, True) for how in ("States.Timeout", "ThrottlingException")]
+                found += [Choice("give_up", name, how, True) for how in POLL_ERRORS]
             found += [Choice("call", name, how, True) for how in hows]
             if kind == "workflow":
                 found += [Choice("abort", execution, how, True) for how in ("ABORTED", "TIMED_OUT")]
         found += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
         found += [Choice("lose_news", name, "", True) for name in self.news]
+        if not self.timeless and self.now >= self.outage_until:
+            found += [Choice("outage", service, "", True) for service in OUTAGES]
         if self.timeless:  # somebody stands still while time passes for the others
             found += [Choice("expire", message["id"], "", True) for message in self._in_flight()]
             if self.plan.standing_still and self.actors and "round" not in self.actors:
@@ -163,6 +184,27 @@ class SlotsWorld(SlotsState):
         """Glue ends a run."""
         self.say("glue", f"{run_id} ends as {state}")
         self.services["glue"] = glue.end(self.services["glue"], JOB, run_id, state, self.now, self.plan.lag)
+
+    def another_run(self, _: str, __: str) -> None:
+        """Somebody else runs the same job; it is over as soon as it is listed."""
+        self.others -= 1
+        self._keep_older("glue")
+        self.say("somebody", "runs the job")
+        self.services["glue"] = glue.another(
+            self.services["glue"], JOB, freeze(arguments_of("*", self.plan.argument_bytes)), self.now
+        )
+
+    def outage(self, service: str, _: str) -> None:
+        """A service refuses all calls for a while."""
+        self.down, self.outage_until = service, self.now + OUTAGE_SECONDS
+        self.say(service, f"is down for {OUTAGE_SECONDS} s")
+
+    def call(self, name: str, how: str) -> None:
+        question = self.actors[name].node.question
+        is_down = self.now < self.outage_until and question is not None and question.service == self.down
+        if is_down:
+            self.disturbed_at = self.now
+        super().call(name, THROTTLE if is_down and how in ("", TWICE, STALE) else how)
 
     def visit(self, execution: str, _: str) -> None:
         """A status event reaches the janitor."""
@@ -218,8 +260,10 @@ class SlotsWorld(SlotsState):
     def abort(self, execution: str, status: str) -> None:
         """Somebody stops an execution, or it times out: nothing more of it happens."""
         self.say("stepfunctions", f"{execution} ends as {status}")
-        self.actors = {name: actor for name, actor in self.actors.items() if name != f"workflow {execution}"}
-        self._close(execution, status)
+        name = f"workflow {execution}"
+        state = self.actors[name].notes.state
+        self.actors = {other: actor for other, actor in self.actors.items() if other != name}
+        self._close(execution, status, state=state)
 
     def give_up(self, name: str, error: str) -> None:
         """A task fails by itself: its time is over, or a poll was refused; what it asked for goes on."""
@@ -292,6 +336,8 @@ class SlotsWorld(SlotsState):
         before = self.services["stepfunctions"]
         if question.operation in ("start_job_run", "start_execution"):
             self._keep_older(question.service)
+        if question.operation == "start_job_run":
+            self._check_not_again(question.parameters["Arguments"]["--slotkeeper-execution"])
         answer = super().perform(question)
         if question.operation == "start_execution" and self.services["stepfunctions"] is not before:
             request = json.loads(question.parameters["input"])
@@ -329,6 +375,9 @@ def drawn(random: Random, **given: Any) -> SlotsWorld:
         changes,
         job_limit=random.choice((limit, 100)),
         stop_seconds=random.choice((0, 20, 100)),
+        page=random.choice((1, 2, 200)),
+        others=random.choice((0, 0, 4)),
+        fails=random.choice((0, 0, 0, 1, 2)),
         lag=random.choice((0, 0, 10)),
         lax=random.choice((False, True)),
         looking=random.choice((False, True)),
@@ -342,7 +391,3 @@ def drawn(random: Random, **given: Any) -> SlotsWorld:
         first_run=random.randrange(STEP, PERIOD + 1, STEP),
     )
     return SlotsWorld(replace(plan, **given))
-
-
-def _ends_as(run: Record) -> str:
-    return "STOPPED" if run["state"] == "STOPPING" else "SUCCEEDED"

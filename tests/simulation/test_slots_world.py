@@ -14,7 +14,7 @@ from cfnlint.decode import cfn_yaml
 from local.environment import ROOT
 from slotkeeper import cancellation, reclaim, slots
 from slotkeeper.admission import Starter
-from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.glue_runs import MARKER, GlueRuns
 from slotkeeper.operations import Operations
 from slotkeeper.reclaim import Findings, Janitor, judge
 from slotkeeper.requests import Delivery, parse_request
@@ -24,6 +24,8 @@ from tests.simulation import catalogue, scheduling, slots_actors, slots_state, s
 from tests.simulation.looking import broken, first_broken, first_violation
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
+from tests.simulation.worlds import THROTTLE, Choice
+from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(500)  # of the random schedules here
@@ -34,10 +36,6 @@ QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "slo
 def test_every_reachable_state_of_a_small_world_is_sound(name: str) -> None:
     small = catalogue.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
-
-
-def test_random_schedules_end_well() -> None:
-    assert first_broken(slots_world.drawn, SEEDS) == ("", -1)
 
 
 def test_the_worlds_have_the_deployed_times() -> None:
@@ -54,6 +52,53 @@ def test_the_worlds_have_the_deployed_times() -> None:
     # Whatever has to come about in time does so at a tick of the worlds' clock.
     for seconds in (slots_state.PERIOD, slots_state.GRACE, slots_state.LOOK_GAP):
         assert seconds % slots_state.STEP == 0
+
+
+def test_random_schedules_end_well_and_enter_every_state_of_the_workflow() -> None:
+    assert first_broken(slots_world.drawn, SEEDS) == ("", -1)
+    assert workflow.entered == states().keys()
+
+
+def _until(world: SlotsWorld, operation: str) -> str:
+    """Lets a world run until an actor asks for this; which one it is."""
+    while True:
+        for name, actor in world.actors.items():
+            if actor.node.question is not None and actor.node.question.operation == operation:
+                return name
+        world.take((world.steps() or world.time_steps())[0])
+
+
+def _to_the_end(world: SlotsWorld) -> tuple[str, list[str]]:
+    """How the request's execution has ended, and the states of its runs."""
+    while choices := world.steps() or world.time_steps():
+        world.take(choices[0])
+    world.check_end()
+    ((name, execution),) = world.services["stepfunctions"].fields.items()
+    runs = world.services["glue"]["job"]["runs"]
+    return execution["status"], [run["state"] for run in runs if run["arguments"].get(MARKER) == name]
+
+
+BUSY = 50  # runs of others while a request waits to be started, or runs
+ARGUMENT_BYTES = 13 * 1024
+
+
+def test_a_throttled_start_of_a_busy_job_succeeds_with_large_arguments() -> None:
+    world = SlotsWorld(Plan(("a*",), others=BUSY, argument_bytes=ARGUMENT_BYTES))
+    workflow_name = _until(world, "start_job_run")
+    world.take(Choice("call", workflow_name, THROTTLE, is_fault=True))
+    for _ in range(BUSY):
+        world.take(Choice("another_run"))
+    assert _to_the_end(world) == ("SUCCEEDED", ["SUCCEEDED"])
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_a_throttled_poll_of_a_busy_job_waits_for_its_run_with_large_arguments(fails: int) -> None:
+    world = SlotsWorld(Plan(("a*",), others=BUSY, argument_bytes=ARGUMENT_BYTES, run_seconds=(3000,), fails=fails))
+    workflow_name = _until(world, "wait_for_end")
+    world.take(Choice("give_up", workflow_name, "ThrottlingException", is_fault=True))
+    for _ in range(BUSY):
+        world.take(Choice("another_run"))
+    assert _to_the_end(world) == (("FAILED", ["FAILED"]) if fails else ("SUCCEEDED", ["SUCCEEDED"]))
 
 
 def test_a_schedule_is_the_same_whatever_ran_before() -> None:
@@ -131,6 +176,35 @@ def start_again_after_a_lost_answer(patch: Patch) -> None:
         state["Retry"][0]["ErrorEquals"].append("Glue.SdkClientException")
 
     _state(patch, "RunGlueJob", retry)
+
+
+def a_throttled_poll_starts_again(patch: Patch) -> None:
+    """Every throttle is taken for one of the start."""
+
+    def start(state: dict[str, Any]) -> None:
+        state["Choices"] = [
+            {"Condition": "{% $states.input.if_none = 'START' %}", "Next": "RunGlueJob"},
+            *state["Choices"],
+        ]
+
+    _state(patch, "IsGlueRunFound", start)
+
+
+def an_error_that_the_poll_has_too_is_trusted(patch: Patch) -> None:
+    def trust(state: dict[str, Any]) -> None:
+        trusted = state["Choices"][2]
+        trusted["Condition"] = trusted["Condition"].replace("[", "['Glue.InvalidInputException', ")
+
+    _state(patch, "IsGlueRunKnownToBeOver", trust)
+
+
+def a_search_of_one_page(patch: Patch) -> None:
+    """The runs of others fill the page, and the own one is behind it."""
+
+    def stop(state: dict[str, Any]) -> None:
+        state["Output"] = state["Output"].replace("$more := ", "$more := false and ")
+
+    _state(patch, "FindGlueRun", stop)
 
 
 def f4_redriven_without_a_slot(patch: Patch) -> None:
@@ -226,6 +300,9 @@ CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), rounds=0, lax=True)
         (f2_free_without_a_look_at_glue, Plan(("a",), rounds=0), 1, "S1b"),
         (release_at_a_task_timeout, Plan(("a",), rounds=0), 1, "S1b"),
         (start_again_after_a_lost_answer, Plan(("a",), rounds=0), 1, "S1b"),
+        (a_throttled_poll_starts_again, Plan(("a",), rounds=0), 1, "S7"),
+        (an_error_that_the_poll_has_too_is_trusted, Plan(("a",), rounds=0), 1, "S1b"),
+        (a_search_of_one_page, Plan(("a",), rounds=0, page=1, others=1), 1, "S1b"),
         (f4_redriven_without_a_slot, Plan(("a",), rounds=0, standing_still=False), 2, "S1b"),
         (no_wake, Plan(("a", "b"), rounds=0), 0, "S6"),
         (no_second_look, Plan(("a", "b"), rounds=0, lax=True), 0, "S6"),

@@ -301,13 +301,20 @@ class _Client:
 
 
 class _Paginator:
-    """One page: the worlds are small."""
-
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
 
     def paginate(self, *, PaginationConfig: Any = None, **parameters: Any) -> Iterator[Any]:
-        yield self._call(**parameters)
+        return _pages(self._call, parameters)
+
+
+def _pages(call: Callable[..., Any], parameters: dict[str, Any]) -> Iterator[Any]:
+    """Not a method of _Paginator: which page it is at is a part of what the code knows."""
+    page = call(**parameters)
+    yield page
+    while token := page.get("NextToken"):
+        page = call(**parameters, NextToken=token)
+        yield page
 
 
 _OUTSIDE = (Outside, _Client, _Paginator)

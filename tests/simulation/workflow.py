@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -24,8 +25,14 @@ from tests.workflow.interpreter import evaluate
 SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
 DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${FailedRequestQueueUrl}": FAILED}
 START: str = definition()["StartAt"]
+LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _evaluated: dict[Any, Any] = {}
+entered: set[str] = set()  # the names of all states that any execution has entered
+
+
+class _TooLarge(Exception):
+    """A task's result is larger than a payload may be: the execution ends here, past every catcher."""
 
 
 class _Failed(Exception):
@@ -59,26 +66,39 @@ def run(
     while at != END:
         state = _STATES[at]
         on_state(at)
+        entered.add(at)
         if state.kind != "Choice":
             outside.ask(Question("actor", "enter", freeze({"state": at, "input": data})))
+        context = _context(outside, state, execution)
         match state.kind:
             case "Succeed":
                 return "SUCCEEDED", ""
             case "Fail":
                 return "FAILED", state.fields["Error"]
             case "Choice":
-                at = state.choose(data, execution)
+                at = state.choose(data, context)
             case "Wait":
-                outside.sleep(state.value("Seconds", data, execution))
+                outside.sleep(state.value("Seconds", data, context))
                 at = state.fields["Next"]
             case "Pass":
-                at, data = state.fields["Next"], state.value("Output", data, execution)
+                data = state.value("Output", data, context) if "Output" in state.fields else data
+                at = state.fields["Next"]
             case "Task":
-                # Asked for only where it is needed: what does not depend on time is the same at any time.
-                if state.needs_start_time and "StartTime" not in execution:
-                    execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
-                at, data = _task(outside, state, data, execution)
+                try:
+                    at, data = _task(outside, state, data, context)
+                except _TooLarge:
+                    return "FAILED", "States.DataLimitExceeded"
     return "SUCCEEDED", ""
+
+
+def _context(outside: Outside, state: _State, execution: dict[str, Any]) -> dict[str, Any]:
+    """The context object. Times are asked for only where they are needed: without them, a state is the same always."""
+    if state.needs_start_time and "StartTime" not in execution:
+        execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
+    context: dict[str, Any] = {"Execution": execution}
+    if state.needs_entered_time:
+        context["State"] = {"EnteredTime": _iso(datetime.fromtimestamp(outside.clock(), UTC))}
+    return context
 
 
 class _State(Constant):
@@ -88,12 +108,13 @@ class _State(Constant):
         self.fields = fields
         self.kind: str = fields["Type"]
         self.needs_start_time = "StartTime" in json.dumps(fields)
+        self.needs_entered_time = "EnteredTime" in json.dumps(fields)
 
-    def value(self, field: str, data: Any, execution: dict[str, Any], **more: Any) -> Any:
-        return _value(self.fields[field], {"input": data, "context": {"Execution": execution}, **more})
+    def value(self, field: str, data: Any, context: dict[str, Any], **more: Any) -> Any:
+        return _value(self.fields[field], {"input": data, "context": context, **more})
 
-    def choose(self, data: Any, execution: dict[str, Any]) -> str:
-        known = {"input": data, "context": {"Execution": execution}}
+    def choose(self, data: Any, context: dict[str, Any]) -> str:
+        known = {"input": data, "context": context}
         rules = (rule["Next"] for rule in self.fields["Choices"] if _value(rule["Condition"], known))
         return next(rules, self.fields["Default"])  # type: ignore[no-any-return]
 
@@ -109,11 +130,11 @@ class _State(Constant):
                 return min(seconds, rule.get("MaxDelaySeconds", seconds))  # type: ignore[no-any-return]
         return None
 
-    def caught(self, failed: _Failed, data: Any, execution: dict[str, Any]) -> tuple[str, Any]:
+    def caught(self, failed: _Failed, data: Any, context: dict[str, Any]) -> tuple[str, Any]:
         for catcher in self.fields.get("Catch", []):
             if _matches(catcher, failed.error):
                 told = {"Error": failed.error, "Cause": failed.cause}
-                known = {"input": data, "context": {"Execution": execution}, "errorOutput": told}
+                known = {"input": data, "context": context, "errorOutput": told}
                 return catcher["Next"], _value(catcher.get("Output", told), known)
         raise failed
 
@@ -121,17 +142,17 @@ class _State(Constant):
 _STATES = {name: _State(fields) for name, fields in states().items()}
 
 
-def _task(outside: Outside, state: _State, data: Any, execution: dict[str, Any]) -> tuple[str, Any]:
+def _task(outside: Outside, state: _State, data: Any, context: dict[str, Any]) -> tuple[str, Any]:
     retried: dict[int, int] = {}
     while True:
         try:
-            arguments = state.value("Arguments", data, execution)
+            arguments = state.value("Arguments", data, context)
             result = _call(outside, state.fields["Resource"], _deployed(arguments))
-            return state.fields.get("Next", END), state.value("Output", data, execution, result=result)
+            return state.fields.get("Next", END), state.value("Output", data, context, result=result)
         except _Failed as failed:
             seconds = state.retry_after(failed.error, retried)
             if seconds is None:
-                return state.caught(failed, data, execution)
+                return state.caught(failed, data, context)
         outside.sleep(seconds)
 
 
@@ -151,7 +172,10 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
             if ended["JobRunState"] in ("SUCCEEDED", "STOPPED"):
                 return _plain(ended)
             raise _Failed("States.TaskFailed", json.dumps(_plain(ended), separators=(",", ":")))
-        return _plain(answer)
+        result = _plain(answer)
+        if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
+            raise _TooLarge
+        return result
     except ClientError as error:
         code = error.response["Error"]["Code"]
         if code == "States.Timeout":
@@ -211,3 +235,4 @@ def forget() -> None:
     """Drops what is known, to bound memory."""
     workflow.forget()
     _evaluated.clear()
+    entered.clear()

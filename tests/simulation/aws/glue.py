@@ -1,4 +1,4 @@
-"""Glue's runs of jobs as a pure function: a limit of runs at once, and stops that take a while.
+"""Glue's runs of jobs as a pure function: a limit of runs at once, stops that take a while, and pages.
 
 A run's place stays taken for some seconds after Glue says that it SUCCEEDED (seen in the field, not documented).
 """
@@ -10,13 +10,18 @@ from typing import Any
 from tests.simulation.frozen import Moment, Record, freeze, record
 from tests.simulation.transcript import Answer
 
-ALIVE = ("STARTING", "RUNNING", "STOPPING")
+ALIVE = ("STARTING", "RUNNING", "STOPPING", "WAITING")
+LARGEST_PAGE = 200  # Glue Web API, GetJobRuns, MaxResults
 _NO_ARGUMENTS = record({})
 
 
-def jobs(**concurrent_runs: int) -> Record:
-    """Jobs without runs: name -> how many runs may be at once."""
-    return record({name: record({"limit": limit, "runs": ()}) for name, limit in concurrent_runs.items()})
+def jobs(page: int = LARGEST_PAGE, **concurrent_runs: int) -> Record:
+    """Jobs without runs: name -> how many runs may be at once.
+
+    Args:
+        page: how many runs GetJobRuns returns at once at most; MaxResults may ask for fewer.
+    """
+    return record({name: record({"limit": limit, "page": page, "runs": ()}) for name, limit in concurrent_runs.items()})
 
 
 def perform(jobs: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
@@ -37,6 +42,14 @@ def end(jobs: Record, name: str, run_id: str, state: str, now: float, lag: float
     return jobs.with_fields(**{name: jobs[name].with_fields(runs=runs)})
 
 
+def another(jobs: Record, name: str, arguments: Record, now: float) -> Record:
+    """The jobs with one more run of this one, which is over already."""
+    job = jobs[name]
+    run = {"id": f"jr_{len(job['runs']) + 1}", "state": "SUCCEEDED", "started": now, "stopping": 0, "ended": now}
+    runs = (*job["runs"], record(run | {"place_until": 0, "arguments": arguments}))
+    return jobs.with_fields(**{name: job.with_fields(runs=runs)})
+
+
 def _start(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     taken = [run for run in job["runs"] if run["state"] in ALIVE or run["place_until"] > now]
     if len(taken) >= job["limit"]:
@@ -48,18 +61,29 @@ def _start(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]
 
 
 def _runs(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """The newest first (observed; the Glue Web API, GetJobRuns, says nothing of an order)."""
-    told = [
-        {
-            "Id": run["id"],
-            "JobName": parameters["JobName"],
-            "JobRunState": run["state"],
-            "StartedOn": Moment(run["started"]),
-            "Arguments": run["arguments"],
-        }
-        for run in reversed(job["runs"])
-    ]
-    return job, Answer(freeze({"JobRuns": told}))
+    """The newest first (Glue Web API, GetJobRuns). A token names the run before which the next page begins."""
+    before = int(parameters.get("NextToken", len(job["runs"])))
+    size = min(job["page"], parameters.get("MaxResults", LARGEST_PAGE))
+    first = max(before - size, 0)
+    told = {"JobRuns": [_told(run, parameters["JobName"]) for run in reversed(job["runs"][first:before])]}
+    return job, Answer(freeze(told | ({"NextToken": str(first)} if first else {})))
+
+
+def _run(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    found = next((run for run in job["runs"] if run["id"] == parameters["RunId"]), None)
+    if found is None:
+        return job, Answer(error="EntityNotFoundException")
+    return job, Answer(freeze({"JobRun": _told(found, parameters["JobName"])}))
+
+
+def _told(run: Record, job_name: str) -> dict[str, Any]:
+    return {
+        "Id": run["id"],
+        "JobName": job_name,
+        "JobRunState": run["state"],
+        "StartedOn": Moment(run["started"]),
+        "Arguments": run["arguments"],
+    }
 
 
 def _stop(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
@@ -74,4 +98,9 @@ def _stop(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     return job, Answer(freeze({"SuccessfulSubmissions": told}))
 
 
-_OPERATIONS: dict[str, Any] = {"start_job_run": _start, "get_job_runs": _runs, "batch_stop_job_run": _stop}
+_OPERATIONS: dict[str, Any] = {
+    "start_job_run": _start,
+    "get_job_runs": _runs,
+    "get_job_run": _run,
+    "batch_stop_job_run": _stop,
+}
