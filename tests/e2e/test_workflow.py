@@ -101,17 +101,36 @@ def test_f3_a_run_that_glue_still_counts_is_waited_for_holding_the_slot(stack: S
     assert stack.kept(process) == []
 
 
-@pytest.mark.parametrize("error", ["States.Timeout", "Glue.InternalServiceException"])
-def test_a_run_that_may_live_is_stopped_before_the_slot_goes_back(stack: Stack, error: str) -> None:
-    """A task that timed out, or whose StartJobRun answer was lost: Step Functions stops no run in either case."""
+def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_goes_back(stack: Stack) -> None:
+    """Step Functions stops no run then."""
     process = stack.process(limit=1)
-    stack.faults.add("RunGlueJob", "lose_answer", error=error)
+    stack.faults.add("RunGlueJob", "lose_answer", error="States.Timeout")
     name = stack.send(process, "r1")
     stack.wait_for_status(name, "FAILED")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
     assert _released_after_its_run_was_over(stack, name)
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert kept["error"] == error
+    assert kept["error"] == "States.Timeout"
+
+
+@pytest.mark.parametrize("error", ["Glue.InternalServiceException", "Glue.ThrottlingException"])
+def test_a_run_that_was_started_is_waited_for_whatever_its_task_failed_with(stack: Stack, error: str) -> None:
+    """The answer of StartJobRun was lost, or a poll was refused. Runs of others fill the first page of the job's."""
+    process = stack.process(limit=1)
+    stack.faults.add("RunGlueJob", "lose_answer", error=error)
+    name = stack.send(process, "r1")
+    stack.wait_until_running(name)
+    stack.end(process, "others")
+    for _ in range(3):
+        stack.glue.start_job_run(JobName=JOB, Arguments={"--gate": f"{process}/others"})
+    wait_until(lambda: "ReadGlueRun" in stack.states_of(name), "the workflow to read its run")
+    assert stack.holders(process) == {name}
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")
+    assert [run["JobRunState"] for run in stack.runs(name)] == ["SUCCEEDED"]
+    assert stack.states_of(name).count("RunGlueJob") == 1
+    assert _released_after_its_run_was_over(stack, name)
+    assert stack.kept(process) == []
 
 
 def test_a_job_that_does_not_exist_fails_its_requests_and_holds_no_slot(stack: Stack) -> None:
