@@ -23,7 +23,7 @@ _NAME, _PROCESS, _HANDLE = "p-0", "p", "handle"
 _REQUEST = {"process": _PROCESS, "arguments": {}, "request_id": "0", "attempt": 1}
 _WAITING = {"M": {"receipt_handle": {"S": _HANDLE}}}
 _ENDED = {"Id": "jr_1", "JobName": JOB, "JobRunState": "SUCCEEDED"}
-_STARTED = Answer(Moment(BEGINNING))
+_TIMES = {"started": Answer(Moment(BEGINNING)), "clock": Answer(BEGINNING)}
 
 
 class Workflow:
@@ -59,7 +59,7 @@ class Workflow:
 
     def _answer(self, question: Question) -> Answer:
         if question.service == "actor":
-            return _STARTED if question.operation == "started" else Answer()
+            return _TIMES.get(question.operation, Answer())
         given = _exchanged(question.parameters, self._real)
         told, error = self._account.call(question.service, question.operation, given)
         item = told.get("Item") if isinstance(told, Record) else None

@@ -98,7 +98,7 @@ def _compiled(text: str) -> Any:
     return compiled
 
 
-def walks(redrives: int = 0, rounds: int = 3) -> Iterator[Path]:
+def walks(redrives: int = 0, rounds: int = 2) -> Iterator[Path]:
     """Every walk from the start to an end that enters no state more than `rounds` times."""
     request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {}}
     execution = {
