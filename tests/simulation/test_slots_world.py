@@ -353,7 +353,7 @@ def what_was_not_kept_is_forgotten(patch: Patch) -> None:
     [
         (f16_no_janitor, ("S4", "END")),
         (aborted_requests_are_not_kept, ("S3",)),
-        (f2_free_without_a_look_at_glue, ("S1b",)),
+        (f2_free_without_a_look_at_glue, ("S1b", "S4")),
         (f5_release_without_condition, ("S2", "S1b")),
         (f13_no_confirm, ("S1b",)),
     ],

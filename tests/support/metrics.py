@@ -34,8 +34,9 @@ def in_source() -> frozenset[Metric]:
     """What the functions, the layer and the workflow can write."""
     found = {metric for tree in _trees() for metric in _of(tree)}
     found |= {Metric(name, "Count", STACK) for name in findings_in_source()}
-    for state in json.loads(WORKFLOW.read_text())["States"].values():
-        for put in state.get("Arguments", {}).get("MetricData", []):
+    states = json.loads(WORKFLOW.read_text())["States"].values()
+    for state in (state for state in states if state.get("Resource", "").endswith(":putMetricData")):
+        for put in state["Arguments"]["MetricData"]:
             dimensions = tuple(sorted(each["Name"] for each in put["Dimensions"]))
             found.add(Metric(put["MetricName"], put["Unit"], dimensions))
     return frozenset(found)
