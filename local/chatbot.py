@@ -15,6 +15,8 @@ from local.sign_event import first_key
 
 # Seconds. API Gateway ends after 29; the embedded AWS does not, and may have a container to start.
 TIMEOUT = 60.0
+# Parameters of a deployment that is sent more at once than a chat service sends.
+UNTHROTTLED = {"ChatbotRate": "10000", "ChatbotBurst": "5000"}
 
 
 class Unanswered(Exception):

@@ -63,9 +63,10 @@ CHECKS = (
     Check(
         "stopped",
         "stops a Glue run, as somebody would in the console",
-        "the task's error tells that the run is STOPPED; the request is kept and the slot free without a look at Glue",
+        "the task's error tells that the run is STOPPED, and the workflow's log names it; the request is kept and the "
+        "slot free without a look at Glue",
         'the run is the cause of States.TaskFailed (Step Functions guide, "Start an AWS Glue job with Step Functions")',
-        "the form in which AWS tells the cause",
+        "the form in which AWS tells the cause, and the workflow's log",
         closing.stopped,
         lambda _pace: Spending((90,), transitions=10, invocations=1),
         mails=1,

@@ -30,6 +30,7 @@ def stopped(bench: Bench) -> str:
             f"the workflow did not see from the error that the run is over, and looked for it instead ({said(found)}): "
             "safe, but the slot comes back minutes later"
         )
+    check_log(bench, bench.arn(name))
     return "the error says that the run is STOPPED; request kept, slot free"
 
 
@@ -81,6 +82,28 @@ def timeout(bench: Bench) -> str:
         raise NotShown("when the workflow looked, the run was over already: AWS has stopped it, or it ended by itself")
     lived = entered["StopGlueRun"] - entered["IsGlueRunKnownToBeOver"]
     return f"alive {lived:.0f} s after the time-out; the workflow stopped it, and only then gave the slot back"
+
+
+def check_log(bench: Bench, arn: str) -> None:
+    """Does the workflow's log name the error of a task that failed? By it GlueRefusalAlarm counts.
+
+    The log has no execution data, and no page of AWS says whether the error is part of that. The embedded AWS writes no
+    log of a state machine. Raises Failed.
+    """
+    if bench.stack.local:
+        return
+    (destination,) = bench.stack.machine["loggingConfiguration"]["destinations"]
+    group = destination["cloudWatchLogsLogGroup"]["logGroupArn"].partition(":log-group:")[2].removesuffix(":*")
+    pattern = f'{{ ($.execution_arn = "{arn}") && ($.type = "TaskFailed") }}'
+    pages = bench.stack.client("logs").get_paginator("filter_log_events")
+
+    def logged() -> list[dict[str, Any]]:
+        found = pages.paginate(logGroupName=group, filterPattern=pattern)
+        return [json.loads(event["message"]) for page in found for event in page["events"]]
+
+    events = bench.wait(logged, "the failed task in the workflow's log", bench.pace.start)
+    if not any(event.get("details", {}).get("error") for event in events):
+        raise Failed(f"the log {group} has no details.error of a failed task: GlueRefusalAlarm never rings")
 
 
 def _own_machine(bench: Bench) -> str:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from local.aws import EmbeddedAws
 from local.chat_service import ChatService
-from local.chatbot import give_credentials, signing_key
+from local.chatbot import UNTHROTTLED, give_credentials, signing_key
 from local.gateway import reachable
 from local.running.checking import counted
 from local.running.command import Command, Phases, carry_out
@@ -62,7 +62,7 @@ def perform(
     """The run on an engine that is up; returns the report. Raises Stuck."""
     with phases.phase("deploy", "build and deploy"):
         # 0: the interval guards against requests that are always refused; here it would be measured as a wait.
-        aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0"})
+        aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0", **UNTHROTTLED})
     give_credentials(aws, service.client_id, service.client_secret)
     messages = [Message(number) for number in range(1, parameters.messages + 1)]
     course = Course(messages, parameters.senders, parameters.invalidations, service.invalidate)

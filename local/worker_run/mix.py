@@ -175,7 +175,7 @@ def _poisoned(number: int, request_id: str, lines: Sequence[str], seconds: float
 
 
 def _key(request_id: str) -> str:
-    return f"weather/{request_id.replace('/', '-')}.jsonl"
+    return f"work/input/{request_id.replace('/', '-')}.jsonl"
 
 
 def _body(request_id: str, payload: dict[str, str]) -> str:

@@ -51,6 +51,7 @@ def queue(name: str, visibility: int, dead: str = "", **more: str) -> dict[str, 
 WHOLE: dict[str, Any] = {
     "now": NOW,
     "stack_status": "UPDATE_COMPLETE",
+    "stack_age": 30 * 86_400.0,
     "parameters": {"GlueTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},
     "processes": [process()],
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},

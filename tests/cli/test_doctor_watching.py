@@ -24,6 +24,22 @@ def test_alarms_that_ring_that_have_no_data_and_that_wake_nobody() -> None:
     assert ringing.do == "docs/runbooks.md#startererroralarm"
 
 
+@pytest.mark.parametrize(
+    ("alarm", "age", "level"),
+    [
+        ("JanitorSilentAlarm", 600.0, "warn"),
+        ("JanitorSilentAlarm", 3600.0, "problem"),
+        ("StarterErrorAlarm", 600.0, "problem"),
+    ],
+)
+def test_a_new_stack_is_told_from_a_silent_janitor(alarm: str, age: float, level: str) -> None:
+    """Missing data rings the alarm on silence, and a new stack has no data of an hour."""
+    ringing = {"LogicalId": alarm, "StateValue": "ALARM", "ActionsEnabled": True, "Period": 3600}
+    ((found, saw),) = seen(watching.alarms, alarms=[ringing], stack_age=age)
+    assert found == level
+    assert ("10 min" in saw) == (level == "warn")
+
+
 def test_a_topic_that_nobody_hears() -> None:
     assert levels(watching.topic, subscriptions=[]) == ["warn"]
     pending = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "us@example.com"}]

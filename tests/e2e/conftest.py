@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from local.aws import EmbeddedAws
 from local.chat_service import ChatService
+from local.chatbot import UNTHROTTLED
 from local.environment import ACCESS_KEY, REGION
 from slotkeeper_cli import letters
 from slotkeeper_cli.app import app
@@ -36,6 +37,7 @@ def parameters(chat_service: ChatService) -> dict[str, str]:
         "GraceSeconds": str(GRACE),
         "LookGapSeconds": str(LOOK_GAP),
         "ChatApiUrl": chat_service.url,
+        **UNTHROTTLED,
         "TokenMinRefreshSeconds": "0",  # tests kill tokens faster than anybody should
         "WorkSeconds": "5",
         "SchedulerBeyondSeconds": "20",

@@ -21,7 +21,7 @@ from local.worker_run.report import Parameters
 from tests.e2e.schedules import bring_forward
 
 RETRY_AFTER = 8  # seconds; too long for the queue here
-MISSING = '{"request_id": "b", "payload": {"input_key": "nothing", "split_by": "weather"}}'
+MISSING = '{"request_id": "b", "payload": {"input_key": "work/input/nothing", "split_by": "weather"}}'
 
 
 def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tests.fuzz.test_fuzz_requests import kept
 
 NOW = 1_800_000_000.0
 CANARY = "canary-of-the-payload"
-PAYLOAD = {"input_key": "orders.jsonl", "split_by": "city"}
+PAYLOAD = {"input_key": "work/input/orders.jsonl", "split_by": "city"}
 VALID = {"request_id": "r", "payload": PAYLOAD, "retries": ["2027-01-15T07:59:00.000Z"], "uncounted": 1}
 LINES = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
 

@@ -54,10 +54,14 @@ PATTERNS = {
         {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"},
         "Glue's own log groups, which it makes itself",
     ),
-    ("WorkerRole", "DataBucket/*"): ({"s3:GetObject"}, "a request names the object that it wants split"),
-    ("WorkerRole", "DataBucket/work/*"): (
+    ("WorkerRole", "DataBucket/work/input/*"): ({"s3:GetObject"}, "a request names the object that it wants split"),
+    ("WorkerRole", "DataBucket/work/parts/*"): (
         {"s3:PutObject", "s3:DeleteObject"},
-        "parts and manifests are named after their requests",
+        "parts are named after their requests",
+    ),
+    ("WorkerRole", "DataBucket/work/published/*"): (
+        {"s3:GetObject", "s3:PutObject"},
+        "manifests are named after their requests",
     ),
     ("WorkerRole", "schedule/RetryScheduleGroup/*"): (
         {"scheduler:CreateSchedule"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from slotkeeper import token_item
 from slotkeeper_cli import app
 from tests.least_privilege import sites
 from tests.least_privilege.calls import ACTIONS, PREFIXES
@@ -108,6 +110,28 @@ def test_a_commands_calls_are_those_on_the_page(command: str) -> None:
     called = _called(COMMANDS[command]) - NOT_CALLED.get(command, set()) - EVERY_COMMANDS
     told = set(ACTION.findall(row[1])) | (AUDIT if row[2] == "audit" else set())
     assert (called - told, told - called) == (set(), set()), "(in the code alone, on the page alone)"
+
+
+def test_an_operator_is_granted_no_read_of_the_token() -> None:
+    """The attributes of the page's conditions are those that the commands name, and no read returns the token."""
+    found = re.search(r"^```json\n(.*?)^```", _section("Operators do not need the token"), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    read, write = json.loads(found[1])
+    shown = {path.partition(".")[0] for path in token_item.SHOWN.split(", ")}
+    assert set(_attributes(read)) == {"token_name", *shown}
+    assert "access_token" not in _attributes(read)
+    written = " ".join(
+        (token_item.DROP_UPDATE, token_item.DROP_CONDITION, token_item.LIFT_UPDATE, token_item.LIFT_CONDITION)
+    )
+    known = set(re.findall(r"^    (\w+) +[SNM]\b", token_item.__doc__ or "", re.MULTILINE))
+    assert set(_attributes(write)) == {"token_name", *(known & set(re.findall(r"\w+", written)))}
+    assert write["Condition"]["StringEqualsIfExists"] == {"dynamodb:ReturnValues": "NONE"}
+    assert read["Condition"]["StringEqualsIfExists"] == {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"}
+
+
+def _attributes(statement: dict[str, Any]) -> list[str]:
+    named: list[str] = statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"]
+    return named
 
 
 def test_there_is_no_row_without_a_command() -> None:

@@ -12,14 +12,16 @@ from tests.fuzz.tables import LEDGER
 from tests.least_privilege.cases import Case, message, put
 from tests.least_privilege.recording import Recorded
 
+INPUT = "work/input/orders.jsonl"
+
 
 def worker() -> Iterator[Case]:
-    request: dict[str, Any] = {"request_id": "r", "payload": {"input_key": "orders.jsonl", "split_by": "city"}}
+    request: dict[str, Any] = {"request_id": "r", "payload": {"input_key": INPUT, "split_by": "city"}}
     sent = message(request, "work")
     second = message(request | {"retries": ["2027-01-15T07:59:00.000Z"]}, "work")
 
     def there(account: Recorded) -> None:
-        account.objects["orders.jsonl"] = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
+        account.objects[INPUT] = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
 
     def published(account: Recorded) -> None:
         there(account)
@@ -30,7 +32,7 @@ def worker() -> Iterator[Case]:
             "prefix": "work/parts/r/1/new/",
             "parts": [],
             "records": 0,
-            "input": {"key": "orders.jsonl"},
+            "input": {"key": INPUT},
             "split_by": "city",
         }
         account.objects["work/published/r.json"] = json.dumps(manifest).encode()

@@ -136,6 +136,37 @@ def test_a_default_deployment_reserves_no_concurrency() -> None:
     assert reserved == {}
 
 
+@pytest.mark.parametrize(
+    ("function", "parameter"),
+    [("ChatbotFunction", "ChatbotReservedConcurrency"), ("WorkerFunction", "WorkerReservedConcurrency")],
+)
+def test_concurrency_is_reserved_by_a_parameter(function: str, parameter: str) -> None:
+    functions = Stack(**{parameter: "7"}).of_type("AWS::Lambda::Function")
+    reserved = {
+        n: f["ReservedConcurrentExecutions"] for n, f in functions.items() if "ReservedConcurrentExecutions" in f
+    }
+    assert reserved == {function: "7"}
+
+
+SECONDS_OF_A_REFUSAL = 0.006  # a call of a warm container in the Lambda runtime, measured: 2 to 6 ms
+
+
+def test_unsigned_requests_leave_a_new_account_most_of_its_concurrency() -> None:
+    """They reach the function, which alone recognizes them, and every method of the API is throttled."""
+    (stage,) = Stack().of_type("AWS::ApiGateway::Stage").values()
+    (settings,) = stage["MethodSettings"]
+    assert (settings["HttpMethod"], settings["ResourcePath"]) == ("*", "/*")
+    rate, burst = (float(settings[f"Throttling{name}Limit"]) for name in ("Rate", "Burst"))
+    assert rate * SECONDS_OF_A_REFUSAL < 1
+    assert burst * SECONDS_OF_A_REFUSAL < 1  # a burst is over within a second of one place
+
+
+def test_the_throttles_are_parameters() -> None:
+    (stage,) = Stack(ChatbotRate="9", ChatbotBurst="20").of_type("AWS::ApiGateway::Stage").values()
+    (settings,) = stage["MethodSettings"]
+    assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == ("9", "20")
+
+
 # -------------------------------------------------------------------------------------------------- sam deploy --guided
 
 

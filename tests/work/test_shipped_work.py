@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError, ResponseStreaming
 from slotkeeper.retry.errors import Failure, Poison
 from slotkeeper.retry.message import Message
 from slotkeeper.settings import MissingSetting, WorkSettings
-from tests.work.bucket import BY_CITY, MANIFEST_PUT, ORDERS, Bucket, fail_on, request
+from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, ORDERS, Bucket, fail_on, request
 
 
 def answer(bucket: Bucket, operation: str, status: int, code: str, headers: dict[str, str]) -> None:
@@ -36,9 +36,10 @@ def answer(bucket: Bucket, operation: str, status: int, code: str, headers: dict
     [
         ({}, "payload must contain input_key, split_by"),
         ({"input_key": "a"}, "payload must contain split_by"),
-        ({"input_key": "a", "split_by": 1}, "payload.split_by must be string (got 1)"),
-        ({"input_key": "", "split_by": "a"}, "payload.input_key must be longer than or equal to 1 characters"),
-        ({"input_key": "a", "split_by": "b", "c": 1}, "payload must not contain c; known are input_key, split_by"),
+        ({"input_key": INPUT_KEY, "split_by": 1}, "payload.split_by must be string (got 1)"),
+        ({"input_key": "", "split_by": "a"}, "payload.input_key must match pattern ^work/input/."),
+        ({"input_key": "output/2012-01.json", "split_by": "a"}, "payload.input_key must match pattern ^work/input/."),
+        ({"input_key": INPUT_KEY, "split_by": "b", "c": 1}, "payload must not contain c; known are"),
         ({"input_key": "\udc00", "split_by": "b"}, "payload holds half of a surrogate pair"),
     ],
 )
@@ -50,7 +51,7 @@ def test_a_payload_that_is_none_is_poison_before_any_call(bucket: Bucket, payloa
 
 
 def test_an_input_key_longer_than_s3_has_them_is_poison(bucket: Bucket) -> None:
-    refused = bucket.perform(request(input_key="ö" * 513))
+    refused = bucket.perform(request(input_key="work/input/" + "ö" * 507))
     assert isinstance(refused, Poison)
     assert str(refused) == "payload.input_key is longer than the 1024 bytes that a key in S3 may have"
 

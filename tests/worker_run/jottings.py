@@ -24,7 +24,7 @@ FIRST, AGAIN = "1970-01-01T00:16:40.500Z", "1970-01-01T00:17:31.000Z"
 
 
 def key(name: str) -> str:
-    return f"weather/{name.replace('/', '-')}.jsonl"
+    return f"work/input/{name.replace('/', '-')}.jsonl"
 
 
 def request(name: str, kind: Kind = "normal", *steps: Step, **more: Any) -> Request:

@@ -51,7 +51,7 @@ def test_all_inputs_but_the_missing_one_are_uploaded(clients: Any) -> None:
     s3, requests = clients("s3"), draw(40, 1, 0.15, 25)
     s3.create_bucket(Bucket=BUCKET)
     sending.upload(s3, BUCKET, requests)
-    objects = records.read_objects(s3, BUCKET, "weather/")
+    objects = records.read_objects(s3, BUCKET, "work/input/")
     assert set(objects) == {request.key for request in requests if request.content is not None}
     assert objects[requests[0].key][0] == requests[0].content
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from itertools import batched
 from typing import Any
@@ -87,6 +88,12 @@ class Facts:
     @property
     def stack_status(self) -> str:
         return str(self._stack.description["StackStatus"])
+
+    @property
+    def stack_age(self) -> float:
+        """Seconds since the stack was created."""
+        created: datetime = self._stack.description["CreationTime"]
+        return self.now - created.timestamp()
 
     @cached_property
     def resources(self) -> list[Resource]:
