@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper.admission import Admitted, DeadLettered, HeldBack, Repeated, Waiting
 from slotkeeper.names import execution_name
+from slotkeeper.request_queue import LONGEST_HIDE
 from slotkeeper.slots import CONFIRM_UPDATE
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
@@ -336,6 +337,27 @@ def test_a_message_at_the_end_of_the_queues_retention_is_set_aside_and_not_lost(
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == "Expired"
     assert "full" in outcome.reason
+
+
+def test_a_burst_of_as_many_as_a_queue_delivers_is_set_aside_before_sqs_deletes_it(account: Account) -> None:
+    """One after the other, half a second each, after a head that is seen half an hour late."""
+    burst = 120_000 * 0.5 + LONGEST_HIDE
+    _fill(account)
+    outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + burst), NOW)
+    assert isinstance(outcome, DeadLettered)
+
+
+def test_a_request_may_wait_for_thirteen_days(account: Account) -> None:
+    _fill(account)
+    sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + 86_401)
+    assert isinstance(account.starter.admit(sent, NOW), Waiting)
+
+
+@pytest.mark.parametrize(("left", "outcome"), [(80_000, HeldBack), (600, DeadLettered)])
+def test_after_an_error_a_request_is_given_up_in_the_last_hour_only(account: Account, left: int, outcome: type) -> None:
+    """Its workflow may have started, which the next delivery finds out."""
+    sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
+    assert isinstance(account.starter.defer(sent, NOW, RuntimeError("why")), outcome)
 
 
 def test_a_message_that_the_queue_would_set_aside_without_a_reason_gets_one(account: Account) -> None:

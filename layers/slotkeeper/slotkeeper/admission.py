@@ -27,6 +27,13 @@ from slotkeeper.workflow import AlreadyRan, NameTaken, RefusedRequest, RefusedUs
 _RESERVE_ROUNDS = 5
 # For receives that end before they get here: a crash, a time-out.
 _SPARE_RECEIVES = 20
+# Seconds before the end of the queue's retention at which a waiting request expires. Those behind it may be of the same
+# burst: SQS deletes them at the end, and each must be received and dead-lettered by itself before that. For 120,000 a day
+# is 0.7 s each. A queue should hold fewer: SQS looks for groups among the first 120,000 messages (SQS guide, "Avoid large
+# message backlogs with the same message group ID"), and RequestBacklogAlarm rings at half of that.
+EXPIRES_BEFORE = 86_400
+# After an error, which may pass, and may have started the workflow: two of the longest waits.
+_GIVEN_UP_BEFORE = 2 * LONGEST_HIDE
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,7 @@ class Starter:
         except InvalidRequest:
             request = None
         reason = f"{type(error).__name__}: {error}; its workflow may have started: slotkeeper request show"
-        return self._hold_back(delivery, now, request, reason)
+        return self._hold_back(delivery, now, request, reason, _GIVEN_UP_BEFORE)
 
     def _start(self, delivery: Delivery, request: Request, now: float, *, made_here: bool) -> Admission:
         match self.workflow.start(request):
@@ -184,23 +191,22 @@ class Starter:
         wake_next(self.slots, self.queue, request.process, but_not=delivery)
 
     def _hold_back(
-        self, delivery: Delivery, now: float, request: Request | None, reason: str
+        self, delivery: Delivery, now: float, request: Request | None, reason: str, margin: int = EXPIRES_BEFORE
     ) -> DeadLettered | HeldBack:
         """Leaves a message for later that would run into the same trouble now.
 
         For the queue's default visibility at most: nothing wakes it when the trouble is over, and its whole group waits
         behind it.
         """
-        if overdue := self._overdue(delivery, now):
+        if overdue := self._overdue(delivery, now, margin):
             return self._set_aside(delivery, "Expired", f"{overdue}: {reason}", request)
         self.queue.hide(delivery, backoff_seconds(delivery.receives, self.queue_visibility))
         return HeldBack(request.process if request else delivery.group_id, reason)
 
-    def _overdue(self, delivery: Delivery, now: float) -> str:
+    def _overdue(self, delivery: Delivery, now: float, margin: int = EXPIRES_BEFORE) -> str:
         """Why the message must not wait on, or nothing: SQS would delete it, or set it aside without a reason."""
         waited = int(now - delivery.sent_at)
-        # It may be seen next only half an hour from now.
-        if waited > self.queue_retention - 2 * LONGEST_HIDE:
+        if waited > self.queue_retention - margin:
             return f"waited {waited} s, to the end of the queue's retention"
         if delivery.receives >= self.queue_max_receives - _SPARE_RECEIVES:
             return f"received {delivery.receives} times, as often as the queue allows"
