@@ -28,9 +28,9 @@ _RESERVE_ROUNDS = 5
 # For receives that end before they get here: a crash, a time-out.
 _SPARE_RECEIVES = 20
 # Seconds before the end of the queue's retention at which a waiting request expires. Those behind it may be of the same
-# burst: SQS deletes them at the end, and each must be received and dead-lettered by itself before that. For 120,000 a day
-# is 0.7 s each. A queue should hold fewer: SQS looks for groups among the first 120,000 messages (SQS guide, "Avoid large
-# message backlogs with the same message group ID"), and RequestBacklogAlarm rings at half of that.
+# burst: SQS deletes them at the end, and each must be received and dead-lettered by itself before that. For 120,000 of
+# them a day is 0.7 s each. A queue should hold fewer: SQS looks for groups among the first 120,000 messages (SQS guide,
+# "Avoid large message backlogs with the same message group ID"), and RequestBacklogAlarm rings at half of that.
 EXPIRES_BEFORE = 86_400
 # After an error, which may pass, and may have started the workflow: two of the longest waits.
 _GIVEN_UP_BEFORE = 2 * LONGEST_HIDE
