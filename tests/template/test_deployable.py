@@ -167,6 +167,12 @@ def test_the_throttles_are_parameters() -> None:
     assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == ("9", "20")
 
 
+def test_the_sample_job_asks_for_no_more_runs_than_glue_allows_by_default() -> None:
+    """AWS Glue endpoints and quotas: 1,000 concurrent runs of a job. Glue refuses a job that asks for more."""
+    (job,) = Stack().of_type("AWS::Glue::Job").values()
+    assert job["ExecutionProperty"]["MaxConcurrentRuns"] <= 1000
+
+
 # -------------------------------------------------------------------------------------------------- sam deploy --guided
 
 
