@@ -35,6 +35,12 @@ def unfit(name: str, job: dict[str, Any] | None, allowed: set[str]) -> list[str]
         problems.append(
             f"Glue job {name} has MaxRetries {job['MaxRetries']}: set 0, since a retry by Glue takes no slot"
         )
+    if job.get("JobRunQueuingEnabled"):
+        # StartJobRun through Step Functions has no documented field to turn it off for a run.
+        problems.append(
+            f"Glue job {name} has JobRunQueuingEnabled: turn it off with UpdateJob, since Glue fails a run that it has "
+            "queued for a quarter of an hour, where the workflow retries a start that is refused"
+        )
     if not any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in allowed):
         problems.append(f"the workflow may not run Glue job {name}: name its ARN in the parameter MoreGlueJobArns")
     return problems

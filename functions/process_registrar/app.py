@@ -61,6 +61,12 @@ def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
     if job.get("MaxRetries", 0):
         # A retry by Glue is a run that no slot stands for.
         raise ValueError(f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0: a retry takes no slot")
+    if job.get("JobRunQueuingEnabled"):
+        # Glue then accepts a run that it has no place for, and fails it a quarter of an hour later, in place of the
+        # ConcurrentRunsExceededException that the workflow retries (Glue guide, "AWS Glue job run statuses").
+        raise ValueError(
+            f"Glue job {job_name} has JobRunQueuingEnabled; turn it off: Glue fails the runs that it queues"
+        )
     created = _processes.create(name, slot_limit, job_name)
     if created:
         logger.info("Made the process", process_name=name)

@@ -45,6 +45,7 @@ def test_a_process_that_admits_nobody_on_purpose_is_worth_a_word(change: dict[st
     [
         (None, {"job"}, "Glue job 'job' does not exist"),
         ({"MaxRetries": 1}, {"job"}, "Glue job job has MaxRetries 1"),
+        ({"JobRunQueuingEnabled": True}, {"job"}, "Glue job job has JobRunQueuingEnabled"),
         ({}, {"other"}, "the workflow may not run Glue job job"),
     ],
 )

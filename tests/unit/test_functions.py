@@ -249,6 +249,20 @@ def test_the_registrar_makes_the_process(
     assert answered[0]["Status"] == "SUCCESS"
 
 
+def test_the_registrar_refuses_a_job_whose_runs_glue_queues(
+    account: Account,
+    load: Callable[[str], ModuleType],
+    answered: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registrar = load("process_registrar")
+    job = {"JobRunQueuingEnabled": True}  # which moto's GetJob does not return
+    monkeypatch.setattr(registrar, "_glue", SimpleNamespace(get_job=lambda **_: {"Job": job}))
+    registrar.handler(_custom_resource("Create"), CONTEXT)
+    assert answered[0]["Status"] == "FAILED"
+    assert "JobRunQueuingEnabled; turn it off" in answered[0]["Reason"]
+
+
 def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(
     account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
 ) -> None:

@@ -124,7 +124,7 @@ CHECKS = (
     Check("processes", "each process can be read", malformed),
     Check("drift", "slots_in_use is the number of holders", drift),
     Check("paused", "each process admits requests", paused),
-    Check("jobs", "each process's Glue job exists, has MaxRetries 0 and may be run", jobs),
+    Check("jobs", "each process's Glue job exists, has neither retries nor queuing, and may be run", jobs),
     Check("job-concurrency", "MaxConcurrentRuns is above the slots of the processes that share a job", concurrency),
     Check("item-size", "usual jobs can keep all slots of a process busy", item_size),
     Check("job-timeouts", "the stack's GlueTimeoutMinutes is not beyond a job's own timeout", timeouts),
