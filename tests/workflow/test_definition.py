@@ -170,6 +170,11 @@ def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
 
 
+def test_a_run_that_glue_has_queued_counts_as_alive() -> None:
+    every_state = Session().get_service_model("glue").shape_for("JobRunState").enum
+    assert set(every_state) - _OVER == {"STARTING", "RUNNING", "STOPPING", "WAITING"}
+
+
 def test_glue_ends_a_run_before_the_task_gives_up_on_it() -> None:
     task = states()["RunGlueJob"]
     assert task["Arguments"]["Timeout"] == "{% ${GlueTimeoutMinutes} %}"
