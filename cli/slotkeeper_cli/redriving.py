@@ -19,9 +19,10 @@ from slotkeeper_cli.stack import Stack
 
 MOST_ATTEMPTS = 1_000_000  # request.schema.json
 
-# What the worker would refuse again as it is (docs/retries.md, "Dead letters").
+# What would be refused again as it is (docs/retries.md, "Dead letters"). A request with another's id would be taken as
+# the next attempt; but the other's own next attempt has the same name, and SQS drops whichever is sent second.
 _HOPELESS = {
-    "RequestIdReused": "its id belongs to a request with another payload: send it under an id of its own",
+    "RequestIdReused": "its id belongs to another request: send it under an id of its own",
     "TooLarge": "it is too large for WorkQueue: put its payload into S3, and send the key",
 }
 
@@ -55,6 +56,8 @@ def plan(letter: Letter, processes: Collection[str]) -> Redrive:
     Raises:
         Hopeless: see there.
     """
+    if letter.code in _HOPELESS:
+        raise Hopeless(_HOPELESS[letter.code])
     if letter.queue in (Queue.WORK, Queue.SCHEDULE):
         return _plan_work(letter)
     request = read_request(letter)
@@ -77,8 +80,6 @@ def read_request(letter: Letter) -> Request:
 
 
 def _plan_work(letter: Letter) -> Redrive:
-    if letter.code in _HOPELESS:
-        raise Hopeless(_HOPELESS[letter.code])
     try:
         message = parse_message(letter.body)
     except InvalidMessage as error:

@@ -103,6 +103,7 @@ def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> No
         ("not JSON", "InvalidRequest", "it is no valid request: body is not JSON"),
         ('{"process": "nobody"}', "UnknownProcess", "there is no process 'nobody'"),
         ('{"process": "sample", "attempt": 1000000}', "Expired", "the last that there can be"),
+        ('{"process": "sample", "request_id": "a"}', "RequestIdReused", "its id belongs to another request"),
     ],
 )
 def test_a_request_that_would_only_be_refused_again_stays_with_the_reason(

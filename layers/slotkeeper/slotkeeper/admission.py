@@ -175,8 +175,7 @@ class Starter:
                 reason = (
                     f"request_id {request.request_id!r} belongs to another request, which "
                     f"{'runs' if is_open else 'ran'} with other arguments as {request.execution_name}: a request_id "
-                    "and attempt are used once in 90 days. Send this request with a request_id of its own, or redrive "
-                    "it, which raises its attempt"
+                    "and attempt are used once in 90 days. Send this request again with a request_id of its own"
                 )
                 return self._set_aside(delivery, "RequestIdReused", reason, request)
             case RefusedRequest(reason):
