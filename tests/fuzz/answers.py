@@ -152,6 +152,11 @@ class Answers:
         self.schedules[told["Name"]] = told
         return {"ScheduleArn": told["Name"]}
 
+    def _GetSchedule(self, told: Parameters) -> Parameters:
+        if told["Name"] not in self.schedules:
+            raise Refusal("ResourceNotFoundException")
+        return self.schedules[told["Name"]]
+
     def _GetParameter(self, told: Parameters) -> Parameters:
         return {"Parameter": {"Value": self.parameter}}
 

@@ -109,7 +109,7 @@ class Recorder:
         self.functions.account = account
         self.functions.answered.clear()
         arrange(account)
-        account.refuse, account.lose = refuse, lose
+        account.refuse, account.lose = account.refuse | refuse, lose
         ran = self.functions.run(self.functions.load(folder_of(self._name)), event, context)
         self.calls.setdefault(self._name, []).extend(account.calls)
         return ran, account

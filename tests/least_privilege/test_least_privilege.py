@@ -64,7 +64,7 @@ PATTERNS = {
         "manifests are named after their requests",
     ),
     ("WorkerRole", "schedule/RetryScheduleGroup/*"): (
-        {"scheduler:CreateSchedule"},
+        {"scheduler:CreateSchedule", "scheduler:GetSchedule"},
         "a schedule is named after its attempt",
     ),
 }

@@ -55,6 +55,11 @@ def worker() -> Iterator[Case]:
         }
         account.tables.put(LEDGER, row)
 
+    def booked_and_died(account: Recorded) -> None:
+        later(account)
+        died(account)
+        account.refuse["CreateSchedule"] = "ConflictException"
+
     not_before = {"not_before": {"dataType": "Number", "stringValue": str(int(time.time()) + 5000)}}
     for story, event, arrange in (
         ("done", sent, there),
@@ -63,6 +68,7 @@ def worker() -> Iterator[Case]:
         ("its input is missing", sent, put(LEDGER)),
         ("its worker has died", sent, died),
         ("retries go by a schedule", sent, later),
+        ("its worker has died, and a retry is scheduled already", sent, booked_and_died),
         ("not a message", message("{", "work"), put(LEDGER)),
         ("not due yet", message(request, "work", **not_before), there),
     ):

@@ -115,6 +115,7 @@ SMALL: dict[str, Small] = {
     "retry until the dead-letter queue, redriven": Small(_retry(('{"fails": 9}',), redrives=1), 1, True),
     "retry of no poison, sent twice": Small(_retry(('{"poison": "no such thing"}',) * 2), 1, True),
     "retry, and another payload under the same id": Small(_retry(('{"fails": 1}', '{"other": "payload"}')), 1, True),
+    "retry whose policy may not be read": Small(_retry(('{"fails": 9}',), asks=True), 1, True),
     "retry, cancelled": Small(_retry(('{"fails": 1}',), commands=("cancel",)), 1, True),
     "retry at once, cancelled": Small(_retry(('{"fails": 1, "retry_after": 0}',), commands=("cancel",)), 1, True),
     "retry by Scheduler, cancelled": Small(

@@ -30,7 +30,7 @@ RETRY_QUEUE = Schedules("retries", "arn:role", WORK, SCHEDULES_DEAD)
 def deliver(
     outside: Outside,
     began: float,
-    policy: str,
+    policy: str | None,
     beyond: int,
     token: str,
     body: str,
@@ -41,7 +41,7 @@ def deliver(
 
     Args:
         began: when the invocation did, seconds since the epoch.
-        policy: the retry policy's parameter.
+        policy: the retry policy's parameter; None if SSM is called for it, which may fail.
         beyond: seconds from which on EventBridge Scheduler brings a retry.
         token: what the delivery claims attempts with; its own.
         attributes: the message's, as they were sent.
@@ -52,7 +52,12 @@ def deliver(
         Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
         RetryQueue(sqs, _Client(outside, "scheduler", time), WORK, RETRY_QUEUE, beyond=beyond, largest=LARGEST),  # type: ignore[arg-type]
         DeadLetterQueue(sqs, DEAD_LETTERS, LARGEST),  # type: ignore[arg-type]
-        PolicyParameter(_Parameter(policy), "policy", on_invalid=_not_told, clock=lambda: 0.0),  # type: ignore[arg-type]
+        PolicyParameter(
+            _Client(outside, "ssm", time) if policy is None else _Parameter(policy),  # type: ignore[arg-type]
+            "policy",
+            on_invalid=_not_told if policy is not None else lambda _reason: None,
+            clock=lambda: 0.0,
+        ),
         work_seconds=WORK_SECONDS,
         clock=time.now,
     )
@@ -61,7 +66,7 @@ def deliver(
         "messageId": "message",
         "receiptHandle": token,
         "body": body,
-        "attributes": {"ApproximateReceiveCount": str(receives)},
+        "attributes": {"ApproximateReceiveCount": str(receives), "SentTimestamp": str(int(began * 1000))},
         "messageAttributes": told,
         "eventSource": "aws:sqs",
     }

@@ -54,6 +54,7 @@ class Plan:
         copies: how many times the queue may deliver a message once more, without that being a fault.
         redrives: how many dead letters an operator moves back.
         commands: what an operator does to a retry, at any time: "cancel" or "run_now".
+        asks: whether a worker calls SSM for the policy. A call more for each failure, so not in every world.
         step: the clock's grain in seconds. The coarser, the more happens at the same time, in any order, and the more
             often the same times come about again.
     """
@@ -66,6 +67,7 @@ class Plan:
     copies: int = 0
     redrives: int = 0
     commands: tuple[str, ...] = ()
+    asks: bool = False
     step: int = 60
 
 
@@ -88,6 +90,7 @@ class RetryWorld(World):
             "sqs": record({name: sqs.queue(code.VISIBILITY) for name in (WORK, DEAD_LETTERS, SCHEDULES_DEAD)}),
             "scheduler": scheduler.schedules(),
             "s3": s3.objects(),
+            "ssm": freeze({"Parameter": {"Value": plan.policy}}),
         }
         self.performed: frozenset[tuple[str, int]] = frozenset()  # what work was begun: request and attempt
         self.copies = plan.copies
@@ -177,7 +180,8 @@ class RetryWorld(World):
         number = self.deliveries.get(attempt, 0) + 1
         self.deliveries = self.deliveries.with_fields(**{attempt: number})
         # Nothing here that another order of the same events would make different: what is known is then known again.
-        settings = (self.now, self.plan.policy, self.plan.beyond, f"{attempt} delivery {number}")
+        policy = None if self.plan.asks else self.plan.policy
+        settings = (self.now, policy, self.plan.beyond, f"{attempt} delivery {number}")
         arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
         self.begin(who, code.worker.begin(*settings, *arguments), Notes(taken["handle"]))
 
@@ -395,7 +399,11 @@ class RetryWorld(World):
         )
 
 
-_OWN: dict[str, Any] = {"s3": s3.perform, "scheduler": scheduler.perform}
+_OWN: dict[str, Any] = {
+    "s3": s3.perform,
+    "scheduler": scheduler.perform,
+    "ssm": lambda parameter, *_asked: (parameter, Answer(parameter)),
+}
 
 _WORK = (
     "{}",
@@ -435,6 +443,7 @@ def drawn(random: Random) -> RetryWorld:
             copies=random.choice((0, 0, 1)),
             redrives=random.choice((0, 0, 0, 1, 2)),
             commands=random.choice(_COMMANDS),
+            asks=random.random() < 0.25,
             step=code.VISIBILITY,
         )
     )

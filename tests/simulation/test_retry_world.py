@@ -14,6 +14,8 @@ from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import Cancelled, Retries
+from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
+from slotkeeper.retry.policy import BUILT_IN, Policy
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation import catalogue, retry_world
 from tests.simulation.looking import first_broken, first_violation
@@ -44,19 +46,20 @@ def test_random_schedules_of_retries_end_well() -> None:
 # Controls ----------------------------------------------------------------------------------------------------------
 
 # Conditions that always hold, and use the value that DynamoDB would miss otherwise.
+UNLEASED = ledger.CLAIM_CONDITION.replace("lease_until < :clock", "lease_until <> :clock")
 ANY_SEEN, ANY_MINE = "(claim = :seen OR claim <> :seen)", "(claim = :mine OR claim <> :mine)"
 
 
 def f24_an_attempt_is_claimed_twice(patch: Patch) -> None:
-    patch.setattr(ledger, "CLAIM_CONDITION", ledger.CLAIM_CONDITION.replace("attempts < ", "attempts <= "))
+    patch.setattr(ledger, "CLAIM_CONDITION", UNLEASED.replace("attempts < ", "attempts <= "))
 
 
 def f25_an_earlier_attempt_is_claimed_after_a_later_one(patch: Patch) -> None:
-    patch.setattr(ledger, "CLAIM_CONDITION", ledger.CLAIM_CONDITION.replace("attempts < ", "attempts <> "))
+    patch.setattr(ledger, "CLAIM_CONDITION", UNLEASED.replace("attempts < ", "attempts <> "))
 
 
 def f24_what_succeeded_is_claimed(patch: Patch) -> None:
-    patch.setattr(ledger, "CLAIM_CONDITION", "attribute_not_exists(request_id) OR attempts < :attempt")
+    patch.setattr(ledger, "CLAIM_CONDITION", UNLEASED.replace("#status <> :succeeded AND ", ""))
 
 
 def f24_two_take_over(patch: Patch) -> None:
@@ -190,6 +193,18 @@ def a_cancel_has_its_end_at_once(patch: Patch) -> None:
     patch.setattr(ledger, "CANCEL_UPDATE", update)
 
 
+def decided_by_the_built_in_policy(patch: Patch) -> None:
+    get = PolicyParameter.get
+
+    def gets_one(self: Any) -> Policy:
+        try:
+            return get(self)
+        except PolicyUnread:
+            return BUILT_IN
+
+    patch.setattr(PolicyParameter, "get", gets_one)
+
+
 @pytest.mark.parametrize(
     ("remove", "plan", "faults", "broken"),
     [
@@ -214,6 +229,7 @@ def a_cancel_has_its_end_at_once(patch: Patch) -> None:
         (whatever_has_begun_is_cancelled, Plan(AT_ONCE, commands=("cancel",)), 0, "R2"),
         (a_schedule_is_deleted_before_its_message_is_sent, Plan(BY_SCHEDULER, commands=("run_now",)), 1, "R1"),
         (a_cancel_is_its_schedule_deleted, Plan(BY_SCHEDULER, commands=("cancel",)), 0, "R1"),
+        (decided_by_the_built_in_policy, Plan((("a", '{"fails": 9}'),), asks=True), 1, "R3"),
         (a_cancel_has_its_end_at_once, Plan(FAILS_ONCE.requests, commands=("cancel",)), 0, "R1"),
     ],
     ids=lambda value: getattr(value, "__name__", None),

@@ -15,13 +15,19 @@ ALLOWED = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
 
 @dataclass(eq=False)
 class Letter:
-    """A message on the work queue, to be received from `visible_at` on."""
+    """A message on the work queue, sent at `sent_at`, to be received from `visible_at` on."""
 
     body: str
     visible_at: float
     message_id: str
     attributes: dict[str, Any]
     receives: int = 1
+    sent_at: float = 0.0
+
+    @property
+    def handle(self) -> str:
+        """Of the delivery that is under way."""
+        return f"{self.message_id}/{self.receives}"
 
     @property
     def record(self) -> SQSRecord:
@@ -33,8 +39,12 @@ class Letter:
         return SQSRecord(
             {
                 "messageId": self.message_id,
+                "receiptHandle": self.handle,
                 "body": self.body,
-                "attributes": {"ApproximateReceiveCount": str(self.receives)},
+                "attributes": {
+                    "ApproximateReceiveCount": str(self.receives),
+                    "SentTimestamp": str(int(self.sent_at * 1000)),
+                },
                 "messageAttributes": attributes,
             }
         )

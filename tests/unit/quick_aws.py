@@ -38,7 +38,7 @@ class QuickAws:
         """Answers what this client calls from here on."""
         client.meta.events.register("before-call", self._answer)
 
-    def _answer(self, model: Any, params: Any, **_: Any) -> Answer:
+    def _answer(self, model: Any, params: Any, **_: Any) -> Answer | None:
         told = json.loads(params.get("body") or "{}")
         if model.service_model.service_name == "scheduler":
             return self._schedule(model.name, params["url_path"].rpartition("/")[2], told)
@@ -54,6 +54,8 @@ class QuickAws:
                 self.parameter = told["Value"]
             case "CreateQueue":
                 return _http(200), {"QueueUrl": f"https://queue/{told['QueueName']}"}
+            case "ChangeMessageVisibility":
+                return None  # the worker's world answers
             case "SendMessage":
                 return _http(200), {"MessageId": f"sent-{next(self._ids)}"}
         return _http(200), {}

@@ -146,6 +146,16 @@ def test_f25_a_booking_made_twice_is_one_schedule(workplace: Workplace) -> None:
     assert (workplace.queue, workplace.refused_schedules) == ([], [])
 
 
+@pytest.mark.parametrize("lookup", ["there is none", "Scheduler does not answer"])
+def test_f25_a_conflict_without_a_schedule_to_be_seen_is_no_booking(workplace: Workplace, lookup: str) -> None:
+    """ConflictException stands for any "inconsistent state", not only for a name that is taken."""
+    refuse(workplace.scheduler, "CreateSchedule", "ConflictException")
+    if lookup != "there is none":
+        refuse(workplace.scheduler, "GetSchedule", "ThrottlingException")
+    assert workplace.retries.book(MESSAGE, at(5000), NOW).by == "hops"
+    assert (len(workplace.queue), len(workplace.refused_schedules)) == (1, 1)
+
+
 REFUSALS = ["ThrottlingException", "AccessDeniedException", "ServiceQuotaExceededException", "ValidationException"]
 
 

@@ -56,7 +56,17 @@ def test_what_an_attempt_has_come_to_leaves_neither_plan_nor_lease(workplace: Wo
     assert not {"plan", "lease_until"} & row.keys()
 
 
+def test_a_deferred_attempt_is_taken_over_at_once_and_has_failed_once(workplace: Workplace, ledger: Ledger) -> None:
+    failure = {"types": ["Retryable"], "reason": "it failed"}
+    ledger.defer(FIRST, claimed(ledger), failure, "it failed")
+    got = claimed(ledger, FIRST, OTHER, NOW + 1)
+    assert (got.began, got.died, got.plan) == (NOW, False, failure)
+    history = ledger.record(FIRST, got, PLAN, "it failed")
+    assert history == got.history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
+
+
 STEPS = {
+    "defer": lambda ledger, message, mine: ledger.defer(message, mine, PLAN, "failed"),
     "record": lambda ledger, message, mine: ledger.record(message, mine, PLAN, "failed"),
     "settle_waiting": lambda ledger, message, mine: ledger.settle_waiting(message, mine, NOW + 60),
     "settle_dead_lettered": lambda ledger, message, mine: ledger.settle_dead_lettered(message, mine),
@@ -81,6 +91,7 @@ def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
 ) -> None:
     """Two deliveries have the same token nowhere but here: so it is the attempt's number that is looked at."""
     mine = claimed(ledger)
+    ledger.record(FIRST, mine, PLAN, "failed")
     claim(ledger, SECOND, mine.token)
     before = workplace.row()
     with pytest.raises(NextHasBegun, match="attempt 2"):

@@ -1,4 +1,4 @@
-"""The policy that operators put into SSM Parameter Store, and what holds when there is none to be had."""
+"""The policy that operators put into SSM Parameter Store, and what holds when it cannot be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from slotkeeper.retry.parameter import SCHEMA_FILE, InvalidPolicy, PolicyParameter, parse_policy
+from slotkeeper.retry.parameter import SCHEMA_FILE, InvalidPolicy, PolicyParameter, PolicyUnread, parse_policy
 from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
 
 NAME = "/slotkeeper/retry-policy"
@@ -43,12 +43,16 @@ class Store:
     def put(self, value: str) -> None:
         self.ssm.put_parameter(Name=NAME, Value=value, Type="String", Overwrite=True)
 
-    def attempts_a_minute_later(self) -> int:
+    def attempts_a_minute_later(self) -> int | None:
         self.now += 60
         return self.attempts()
 
-    def attempts(self) -> int:
-        return int(self.parameter.get().default.max_attempts)
+    def attempts(self) -> int | None:
+        """What the policy allows; None if there is no policy."""
+        try:
+            return int(self.parameter.get().default.max_attempts)
+        except PolicyUnread:
+            return None
 
 
 @pytest.fixture
@@ -61,12 +65,15 @@ def refused(code: str, status: int = 400) -> ClientError:
     return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetParameter")
 
 
-PASSING = {
+TROUBLE = {
     "throttled": refused("ThrottlingException"),
     "out of order": refused("InternalServerError", 500),
     "not reachable": EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
     "no answer": ConnectTimeoutError(endpoint_url="http://127.0.0.1:1"),
+    "denied": refused("AccessDeniedException"),
+    "missing": refused("ParameterNotFound"),
 }
+INVALID = ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds": 9000}}']
 
 
 def test_an_operator_s_policy_holds(store: Store) -> None:
@@ -89,74 +96,64 @@ def test_a_reading_holds_for_a_minute_and_no_longer(store: Store) -> None:
     assert (seen, store.calls) == ([3, 3, 4], 2)
 
 
-def test_a_missing_parameter_is_the_built_in_policy_and_somebody_is_told(store: Store) -> None:
-    assert (store.parameter.get(), store.told) == (
-        BUILT_IN,
-        [
-            "retry policy: SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound; "
-            "the built-in policy is used instead, and the parameter read again after 60 s"
-        ],
-    )
-
-
-def test_a_failed_reading_is_kept_and_told_once(store: Store) -> None:
-    for _ in range(100):
+def test_without_a_policy_nothing_can_be_decided_and_it_is_reported_why(store: Store) -> None:
+    with pytest.raises(PolicyUnread, match="SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound"):
         store.parameter.get()
+    assert store.told == [
+        "retry policy: SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound; "
+        "failed attempts wait until there is a policy, and the parameter is read again after 60 s"
+    ]
+
+
+def test_a_failed_reading_is_kept_and_reported_once(store: Store) -> None:
+    assert {store.attempts() for _ in range(100)} == {None}
     assert (store.calls, len(store.told)) == (1, 1)
 
 
-def test_every_failed_reading_is_told(store: Store) -> None:
+def test_every_failed_reading_is_reported(store: Store) -> None:
     store.attempts()
     store.attempts_a_minute_later()
     assert (store.calls, len(store.told)) == (2, 2)
 
 
-def test_what_was_put_right_holds_at_the_next_reading(store: Store) -> None:
+def test_what_was_corrected_holds_at_the_next_reading(store: Store) -> None:
     before = store.attempts()
     store.put(GOOD)
-    assert (before, store.attempts_a_minute_later(), len(store.told)) == (8, 3, 1)
+    assert (before, store.attempts_a_minute_later(), len(store.told)) == (None, 3, 1)
 
 
-@pytest.mark.parametrize("value", ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds": 9000}}'])
-def test_an_invalid_policy_is_answered_by_the_built_in_one_even_after_a_good_one(store: Store, value: str) -> None:
+@pytest.mark.parametrize("value", INVALID)
+def test_an_invalid_policy_leaves_the_one_that_was_read_before(store: Store, value: str) -> None:
     store.put(GOOD)
     store.attempts()
     store.put(value)
-    assert (store.attempts_a_minute_later(), len(store.told)) == (8, 1)
+    assert (store.attempts_a_minute_later(), len(store.told)) == (3, 1)
     assert "is not valid: value" in store.told[0]
-    assert "the built-in policy is used instead" in store.told[0]
+    assert "the policy read before is used" in store.told[0]
 
 
-@pytest.mark.parametrize("code", ["AccessDeniedException", "ParameterNotFound"])
-def test_a_parameter_that_may_not_be_read_any_more_is_answered_by_the_built_in_policy(store: Store, code: str) -> None:
-    store.put(GOOD)
-    store.attempts()
-    store.trouble = refused(code)
-    assert (store.attempts_a_minute_later(), code in store.told[0]) == (8, True)
-
-
-@pytest.mark.parametrize("trouble", PASSING.values(), ids=PASSING)
-def test_trouble_that_passes_leaves_the_policy_that_was_read_before(store: Store, trouble: Exception) -> None:
+@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
+def test_a_parameter_that_cannot_be_read_leaves_the_policy_that_was_read_before(
+    store: Store, trouble: Exception
+) -> None:
     store.put(GOOD)
     store.attempts()
     store.trouble = trouble
     assert [store.attempts_a_minute_later(), store.attempts_a_minute_later()] == [3, 3]
-    assert ["the policy read before is used instead" in text for text in store.told] == [True, True]
+    assert ["the policy read before is used" in text for text in store.told] == [True, True]
 
 
-@pytest.mark.parametrize("trouble", PASSING.values(), ids=PASSING)
-def test_trouble_at_the_first_reading_leaves_the_built_in_policy(store: Store, trouble: Exception) -> None:
-    store.trouble = trouble
-    assert (store.attempts(), "the built-in policy is used instead" in store.told[0]) == (8, True)
+@pytest.mark.parametrize("value", INVALID)
+def test_an_invalid_policy_at_the_first_reading_is_none(store: Store, value: str) -> None:
+    store.put(value)
+    assert (store.attempts(), len(store.told)) == (None, 1)
 
 
-def test_trouble_brings_no_policy_back_that_was_overwritten(store: Store) -> None:
+@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
+def test_trouble_at_the_first_reading_leaves_no_policy(store: Store, trouble: Exception) -> None:
     store.put(GOOD)
-    store.attempts()
-    store.put("{")
-    store.attempts_a_minute_later()
-    store.trouble = refused("ThrottlingException")
-    assert (store.attempts_a_minute_later(), "the built-in policy" in store.told[1]) == (8, True)
+    store.trouble = trouble
+    assert (store.attempts(), "failed attempts wait until there is a policy" in store.told[0]) == (None, True)
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])

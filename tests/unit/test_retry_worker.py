@@ -147,8 +147,8 @@ def test_a_schedule_that_was_refused_is_counted(worker: Worker) -> None:
 
 def test_a_policy_that_cannot_be_read_is_counted(worker: Worker) -> None:
     refuse(worker.consumer._policy._ssm, "GetParameter", "ParameterNotFound")
-    assert worker.handle(record(work(fails="not now"))) == []
-    assert worker.metrics() == {"RetryPolicyInvalid": [1.0], "WorkRetried": [1.0], "WorkHops": [1.0]}
+    assert worker.handle(record(work(fails="not now"))) == ["m1"]
+    assert worker.metrics() == {"RetryPolicyInvalid": [1.0], "WorkLeft": [1.0], "WorkHops": [1.0]}
 
 
 def test_each_line_says_whose_it_is_and_none_says_what_belongs_to_the_message_before(worker: Worker) -> None:

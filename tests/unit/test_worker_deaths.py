@@ -46,7 +46,7 @@ STORIES = {
     "a retry by SQS delay": Story({"fails": 1}, 8),
     "a retry by a schedule": Story({"fails": 1, "retry_after": 5000}, 8),
     "a retry by hops": Story({"fails": 1, "retry_after": 5000, "filling": "x" * SMALL_INPUT}, 13),
-    "poison": Story({"poison": "no such thing"}, 5, DEAD_LETTERED, "Poison"),
+    "poison": Story({"poison": "no such thing"}, 4, DEAD_LETTERED, "Poison"),
     "attempts exhausted": Story({"fails": 99}, 9, DEAD_LETTERED, "AttemptsExhausted", most_attempts=2),
     "an attempt that died": Story({"dies": 1}, 11),
     "a plan carried out by another delivery": Story({"fails": 1}, 7, first_killed_before="SendMessage"),

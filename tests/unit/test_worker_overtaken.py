@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from slotkeeper.retry.attempt import DeadLettered, Retrying
 from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED
 from tests.unit.working import LEASE, Workplace
 
 
-@pytest.fixture
-def before_it_is_noted(workplace: Workplace) -> None:
-    """What the first attempt has sent is delivered before its row says so."""
+def _before_it_is_noted(workplace: Workplace, settle: int) -> None:
+    """What the first attempt has sent is delivered before its row says so, which is its call of this number."""
 
     def next_attempt() -> None:
         with workplace.unnoted():
@@ -20,19 +17,19 @@ def before_it_is_noted(workplace: Workplace) -> None:
             workplace.consume(sent)
 
     workplace.put_policy('{"default": {"jitter": "none"}}')
-    workplace.strike(5, "before", next_attempt)  # claim, policy, record, send, settle
+    workplace.strike(settle, "before", next_attempt)
 
 
-@pytest.mark.usefixtures("before_it_is_noted")
 def test_a_retry_that_comes_before_it_is_noted_leaves_no_message_behind(workplace: Workplace) -> None:
+    _before_it_is_noted(workplace, 5)  # claim, policy, record, send, settle
     outcome = workplace.consume(workplace.send(fails=1, retry_after=0))
     assert isinstance(outcome, Retrying)
     assert workplace.calls[4] == "UpdateItem"
     assert (workplace.queue, workplace.row()["status"], workplace.effects) == ([], SUCCEEDED, [("r", 2)])
 
 
-@pytest.mark.usefixtures("before_it_is_noted")
 def test_f26_a_dead_letter_that_is_redriven_before_it_is_noted_leaves_no_message_behind(workplace: Workplace) -> None:
+    _before_it_is_noted(workplace, 4)  # no policy is needed
     outcome = workplace.consume(workplace.send(poison="no such thing"))
     assert isinstance(outcome, DeadLettered)
     assert (workplace.queue, workplace.row()["status"]) == ([], DEAD_LETTERED)

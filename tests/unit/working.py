@@ -25,7 +25,7 @@ from slotkeeper.retry.booking import RetryQueue, Schedules
 from slotkeeper.retry.consumer import Consumer, NotYetDue, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.ledger import ClaimLost, Ledger
-from slotkeeper.retry.parameter import PolicyParameter
+from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
 from tests.support.boundary import Killed
 from tests.unit.letters import ALLOWED, Letter, due
 from tests.unit.quick_aws import QuickAws
@@ -46,6 +46,7 @@ LEFT_ON_THE_QUEUE = (
     NotYetDue,
     ClaimLost,
     IdempotencyPersistenceLayerError,
+    PolicyUnread,
 )
 
 When = Literal["before", "after"]
@@ -102,6 +103,7 @@ class Workplace:
         self.dynamodb.meta.events.register("before-parameter-build.dynamodb.PutItem", self._note_asked)
         self.sqs.meta.events.register("after-call.sqs.SendMessage", self._note_sent)
         self.dynamodb.meta.events.register("after-call.dynamodb.PutItem", self._note_effect)
+        self.sqs.meta.events.register_last("before-call.sqs.ChangeMessageVisibility", self._change_visibility)
         self._hook("after")
         self._unnoted = False
         self.use()
@@ -158,7 +160,15 @@ class Workplace:
         delay = sent.get("DelaySeconds", 0)
         assert 0 <= delay <= 900
         letter = Letter(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
+        letter.sent_at = self.now
         (self.queue if sent["QueueUrl"] == self.queue_url else self.dead_letters).append(letter)
+
+    def _change_visibility(self, params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
+        asked = json.loads(params["body"])
+        (letter,) = [each for each in self.seen if each.handle == asked["ReceiptHandle"]]
+        assert 0 <= asked["VisibilityTimeout"] <= 43_200  # SQS API Reference, ChangeMessageVisibility
+        letter.visible_at = self.now + asked["VisibilityTimeout"]
+        return SimpleNamespace(status_code=200), {}
 
     def _note_effect(self, parsed: dict[str, Any], context: Any, **_: Any) -> None:
         if "Error" not in parsed:
@@ -185,13 +195,13 @@ class Workplace:
 
     def send(self, request_id: str = "r", body: str | None = None, attributes: Any = None, **payload: Any) -> Letter:
         text = body if body is not None else json.dumps({"request_id": request_id, "payload": payload})
-        letter = Letter(text, self.now, f"message-{next(self._ids)}", attributes or {})
+        letter = Letter(text, self.now, f"message-{next(self._ids)}", attributes or {}, sent_at=self.now)
         self.queue.append(letter)
         return letter
 
     def copy(self, letter: Letter) -> Letter:
         """The same message once more, as a standard queue may deliver it."""
-        again = Letter(letter.body, self.now, letter.message_id, letter.attributes, letter.receives + 1)
+        again = Letter(letter.body, self.now, letter.message_id, letter.attributes, letter.receives + 1, letter.sent_at)
         self.queue.append(again)
         return again
 

@@ -54,14 +54,15 @@ def _some(found: list[tuple[float, str]]) -> str:
 def retry_policy(facts: Facts) -> Iterator[Finding]:
     if facts.retry_policy is None:
         yield problem(
-            "the retry policy's parameter is gone, and the built-in policy holds", "put {} into it, or deploy"
+            "the retry policy's parameter is gone, and failed attempts wait undecided", "put {} into it, or deploy"
         )
         return
     try:
         parse_policy(facts.retry_policy)
     except InvalidPolicy as error:
         yield problem(
-            f"the retry policy is not valid, and the built-in one holds: {error}", "put a valid one; {} will do"
+            f"the retry policy is not valid, and failed attempts may wait undecided: {error}",
+            "put a valid one; {} will do",
         )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
 LONGEST_DELAY = 900  # seconds; SQS API Reference, SendMessage, DelaySeconds
+# Seconds. A message is hidden for 12 hours at most, counted from its receive (SQS guide, "Amazon SQS visibility
+# timeout"), and SQS refuses more: an hour for the invocation.
+LONGEST_HIDE = 11 * 3600
 
 # What a schedule carries to its target. Not documented as a number where SQS's mebibyte is, so far below what is known
 # to work; what is refused goes by hops.
@@ -128,6 +132,18 @@ class RetryQueue:
         """One more hop of a message that has come before its time. Raises as `book` does."""
         self._send(message, message.to_json(), min(LONGEST_DELAY, math.ceil(not_before - now)), not_before)
 
+    def show_again(self, receipt_handle: str, seconds: float) -> None:
+        """Has a received message come back in so many seconds, at most LONGEST_HIDE.
+
+        It raises nothing: without it the message comes back after the queue's visibility timeout.
+        """
+        with suppress(ClientError, BotoCoreError):
+            self._sqs.change_message_visibility(
+                QueueUrl=self._queue_url,
+                ReceiptHandle=receipt_handle,
+                VisibilityTimeout=min(LONGEST_HIDE, math.ceil(seconds)),
+            )
+
     def send_now(self, message: Message) -> None:
         """The attempt at once, wherever else it waits. Raises as `book` does."""
         self._send(message, message.to_json(), 0)
@@ -208,8 +224,8 @@ class RetryQueue:
                 },
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] == "ConflictException":
-                return True  # booked before: only its answer, or its worker, was lost
+            if error.response["Error"]["Code"] == "ConflictException" and self._is_booked(message):
+                return True  # only its answer, or its worker, was lost
             self._on_refused(str(error))
             return False
         except BotoCoreError as error:
@@ -217,6 +233,17 @@ class RetryQueue:
             self._on_refused(str(error))
             return False
         return True
+
+    def _is_booked(self, message: Message) -> bool:
+        """Whether the attempt's schedule exists; False too if Scheduler does not answer.
+
+        A conflict alone does not prove it: the code stands for any "inconsistent state" (Scheduler API Reference,
+        CreateSchedule).
+        """
+        try:
+            return self.scheduled(message) is not None
+        except (ClientError, BotoCoreError):
+            return False
 
 
 def schedule_name(message: Message, queue_arn: str) -> str:

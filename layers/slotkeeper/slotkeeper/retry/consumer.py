@@ -10,12 +10,15 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
-from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
+from aws_lambda_powertools.utilities.idempotency.exceptions import (
+    IdempotencyAlreadyInProgressError,
+    IdempotencyPersistenceLayerError,
+)
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.retry.attempt import (
@@ -32,10 +35,10 @@ from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import Claimed, History, IdReused, Ledger
 from slotkeeper.retry.message import InvalidMessage, Message, instant, parse_message
-from slotkeeper.retry.parameter import PolicyParameter
+from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
 from slotkeeper.retry.plan import DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.plan import History as Attempts
-from slotkeeper.retry.policy import LONGEST_AGE
+from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
 
 # Seconds of the invocation that the work is not given: for noting, booking and settling how it ended.
 RESERVE = 15.0
@@ -43,6 +46,14 @@ RESERVE = 15.0
 CLOCK_SKEW = 5.0
 # Two clocks again: a message is not sent on for less than this.
 EARLY = 1.0
+# Seconds that the work must at least be given.
+LEAST = 1.0
+# A message that is left with nothing claimed comes back after so many seconds, at its first receives; then after the
+# queue's visibility timeout. SQS sets it aside without a reason when it has been received too often.
+SOON, SOON_RECEIVES = 60, 10
+# Seconds after which a message that waits for its time is sent on once more. SQS deletes it after at most 14 days (SQS
+# quotas); the four days between are some nine deliveries.
+OLD = 10 * 86400
 
 StillInProgress = IdempotencyAlreadyInProgressError
 
@@ -58,7 +69,7 @@ class NoTimeLeft(Exception):
 
 
 class NotYetDue(Exception):
-    """The message came before its time, and not for the first time; it stays on the queue until it is due."""
+    """The message came before its time, and not for the first time; it is hidden, if possible until it is due."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +123,7 @@ class Consumer:
             StillInProgress: another delivery works on this attempt.
             NoTimeLeft: too little is left of the invocation.
             NotYetDue: the message came before its time, again.
+            PolicyUnread: the attempt failed, and no policy could be read; a later delivery decides about it.
             Exception: whatever AWS calls raise. In every case the message has to stay on the queue.
         """
         now = self._clock()
@@ -127,14 +139,9 @@ class Consumer:
             return self._set_aside(record, message, "TooLarge", f"{reason}; put its payload into S3, and send the key")
         not_before = _not_before(record, now)
         if not_before > now + EARLY:
-            # Once a copy: where deleting fails, each delivery of each copy would make another one, without an end. What
-            # comes again was sent on, or its worker died over it, and then nobody but this copy knows of the attempt.
-            if int(record.attributes.approximate_receive_count) > 1:
-                raise NotYetDue(f"it is due at {instant(not_before)}, and this copy was delivered before")
-            self._queue.send_on(message, not_before, now)
-            return NotDue(not_before)
+            return self._wait(record, message, not_before, now)
         left = _seconds_left(context)
-        if left - RESERVE < 1:
+        if left - RESERVE < LEAST:
             raise NoTimeLeft(f"{left:.0f} s are left of the invocation, and {RESERVE:.0f} s are kept for its end")
         store = AttemptStore(self._ledger, message, uuid.uuid4().hex, now, left + CLOCK_SKEW)
         attempt = idempotent_function(
@@ -145,9 +152,35 @@ class Consumer:
             output_serializer=OutcomeSerializer(),
         )
         request = Request(message.request_id, message.payload, message.attempt)
-        outcome: Outcome = attempt(record, store, message, perform, context, request=request)
+        try:
+            outcome: Outcome = attempt(record, store, message, perform, context, request=request)
+        except IdempotencyPersistenceLayerError:
+            if store.claim is None:
+                self._show_soon(record)
+            raise
         self._on_end(message, record, outcome)
         return outcome
+
+    def _wait(self, record: SQSRecord, message: Message, not_before: float, now: float) -> NotDue:
+        """Sends a message that came before its time on, or hides it.
+
+        A copy is sent on at its first delivery. What comes again may have been sent on, and only its deletion failed:
+        where deleting fails, each delivery of each copy would make another one, without an end. Or sending failed, or
+        the worker died over it, and nothing but this copy brings the attempt. So it stays, hidden for as long as SQS
+        allows, and is sent on again only before SQS would delete it for its age.
+        """
+        attributes = record.attributes
+        age = now - int(attributes.sent_timestamp) / 1000
+        if int(attributes.approximate_receive_count) > 1:
+            self._queue.show_again(record.receipt_handle, not_before - now)
+            if age < OLD:
+                raise NotYetDue(f"it is due at {instant(not_before)}, and this copy was delivered before")
+        self._queue.send_on(message, not_before, now)
+        return NotDue(not_before)
+
+    def _show_soon(self, record: SQSRecord) -> None:
+        if int(record.attributes.approximate_receive_count) <= SOON_RECEIVES:
+            self._queue.show_again(record.receipt_handle, SOON)
 
     def _attempt(
         self,
@@ -168,23 +201,35 @@ class Consumer:
             )
         if claim is None:
             raise RuntimeError("Powertools' Idempotency is switched off (POWERTOOLS_IDEMPOTENCY_DISABLED)")
-        if claim.plan is not None:
-            return self._carry_out(message, claim, _plan(claim.plan), claim.history)
+        recorded = claim.plan and _recorded(claim.plan)
+        if isinstance(recorded, RetryAt | DeadLetter):
+            return self._carry_out(message, claim, recorded, claim.history)
         cause = None
-        if claim.died:
+        # Read again: the claim may have taken its time.
+        seconds = _seconds_left(context) - RESERVE
+        if recorded:
+            failure = recorded
+            claim = replace(claim, died=failure == DIED)
+        elif claim.died:
             failure = DIED
+        elif seconds < LEAST:
+            failure = _too_slow(seconds)
         else:
-            # Looked at again: the claim may have taken its time.
-            seconds = min(self._work_seconds, _seconds_left(context) - RESERVE)
             try:
-                return Succeeded(perform(request, seconds), claim.began)
+                return Succeeded(perform(request, min(self._work_seconds, seconds)), claim.began)
             except Exception as error:
                 failure = Failure.of(error)
                 # What the work says by itself needs no traceback; what it did not expect does.
                 cause = None if isinstance(error, Retryable | Poison) else error
         # Decided once and noted first: a delivery that has to see this one's decision through must not make another.
         attempts = Attempts(message.request_id, (*message.retries, claim.began), message.uncounted)
-        plan = plan_retry(failure, attempts, self._policy.get(), self._clock())
+        try:
+            policy = BUILT_IN if failure.final else self._policy.get()  # no policy lets poison be tried again
+        except PolicyUnread:
+            self._ledger.defer(message, claim, failure.to_record(), failure.reason)
+            self._show_soon(record)
+            raise
+        plan = plan_retry(failure, attempts, policy, self._clock())
         history = self._ledger.record(message, claim, vars(plan), failure.reason)
         return self._carry_out(message, claim, plan, history, cause)
 
@@ -216,8 +261,15 @@ def _seconds_left(context: LambdaContext) -> float:
     return context.get_remaining_time_in_millis() / 1000
 
 
-def _plan(recorded: Mapping[str, Any]) -> RetryAt | DeadLetter:
-    return RetryAt(**recorded) if "when" in recorded else DeadLetter(**recorded)
+def _recorded(plan: Mapping[str, Any]) -> RetryAt | DeadLetter | Failure:
+    if "types" in plan:
+        return Failure.from_record(plan)
+    return RetryAt(**plan) if "when" in plan else DeadLetter(**plan)
+
+
+def _too_slow(seconds: float) -> Failure:
+    reason = f"TooSlow: {seconds + RESERVE:.0f} s of the invocation were left after the claim; the work was not called"
+    return Failure(types=("TooSlow",), reason=reason, counts=False)
 
 
 def _not_before(record: SQSRecord, now: float) -> float:

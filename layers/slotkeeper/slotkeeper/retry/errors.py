@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -43,12 +45,14 @@ class Failure:
         reason: for people; not empty.
         retry_after: as the downstream said it, in seconds and unchecked.
         final: no attempt can ever succeed.
+        counts: False for a failure that uses up no attempt, whatever the policy says.
     """
 
     types: tuple[str, ...]
     reason: str
     retry_after: float | str | None = None
     final: bool = False
+    counts: bool = True
 
     @classmethod
     def of(cls, exception: BaseException) -> Failure:
@@ -62,6 +66,14 @@ class Failure:
             retry_after=exception.retry_after if isinstance(exception, Retryable) else None,
             final=isinstance(exception, Poison),
         )
+
+    def to_record(self) -> dict[str, Any]:
+        """The fields as JSON can hold them; `from_record` reads them."""
+        return {**vars(self), "retry_after": None if self.retry_after is None else str(self.retry_after)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Failure:
+        return cls(**{**record, "types": tuple(record["types"])})
 
 
 def _reason(exception: BaseException) -> str:

@@ -8,20 +8,24 @@
     first_attempt_at, last_attempt_at, next_attempt_at   S: times for people
     last_error        S
     history           L of M {attempt N, at S, error S}: the first failed attempt and the last nineteen
-    plan              S, only while FAILED: what was decided about the failed attempt
+    plan              S, only while FAILED: what was decided about the failed attempt, or of what it failed if that is
+                      still to be decided
     result            S, only when SUCCEEDED: what the work answered, JSON
     payload_hash      S
     expires_at        N: TTL, seconds since the epoch
 
-    claim     a delivery of attempt n          if no attempt up to n was claimed before, and none succeeded -> RUNNING
+    claim     a delivery of attempt n          if no attempt up to n was claimed before, none succeeded, and the one
+                                               before n is not running under a lease -> RUNNING
     take over a later delivery of attempt n    if the claim is the one it saw, whose lease has ended
     record    whoever holds the claim          what was decided about its failure -> FAILED
+    defer     whoever holds the claim          how it failed, and that its lease is over -> FAILED
     settle    whoever holds the claim          -> SUCCEEDED, WAITING (for attempt n + 1) or DEAD_LETTERED
     cancel    an operator                      if attempt n + 1 waits: it has failed without having begun -> FAILED
     advance   an operator                      if attempt n + 1 waits: it is due now
 
-Attempt n + 1 exists only once attempt n was decided, so its claim asks for no more than a smaller number; a late
-delivery of n then finds a larger one, and ends there. That is what keeps one chain of attempts one chain. A cancelled
+Attempt n + 1 exists only once attempt n was decided, so a worker that runs n while n + 1 comes can only be one whose
+message was sent by hand; the claim of n + 1 waits for its lease. A late delivery of n then finds a larger number, and
+ends there. That is what keeps one chain of attempts one chain. A cancelled
 attempt is one whose lease has ended and whose plan is a dead letter: whichever delivery brings its message, now or days
 later, takes it over and carries that plan out, as it would one that a worker left behind.
 """
@@ -31,6 +35,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper import conditional
@@ -40,7 +45,10 @@ from slotkeeper.retry.policy import LONGEST_AGE
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-CLAIM_CONDITION = "attribute_not_exists(request_id) OR (attempts < :attempt AND #status <> :succeeded)"
+CLAIM_CONDITION = (
+    "attribute_not_exists(request_id) OR "
+    "(attempts < :attempt AND #status <> :succeeded AND (#status <> :running OR lease_until < :clock))"
+)
 TAKE_OVER_CONDITION = "attempts = :attempt AND claim = :seen AND #status IN (:running, :failed)"
 HELD_CONDITION = "attempts = :attempt AND claim = :mine AND #status IN (:running, :failed)"
 WAITING_CONDITION = "attempts = :before AND #status = :waiting"
@@ -52,6 +60,7 @@ CLAIM_UPDATE = (
 )
 TAKE_OVER_UPDATE = "SET claim = :mine, lease_until = :lease"
 RECORD_UPDATE = "SET #status = :failed, #plan = :plan, last_error = :error, history = :history"
+DEFER_UPDATE = f"{RECORD_UPDATE}, lease_until = :ended"
 WAITING_UPDATE = "SET #status = :waiting, next_attempt_at = :next REMOVE #plan, lease_until"
 DEAD_LETTERED_UPDATE = "SET #status = :dead_lettered REMOVE #plan, lease_until, next_attempt_at"
 SUCCEEDED_UPDATE = "SET #status = :succeeded, #result = :result REMOVE #plan, lease_until"
@@ -103,7 +112,7 @@ class Claimed:
     Args:
         began: when the attempt began, as the row says it; seconds since the epoch.
         died: an earlier delivery had claimed it, and nobody knows how that ended.
-        plan: what an earlier delivery has decided about its failure, and not seen through.
+        plan: what an earlier delivery has decided about its failure, and not seen through; or the failure itself.
         history: of the failed attempts before.
     """
 
@@ -173,6 +182,7 @@ class Ledger:
             ":hash": {"S": message.payload_hash},
             ":first": {"S": instant(message.retries[0] if message.retries else now)},
             ":now": {"S": instant(now)},
+            ":clock": _number(now),
             ":expires": {"N": str(int(now) + KEEP)},
         }
         row = self._update(message.request_id, CLAIM_UPDATE, CLAIM_CONDITION, values)
@@ -180,6 +190,8 @@ class Ledger:
             return Claimed(token, row.last_attempt_at, history=row.history)
         if row.payload_hash != message.payload_hash:
             return IdReused(row.status, row.attempts)
+        if row.attempts < message.attempt and row.status == RUNNING:
+            return InProgress(row.lease_until)
         if row.attempts != message.attempt or row.status not in (RUNNING, FAILED):
             return Settled(row.status, row.attempts, row.last_attempt_at, row.result)
         if now < row.lease_until:
@@ -204,13 +216,32 @@ class Ledger:
         Raises:
             ClaimLost: the lease had ended, and another delivery has taken the attempt over.
         """
+        return self._note(message, claimed, plan, error, RECORD_UPDATE)
+
+    def defer(self, message: Message, claimed: Claimed, failure: Mapping[str, Any], error: str) -> None:
+        """Writes down how an attempt failed of which nothing could be decided, and ends its lease.
+
+        The next delivery of its message takes the attempt over, and decides. Raises ClaimLost.
+        """
+        self._note(message, claimed, failure, error, DEFER_UPDATE, {":ended": _number(0)})
+
+    def _note(
+        self,
+        message: Message,
+        claimed: Claimed,
+        plan: Mapping[str, Any],
+        error: str,
+        update: str,
+        more: Mapping[str, Any] = MappingProxyType({}),
+    ) -> History:
         history = _longer(claimed.history, message.attempt, claimed.began, error)
         values = {
             ":plan": {"S": json.dumps(dict(plan))},
             ":error": {"S": error[:ERROR_LENGTH]},
             ":history": {"L": [_entry(entry) for entry in history]},
+            **more,
         }
-        self._held(message, claimed, RECORD_UPDATE, values, FAILED)
+        self._held(message, claimed, update, values, FAILED)
         return history
 
     def settle_waiting(self, message: Message, claimed: Claimed, due: float) -> None:
@@ -320,8 +351,9 @@ def _number(value: float) -> dict[str, str]:
 
 
 def _longer(history: History, attempt: int, began: float, error: str) -> History:
-    """The history with one more failed attempt, and without those in the middle where it is too long."""
-    longer = (*history, {"attempt": attempt, "at": instant(began), "error": error[:ERROR_LENGTH]})
+    """The history with this failed attempt once, and without those in the middle where it is too long."""
+    before = (entry for entry in history if entry["attempt"] != attempt)  # a deferred one is in there
+    longer = (*before, {"attempt": attempt, "at": instant(began), "error": error[:ERROR_LENGTH]})
     return longer if len(longer) <= HISTORY_LENGTH else (longer[0], *longer[1 - HISTORY_LENGTH :])
 
 

@@ -1,4 +1,4 @@
-"""The retry policy that operators put into SSM Parameter Store. Whatever is there, there always is a policy."""
+"""The retry policy that operators put into SSM Parameter Store. Nothing is decided by a policy that was not read."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.json_body import InvalidBody, compile_schema, decode
-from slotkeeper.retry.policy import BUILT_IN, Policy
+from slotkeeper.retry.policy import Policy
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 SCHEMA_FILE = Path(__file__).with_name("policy.schema.json")
 
-_SERVER_ERROR = 500
-_TOO_MANY = {"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"}
-
 
 class InvalidPolicy(ValueError):
     """A parameter's value that is no policy; the text says what was wrong and what was expected."""
 
 
+class PolicyUnread(Exception):
+    """This container has not read a policy yet; the text says why the last reading gave none."""
+
+
 class PolicyParameter:
-    """The policy in a parameter, read again after a while.
+    """The policy in a parameter, read again after a while. A reading that gives no policy leaves the last one in force.
 
     Not by Powertools' SSMProvider: that keeps only what it could read, so that every message would ask again for a
     parameter which is missing or throttled.
 
     Args:
         name: the parameter's, as GetParameter takes it.
-        on_invalid: is told, once for every reading, why a reading gave no policy and which one holds instead.
+        on_invalid: receives, once for each reading that gave no policy, why it gave none and what follows.
         keep_seconds: for how long a reading holds, one that failed too.
         clock: seconds that only ever grow.
     """
@@ -56,35 +57,39 @@ class PolicyParameter:
         self._on_invalid = on_invalid
         self._keep_seconds = keep_seconds
         self._clock = clock
-        self._policy = BUILT_IN
+        self._policy: Policy | None = None
+        self._unread = ""
         self._read_at = -inf
 
     def get(self) -> Policy:
-        """The policy that holds now. Raises nothing: whoever asks has a failed message in hand."""
+        """The policy that was read last.
+
+        Raises:
+            PolicyUnread: no reading has given one yet. The built-in policy is no substitute: it may give up a request
+                that the operator's policy would retry.
+        """
         now = self._clock()
         if now - self._read_at >= self._keep_seconds:
             self._read_at = now
-            self._policy = self._read()
+            self._read()
+        if self._policy is None:
+            raise PolicyUnread(self._unread)
         return self._policy
 
-    def _read(self) -> Policy:
+    def _read(self) -> None:
         try:
-            return parse_policy(self._ssm.get_parameter(Name=self._name)["Parameter"]["Value"])
+            self._policy = parse_policy(self._ssm.get_parameter(Name=self._name)["Parameter"]["Value"])
         except InvalidPolicy as error:
-            return self._instead(BUILT_IN, f"is not valid: {error}")
+            self._report(f"is not valid: {error}")
         except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "an error without a code")
-            return self._instead(self._policy if _will_pass(error) else BUILT_IN, f"cannot be read: {code}")
+            self._report(f"cannot be read: {error.response.get('Error', {}).get('Code', 'an error without a code')}")
         except BotoCoreError as error:
-            return self._instead(self._policy, f"cannot be read: {error}")
+            self._report(f"cannot be read: {error}")
 
-    def _instead(self, policy: Policy, what: str) -> Policy:
-        used = "the built-in policy" if policy is BUILT_IN else "the policy read before"
-        self._on_invalid(
-            f"retry policy: SSM parameter {self._name} {what}; {used} is used instead, and the parameter read again "
-            f"after {self._keep_seconds:g} s"
-        )
-        return policy
+    def _report(self, what: str) -> None:
+        self._unread = f"retry policy: SSM parameter {self._name} {what}"
+        follows = "the policy read before is used" if self._policy else "failed attempts wait until there is a policy"
+        self._on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {self._keep_seconds:g} s")
 
 
 def parse_policy(text: str) -> Policy:
@@ -101,13 +106,6 @@ def parse_policy(text: str) -> Policy:
         return Policy.from_document(document)
     except ValueError as error:
         raise InvalidPolicy(f"value.{error}") from error
-
-
-def _will_pass(error: ClientError) -> bool:
-    """Throttled or out of order: what was read before is as good as it was. All else lasts until it is corrected."""
-    code = error.response.get("Error", {}).get("Code", "")
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return code in _TOO_MANY or status >= _SERVER_ERROR
 
 
 @cache

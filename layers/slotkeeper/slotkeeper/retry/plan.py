@@ -87,8 +87,9 @@ def plan_retry(error: Failure, history: History, policy: Policy, now: float) -> 
         return DeadLetter("Poison", error.reason)
     rule = policy.rule_for(error.types)
     made = len(history.attempts)
-    counted = made - history.uncounted - (not rule.counts)
-    if rule.counts and counted >= rule.max_attempts:
+    counts = rule.counts and error.counts
+    counted = made - history.uncounted - (not counts)
+    if counts and counted >= rule.max_attempts:
         beside = f" ({made - counted} more do not count)" if made > counted else ""
         reason = f"{counted} attempts have failed, and the policy allows {rule.max_attempts}{beside}"
         return DeadLetter("AttemptsExhausted", f"{reason}; the last error: {error.reason}")
@@ -107,7 +108,7 @@ def plan_retry(error: Failure, history: History, policy: Policy, now: float) -> 
             f"{rule.max_age:.0f} s are allowed"
         )
         return DeadLetter("TooOld", f"{reason}; the last error: {error.reason}")
-    return RetryAt(now + delay, rule.counts)
+    return RetryAt(now + delay, counts)
 
 
 def _seconds(retry_after: Any) -> float | None:

@@ -30,7 +30,8 @@ class Rule:
         cap: seconds; no wait is longer, except one that the downstream asked for.
         max_attempts: a failure of this kind is the last one if by then so many attempts count, whatever the earlier
             ones failed of.
-        max_age: seconds from the start of the first attempt, after which none begins any more.
+        max_age: seconds from the start of the first attempt; none is booked for a later time. It is not asked when an
+            attempt begins: a redriven dead letter has its attempt however old it is.
         counts: False for failures that are nobody's fault and use up no attempt, such as being told to come later.
             Then max_attempts is of no concern; max_age and a number of attempts altogether (plan.py) still bound them.
 
