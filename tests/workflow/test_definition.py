@@ -277,10 +277,11 @@ def _choose(state: dict[str, Any], known: dict[str, Any]) -> str:
         ({"searches": 2, "pages": 1500}, "KeepRequest"),
         ({"searches": 0, "next_page": "more", "pages": 1500, "run_id": "jr_1"}, "ReadGlueRun"),
         ({"searches": 1, "if_none": "START", "run_id": "jr_1"}, "ReadGlueRun"),
+        ({"searches": 1, "run_id": "jr_1", "unread": 60}, "GiveUpOnGlueRun"),
     ],
 )
 def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, Any], next_state: str) -> None:
-    known = {"input": {"if_none": "KEEP", "next_page": "", "pages": 1, **seen}}
+    known = {"input": {"if_none": "KEEP", "next_page": "", "pages": 1, "run_id": "", "unread": 0, **seen}}
     assert _choose(states()["IsGlueRunFound"], known) == next_state
 
 
