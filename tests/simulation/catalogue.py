@@ -87,6 +87,7 @@ SHARES = {"retry": 1, "slots": 5, "token": 4}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
+    "1 request, 1 slot, another user of its job": Small(_slots("a", 1, 0, False, page=1, others=1), 1, True),
     "3 requests, 1 slot, no fault": Small(_slots("abc", 1, 0, False), 0, True),
     "3 requests, 1 slot, no fault, lax queue": Small(_slots("abc", 1, 0, False, True), 0, True),
     "2 requests, 1 slot, starters look first": Small(_slots("ab", 1, 0, False, looking=True), 1, False),
