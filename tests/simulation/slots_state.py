@@ -9,6 +9,7 @@ from typing import Any
 
 from slotkeeper.glue_runs import MARKER
 from slotkeeper.names import execution_name
+from slotkeeper.request_queue import backoff_seconds
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
 from tests.simulation.frozen import Record, freeze, record
@@ -148,6 +149,7 @@ class SlotsState(World):
         self.rounds = 0
         self.next_round = self.now + plan.first_run
         self.memories = (code.NEW,) * plan.containers  # of the janitor's, the one whose turn it is first
+        self.held_back: dict[str, float] = {}  # handles of messages that a starter let come back, and when it did
         self._beside: tuple[str, float] | None = None  # the hidden head of the queue beside a free slot, and since when
         self.older_at: dict[str, float] = {}
         self.news: tuple[str, ...] = ()  # closed executions whose status event is under way
@@ -352,7 +354,8 @@ class SlotsState(World):
     def _check_taken(self) -> None:
         """S6: the message that waits beside a free slot is woken by the janitor's next run.
 
-        One that no registration names is not: its starter died, and its visibility timeout ends soon.
+        One that no registration names comes back after its starter's backoff, or, if that set none, after the queue's
+        visibility timeout.
         """
         if self._beside is None:
             return
@@ -360,7 +363,11 @@ class SlotsState(World):
         waiting = self._item().get("waiting")
         is_registered = waiting is not None and waiting["M"]["receipt_handle"]["S"] == handle
         late = self.now - max(since, self.disturbed_at)
-        if late > (PERIOD if is_registered else code.VISIBILITY):
+        bound = PERIOD if is_registered else code.VISIBILITY
+        if not is_registered and (held_back := self.held_back.get(handle)) is not None:
+            late = min(late, self.now - held_back)
+            bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
+        if late > bound:
             raise Violation("S6", f"{handle} has waited beside a free slot for {late:.0f} s")
 
     def check_quiet(self) -> None:

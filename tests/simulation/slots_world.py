@@ -46,7 +46,7 @@ OUTAGE_SECONDS = 900  # longer than any step of the workflow is tried again
 
 
 class Notes(NamedTuple):
-    """What the world remembers of an actor: the message of a starter, the last state of a workflow, a clock's lead."""
+    """What the world remembers of an actor: a starter's handle, the last state of a workflow, a clock's lead."""
 
     message: str = ""
     state: Any = None
@@ -173,7 +173,7 @@ class SlotsWorld(SlotsState):
             taken["sent_at"],
             (PROCESS,) if self.plan.looking else (),
         )
-        self.begin(who, code.starter.begin(taken["id"], *arguments), Notes(message=taken["id"]))
+        self.begin(who, code.starter.begin(taken["id"], *arguments), Notes(message=taken["handle"]))
 
     def expire(self, message_id: str, _: str) -> None:
         """A message's visibility timeout is over."""
@@ -324,6 +324,8 @@ class SlotsWorld(SlotsState):
             self._close(name.partition(" ")[2], status, error, actor.notes.state)
         elif name == "round" and self.memories:
             self.memories = (*self.memories[1:], actor.node.result[0])
+        elif actor.node.result == "HeldBack":
+            self.held_back = {**self.held_back, actor.notes.message: self.now}
 
     def died(self, name: str, actor: Actor) -> None:
         assert not name.startswith("workflow "), "Step Functions does not die"

@@ -13,7 +13,7 @@ from cfnlint.decode import cfn_yaml
 
 from local.environment import ROOT
 from slotkeeper import cancellation, reclaim, slots
-from slotkeeper.admission import Starter
+from slotkeeper.admission import HeldBack, Starter
 from slotkeeper.glue_runs import MARKER, GlueRuns
 from slotkeeper.operations import Operations
 from slotkeeper.reclaim import Findings, Janitor, judge
@@ -348,9 +348,14 @@ def what_was_not_kept_is_forgotten(patch: Patch) -> None:
     patch.setattr(reclaim, "_LISTED_LATE", 0)
 
 
+def an_error_leaves_its_message_to_the_visibility_timeout(patch: Patch) -> None:
+    patch.setattr(Starter, "_hold_back", lambda *_: HeldBack(slots_world.PROCESS, "as without"))
+
+
 @pytest.mark.parametrize(
     ("remove", "broken"),
     [
+        (an_error_leaves_its_message_to_the_visibility_timeout, ("S6",)),
         (f16_no_janitor, ("S4", "END")),
         (aborted_requests_are_not_kept, ("S3",)),
         (f2_free_without_a_look_at_glue, ("S1b", "S4")),
