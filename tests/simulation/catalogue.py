@@ -23,7 +23,7 @@ from tests.simulation import (
 )
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
-from tests.simulation.token_world import DEATHS, LOST, NO_TOKEN, STANDING_STILL, TokenWorld
+from tests.simulation.token_world import DEATHS, LOST, NO_TOKEN, OWN, STANDING_STILL, TokenWorld
 from tests.simulation.worlds import World
 
 
@@ -135,6 +135,8 @@ SMALL: dict[str, Small] = {
     "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
     "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),
     "token, 3 clients, clocks apart, one dies": Small(_tokens("lol", DEATHS, aheads=(2.0, 0.0, -2.0)), 1, True),
+    "token, 3 clients, one fails before it asks": Small(_tokens("lll", frozenset({OWN})), 1, True),
+    "token, 2 clients, slow probes, one dies": Small(_tokens("ll", DEATHS, slow_probes=True), 1, True),
     "token, 3 clients, an answer is lost": Small(_tokens("lll", LOST), 1, True),
     "token, 2 clients, any fault": Small(_tokens("ll"), 1, False),
     "token, 2 clients, another refreshes, one dies": Small(_tokens("ll", DEATHS, hands_over=True), 1, True),

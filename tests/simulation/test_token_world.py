@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pytest
 
-from slotkeeper import token_item
+from slotkeeper import token_item, token_search
 from slotkeeper.token_item import TokenItem, TokenTable
 from slotkeeper.token_policy import Timing
+from slotkeeper.token_search import Search
 from tests.simulation import catalogue, token_world
 from tests.simulation.looking import first_broken, first_violation
 from tests.simulation.token_world import DEATHS, NO_TOKEN, STANDING_STILL, Plan, TokenWorld
@@ -102,9 +104,22 @@ def f30_nobody_takes_over(patch: Patch) -> None:
     )
 
 
+def a_failure_of_ones_own_refuses_everybody(patch: Patch) -> None:
+    def step_back(self: Search, code: str, reason: str, _pause: float) -> None:
+        self._refuse(code, reason, self._means.timing.refusal)
+
+    patch.setattr(Search, "_step_back", step_back)
+
+
+def no_lock_anew_after_a_slow_probe(patch: Patch) -> None:
+    patch.setattr(token_search, "QUICK_PROBE", inf)
+
+
 UNASKED = Plan(probes=False)
 DEATH = Plan(hows=DEATHS, probes=False)
 STILL = Plan(("live", "live"), aheads=ON_TIME[:2], hows=STANDING_STILL, probes=False)
+OWN_FAILURE = Plan(hows=frozenset({token_world.OWN}), probes=False)
+SLOW_PROBE = Plan(("live", "live"), aheads=ON_TIME[:2], slow_probes=True)
 REFUSED = Plan(("none", "none"), aheads=ON_TIME[:2], hows=frozenset({token_world.REFUSE}), **NO_TOKEN)
 
 
@@ -119,6 +134,8 @@ REFUSED = Plan(("none", "none"), aheads=ON_TIME[:2], hows=frozenset({token_world
         (use_a_token_that_was_not_stored, STILL, 1, "T3"),
         (lease_shorter_than_the_post, UNASKED, 0, "T1"),
         (f30_nobody_takes_over, DEATH, 1, "T2"),
+        (a_failure_of_ones_own_refuses_everybody, OWN_FAILURE, 1, "T2"),
+        (no_lock_anew_after_a_slow_probe, SLOW_PROBE, 0, "T4"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -22,13 +22,22 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper import token_lock, token_search
 from slotkeeper.token_item import TokenTable
-from slotkeeper.token_lock import AuthenticationRefused, HandOver, SharedToken, Timing, TokenError, Unauthorized
+from slotkeeper.token_lock import (
+    AuthenticationNotAttempted,
+    AuthenticationRefused,
+    HandOver,
+    SharedToken,
+    Timing,
+    TokenError,
+    Unauthorized,
+)
 from slotkeeper.token_policy import Known
 from tests.simulation.frozen import freeze
 from tests.simulation.transcript import Outside, Program, Question
 
 TOKENS, NAME = "tokens", "bot"
 UNAUTHORIZED = "401"
+OWN_FAILURE = "own failure"  # of an instance, before it has asked the API
 PAUSE = 1  # seconds: all pauses of the code are shorter, and the clock's grain is not finer
 
 
@@ -96,17 +105,19 @@ class Chat:
 
     def authenticate(self, seconds: float) -> str:
         if seconds <= 0:  # as chat_api.py
-            raise AuthenticationRefused("no time was left")
+            raise AuthenticationNotAttempted("no time was left")
         try:
             asked = freeze({"by": self._name, "seconds": seconds})
             return str(self._outside.ask(Question("chat", "post", asked)))
         except ClientError as error:
-            raise AuthenticationRefused(error.response["Error"]["Code"]) from None
+            code = error.response["Error"]["Code"]
+            raise (AuthenticationNotAttempted if code == OWN_FAILURE else AuthenticationRefused)(code) from None
 
     def accepts(self, token: str, seconds: float) -> bool:
+        """Raises ReadTimeoutError if the API takes longer."""
         try:
-            self.answer(token)
-        except Unauthorized:
+            self._outside.ask(Question("chat", "probe", freeze({"name": token, "seconds": seconds})))
+        except ClientError:  # the world's only one
             return False
         return True
 
@@ -124,9 +135,9 @@ _running: ContextVar[Clocks | None] = ContextVar("_running", default=None)  # ea
 
 
 @contextmanager
-def _outside_only(outside: Outside, name: str) -> Iterator[Clocks]:
+def outside_only(outside: Outside, name: str, made: type[Clocks] = Clocks) -> Iterator[Clocks]:
     """While it lasts, whatever the code asks of time and chance is asked of the outside."""
-    clocks = Clocks(outside, name)
+    clocks = made(outside, name)
     before = _running.set(clocks)
     try:
         yield clocks
@@ -179,7 +190,7 @@ def _outcome(call: Callable[[], Any]) -> str:
 
 def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls: int, settings: Settings) -> None:
     """Makes calls one after the other with one SharedToken, and tells the world of each beginning and end."""
-    with _outside_only(outside, name) as clocks:
+    with outside_only(outside, name) as clocks:
         chat = Chat(outside, name)
         token = _shared_token(outside, name, clocks, chat, settings)
         if cached is not None:
@@ -193,7 +204,7 @@ def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls:
 
 def refresh(outside: Outside, name: str, handed_over: str | None, settings: Settings) -> None:
     """One invocation of the function that refreshes."""
-    with _outside_only(outside, name) as clocks:
+    with outside_only(outside, name) as clocks:
         chat = Chat(outside, name)
         token = _shared_token(outside, name, clocks, chat, settings._replace(probes=False, hands_over=False))
         outside.ask(Question("actor", "begin", None))

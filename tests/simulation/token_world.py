@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 from slotkeeper.chat_token import timing
 from slotkeeper.token_lock import Timing
+from slotkeeper.token_policy import OWN_PAUSE
 from tests.simulation import token_actors as code
 from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import Record, freeze, record
-from tests.simulation.token_actors import NAME, PAUSE, TOKENS, UNAUTHORIZED, Settings
+from tests.simulation.token_actors import NAME, OWN_FAILURE, PAUSE, TOKENS, UNAUTHORIZED, Settings
+from tests.simulation.transcript import LOST as TIMED_OUT
 from tests.simulation.transcript import Answer, Question
 from tests.simulation.worlds import (
     DIE,
@@ -32,8 +34,8 @@ from tests.simulation.worlds import (
     World,
 )
 
-FREEZE, FREEZE_AFTER, REFUSE = "freeze", "freeze after", "refuse"
-SLOW, SLOW_ANSWER = "slow", "slow answer"
+FREEZE, FREEZE_AFTER, REFUSE, OWN = "freeze", "freeze after", "refuse", "own failure"
+SLOW, SLOW_ANSWER, NO_ANSWER = "slow", "slow answer", "no answer"
 GIVEN = {"live": ("t1", 1), "old": ("t0", 0), "none": None}  # what an instance has in its cache
 
 # Faults of one kind, for `Plan.hows`.
@@ -64,7 +66,8 @@ class Plan:
         scheduled: how many times the function that refreshes runs by its schedule.
         drops: how many times an operator drops the token.
         probes, hands_over: see Settings.
-        slow: an answer of the API may take as long as it is given.
+        slow: an answer of the API to a POST may take as long as it is given.
+        slow_probes: the same of a probe, which may also not be answered in that time.
         within: seconds for a call.
         hows: which faults there are, if not all.
     """
@@ -79,6 +82,7 @@ class Plan:
     probes: bool = True
     hands_over: bool = False
     slow: bool = True
+    slow_probes: bool = False
     timing: Timing = field(default_factory=lambda: timing(0))
     within: float = 17.0
     hows: frozenset[str] = frozenset()
@@ -100,6 +104,7 @@ class Notes(NamedTuple):
         watched: the release code that it sees, and since when.
         frozen: since when it stands still, or 0.
         until: when the API has answered, or 0.
+        rests: until when it leaves the lock to the others, after a failure of its own.
         held: the answer that it does not know of yet.
     """
 
@@ -112,6 +117,7 @@ class Notes(NamedTuple):
     watched: tuple[str, float] = ("", 0.0)
     frozen: float = 0.0
     until: float = 0.0
+    rests: float = 0.0
     held: Any = None
 
 
@@ -147,6 +153,7 @@ class TokenWorld(World):
         self.locks: dict[str, str] = {}  # actor -> the code of the last lock that was its own
         self.refreshers = 0
         self.refusals = 0
+        self.own_failures = 0
         self.left_alone_until = 0.0  # the API, after it has refused
         self.died_at = 0.0  # the only fault so far, or 0
         self.revoked_late = False  # while the token was being refreshed: one refresh is not enough then
@@ -176,6 +183,8 @@ class TokenWorld(World):
                 found.append(Choice("call", name))
                 if question.operation == "post" and self.plan.slow:
                     found += [Choice("call", name, SLOW), Choice("call", name, SLOW_ANSWER)]
+                if question.operation == "probe" and self.plan.slow_probes and question.parameters["seconds"] > 0:
+                    found += [Choice("call", name, SLOW_ANSWER), Choice("call", name, NO_ANSWER)]
             elif self.may_go_on(name) if self.timeless else self.now >= actor.asleep_until:
                 found.append(Choice("wake_up", name))
         idle = not found
@@ -219,10 +228,10 @@ class TokenWorld(World):
             match question.service, question.operation:
                 case "actor", _:
                     continue
-                case "chat", "get":
+                case "chat", "get" | "probe":
                     hows: tuple[str, ...] = (DIE, FREEZE, LOSE)
                 case "chat", _:
-                    hows = (DIE, DIE_AFTER, FREEZE, FREEZE_AFTER, LOSE, NOT_SENT, REFUSE, LATE)
+                    hows = (DIE, DIE_AFTER, FREEZE, FREEZE_AFTER, LOSE, NOT_SENT, REFUSE, OWN, LATE)
                 case "dynamodb", "get_item":
                     hows = (DIE, FREEZE, FREEZE_AFTER, THROTTLE, LOSE)
                 case _:
@@ -257,8 +266,8 @@ class TokenWorld(World):
             answer = self.perform(question)
             self.say(name, "stands still after", question, answer)
             self.actors[name] = actor._replace(notes=notes._replace(frozen=self.now, held=answer))
-        elif how in (SLOW, SLOW_ANSWER):
-            held = self.perform(question) if how == SLOW_ANSWER else None
+        elif how in (SLOW, SLOW_ANSWER, NO_ANSWER):
+            held = self.perform(question) if how == SLOW_ANSWER else TIMED_OUT if how == NO_ANSWER else None
             until = self.now + question.parameters["seconds"]
             self.say(name, f"waits {question.parameters['seconds']} s for the answer ({how}) to", question)
             self.actors[name] = actor._replace(notes=notes._replace(until=until, held=held))
@@ -267,6 +276,12 @@ class TokenWorld(World):
             self.refusals += 1
             self._check_peace()
             self._settle(name, actor._replace(node=actor.node.after(Answer(error="503"))))
+        elif how == OWN:
+            self.say(name, "fails before", question)
+            self.own_failures += 1
+            rests = self.now + OWN_PAUSE + notes.behind
+            self.actors[name] = actor = actor._replace(notes=notes._replace(rests=rests))
+            self._settle(name, actor._replace(node=actor.node.after(Answer(error=OWN_FAILURE))))
         else:
             super().call(name, how)
 
@@ -365,7 +380,7 @@ class TokenWorld(World):
 
     def _chat(self, question: Question) -> Answer:
         api = self.services["chat"]
-        if question.operation == "get":
+        if question.operation != "post":
             token = question.parameters["name"]
             if token in self.codes:
                 raise Violation("T3", f"somebody uses {token}, which was never stored")
@@ -411,7 +426,7 @@ class TokenWorld(World):
     def _wakes_at(self, notes: Notes) -> float:
         """When the same item would mean something else to who has seen it."""
         times = self.plan.timing
-        moments = [notes.began + self.plan.within + notes.stood]
+        moments = [notes.began + self.plan.within + notes.stood, notes.rests]
         lock = notes.seen.get("refresh_lock")
         if lock is not None:
             moments.append(float(lock["M"]["expires"]["N"]) - notes.ahead)
@@ -480,6 +495,8 @@ class TokenWorld(World):
         # A token that dies young is refreshed after the interval only, and not by who has too little time left by then.
         if not self.faults and ends < 2 and not times.min_interval:
             raise Violation("T4", f"{name} has {outcome}, though nothing went wrong")
+        if self.faults == self.own_failures == 1 and calm and not notes.rests:
+            raise Violation("T2", f"{name} has {outcome}: another instance's own failure has cost it its token")
         if self.faults == 1 and self.died_at and calm and notes.began + self.plan.within >= enough:
             raise Violation("T2", f"{name} has {outcome}: somebody's death has cost it its token")
 
@@ -517,6 +534,7 @@ class TokenWorld(World):
             self.more,
             self.faults,
             self.refusals,
+            self.own_failures,
             self.left_alone_until,
             self.died_at,
             self.revoked_late,

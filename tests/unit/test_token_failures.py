@@ -106,23 +106,82 @@ def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lo
     assert (len(taken) > 1, instances.api.posts) == (True, 1)
 
 
-def test_the_probe_and_the_post_together_have_the_time_of_one(instances: Instances) -> None:
-    instances.new().get()
-    asked: list[float] = []
+class _SlowProbe:
+    """An API whose probe takes a while and finds the token dead. `asked`: the seconds given to it and to the POST."""
 
-    def probe(_token: str, seconds: float) -> bool:
-        instances.time += 0.5
-        asked.append(seconds)
+    def __init__(self, instances: Instances, seconds: float) -> None:
+        self._instances = instances
+        self._seconds = seconds
+        self.asked: list[float] = []
+        self.after_probe: Callable[[], object] = lambda: None
+
+    def probe(self, _token: str, seconds: float) -> bool:
+        self._instances.time += self._seconds
+        self.asked.append(seconds)
+        self.after_probe()
         return False
 
-    def authenticate(seconds: float) -> str:
-        asked.append(seconds)
-        return instances.api.authenticate(seconds)
+    def authenticate(self, seconds: float) -> str:
+        self.asked.append(seconds)
+        return self._instances.api.authenticate(seconds)
 
-    token = instances.new(authenticate=authenticate, still_valid=probe)
+
+def test_after_a_slow_probe_the_lock_is_taken_anew_and_the_post_has_all_its_time(instances: Instances) -> None:
+    instances.new().get()
+    slow, locks = _SlowProbe(instances, QUICK.api), []
+    slow.after_probe = lambda: locks.append(instances.raw_item()["refresh_lock"])
+    instances.api.before_answer = lambda: locks.append(instances.raw_item()["refresh_lock"])
+    token = instances.new(authenticate=slow.authenticate, still_valid=slow.probe)
     token.invalidate("token-1")
+    assert token.get() == "token-2"
+    assert slow.asked[0] == QUICK.api
+    assert slow.asked[1] > QUICK.api / 2
+    expires = [float(lock["M"]["expires"]["N"]) for lock in locks]
+    assert expires == [NOW + QUICK.lease, NOW + QUICK.api + QUICK.lease]
+    assert TookOver() not in instances.events
+
+
+def test_t1_a_holder_that_stood_still_while_it_probed_leaves_the_refresh_to_the_one_that_took_over(
+    instances: Instances,
+) -> None:
+    instances.new().get()
+    other = instances.new()
+    slow = _SlowProbe(instances, QUICK.lease)
+
+    def overtaken() -> None:
+        other.invalidate("token-1")
+        other.get()
+
+    slow.after_probe = overtaken
+    thawed = instances.new(authenticate=slow.authenticate, still_valid=slow.probe)
+    thawed.invalidate("token-1")
+    assert (thawed.get(), instances.api.posts) == ("token-2", 2)
+
+
+def test_f36_a_lock_that_is_taken_over_is_not_probed(instances: Instances) -> None:
+    """Its holder has probably asked for a token, and the others have waited for a lease."""
+    stored = {"access_token": {"S": "token-1"}, "generation": {"N": "1"}, "stored_at": {"N": str(NOW - 60)}}
+    lock_of_another(instances, NOW, **stored)
+    token = instances.new(still_valid=lambda *_: pytest.fail("the API was asked"))
+    token.invalidate("token-1")
+    assert token.get() == "token-1"
+    assert instances.raw_item()["generation"] == {"N": "2"}
+
+
+def test_f31_a_probe_that_had_too_little_time_to_be_answered_costs_no_token(instances: Instances) -> None:
+    """The first token has used up most of what the caller allowed."""
+    token = instances.new(still_valid=instances.api.accepts)
     token.get()
-    assert (asked[0] <= QUICK.api / 2, asked[1] <= QUICK.api - 0.5) == (True, True)
+
+    def unanswered(_token: str, seconds: float) -> bool:
+        instances.api.before_answer = lambda: pytest.fail("the API was asked for a token")
+        raise TimeoutError
+
+    token._means = replace(token._means, still_valid=unanswered)
+    token.invalidate("token-1")
+    with pytest.raises(TokenTimeout, match="too few"):
+        token._obtain(QUICK.holding + 0.2, allowed=QUICK.patience)
+    assert "refresh_lock" not in instances.raw_item()
 
 
 def test_the_lock_lasts_for_the_lease(instances: Instances) -> None:
@@ -296,7 +355,7 @@ def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instance
     busy.invalidate("token-1")
     busy.get()
     instances.api.live = "somebody else's"
-    idle._one_at_a_time = _AnotherThreadFirst(lambda: idle._search(1.0, True, None))
+    idle._one_at_a_time = _AnotherThreadFirst(lambda: idle._search(9.0, 9.0, True, None))
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
@@ -319,7 +378,20 @@ def test_t4_nobody_waits_longer_because_the_clock_is_set_back_meanwhile(
         instances.new().get(within=0.2)
 
 
-def test_f36_with_too_little_time_left_it_does_not_begin(instances: Instances) -> None:
-    with pytest.raises(TokenTimeout, match="nobody refreshes it, and"):
-        instances.new().get(within=0.1)
+@pytest.mark.parametrize("within", [0.1, QUICK.holding - 0.1])
+def test_f36_with_too_little_time_from_the_start_it_says_at_once_what_a_refresh_needs(
+    instances: Instances, within: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backoff._sync.time.sleep", lambda _: pytest.fail("it has waited"))
+    needs = r"nobody refreshes it, and .* are too few to begin: a refresh may take 3 s \(Timing.api \+ Timing.store\)"
+    with pytest.raises(TokenTimeout, match=needs):
+        instances.new().call(instances.api.ask, within=within)
     assert (instances.api.posts, instances.raw_item()) == (0, {})
+
+
+def test_f36_with_too_little_time_from_the_start_it_waits_for_another_instance_that_refreshes(
+    instances: Instances,
+) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
+        instances.new().get(within=0.1)

@@ -87,11 +87,7 @@ def test_a_token_stored_by_a_clock_that_is_ahead_counts_as_young() -> None:
 
 
 def test_f36_with_too_little_time_left_the_lock_is_left_to_others() -> None:
-    assert (isinstance(decided(STORED, left=6.9), Wait), decided(STORED, left=7.0)) == (True, "take")
-
-
-def test_time_that_is_up_is_none_and_never_less() -> None:
-    assert decided(STORED, left=-0.04) == Wait("nobody refreshes it, and 0.0 s are too few to begin")
+    assert (decided(STORED, left=6.9), decided(STORED, left=7.0)) == ("too late to take", "take")
 
 
 @given(
@@ -118,6 +114,18 @@ def test_f35_by_no_clock_within_the_skew_a_refusal_is_shorter_than_it_says_or_ig
     assert decided(latest, now=NOW - TIMING.clock_skew) == "refused"
 
 
+@pytest.mark.parametrize(("asked", "seconds"), [(None, 30.0), (0.0, 0.0), (7.0, 7.0), (3600.0, 3600.0), (1e9, 3600.0)])
+def test_f35_the_api_is_left_alone_for_as_long_as_it_asks_and_an_hour_at_most(
+    asked: float | None, seconds: float
+) -> None:
+    assert TIMING.refused_for(asked) == seconds + TIMING.spread
+
+
+def test_f35_a_refusal_for_as_long_as_the_api_may_ask_is_believed_by_every_clock() -> None:
+    until = NOW + TIMING.refused_for(3600.0) + TIMING.spread  # written by the fastest clock, seen by the slowest
+    assert decided(replace(STORED, refused_until=until)) == "refused"
+
+
 @pytest.mark.parametrize("field", ["api", "store", "refusal", "patience"])
 def test_a_time_of_zero_is_refused_where_it_makes_no_sense(field: str) -> None:
     with pytest.raises(ValueError, match=f"Timing.{field} must be a finite number of seconds above 0, got 0"):
@@ -125,7 +133,9 @@ def test_a_time_of_zero_is_refused_where_it_makes_no_sense(field: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
-@pytest.mark.parametrize("field", ["api", "store", "clock_skew", "refusal", "min_interval", "patience"])
+@pytest.mark.parametrize(
+    "field", ["api", "store", "clock_skew", "refusal", "longest_retry_after", "min_interval", "patience"]
+)
 def test_a_time_that_no_clock_reaches_is_refused_and_named(field: str, seconds: float) -> None:
     with pytest.raises(ValueError, match=f"Timing.{field} must be"):
         replace(TIMING, **{field: seconds})

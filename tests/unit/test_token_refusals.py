@@ -8,13 +8,17 @@ import pytest
 
 from slotkeeper.token_lock import (
     AuthenticationFailed,
+    AuthenticationNotAttempted,
     AuthenticationRefused,
     Event,
+    RefreshAbandoned,
     Timing,
     TokenRefused,
+    TokenTimeout,
 )
+from slotkeeper.token_policy import OWN_PAUSE
 from tests.support.boundary import refuse
-from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, Instances
+from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, Instances, lock_of_another
 
 
 def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(instances: Instances) -> None:
@@ -107,3 +111,89 @@ def test_an_unexpected_error_of_the_callable_is_named_without_its_text(instances
     with pytest.raises(TokenRefused, match="asking for it failed with RuntimeError") as error:
         instances.new(authenticate=leaky).get()
     assert "hunter2" not in str(error.value) + str(instances.raw_item())
+
+
+# ------------------------------------------------------------------------------------------------- how long it asks for
+
+
+@pytest.mark.parametrize(("retry_after", "seconds"), [(1.0, 1.0), (600.0, 600.0), (10.0**6, 3600.0)])
+def test_f35_for_as_long_as_the_api_asks_no_instance_asks_it_again(
+    instances: Instances, retry_after: float, seconds: float
+) -> None:
+    def busy(_seconds: float) -> str:
+        raise AuthenticationRefused("HTTP 429", retry_after)
+
+    with pytest.raises(TokenRefused, match="429") as refused:
+        instances.new(authenticate=busy).get()
+    assert refused.value.until == NOW + seconds
+    instances.time += seconds - 0.5
+    with pytest.raises(TokenRefused, match="429"):
+        instances.new().get()
+    instances.time += 0.5
+    assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
+
+
+# ------------------------------------------------------------------------------------- a failure of the instance's own
+
+
+def unreadable(_seconds: float) -> str:
+    raise AuthenticationNotAttempted("the credentials cannot be read: ThrottlingException")
+
+
+def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: Instances) -> None:
+    with pytest.raises(TokenTimeout, match="this instance could not ask the API: the credentials cannot be read"):
+        instances.new(authenticate=unreadable, timing=BRIEF).get(within=0.5)
+    assert instances.raw_item() == {"token_name": {"S": NAME}}
+    assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
+    assert any(isinstance(event, RefreshAbandoned) for event in instances.events)
+    assert not any(isinstance(event, AuthenticationFailed) for event in instances.events)
+
+
+def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_while(instances: Instances) -> None:
+    tries: list[float] = []
+
+    def failing(seconds: float) -> str:
+        tries.append(seconds)
+        return unreadable(seconds)
+
+    token = instances.new(authenticate=failing, timing=BRIEF)
+    for _ in range(2):
+        with pytest.raises(TokenTimeout, match="could not ask the API"):
+            token.get(within=0.4)
+    assert len(tries) == 1
+    token._rest = None
+    with pytest.raises(TokenTimeout):
+        token.get(within=0.4)
+    assert len(tries) == 2
+
+
+def test_a_failure_of_its_own_that_has_passed_is_tried_again_within_the_same_wait(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.token_search.OWN_PAUSE", 0.1)
+    failures = iter([unreadable])
+
+    def once(seconds: float) -> str:
+        return next(failures, instances.api.authenticate)(seconds)
+
+    assert instances.new(authenticate=once).get() == "token-1"
+
+
+def test_a_failure_that_the_others_share_stops_all_for_as_long_as_it_says(instances: Instances) -> None:
+    def unconnected(_seconds: float) -> str:
+        raise AuthenticationNotAttempted("no connection", pause=2.0)
+
+    with pytest.raises(TokenRefused, match="no connection") as refused:
+        instances.new(authenticate=unconnected, timing=Timing(clock_skew=2.0)).get()
+    assert (refused.value.until, instances.events[0]) == (NOW + 2.0, AuthenticationFailed("no connection"))
+    with pytest.raises(TokenRefused, match="no connection"):
+        instances.new().get()
+    instances.time += 2.0
+    assert instances.new().get() == "token-1"
+
+
+def test_a_failure_of_the_function_that_alone_refreshes_is_heard_of_by_those_who_ask_it(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenRefused, match="cannot be read") as refused:
+        instances.new(authenticate=unreadable).refresh(handed_over="other")
+    assert refused.value.until == NOW + OWN_PAUSE

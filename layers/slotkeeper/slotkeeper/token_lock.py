@@ -26,8 +26,10 @@ import backoff
 from slotkeeper.token_item import MalformedToken, TokenTable
 from slotkeeper.token_outcomes import (
     AuthenticationFailed,
+    AuthenticationNotAttempted,
     AuthenticationRefused,
     Event,
+    RefreshAbandoned,
     Refreshed,
     StillUnauthorized,
     StoredTooLate,
@@ -39,14 +41,16 @@ from slotkeeper.token_outcomes import (
     Waited,
 )
 from slotkeeper.token_policy import Known, Timing
-from slotkeeper.token_search import HandOver, Means, Search, insist
+from slotkeeper.token_search import HandOver, Means, Rest, Search, insist
 
 __all__ = [
     "AuthenticationFailed",
+    "AuthenticationNotAttempted",
     "AuthenticationRefused",
     "Event",
     "HandOver",
     "MalformedToken",
+    "RefreshAbandoned",
     "Refreshed",
     "SharedToken",
     "StillUnauthorized",
@@ -71,10 +75,12 @@ class SharedToken:
         table: where the item is.
         name: its key: one bot, one token.
         authenticate: asks the API for a new token within the seconds it is given, and returns it. Whatever it raises
-            counts as a refusal, since the API may have been asked; the text of AuthenticationRefused is the reason.
+            counts as a refusal, since the API may have been asked, except AuthenticationNotAttempted; the text of
+            AuthenticationRefused is the reason.
         still_valid: asks the API, within seconds, whether it accepts a token: some call that any valid token may make.
             With it, a request that is always answered 401 costs nobody's token; without it, at most one refresh per
-            `Timing.min_interval`. If it raises, the answer counts as no.
+            `Timing.min_interval`. If it raises, the answer counts as no. It has the time that the caller can spare
+            beyond a refresh, `Timing.api` at most.
         timing: see Timing. It must be the same for all instances.
         report: is told what happens, for metrics.
         clock: seconds since the epoch.
@@ -96,14 +102,16 @@ class SharedToken:
         self._cached: Known | None = None
         self._cached_is_new = False  # see _obtain
         self._bad: Known | None = None
+        self._rest: Rest | None = None
         self._one_at_a_time = threading.Lock()
 
     def get(self, within: float | None = None) -> str:
         """A token that this instance has no reason to doubt. From the cache it costs no call.
 
         Args:
-            within: seconds, if there are fewer than `Timing.patience`; the time a Lambda has left, say. With too few of
-                them the lock is left to others.
+            within: seconds, if there are fewer than `Timing.patience`; the time a Lambda has left, say. With fewer than
+                `Timing.api + Timing.store` this instance never refreshes: if no other does either, TokenTimeout comes
+                immediately.
 
         Raises:
             TokenRefused: the API gave no token a moment ago, to this or to another instance.
@@ -138,26 +146,25 @@ class SharedToken:
             StillUnauthorized: a new token did not help, or the API accepts the token. Nobody's token is refreshed.
             Whatever `get` and the request raise.
         """
-        tried: list[str] = []
-        left = within
+        tried: list[Known] = []
+        left, allowed = within, self._bounded(within)
         while True:
             began = time.monotonic()
             cached = self._cached
-            known, is_new = (cached, False) if cached is not None else self._obtain(left)
-            token = known.value
+            known, is_new = (cached, False) if cached is not None else self._obtain(left, allowed=allowed)
             if left is not None:
                 left -= time.monotonic() - began
-            if token in tried:
+            if known in tried:
                 raise StillUnauthorized("the API answered 401 to this request, though it accepts the token")
             try:
-                return request(token)
+                return request(known.value)
             except Unauthorized:
                 # Where the API can be asked, the search for the next token finds out whether this one is dead.
                 blamed = is_new and self._means.still_valid is None
                 if tried and (blamed or len(tried) == MOST_TOKENS - 1):
                     raise StillUnauthorized("the API answered 401 to this request again, with a newer token") from None
-                self.invalidate(token)
-                tried.append(token)
+                self.invalidate(known.value)
+                tried.append(known)
 
     def refresh(self, handed_over: str | None = None, within: float | None = None) -> int:
         """Replaces the stored token though nobody has found it invalid: for the one function that refreshes.
@@ -184,24 +191,45 @@ class SharedToken:
         self._bad = Known(item.access_token, item.generation) if item.access_token is not None else None
         return self._obtain(within, probes=False, handed_over=handed_over)[0].generation or 0
 
+    def _bounded(self, within: float | None) -> float:
+        return self._timing.patience if within is None else max(0.0, min(within, self._timing.patience))
+
     def _obtain(
-        self, within: float | None, *, probes: bool = True, handed_over: str | None = None
+        self,
+        within: float | None,
+        *,
+        allowed: float | None = None,
+        probes: bool = True,
+        handed_over: str | None = None,
     ) -> tuple[Known, bool]:
-        """A token, and whether it is new: not stored yet when this thread, or the one that found it, began to look."""
+        """A token, and whether it is new: not stored yet when this thread, or the one that found it, began to look.
+
+        Args:
+            allowed: what `within` was before other tokens were tried.
+        """
         began = time.monotonic()
-        seconds = self._timing.patience if within is None else max(0.0, min(within, self._timing.patience))
+        seconds = self._bounded(within)
+        allowed = seconds if allowed is None else allowed
         if not self._one_at_a_time.acquire(timeout=seconds):
             raise TokenTimeout(f"no valid token within {seconds:.1f} s: another thread is looking for it")
         try:
             found = self._cached  # by another thread, meanwhile
             if found is not None:
                 return found, self._cached_is_new
-            return self._search(max(0.0, seconds - (time.monotonic() - began)), probes, handed_over)
+            return self._search(max(0.0, seconds - (time.monotonic() - began)), allowed, probes, handed_over)
         finally:
             self._one_at_a_time.release()
 
-    def _search(self, seconds: float, probes: bool, handed_over: str | None) -> tuple[Known, bool]:
-        search = Search(self._means, self._bad, seconds, probes=probes, handed_over=handed_over)
+    def _search(self, seconds: float, allowed: float, probes: bool, handed_over: str | None) -> tuple[Known, bool]:
+        search = Search(
+            self._means,
+            self._bad,
+            seconds,
+            allowed=allowed,
+            probes=probes,
+            handed_over=handed_over,
+            rest=self._rest,
+        )
         look_until_found = backoff.on_predicate(
             backoff.runtime,
             # backoff's own bound goes by a clock that may be set back.
@@ -215,7 +243,7 @@ class SharedToken:
         try:
             found = look_until_found()
         finally:
-            self._bad = search.bad
+            self._bad, self._rest = search.bad, search.rest
             if search.looks > 1 or search.refreshing:
                 self._means.report(Waited(search.waited))
         if found is None:

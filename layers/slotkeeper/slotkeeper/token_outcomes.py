@@ -6,7 +6,31 @@ from dataclasses import dataclass
 
 
 class AuthenticationRefused(Exception):
-    """Raised by an `authenticate` callable: why there is no token. The text is stored and shown; no secret in it."""
+    """Raised by an `authenticate` callable: why there is no token. The text is stored and shown; no secret in it.
+
+    Args:
+        retry_after: for how many seconds the API wants not to be asked again; None if it did not say. It is honored up
+            to `Timing.longest_retry_after`; without it no instance asks for `Timing.refusal`.
+    """
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class AuthenticationNotAttempted(Exception):
+    """Raised by an `authenticate` callable that failed before it asked the API. The text is shown; no secret in it.
+
+    The instance unlocks the refresh, so that another instance can begin it immediately, and waits `OWN_PAUSE` seconds
+    before it tries again.
+
+    Args:
+        pause: for how many seconds no instance tries, for a failure that the others probably share: no connection.
+    """
+
+    def __init__(self, reason: str, pause: float = 0.0) -> None:
+        super().__init__(reason)
+        self.pause = pause
 
 
 class Unauthorized(Exception):
@@ -62,8 +86,15 @@ class AuthenticationFailed:
 
 
 @dataclass(frozen=True)
+class RefreshAbandoned:
+    """This instance held the lock, failed before it asked the API, and unlocked."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class StoredTooLate:
     """This instance's token came after its lock was gone, was not stored, and has killed whichever was."""
 
 
-Event = Refreshed | Waited | TookOver | AuthenticationFailed | StoredTooLate
+Event = Refreshed | Waited | TookOver | AuthenticationFailed | RefreshAbandoned | StoredTooLate

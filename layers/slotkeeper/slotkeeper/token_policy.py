@@ -14,6 +14,8 @@ FIRST_PAUSE, GROWTH, LONGEST_PAUSE = 0.05, 0.2, 0.6
 # Whoever expects the token later does not look until then, but no less often than so: so everybody learns of it within
 # 1.5 times the time the API took, and a quarter of a second, also if it is much faster than the last time.
 FIRST_REST, REST_GROWTH = 0.2, 0.5
+# For how many seconds an instance leaves the lock to the others after a failure of its own: several of their looks.
+OWN_PAUSE = 2.0
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,12 @@ class Timing:
     """All in seconds.
 
     Args:
-        api: for everything that is asked of the API under the lock; `authenticate` is given what is left of it.
+        api: for each call of the API under the lock, `still_valid` and `authenticate`. An API that takes longer than
+            this to answer `authenticate` never gives a token.
         store: for storing the token after that.
         clock_skew: how far a clock may be from the true time, either way.
         refusal: for how long the API is left in peace after it gave no token.
+        longest_retry_after: for how long instead, at most, if the API named a time itself.
         min_interval: a token younger than this is not refreshed yet, whoever says it is invalid.
         patience: how long `get` waits at most. The default outlives the death of one holder and the next one's refresh.
     """
@@ -33,6 +37,7 @@ class Timing:
     store: float = 2.0
     clock_skew: float = 2.0
     refusal: float = 30.0
+    longest_retry_after: float = 3600.0
     min_interval: float = 5.0
     patience: float = 20.0
 
@@ -42,7 +47,7 @@ class Timing:
                 raise ValueError(
                     f"Timing.{name} must be a finite number of seconds above 0, got {getattr(self, name)!r}"
                 )
-        for name in ("clock_skew", "min_interval"):
+        for name in ("clock_skew", "longest_retry_after", "min_interval"):
             if not 0 <= getattr(self, name) < inf:
                 raise ValueError(
                     f"Timing.{name} must be a finite number of seconds, 0 or more, got {getattr(self, name)!r}"
@@ -65,10 +70,16 @@ class Timing:
         """After how long a lock counts as expired: even by the fastest clock allowed, a healthy holder is done."""
         return self.holding + self.spread
 
+    def refused_for(self, retry_after: float | None) -> float:
+        """For how long the API is left in peace by the clock of the instance that it refused: by the fastest clock
+        allowed, for `refusal` or for what the API asked for."""
+        asked = self.refusal if retry_after is None else min(max(0.0, retry_after), self.longest_retry_after)
+        return asked + self.spread
+
     @property
     def longest_refusal(self) -> float:
         """A refusal that seems to last longer was not written by an instance whose clock is right, and binds nobody."""
-        return self.refusal + 3 * self.spread
+        return max(self.refusal, self.longest_retry_after) + 3 * self.spread
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,7 @@ def is_young(stored_at: float, now: float, timing: Timing) -> bool:
     return -timing.spread <= now - stored_at < timing.min_interval
 
 
-Step = Literal["use", "refused", "take"] | Wait
+Step = Literal["use", "refused", "take", "too late to take"] | Wait
 
 
 def decide(
@@ -132,5 +143,5 @@ def decide(
     elif item.access_token is not None and is_young(item.stored_at, now, timing):
         return Wait(f"the stored one is younger than the {timing.min_interval:g} s between two refreshes")
     if left < timing.holding:
-        return Wait(f"nobody refreshes it, and {max(0.0, left):.1f} s are too few to begin")
+        return "too late to take"
     return "take"

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import backoff
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.token_item import TokenItem, TokenTable
+from slotkeeper.token_item import RefreshLock, TokenItem, TokenTable
 from slotkeeper.token_outcomes import (
     AuthenticationFailed,
+    AuthenticationNotAttempted,
     AuthenticationRefused,
     Event,
+    RefreshAbandoned,
     Refreshed,
     StoredTooLate,
     TokenRefused,
+    TokenTimeout,
     TookOver,
 )
-from slotkeeper.token_policy import Known, Timing, Wait, decide, longest_pause
+from slotkeeper.token_policy import OWN_PAUSE, Known, Timing, Wait, decide, longest_pause
+
+# A probe that has used up more than this share of `Timing.api` is followed by a lock anew, so that `POST /auth` has all
+# of its time too.
+QUICK_PROBE = 0.05
 
 TRANSIENT = {
     "InternalServerError",
@@ -64,25 +71,46 @@ class _Instant:
     monotonic: float
 
 
+@dataclass(frozen=True)
+class Rest:
+    """Until when, by the monotonic clock, an instance leaves the lock to the others, and why."""
+
+    until: float
+    because: str
+
+
 class Search:
     """What one instance has seen and done so far.
 
     Args:
         bad: the token that it has found invalid.
         seconds: how long it may take.
+        allowed: how long its caller allowed for it, some of which the caller may have used up before.
         probes: whether the API is asked if the token really is invalid, before it is asked for a new one.
         handed_over: the release code of another instance that asked this one to refresh.
+        rest: after a failure of this instance, in this search or the one before.
     """
 
     def __init__(
-        self, means: Means, bad: Known | None, seconds: float, *, probes: bool = True, handed_over: str | None = None
+        self,
+        means: Means,
+        bad: Known | None,
+        seconds: float,
+        *,
+        allowed: float | None = None,
+        probes: bool = True,
+        handed_over: str | None = None,
+        rest: Rest | None = None,
     ) -> None:
         self.bad = bad
+        self.rest = rest or Rest(0.0, "")
         self.because = "it was not looked for yet"
         self.looks = 0
         self._means = means
         self._seconds = seconds
-        self._probes = probes
+        self._allowed = seconds if allowed is None else allowed
+        self._probes = probes and means.still_valid is not None
+        self._probes_next = False  # whether the lock that it has tried to take is for a probe first
         self._handed_over = handed_over
         self._began = time.monotonic()
         self._taken: dict[str, _Instant] = {}  # release codes that may be the lock's, since when at the latest
@@ -146,8 +174,17 @@ class Search:
                 return Known(item.access_token or "", item.generation)
             case "refused":
                 raise TokenRefused(item.refused_reason, item.refused_until or now)
+            case "take" if time.monotonic() < self.rest.until:
+                self.because = self.rest.because
+                return None
             case "take":
+                # A take-over is not probed: the dead holder has probably asked the API, and the others have waited for
+                # a lease already.
+                self._probes_next = self._probes and item.access_token is not None and item.lock is None
                 return self._take(item, now)
+            case "too late to take":
+                self._give_up_if_hopeless()
+                return None
             case Wait(because):
                 self.because = because
                 if item.lock is not None:
@@ -155,6 +192,19 @@ class Search:
                     age = max(watched, now - (item.lock.expires - self._means.timing.lease))
                     self._expect_after(item.refresh_seconds - age)
                 return None
+
+    def _give_up_if_hopeless(self) -> None:
+        """Raises TokenTimeout if this caller never had the time for a refresh: if all are like it, none ever begins."""
+        needed = self._means.timing.holding
+        left = max(0.0, self._seconds - self.waited)
+        self.because = (
+            f"nobody refreshes it, and {left:.1f} s are too few to begin: a refresh may take {needed:g} s "
+            "(Timing.api + Timing.store)"
+        )
+        if self.rest.until > self._began:
+            self.because = f"{self.rest.because}; {self.because}"
+        if self._allowed < needed:
+            raise TokenTimeout(f"no valid token within {self._allowed:.1f} s: {self.because}")
 
     def _expect_after(self, seconds: float) -> None:
         self._expected = time.monotonic() + seconds
@@ -174,7 +224,7 @@ class Search:
             self.because = "another instance took the lock"
             self._expect_after(item.refresh_seconds)
             return None
-        if item.lock is not None and item.lock.release_code != self._handed_over:
+        if item.lock is not None and item.lock.release_code not in (self._handed_over, *self._taken):
             self._means.report(TookOver())
         return self._hold(item, code)
 
@@ -183,15 +233,28 @@ class Search:
         table, name, timing = self._means.table, self._means.name, self._means.timing
         since = self._held_since = self._taken[code]
         if self._in_hand is None:
+            if self._probes_next:
+                self._probes_next = False
+                seconds = min(timing.api, self._seconds - self.waited - timing.holding)
+                valid = self._is_still_valid(item.access_token or "", seconds)
+                if valid:
+                    table.unlock(name, code)
+                    return Known(item.access_token or "", item.generation)
+                if valid is None and seconds < timing.api <= self._allowed - timing.holding:
+                    # The token may be good. Another instance, or this one at the next call, has the time to find out.
+                    table.unlock(name, code)
+                    self.because = f"{seconds:.1f} s were too few to ask the API whether it accepts the stored one"
+                    return None
+                if self._elapsed(since) > QUICK_PROBE * timing.api:
+                    # Two calls of a slow API do not fit into one lock: `take` locks anew what is still its own.
+                    mine = replace(item, lock=RefreshLock(code, since.wall), refused_until=None)
+                    return self._take(mine, self._means.clock())
             left = timing.api - self._elapsed(since)
             if left < timing.api / 2:
                 # This container stood still, or DynamoDB was slow. A POST that began now might end after the lease.
                 table.unlock(name, code)
                 self.because = "the lock came too late to use it"
                 return None
-            if self._probes and item.access_token is not None and self._is_still_valid(item.access_token, left / 2):
-                table.unlock(name, code)
-                return Known(item.access_token, item.generation)
             if isinstance(self._means.authenticate, HandOver):
                 self._hand_over(self._means.authenticate, code)
                 return None
@@ -228,42 +291,60 @@ class Search:
         try:
             other.ask(code)
         except AuthenticationRefused as error:
-            self._refuse(code, str(error))
+            self._refuse(code, str(error), self._means.timing.refused_for(error.retry_after))
         except Exception as error:
             # It may have been asked; if not, the lock expires and somebody asks again.
             self.because = f"the function that refreshes it may not have been asked: {type(error).__name__}"
 
-    def _is_still_valid(self, token: str, seconds: float) -> bool:
+    def _is_still_valid(self, token: str, seconds: float) -> bool | None:
+        """Whether the API says so; None if it does not answer. Then it is asked for a token, and says what is wrong."""
+        if self._means.still_valid is None or seconds <= 0:
+            return None
         try:
-            return self._means.still_valid is not None and self._means.still_valid(token, seconds)
+            return self._means.still_valid(token, seconds)
         except Exception:
-            return False  # who cannot be asked this is asked for a token, and says what is wrong
+            return None
 
     def _ask_the_api(self, authenticate: Callable[[float], str], code: str, seconds: float) -> str | None:
+        retry_after = None
         try:
             token = authenticate(seconds)
+        except AuthenticationNotAttempted as error:
+            self._step_back(code, str(error), error.pause)
+            return None
         except AuthenticationRefused as error:
-            reason = str(error)
+            reason, retry_after = str(error), error.retry_after
         except Exception as error:
             reason = f"asking for it failed with {type(error).__name__}"  # its text may hold anything, a secret too
         else:
             if isinstance(token, str) and token:
                 return token
             reason = "its answer held no token"
-        self._refuse(code, reason)
+        self._refuse(code, reason, self._means.timing.refused_for(retry_after))
         return None
 
-    def _refuse(self, code: str, reason: str) -> None:
-        """Leaves the API in peace for a while, and says why to all who need a token.
+    def _step_back(self, code: str, reason: str, pause: float) -> None:
+        """Leaves the refresh to the others, after a failure of this instance before it asked the API."""
+        if self._handed_over is not None:
+            pause = max(pause, OWN_PAUSE)  # no other can, and the instances that ask this one would not stop asking
+        self.because = f"this instance could not ask the API: {reason}"
+        # Without a rest it could lock again before another instance has looked, each time.
+        self.rest = Rest(time.monotonic() + pause + OWN_PAUSE, self.because)
+        if pause:
+            self._refuse(code, reason, pause)
+            return
+        self._means.report(RefreshAbandoned(reason))
+        insist(self._means.table.unlock, self._means.timing.store)(self._means.name, code)
+
+    def _refuse(self, code: str, reason: str, pause: float) -> None:
+        """Leaves the API in peace for `pause` seconds, and says why to all who need a token.
 
         Raises:
             TokenRefused: but not if the lock is another's by now, who knows better.
         """
-        timing = self._means.timing
-        # By the fastest clock allowed it must still last for the whole refusal.
-        until = self._means.clock() + timing.refusal + timing.spread
+        until = self._means.clock() + pause
         try:
-            held = insist(self._means.table.refuse, timing.store)(self._means.name, code, until, reason)
+            held = insist(self._means.table.refuse, self._means.timing.store)(self._means.name, code, until, reason)
         except (BotoCoreError, ClientError):
             held = True  # the lock stays, and keeps the others from asking until it expires
         self._means.report(AuthenticationFailed(reason))

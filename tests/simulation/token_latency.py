@@ -1,0 +1,232 @@
+"""Instances that share one token, by one simulated clock on which every call takes time.
+
+The worlds (token_world.py) try every order of calls; here the order follows from how long each call takes, since a
+latency of the API against the times of `Timing` decides whether a token is ever refreshed. Nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from greenlet import greenlet
+
+from slotkeeper.chatbot import ANSWER_SECONDS
+from slotkeeper.token_item import TokenTable
+from slotkeeper.token_lock import (
+    AuthenticationNotAttempted,
+    AuthenticationRefused,
+    SharedToken,
+    Timing,
+    TokenError,
+    Unauthorized,
+)
+from slotkeeper.token_policy import Known
+from tests.simulation.aws import dynamodb
+from tests.simulation.frozen import freeze, thaw
+from tests.simulation.token_actors import NAME, TOKENS, Clocks, outside_only
+from tests.simulation.transcript import LOST, Answer, Outside, Question
+
+NOW = 1_800_000_000.0
+DYNAMODB, CREDENTIALS = 0.01, 0.05  # seconds of one call, and of reading the credentials
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Seconds that the API takes for one call. `effect_first`: `POST /auth` ends the old token as it arrives."""
+
+    probe: float
+    post: float
+    answer: float
+    effect_first: bool = True
+
+
+@dataclass(frozen=True)
+class Message:
+    """Sent to one instance `at` seconds; one that is not `allowed` is answered 401 with any token."""
+
+    at: float
+    allowed: bool = True
+
+
+@dataclass
+class Course:
+    """What happened. `ends`: instance, message, outcome and the seconds that it took."""
+
+    posts: int = 0
+    probes: int = 0
+    ends: list[tuple[str, Message, str, float]] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Of the messages that are allowed."""
+        return Counter(outcome for _, message, outcome, _ in self.ends if message.allowed)
+
+
+class _Exact(Clocks):
+    """Pauses last for as long as the code asks."""
+
+    def sleep(self, seconds: float) -> None:
+        self._outside.sleep(seconds)
+
+
+class _Api:
+    """The API as an instance asks it, over HTTP that keeps its deadline, as chat_api.py does."""
+
+    def __init__(self, outside: Outside, sick: str) -> None:
+        self._outside = outside
+        self._sick = sick
+
+    def authenticate(self, seconds: float) -> str:
+        self._outside.sleep(CREDENTIALS)
+        if self._sick:
+            raise AuthenticationNotAttempted(self._sick)
+        try:
+            return str(self._ask("post", seconds - CREDENTIALS))
+        except TimeoutError:
+            raise AuthenticationRefused("it was not answered in time") from None
+
+    def is_valid(self, token: str, seconds: float) -> bool:
+        return self._ask("probe", seconds, token) is not None
+
+    def answer(self, token: str, allowed: bool) -> None:
+        if self._ask("answer", ANSWER_SECONDS, token) is None or not allowed:
+            raise Unauthorized
+
+    def _ask(self, what: str, seconds: float, token: str = "") -> Any:
+        said = self._outside.ask(Question("chat", what, freeze({"seconds": seconds, "token": token})))
+        if said == LOST.error:
+            raise TimeoutError
+        return said
+
+
+class _Play:
+    def __init__(self, latencies: Latencies, timing: Timing, within: float) -> None:
+        self.course = Course()
+        self.now = NOW
+        self.live = "t1"
+        self._latencies = latencies
+        self._timing = timing
+        self._within = within
+        self._tables = dynamodb.tables(
+            tokens=[
+                {
+                    "token_name": {"S": NAME},
+                    "access_token": {"S": "t1"},
+                    "generation": {"N": "1"},
+                    "stored_at": {"N": f"{NOW - 60:.3f}"},
+                }
+            ]
+        )
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._queued = 0
+
+    def at(self, moment: float, event: Callable[[], None]) -> None:
+        self._queued += 1
+        heapq.heappush(self._queue, (moment, self._queued, event))
+
+    def begin(self, name: str, messages: tuple[Message, ...], sick: str) -> None:
+        outside = Outside(())
+        outside.stands_still = True
+        code = greenlet(self._instance)
+
+        def ask(question: Any) -> None:
+            if question is not None:
+                self._answer(question, lambda said: ask(code.switch(said)))
+
+        self.at(NOW, lambda: ask(code.switch(outside, name, messages, sick)))
+
+    def run(self) -> None:
+        while self._queue:
+            self.now, _, event = heapq.heappop(self._queue)
+            event()
+
+    def revoke(self) -> None:
+        self.live = ""
+
+    def _instance(self, outside: Outside, name: str, messages: tuple[Message, ...], sick: str) -> None:
+        with outside_only(outside, name, _Exact) as clocks:
+            api = _Api(outside, sick)
+            token = SharedToken(
+                TokenTable(outside.client("dynamodb"), TOKENS),
+                NAME,
+                api.authenticate,
+                still_valid=api.is_valid,
+                timing=self._timing,
+                clock=clocks.wall,
+            )
+            token._cached = Known("t1", 1)
+            for message in messages:
+                if self.now < NOW + message.at:
+                    outside.sleep(NOW + message.at - self.now)
+                began = self.now
+                outcome = "answer"
+                try:
+                    token.call(lambda value, allowed=message.allowed: api.answer(value, allowed), self._within)  # type: ignore[misc]
+                except TokenError as error:
+                    outcome = type(error).__name__
+                except TimeoutError:
+                    outcome = "no answer"
+                self.course.ends.append((name, message, outcome, self.now - began))
+
+    def _answer(self, question: Question, resume: Callable[[Answer], None]) -> None:
+        match question.service, question.operation:
+            case "actor", "clocks":
+                resume(Answer((self.now, self.now)))
+            case "actor", "sleep":
+                self.at(self.now + question.parameters, lambda: resume(Answer()))
+            case "dynamodb", _:
+                self._tables, answer = dynamodb.perform(self._tables, question.operation, question.parameters)
+                self.at(self.now + DYNAMODB, lambda: resume(answer))
+            case "chat", _:
+                self._chat(question.operation, thaw(question.parameters), resume)
+
+    def _chat(self, what: str, asked: dict[str, Any], resume: Callable[[Answer], None]) -> None:
+        latency: float = getattr(self._latencies, what)
+        said: list[str | None] = []
+
+        def take_effect() -> None:
+            if what == "post":
+                self.course.posts += 1
+                self.live = f"t{self.course.posts + 1}"
+                said.append(self.live)
+            else:
+                self.course.probes += what == "probe"
+                said.append("yes" if asked["token"] == self.live else None)
+
+        if what != "post" or self._latencies.effect_first:
+            take_effect()
+        else:
+            self.at(self.now + latency, take_effect)
+        if latency > asked["seconds"]:
+            self.at(self.now + asked["seconds"], lambda: resume(Answer(LOST.error)))
+        else:
+            self.at(self.now + latency, lambda: resume(Answer(said[0])))
+
+
+def play(
+    latencies: Latencies,
+    timing: Timing,
+    instances: tuple[tuple[Message, ...], ...],
+    *,
+    revoked_at: float | None = None,
+    within: float,
+    sick: str = "",
+) -> Course:
+    """Runs instances, each with its messages, one after the other, and the token `t1` in its cache.
+
+    Args:
+        revoked_at: seconds after which the API ends the live token by itself.
+        within: seconds that each message allows for its tokens.
+        sick: the failure of the first instance, which never comes to ask for a token.
+    """
+    made = _Play(latencies, timing, within)
+    if revoked_at is not None:
+        made.at(NOW + revoked_at, made.revoke)
+    for number, messages in enumerate(instances):
+        made.begin("abcdef"[number], messages, "" if number else sick)
+    made.run()
+    return made.course
