@@ -60,7 +60,8 @@ app = APIGatewayRestResolver()
 @logger.inject_lambda_context(correlation_id_path=correlation_paths.API_GATEWAY_REST, clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Every answer is JSON; an error says `code`, `reason` and the `request_id` under which the log has it."""
-    return app.resolve(event, context)
+    # By the resource: `path` begins with the base path of a custom domain, if there is one, and `resource` never does.
+    return app.resolve(event | {"path": event.get("resource") or event["path"]}, context)
 
 
 @app.post(ROUTE)

@@ -93,7 +93,7 @@ def world(functions: Functions, api: RawApi, monkeypatch: pytest.MonkeyPatch) ->
 def event(body: str | None, headers: Any, path: str = "/messages", method: str = "POST", encoded: Any = False) -> Any:
     """What API Gateway hands the function."""
     return {
-        "resource": "/{proxy+}",
+        "resource": path,
         "path": path,
         "httpMethod": method,
         "headers": headers,

@@ -74,7 +74,7 @@ class _Exact(Clocks):
 
 
 class _Api:
-    """The API as an instance asks it, over HTTP that keeps its deadline, as chat_api.py does."""
+    """The API as an instance asks it, over HTTP that keeps its deadline (http_client.py)."""
 
     def __init__(self, outside: Outside, sick: str) -> None:
         self._outside = outside

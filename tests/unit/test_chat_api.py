@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import socket
-import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from local.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, answer_to
-from slotkeeper import chat_api
-from slotkeeper.chat_api import LARGEST_ANSWER, ChatApi, ChatApiFailed
+from slotkeeper import http_client
+from slotkeeper.chat_api import NO_CONNECTION_PAUSE, ChatApi, ChatApiFailed
 from slotkeeper.chat_messages import ChatMessage
-from slotkeeper.credentials import Credentials, UnusableSecret
-from slotkeeper.token_lock import AuthenticationRefused, Unauthorized
+from slotkeeper.credentials import Credentials, UnreadableSecret, UnusableSecret
+from slotkeeper.http_client import NotSent
+from slotkeeper.token_lock import AuthenticationNotAttempted, AuthenticationRefused, Unauthorized
+from tests.unit.listeners import HangsUp, Listener, http
 
 SECRET = "a-secret-that-nobody-may-see"
 MESSAGE = ChatMessage("m", "hello")
@@ -115,10 +114,18 @@ def test_when_to_come_again_is_told(api: ChatApi, service: ChatService) -> None:
     assert failed.value.retry_after == 17
 
 
+def test_f35_when_to_ask_for_a_token_again_is_told_too(api: ChatApi, service: ChatService) -> None:
+    service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
+    with pytest.raises(AuthenticationRefused) as refused:
+        api.authenticate(5.0)
+    assert refused.value.retry_after == 3600
+
+
 def test_an_api_that_is_not_there_has_failed_at_once(api: ChatApi, service: ChatService) -> None:
     service.stop()
-    with pytest.raises(AuthenticationRefused, match="POST /auth failed: no connection"):
+    with pytest.raises(AuthenticationNotAttempted, match="POST /auth failed: no connection") as failed:
         api.authenticate(5.0)
+    assert failed.value.pause == NO_CONNECTION_PAUSE == 2.0
 
 
 def test_f35_wrong_credentials_are_a_refusal_that_says_so(service: ChatService) -> None:
@@ -142,59 +149,29 @@ def test_the_time_that_reading_the_credentials_took_is_not_there_for_the_api(ser
         time.sleep(0.2)
         return Credentials(service.client_id, SECRET)
 
-    with pytest.raises(AuthenticationRefused, match="no time was left for POST /auth"):
+    with pytest.raises(AuthenticationNotAttempted, match="no time was left for POST /auth") as failed:
         ChatApi(service.url, slow).authenticate(0.1)
-    assert service.auths == 0
+    assert (failed.value.pause, service.auths) == (0.0, 0)
 
 
-class Listener:
-    """A server that answers every connection with the same bytes, one piece after the other."""
+def test_t2_credentials_that_this_container_cannot_read_are_a_failure_of_its_own(service: ChatService) -> None:
+    def throttled() -> Credentials:
+        raise UnreadableSecret("ThrottlingException")
 
-    def __init__(self, *pieces: bytes, pause: float = 0.0) -> None:
-        self._pieces, self._pause = pieces, pause
-        self.received = b""
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-
-    def __enter__(self) -> Listener:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def _is_whole(self) -> bool:
-        head, _, body = self.received.partition(b"\r\n\r\n")
-        length = re.search(rb"Content-Length: (\d+)", head)
-        return length is not None and len(body) == int(length[1])
-
-    def _serve(self) -> None:
-        connection, _ = self._socket.accept()
-        with connection:
-            while not self._is_whole():
-                self.received += connection.recv(65536)
-            for piece in self._pieces:
-                try:
-                    connection.sendall(piece)
-                except OSError:
-                    return  # the client has gone, as it should
-                time.sleep(self._pause)
-
-
-def _http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
-    return "\r\n".join(lines).encode() + body
+    with pytest.raises(AuthenticationNotAttempted, match="ThrottlingException") as failed:
+        ChatApi(service.url, throttled).authenticate(5.0)
+    assert (failed.value.pause, service.log) == (0.0, [])
 
 
 UNUSABLE = {
-    "not JSON": _http(SECRET.encode()),
-    "not an object": _http(b"[]"),
-    "nested too deeply": _http(b"[" * 100_000),
-    "no token": _http(b'{"token": "%s"}' % SECRET.encode()),
-    "a token of another type": _http(b'{"access_token": ["%s"]}' % SECRET.encode()),
-    "an empty token": _http(b'{"access_token": ""}'),
-    "a token that would be another header": _http(b'{"access_token": "%s\\r\\nX-Header: 1"}' % SECRET.encode()),
-    "another status": _http(b'{"access_token": "%s"}' % SECRET.encode(), "202 Accepted"),
+    "not JSON": http(SECRET.encode()),
+    "not an object": http(b"[]"),
+    "nested too deeply": http(b"[" * 100_000),
+    "no token": http(b'{"token": "%s"}' % SECRET.encode()),
+    "a token of another type": http(b'{"access_token": ["%s"]}' % SECRET.encode()),
+    "an empty token": http(b'{"access_token": ""}'),
+    "a token that would be another header": http(b'{"access_token": "%s\\r\\nX-Header: 1"}' % SECRET.encode()),
+    "another status": http(b'{"access_token": "%s"}' % SECRET.encode(), "202 Accepted"),
 }
 
 
@@ -205,41 +182,12 @@ def test_an_answer_without_a_usable_token_is_a_refusal_that_repeats_nothing_of_i
     assert SECRET not in str(refused.value)
 
 
-class HangsUp:
-    """A server that answers one request on each connection, and breaks the connection off at the second: as a NAT
-    gateway does that has forgotten it, without a word beforehand."""
-
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-
-    def __enter__(self) -> HangsUp:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def _serve(self) -> None:
-        for number in (1, 2):
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return  # nobody came a second time
-            with connection:
-                received = b""
-                while not received.endswith(b"}"):  # the headers and the body may come one after the other
-                    received += connection.recv(65536)
-                connection.sendall(_http(b'{"access_token": "token-%d"}' % number))
-                connection.recv(65536)
-
-
 def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the one `POST /auth` fails on it, and everybody is refused for the whole of a refusal."""
     with HangsUp() as server:
         api = ChatApi(server.url, lambda: Credentials("me", SECRET))
         api.authenticate(5.0)
-        monkeypatch.setattr(chat_api, "LONGEST_IDLE", 0.0)
+        monkeypatch.setattr(http_client, "LONGEST_IDLE", 0.0)
         assert api.authenticate(5.0) == "token-2"
 
 
@@ -261,38 +209,22 @@ def test_what_cannot_be_a_token_is_not_valid_whatever_the_api_makes_of_it(
 
 def test_nobody_is_followed_to_another_place() -> None:
     """A redirect would carry the credentials, or the token, to wherever the answer says."""
-    with Listener(_http(b"{}")) as elsewhere:
-        redirect = _http(b"", "307 Temporary Redirect", f"Location: {elsewhere.url}/auth")
+    with Listener(http(b"{}")) as elsewhere:
+        redirect = http(b"", "307 Temporary Redirect", f"Location: {elsewhere.url}/auth")
         with Listener(redirect) as server, pytest.raises(AuthenticationRefused, match="307"):
             ChatApi(server.url, lambda: Credentials("me", SECRET)).authenticate(5.0)
     assert elsewhere.received == b""
 
 
-DRIPPING = (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b"x"] * 100)
-
-
-def test_an_answer_in_drops_ends_at_the_deadline() -> None:
-    """Each drop would start urllib3's own timeout anew, and the lock's lease would be over long before the answer."""
-    with Listener(*DRIPPING, pause=0.05) as server:
-        began = time.monotonic()
-        with pytest.raises(ChatApiFailed, match="too slow or too large"):
-            ChatApi(server.url, _no_credentials).answer(MESSAGE, "token", 0.4)
-    assert time.monotonic() - began < 1.0
-
-
-def test_an_answer_without_end_is_cut_off() -> None:
-    endless = (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", *[b"x" * 65536] * (2 * LARGEST_ANSWER // 65536))
-    with Listener(*endless) as server, pytest.raises(ChatApiFailed, match="too slow or too large"):
-        ChatApi(server.url, _no_credentials).answer(MESSAGE, "token", 5.0)
-
-
 @pytest.mark.parametrize("body", [b"{}", b'{"answer": 7}', b"junk"])
 def test_an_answer_that_is_none_has_failed(body: bytes) -> None:
-    with Listener(_http(body)) as server, pytest.raises(ChatApiFailed, match="not what it promises"):
+    with Listener(http(body)) as server, pytest.raises(ChatApiFailed, match="not what it promises"):
         ChatApi(server.url, _no_credentials).answer(MESSAGE, "token", 5.0)
 
 
 def test_a_request_goes_out_with_its_token_and_nothing_is_sent_without_time(api: ChatApi, service: ChatService) -> None:
     with pytest.raises(ChatApiFailed, match="no time was left"):
         api.answer(MESSAGE, "token", -1.0)
+    with pytest.raises(NotSent, match="no time was left"):
+        api.is_valid("token", 0.0)
     assert service.log == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.chat_messages import LONGEST_BODY, SCHEMA_FILE, ChatMessage, MessageTooLarge, parse_message
+from slotkeeper.chat_messages import LONGEST_BODY, SCHEMA_FILE, ChatMessage, MessageTooLarge, check_size, parse_message
 from slotkeeper.json_body import InvalidBody
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
@@ -48,9 +48,28 @@ def test_a_malformed_body_is_refused_with_a_reason_that_names_the_field(body: by
     assert len(str(refused.value)) < 1000
 
 
-def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"message_id": "m", "text": ["my card is 4111"]}',
+        '{"message_id": 4111, "text": "t"}',
+        '{"message_id": "m", "text": "t", "conversation": {"4111": "4111"}}',
+        '{"message_id": "' + 33 * "4111" + '", "text": "t"}',
+        '"my card is 4111"',
+        "[4111]",
+        "my card is 4111",
+    ],
+)
+def test_no_reason_repeats_what_a_person_wrote(body: str) -> None:
+    with pytest.raises(InvalidBody) as refused:
+        parse_message(body.encode())
+    assert "4111" not in str(refused.value)
+
+
+def test_a_body_that_is_too_large_is_refused() -> None:
+    check_size(b"x" * LONGEST_BODY)
     with pytest.raises(MessageTooLarge, match="65537 bytes, and must not have more than 65536"):
-        parse_message(b"x" * (LONGEST_BODY + 1))
+        check_size(b"x" * (LONGEST_BODY + 1))
 
 
 _json_values = st.recursive(

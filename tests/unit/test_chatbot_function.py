@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,10 @@ import boto3
 import pytest
 
 from local.chat_service import ANSWERS, AUTH, Outage, answer_to
+from slotkeeper import credentials
+from slotkeeper.credentials import NO_KEYS_AGE
 from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from slotkeeper.token_lock import Timing
 from tests.support.boundary import refuse
 from tests.unit.chat import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, Chat, clients_to_be
 from tests.unit.conftest import CONTEXT, NOW
@@ -165,14 +169,43 @@ def test_a_message_that_is_too_large_is_refused_as_that(bot: Bot) -> None:
     assert (status, body["code"]) == (413, "MessageTooLarge")
 
 
+def test_a_strangers_megabytes_are_refused_before_a_key_is_read_or_anything_is_hashed(
+    bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.chatbot.verify", lambda *_: pytest.fail("it was hashed"))
+    status, body = bot.handle(bot.chat.event("x" * 5_000_000, headers=bot.chat.headers("another body")))
+    assert (status, body["code"], calls) == (413, "MessageTooLarge", [])
+
+
+def test_while_there_is_no_signing_key_strangers_make_the_bot_ask_for_it_once_in_a_while(
+    bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bot.chat.secretsmanager.delete_secret(SecretId=SIGNING, ForceDeleteWithoutRecovery=True)
+    now = [NOW]
+    monkeypatch.setattr(credentials, "time", SimpleNamespace(time=lambda: now[0]))
+    for _ in range(20):
+        assert bot.send()[0] == 503
+        now[0] += 1.0
+    assert calls.count(("GetSecretValue", SIGNING)) == 20 / NO_KEYS_AGE
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({"path": "/elsewhere"}, (404, "NotFound")), ({"httpMethod": "GET"}, (405, "MethodNotAllowed"))],
+    [
+        ({"resource": "/elsewhere", "path": "/elsewhere"}, (404, "NotFound")),
+        ({"httpMethod": "GET"}, (405, "MethodNotAllowed")),
+        ({"httpMethod": "GET", "path": "/bot/messages"}, (405, "MethodNotAllowed")),
+    ],
 )
 def test_another_route_is_json_too(bot: Bot, changes: dict[str, str], expected: tuple[int, str]) -> None:
     status, body = bot.send(**changes)
     assert (status, body["code"]) == expected
     assert "POST /messages" in body["reason"]
+
+
+@pytest.mark.parametrize("path", ["/bot/messages", "/v1/messages", "/a/b/messages", "/"])
+def test_under_the_base_path_of_a_custom_domain_messages_are_answered(bot: Bot, path: str) -> None:
+    assert bot.send(path=path)[0] == 200
 
 
 def test_an_api_that_is_down_is_502_with_when_to_come_again(bot: Bot) -> None:
@@ -192,6 +225,35 @@ def test_f35_an_api_that_gives_no_token_is_asked_once_however_many_messages_come
     assert bot.chat.service.auths == 1
     assert "POST /auth was answered with HTTP 503; the API is not asked again before 20" in body["reason"]
     assert 1 <= int(bot.headers["Retry-After"]) <= 40
+
+
+def test_f35_an_api_that_asks_for_an_hour_of_peace_is_left_alone_for_an_hour(bot: Bot) -> None:
+    bot.chat.service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
+    status, body = bot.send()
+    assert (status, body["code"]) == (502, "TokenRefused")
+    refused = float(bot.chat.item()["refused_until"]["N"]) - time.time()
+    assert 3500 < refused < 3700
+
+
+def test_t2_a_container_that_cannot_read_its_credentials_does_not_stop_the_others(
+    bot: Bot, load: Callable[[str], ModuleType]
+) -> None:
+    def throttled(params: Any, **_: Any) -> Any:
+        if CREDENTIALS in str(params["body"]):
+            return SimpleNamespace(status_code=400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+        return None
+
+    sick = Bot(load("chatbot"), bot.chat)
+    sick.module._chatbot._clock = lambda: NOW
+    sick.module._secrets._provider.client.meta.events.register("before-call", throttled)
+    shared = sick.module._token
+    shared._timing = Timing(api=0.5, store=0.2, patience=1.0)
+    shared._means = replace(shared._means, timing=shared._timing)
+    status, body = sick.send()
+    assert (status, body["code"]) == (503, "TokenTimeout")
+    assert "cannot be read: ThrottlingException" in body["reason"]
+    assert bot.send({"message_id": "m2", "text": "hello"})[0] == 200
+    assert sick.send({"message_id": "m3", "text": "hello"})[0] == 200
 
 
 def test_f35_wrong_credentials_read_secrets_manager_as_seldom_as_they_ask_the_api(

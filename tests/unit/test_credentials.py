@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.credentials import SIGNING_KEYS_AGE, Credentials, Secrets, UnusableSecret
-from tests.support.boundary import Calls, refuse
+from slotkeeper.credentials import SIGNING_KEYS_AGE, Credentials, Secrets, UnreadableSecret, UnusableSecret
+from tests.support.boundary import Calls, lose_answer, refuse
 from tests.unit.chat import CREDENTIALS, KEY, SIGNING, Chat
 
 VALUE = "a-value-that-nobody-may-see"
@@ -85,6 +85,24 @@ def test_a_secret_that_nobody_has_put_yet_is_told_as_that(secrets: Secrets, chat
 def test_a_secret_that_may_not_be_read_is_told_by_its_error_code_alone(secrets: Secrets, chat: Chat) -> None:
     refuse(chat.secretsmanager, "GetSecretValue", "AccessDeniedException")
     with pytest.raises(UnusableSecret, match=r"ApiCredentialsSecretArn cannot be read: AccessDeniedException$"):
+        secrets.credentials(CREDENTIALS)
+
+
+@pytest.mark.parametrize(
+    ("code", "passes"), [("ThrottlingException", True), ("InternalServiceError", True), ("DecryptionFailure", False)]
+)
+def test_a_read_that_may_succeed_in_another_container_is_told_from_one_that_fails_in_each(
+    secrets: Secrets, chat: Chat, code: str, passes: bool
+) -> None:
+    refuse(chat.secretsmanager, "GetSecretValue", code, times=9)
+    with pytest.raises(UnusableSecret, match=code) as refused:
+        secrets.credentials(CREDENTIALS)
+    assert isinstance(refused.value, UnreadableSecret) == passes
+
+
+def test_a_read_that_is_not_answered_may_succeed_in_another_container(secrets: Secrets, chat: Chat) -> None:
+    lose_answer(chat.secretsmanager, "GetSecretValue", times=9)
+    with pytest.raises(UnreadableSecret, match="ReadTimeoutError"):
         secrets.credentials(CREDENTIALS)
 
 

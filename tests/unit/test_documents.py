@@ -20,13 +20,15 @@ import pytest
 import urllib3
 from moto import mock_aws
 
-from local.chat_service import ChatService
-from slotkeeper import observability
+from local.chat_service import AUTH, ChatService, Outage
+from slotkeeper import http_client, observability
 from slotkeeper.retry import Failure, Request
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
+from slotkeeper.token_lock import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout
 from tests.unit.conftest import CONTEXT
+from tests.unit.listeners import HangsUp
 from tests.unit.tokens import TABLE, Api, Instances
 
 KEY = "0123456789abcdef"
@@ -60,6 +62,49 @@ def test_the_token_lock_in_a_function_of_ones_own(service: ChatService, capsys: 
         Instances(boto3.client("dynamodb"), Api())
         exec(OWN_FUNCTION, names)
     assert (capsys.readouterr().out != "", service.auths) == (True, 1)
+
+
+def _own_function(url: str, **more: Any) -> dict[str, Any]:
+    """The names of the page's own function, against an API."""
+    names: dict[str, Any] = {"api_url": url, "credentials": {}, "table_name": TABLE, **more}
+    definitions = OWN_FUNCTION.partition("\nprint(")[0]
+    exec(definitions, names)
+    return names
+
+
+def test_the_pages_own_client_bears_a_container_that_was_frozen_between_two_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with mock_aws(), HangsUp() as server:
+        authenticate = _own_function(server.url)["authenticate"]
+        authenticate(5.0)
+        monkeypatch.setattr(http_client, "LONGEST_IDLE", 0.0)
+        assert authenticate(5.0) == "token-2"
+
+
+def test_the_pages_own_function_tells_the_failures_apart_that_the_page_names() -> None:
+    with mock_aws():
+        with ChatService() as service:
+            authenticate = _own_function(service.url)["authenticate"]
+            service.strike(AUTH, Outage("answer", status=429, retry_after=17))
+            with pytest.raises(AuthenticationRefused, match="429") as refused:
+                authenticate(5.0)
+        with pytest.raises(AuthenticationNotAttempted, match="no connection") as failed:
+            authenticate(5.0)
+    assert (refused.value.retry_after, failed.value.pause) == (17.0, 2)
+
+
+def test_the_pages_short_times_let_a_function_of_six_seconds_refresh() -> None:
+    (short,) = re.findall(r"`(Timing\(.+?\))`", (ROOT / "docs" / "shared-token.md").read_text())
+    names: dict[str, Any] = {"Timing": Timing}
+    exec(f"short = {short}", names)
+    with mock_aws():
+        instances = Instances(boto3.client("dynamodb"), Api())
+        for timing, within in ((names["short"], 2.0), (Timing(), 7.0)):
+            assert timing.holding == within
+            with pytest.raises(TokenTimeout, match=f"a refresh may take {within:g} s"):
+                instances.new(timing=timing).get(within=within - 0.1)
+        assert instances.new(timing=names["short"]).get(within=4.0) == "token-1"
 
 
 def test_a_signed_message_by_the_standard_library_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,8 +229,9 @@ def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = []
 
-    def put(self: Any, method: str, url: str, body: str, **_: Any) -> None:
+    def put(self: Any, method: str, url: str, body: str, **_: Any) -> Any:
         answers.append({"method": method, "url": url, **json.loads(body)})
+        return SimpleNamespace(status=200)
 
     monkeypatch.setattr(urllib3.PoolManager, "request", put)
     return answers

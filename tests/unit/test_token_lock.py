@@ -106,6 +106,23 @@ def test_call_repeats_once_after_a_401_with_another_token(instances: Instances) 
     assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 2)
 
 
+def test_call_repeats_with_a_token_that_the_api_has_renewed_under_the_same_text(instances: Instances) -> None:
+    live: list[str] = []
+
+    def renew(_seconds: float) -> str:
+        live.append("renewed")
+        return "the same text"
+
+    def ask(_token: str) -> str:
+        if not live:
+            raise Unauthorized
+        return live.pop()
+
+    token = instances.new(authenticate=renew)
+    assert [token.call(ask) for _ in range(3)] == ["renewed"] * 3
+    assert instances.raw_item()["generation"] == {"N": "3"}
+
+
 def test_call_does_not_refresh_for_a_second_401(instances: Instances) -> None:
     token = instances.new()
     asked: list[str] = []

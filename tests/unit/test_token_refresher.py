@@ -77,7 +77,7 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         if method != "PUT":
             return request(self, method, url, **fields)
         answers.append(json.loads(fields["body"]))
-        return None
+        return SimpleNamespace(status=200)
 
     monkeypatch.setattr(urllib3.PoolManager, "request", put)
     return answers

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
+
 from slotkeeper.json_body import compile_schema, decode
 
 SCHEMA_FILE = Path(__file__).with_name("message.schema.json")
@@ -28,16 +30,25 @@ class ChatMessage:
     conversation: str | None = None
 
 
+def check_size(body: bytes) -> None:
+    """Raises MessageTooLarge. For before anything else is done with a body, its signature included."""
+    if len(body) > LONGEST_BODY:
+        raise MessageTooLarge(f"body has {len(body)} bytes, and must not have more than {LONGEST_BODY}")
+
+
 def parse_message(body: bytes) -> ChatMessage:
     """Reads a body.
 
     Raises:
-        MessageTooLarge: see there.
         InvalidBody: not JSON, or not what message.schema.json says.
     """
-    if len(body) > LONGEST_BODY:
-        raise MessageTooLarge(f"body has {len(body)} bytes, and must not have more than {LONGEST_BODY}")
-    return ChatMessage(**decode(body, _validator()))
+    return ChatMessage(**decode(body, _validator(), _explain))
+
+
+def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
+    """What was expected, without what came: people write in a message what is for no log."""
+    names_only = error.rule in ("required", "additionalProperties")
+    return "" if names_only else str(error.message).replace("data", "body", 1)
 
 
 @cache

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.chat_api import ChatApi, ChatApiFailed
-from slotkeeper.chat_messages import ChatMessage, MessageTooLarge, parse_message
+from slotkeeper.chat_messages import ChatMessage, MessageTooLarge, check_size, parse_message
 from slotkeeper.credentials import UnusableSecret
 from slotkeeper.json_body import InvalidBody
 from slotkeeper.signatures import (
@@ -92,8 +92,6 @@ class Chatbot:
             return refused
         try:
             message = parse_message(request.body)
-        except MessageTooLarge as error:
-            return Refused(413, "MessageTooLarge", str(error))
         except InvalidBody as error:
             return Refused(400, "MalformedMessage", str(error))
         return self._answer(message, left)
@@ -103,11 +101,14 @@ class Chatbot:
             signed_at, signature = check_headers(
                 request.headers.get(TIMESTAMP_HEADER), request.headers.get(SIGNATURE_HEADER), self._clock()
             )
+            check_size(request.body)  # a stranger's megabytes are not hashed
             verify(self._signing_keys(), signed_at, signature, request.body)
             if not self._seen.note(signature, signed_at, request.request_id):
                 raise SignatureRefused(
                     "ReplayedSignature", "this signature has been used already: every request needs one of its own"
                 )
+        except MessageTooLarge as error:
+            return Refused(413, "MessageTooLarge", str(error))
         except SignatureRefused as error:
             return Refused(401, error.code, str(error))
         except (UnusableSecret, BotoCoreError, ClientError) as error:
@@ -127,7 +128,8 @@ class Chatbot:
             return Answered(message.message_id, self._token.call(ask, within=left() - ANSWER_SECONDS))
         except ChatApiFailed as error:
             reason = f"{error}. It may have answered all the same; to try again, sign the message again."
-            return Refused(502, "ChatApiFailed", reason, message.message_id, error.retry_after)
+            wait = None if error.retry_after is None else math.ceil(error.retry_after)
+            return Refused(502, "ChatApiFailed", reason, message.message_id, wait)
         except StillUnauthorized as error:
             return Refused(502, "ChatApiUnauthorized", str(error), message.message_id)
         except TokenRefused as error:

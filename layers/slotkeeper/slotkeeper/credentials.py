@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,15 @@ if TYPE_CHECKING:
 # For how many seconds a container goes on with what it has read; after that changed keys are known everywhere. They are
 # not read again any sooner for a signature that does not fit: a stranger could make us ask with every request.
 SIGNING_KEYS_AGE = 300
+# For how many seconds a container remembers that it could not read them.
+NO_KEYS_AGE = 5.0
 # Never kept: they are read once for each POST /auth, of which the token lock allows few, and corrected ones count at
 # the next one.
 CREDENTIALS_AGE = 0
+
+# What every container is answered until a person changes it (API Reference, GetSecretValue, Errors; AccessDenied is of
+# "Common Errors"). Anything else passes, or is one container's own.
+_FOR_GOOD = {"AccessDeniedException", "DecryptionFailure", "InvalidParameterException", "InvalidRequestException"}
 
 SHORTEST_KEY = 16  # characters; an empty one would let anybody sign
 
@@ -32,6 +39,10 @@ class UnusableSecret(Exception):
     """A secret cannot be read or is not what it has to be; the text names the stack's output for it."""
 
 
+class UnreadableSecret(UnusableSecret):
+    """Secrets Manager did not answer this container. Another one, or a later try, may read the secret."""
+
+
 @dataclass(frozen=True)
 class Credentials:
     client_id: str
@@ -43,9 +54,24 @@ class Secrets:
 
     def __init__(self, secretsmanager: SecretsManagerClient) -> None:
         self._provider = SecretsProvider(boto3_client=secretsmanager)
+        self._no_keys: UnusableSecret | None = None
+        self._no_keys_since = 0.0
 
     def signing_keys(self, secret_id: str) -> list[str]:
-        """The keys that are accepted: `signing_key`, which the deployment made, or the list `signing_keys`, or both."""
+        """The keys that are accepted: `signing_key`, which the deployment made, or the list `signing_keys`, or both.
+
+        That there are none is remembered too: every stranger's request asks for them.
+        """
+        now = time.time()  # the monotonic clock may stand still while a container is frozen
+        if self._no_keys is not None and 0 <= now - self._no_keys_since < NO_KEYS_AGE:
+            raise type(self._no_keys)(*self._no_keys.args)
+        try:
+            return self._signing_keys(secret_id)
+        except UnusableSecret as error:
+            self._no_keys, self._no_keys_since = error, now
+            raise
+
+    def _signing_keys(self, secret_id: str) -> list[str]:
         found = self._read(secret_id, SIGNING_KEYS_AGE, "SigningKeySecretArn")
         listed = found.get("signing_keys", [])
         keys = [found["signing_key"]] if "signing_key" in found else []
@@ -78,7 +104,9 @@ class Secrets:
             code = why.response["Error"]["Code"] if isinstance(why, ClientError) else type(why).__name__
             if code == "ResourceNotFoundException":
                 return {}  # nobody has put a value yet
-            raise UnusableSecret(f"the secret in the output {output} cannot be read: {code}") from error
+            for_good = isinstance(why, ClientError) and code in _FOR_GOOD
+            unusable = UnusableSecret if for_good else UnreadableSecret
+            raise unusable(f"the secret in the output {output} cannot be read: {code}") from error
         try:
             found = json.loads(str(text))
         except (ValueError, RecursionError):

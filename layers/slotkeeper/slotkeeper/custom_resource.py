@@ -10,7 +10,10 @@ import backoff
 import urllib3
 from botocore.exceptions import ClientError
 
+from slotkeeper.observability import logger
+
 ANSWER_SECONDS = 10.0
+ANSWER_TRIES = 2  # each has its share of them
 ROLE_SECONDS = 30
 # In bytes, of a reason or a value as JSON, where one character may take six. CloudFormation takes 4096 altogether (its
 # guide, "Custom resource response objects"), refuses more, and goes on waiting.
@@ -24,6 +27,9 @@ def answer(
 
     It must be told in every case: without an answer it waits for an hour (CloudFormation guide, "Custom resources").
     A `physical_id` that differs from the one before is a new resource to it, and it asks to delete the old one.
+
+    Raises:
+        urllib3.exceptions.HTTPError: it did not answer, in `ANSWER_SECONDS` altogether.
     """
     body: dict[str, Any] = {
         "Status": "FAILED" if failed else "SUCCESS",
@@ -35,9 +41,32 @@ def answer(
     body |= (
         {"Reason": _short(failed)} if failed else {"Data": {name: _short(said) for name, said in (data or {}).items()}}
     )
+    status = 0
+    for tries_left in reversed(range(ANSWER_TRIES)):
+        try:
+            status = _put(event["ResponseURL"], json.dumps(body))
+        except urllib3.exceptions.HTTPError:
+            if not tries_left:
+                raise
+        else:
+            if status < 500:
+                break
+    if status != 200:  # without the URL, by which anybody could answer
+        logger.error("CloudFormation did not take the answer, and waits for an hour", status=status)
+
+
+def _put(url: str, body: str) -> int:
     # CloudFormation signs the URL without a content type; any other header value would break the signature.
-    urllib3.PoolManager().request(
-        "PUT", event["ResponseURL"], body=json.dumps(body), headers={"Content-Type": ""}, timeout=ANSWER_SECONDS
+    return (
+        urllib3.PoolManager(retries=False)
+        .request(
+            "PUT",
+            url,
+            body=body,
+            headers={"Content-Type": ""},
+            timeout=urllib3.Timeout(total=ANSWER_SECONDS / ANSWER_TRIES),
+        )
+        .status
     )
 
 

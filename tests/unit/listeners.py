@@ -1,0 +1,100 @@
+"""Servers on 127.0.0.1 that answer as no well-behaved one would."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from typing import Self
+
+# Enough to outlast every deadline here by far; and a client without one ends all the same, with another error.
+ENDLESS = 500
+
+
+class Listener:
+    """Answers every connection with the same bytes, one piece after the other.
+
+    Args:
+        pause: seconds between two pieces.
+        endless: the last piece again and again, for as long as the client stays, up to ENDLESS times.
+    """
+
+    def __init__(self, *pieces: bytes, pause: float = 0.0, endless: bool = False) -> None:
+        self._pieces, self._pause, self._endless = pieces, pause, endless
+        self._closed = threading.Event()
+        self.received = b""
+        self.connections = 0
+        self.exhausted = False  # whether a client has stayed to the last piece
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._socket.close()
+
+    def _is_whole(self) -> bool:
+        head, ended, body = self.received.partition(b"\r\n\r\n")
+        length = re.search(rb"Content-Length: (\d+)", head, re.IGNORECASE)
+        return bool(ended) and len(body) == (int(length[1]) if length else 0)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # the test is over
+            self.connections += 1
+            self.received = b""
+            with connection:
+                while not self._is_whole() and (received := connection.recv(65536)):
+                    self.received += received
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        for piece in (*self._pieces, *(self._pieces[-1:] * ENDLESS if self._endless else ())):
+            try:
+                connection.sendall(piece)
+            except OSError:
+                return  # the client has gone, as it should
+            if self._closed.wait(self._pause):
+                return
+        self.exhausted = True
+
+
+def http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
+    """A whole answer."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+class HangsUp:
+    """A server that answers one request on each connection, and breaks the connection off at the second: as a NAT
+    gateway does that has forgotten it, without a word beforehand."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> HangsUp:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _serve(self) -> None:
+        for number in (1, 2):
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # nobody came a second time
+            with connection:
+                received = b""
+                while not received.endswith(b"}"):  # the headers and the body may come one after the other
+                    received += connection.recv(65536)
+                connection.sendall(http(b'{"access_token": "token-%d"}' % number))
+                connection.recv(65536)
