@@ -23,8 +23,8 @@ from local.clients import local_client
 from local.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from local.gateway import reachable
 
-READY_SECONDS = 30.0
-RESTART_SECONDS = 30.0
+READY_SECONDS = 120.0  # a busy machine takes long; an engine that has died is noticed at once
+RESTART_SECONDS = 120.0
 ASKED_SECONDS = 4.0
 LET_GO = b"."  # anything written to the engine's stdin tells it to outlive its parent
 Say = Callable[[str], None]

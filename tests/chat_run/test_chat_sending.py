@@ -27,7 +27,7 @@ def run(service: ChatService, bot: Bot, messages: int, senders: int, invalidatio
     with serving(bot) as url:
         all_senders = Senders(course, url, KEY, senders)
         with all_senders.at_work():
-            wait_until(lambda: course.standing().ended == messages, "the last answer", timeout=60)
+            wait_until(lambda: course.standing().ended == messages, "the last answer")
     found = Records(
         deliveries=all_senders.deliveries(),
         log=service.log,

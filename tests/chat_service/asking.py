@@ -9,12 +9,13 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from local.chat_service import ChatService
+from tests.support.waiting import NEVER
 
 
 class Asking:
     """One kept-open connection. Each call answers (status, body, headers); http.client's errors go through."""
 
-    def __init__(self, service: ChatService, timeout: float = 20.0) -> None:
+    def __init__(self, service: ChatService, timeout: float = NEVER) -> None:
         self._credentials = {"client_id": service.client_id, "client_secret": service.client_secret}
         at = urlsplit(service.url)
         self.connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=timeout)

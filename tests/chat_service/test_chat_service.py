@@ -14,7 +14,7 @@ import pytest
 
 from local.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, Request, answer_to
 from tests.chat_service.asking import Asking
-from tests.support.waiting import wait_until
+from tests.support.waiting import NEVER, wait_until
 
 
 def in_background(call: Callable[[], Any]) -> threading.Thread:
@@ -96,7 +96,7 @@ def test_a_401_stands_in_the_log_as_soon_as_the_token_is_judged(service: ChatSer
     waiting = in_background(lambda: client.answer("hello", "never made"))
     wait_until(lambda: [(r.status, r.ended) for r in service.log] == [(401, None)], "the judgement")
     service.mend()
-    waiting.join(20)
+    waiting.join(NEVER)
 
 
 def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatService, client: Asking) -> None:
@@ -200,7 +200,7 @@ def test_an_unknown_route_is_not_found(client: Asking) -> None:
     ],
 )
 def test_a_request_that_cannot_be_read_ends_its_connection(service: ChatService, head: bytes, status: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=NEVER) as raw:
         raw.sendall(b"POST /auth HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
         answer = b"".join(iter(lambda: raw.recv(4096), b""))
     assert answer.split()[1] == status
@@ -230,7 +230,7 @@ def test_the_token_changes_at_the_chosen_end_of_the_latency(service: ChatService
         wait_until(lambda: service.auths == 2 and len(service.token_history) == (2 if old == 401 else 1), "the POST")
         assert first.me(token) == old
         service.stop()
-        waiting.join(20)
+        waiting.join(NEVER)
     assert not service.is_live(token)
 
 
@@ -291,7 +291,7 @@ def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: Chat
         waiting = in_background(lambda: patient.me(None))
         wait_until(lambda: len(service.log) == 2, "the request")
         service.mend()
-        waiting.join(20)
+        waiting.join(NEVER)
     wait_until(lambda: all(request.ended for request in service.log), "their end")
     assert statuses(service) == [("/me", None), ("/me", None)]
 
@@ -374,8 +374,8 @@ def test_500_connections_at_once_are_all_answered(service: ChatService) -> None:
     together = threading.Barrier(500)
 
     def ask(_: int) -> int:
-        with Asking(service, timeout=60) as asking:
-            together.wait(60)
+        with Asking(service, timeout=NEVER) as asking:
+            together.wait()
             return asking.auth()[0]
 
     with ThreadPoolExecutor(500) as pool:
@@ -401,7 +401,7 @@ def test_a_stop_lets_nobody_hang(service: ChatService) -> None:
         waiting = in_background(lambda: asking.me(None))
         wait_until(lambda: len(service.log) == 1, "the request")
         service.stop()
-        waiting.join(20)
+        waiting.join(NEVER)
         assert not waiting.is_alive()
     assert service.log[0].ended is not None
 

@@ -17,6 +17,7 @@ from local.aws import EmbeddedAws
 from local.chat_service import ChatService
 from local.gateway import reachable
 from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from tests.support.waiting import NEVER
 
 _numbers = itertools.count(1)  # the same message in the same second would be a replay
 
@@ -86,7 +87,7 @@ class Bot:
     def request(self, method: str, path: str, body: str, headers: dict[str, str]) -> Reply:
         url = reachable(self.outputs["ChatbotUrl"], self.aws.endpoint) + path
         headers = {"Content-Type": "application/json", **headers}
-        answer = self._http.request(method, url, body=body.encode(), headers=headers, timeout=40)
+        answer = self._http.request(method, url, body=body.encode(), headers=headers, timeout=NEVER)
         assert answer.headers["Content-Type"] == "application/json"
         return Reply(answer.status, dict(answer.headers), answer.json())
 

@@ -205,4 +205,4 @@ class Stack:
 
     def go_round_until(self, condition: Any, what: str) -> None:
         """Lets the janitor go round until something is so."""
-        wait_until(lambda: self.janitor() is not None and condition(), what, timeout=30, interval=0.3)
+        wait_until(lambda: self.janitor() is not None and condition(), what, interval=0.3)

@@ -83,7 +83,7 @@ class ChangeSets:
 
     def execute(self, name: str) -> None:
         self._cloudformation.execute_change_set(StackName=STACK_NAME, ChangeSetName=name)
-        wait_until(self._settled, "the update to be complete", timeout=60)
+        wait_until(self._settled, "the update to be complete")
 
     def _settled(self) -> bool:
         status = self._cloudformation.describe_stacks(StackName=STACK_NAME)["Stacks"][0]["StackStatus"]

@@ -76,13 +76,16 @@ MAPPING: dict[str, Any] = {
         },
     },
 }
-# Notes how many are at it, itself among them.
+# Notes how many are at it, itself among them; the first waits for another one.
 SIDE_BY_SIDE = """
 import os, pathlib, time
 folder = pathlib.Path(os.environ["FOLDER"])
 def handler(event, context):
     mine = folder / ("at-it-" + context.aws_request_id)
     mine.touch()
+    while not (folder / "met").exists() and len(list(folder.glob("at-it-*"))) < 2:
+        time.sleep(0.02)
+    (folder / "met").touch()
     with open(folder / "notes", "a") as notes:
         notes.write(str(len(list(folder.glob("at-it-*")))) + "\\n")
     time.sleep(0.3)
@@ -111,7 +114,7 @@ def test_an_event_source_uses_as_many_at_once_as_a_parameter_says(
 ) -> None:
     sqs = aws.client("sqs")
     url = sqs.create_queue(QueueName=unique("queue"))["QueueUrl"]
-    name = function(SIDE_BY_SIDE, Environment={"Variables": {"FOLDER": str(tmp_path)}})
+    name = function(SIDE_BY_SIDE, Timeout=600, Environment={"Variables": {"FOLDER": str(tmp_path)}})
     for number in range(6):
         sqs.send_message(QueueUrl=url, MessageBody=str(number))
     created(aws, "mapping", MAPPING, Queue=queue_arn(aws, url), Function=name)

@@ -1,7 +1,5 @@
-"""event_source_groups: message groups side by side; how soon a woken message reaches its function."""
+"""event_source_groups: message groups side by side; a woken message reaches its function before its time."""
 
-import json
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,7 @@ folder = pathlib.Path(os.environ["FOLDER"])
 def handler(event, context):
     record = event["Records"][0]
     with open(folder / "begun", "a") as notes:
-        notes.write(" ".join([record["body"], str(time.time()), record["receiptHandle"]]) + "\\n")
+        notes.write(" ".join([record["body"], record["receiptHandle"]]) + "\\n")
     while (folder / ("hold-" + record["body"])).exists():
         time.sleep(0.02)
     refused = (folder / ("refuse-" + record["body"])).exists()
@@ -55,21 +53,17 @@ def test_groups_are_handled_side_by_side_and_each_in_order(
     assert lines(begun)[3].split()[0] == "a2"
 
 
-def test_a_woken_message_reaches_its_function_within_a_fifth_of_a_second(
+def test_a_woken_message_reaches_its_function_although_it_is_hidden_for_hours(
     aws: EmbeddedAws, fifo: Callable[..., str], function: Callable[..., str], tmp_path: Path
 ) -> None:
-    sqs, url = aws.client("sqs"), fifo()
+    sqs, url = aws.client("sqs"), fifo(VisibilityTimeout="36000")
     (tmp_path / "refuse-a1").touch()
     connected(aws, function, url, tmp_path)
     sqs.send_message(QueueUrl=url, MessageBody="a1", MessageGroupId="a")
-    begun, delays = tmp_path / "begun", []
+    begun = tmp_path / "begun"
     wait_until(lambda: lines(begun), "the function")
     for _ in range(5):
         times = len(lines(begun))
-        handle = lines(begun)[-1].split()[2]
-        woken = time.time()
+        handle = lines(begun)[-1].split()[1]
         sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
-        wait_until(partial(has_more_than, begun, times), "the function, woken", interval=0.01)
-        delays.append(float(lines(begun)[-1].split()[1]) - woken)
-    print(json.dumps(delays))
-    assert sorted(delays)[len(delays) // 2] < 0.2
+        wait_until(partial(has_more_than, begun, times), "the function, woken")

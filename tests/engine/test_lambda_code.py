@@ -3,29 +3,36 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from local.aws import EmbeddedAws
 from tests.engine.conftest import zipped
 
 WHERE = """
-import os, time
+import os, pathlib, time
 def handler(event, context):
-    time.sleep(event["seconds"])
+    if "meet" in event:
+        folder = pathlib.Path(event["meet"])
+        (folder / str(os.getpid())).touch()
+        while len(list(folder.iterdir())) < 2:
+            time.sleep(0.02)
     return {"process": os.getpid(), "file": os.path.realpath(__file__), "said": SAID}
 """
 
 
-def called(aws: EmbeddedAws, name: str, seconds: float = 0) -> dict[str, Any]:
-    answer = aws.client("lambda").invoke(FunctionName=name, Payload=json.dumps({"seconds": seconds}))
+def called(aws: EmbeddedAws, name: str, **event: str) -> dict[str, Any]:
+    answer = aws.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
     said: dict[str, Any] = json.loads(answer["Payload"].read())
     return said
 
 
-def test_environments_of_a_function_share_its_code(aws: EmbeddedAws, function: Callable[..., str]) -> None:
-    name = function(WHERE.replace("SAID", "1"))
+def test_environments_of_a_function_share_its_code(
+    aws: EmbeddedAws, function: Callable[..., str], tmp_path: Path
+) -> None:
+    name = function(WHERE.replace("SAID", "1"), Timeout=600)
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: called(aws, name, seconds=0.5), range(2))
+        first, second = pool.map(lambda _: called(aws, name, meet=str(tmp_path)), range(2))
     assert first["process"] != second["process"]
     assert first["file"] == second["file"]
 

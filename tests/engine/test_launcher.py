@@ -71,7 +71,7 @@ def test_the_engine_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 def test_a_stop_ends_everything_the_engine_started(tmp_path: Path) -> None:
     engine = EmbeddedAws.start(tmp_path)
     engine.client("s3").create_bucket(Bucket="bucket")
-    engine.client("s3").put_object(Bucket="bucket", Key="sleep.py", Body=b"import time\ntime.sleep(60)\n")
+    engine.client("s3").put_object(Bucket="bucket", Key="sleep.py", Body=b"import time\ntime.sleep(3600)\n")
     command = {"Name": "pythonshell", "ScriptLocation": "s3://bucket/sleep.py"}
     engine.client("glue").create_job(Name="sleep", Role="any", Command=command)
     engine.client("glue").start_job_run(JobName="sleep")

@@ -17,7 +17,7 @@ def handler(event, context):
 """
 
 
-def test_a_due_schedule_fires_within_three_seconds(
+def test_a_schedule_fires_when_it_is_due(
     aws: EmbeddedAws, fifo: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
     sqs = aws.client("sqs")
@@ -29,7 +29,8 @@ def test_a_due_schedule_fires_within_three_seconds(
         FlexibleTimeWindow={"Mode": "OFF"},
         Target={"Arn": queue_arn(aws, url), "RoleArn": ROLE, "Input": "due"},
     )
-    wait_until(lambda: "Messages" in sqs.receive_message(QueueUrl=url), "the schedule's message", timeout=3)
+    wait_until(lambda: "Messages" in sqs.receive_message(QueueUrl=url), "the schedule's message")
+    assert datetime.now(UTC) >= due.replace(microsecond=0)
 
 
 def test_an_execution_that_ends_badly_reaches_a_rules_function(

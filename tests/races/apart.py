@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from local.environment import ROOT
-
-SECONDS = 60.0  # for any line of it; it takes one at most, and more only if the machine does
+from tests.support.waiting import NEVER
 
 
 class Apart:
@@ -38,8 +37,8 @@ class Apart:
         """The next line it says."""
         output = self._process.stdout
         assert output is not None
-        readable, _, _ = select.select([output], [], [], SECONDS)
-        assert readable, f"the process has said nothing for {SECONDS:g} s"
+        readable, _, _ = select.select([output], [], [], NEVER)
+        assert readable, f"the process has said nothing for {NEVER:g} s"
         line = output.readline()
         assert line, "the process has ended without a word"
         return json.loads(line)

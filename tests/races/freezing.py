@@ -10,6 +10,7 @@ from local.chat_service import answer_to
 from local.clients import local_client
 from slotkeeper.token_lock import Timing
 from tests.races.sharing import SKEW, UNHURRIED, Sharing, at_once, start
+from tests.support.waiting import NEVER
 
 Point = Literal["nowhere", "before the POST", "in the POST", "between POST and store"]
 
@@ -28,10 +29,10 @@ class Stop:
         if self.set_up:
             self.set_up = False
             self._reached.set()
-            assert self._go_on.wait(30), "nobody let it go on"
+            assert self._go_on.wait(NEVER), "nobody let it go on"
 
     def wait_until_reached(self) -> None:
-        assert self._reached.wait(30), "nobody has come here"
+        assert self._reached.wait(NEVER), "nobody has come here"
 
     def go_on(self) -> None:
         self._go_on.set()

@@ -19,16 +19,18 @@ from slotkeeper.chat_messages import ChatMessage
 from slotkeeper.credentials import Credentials
 from slotkeeper.token_item import TokenItem, TokenTable
 from slotkeeper.token_lock import Event, SharedToken, Timing
+from tests.support.waiting import NEVER
 
 TABLE = "tokens"
 
 SKEW = 2.0  # seconds, either way
 
-# For deaths: a lease that is over soon, and yet long enough for what a healthy holder has to do on a busy machine.
-QUICK = Timing(api=1.0, store=0.4, clock_skew=0.05, min_interval=0.0, patience=15.0)
+# For holders whose process stands still, which go by the true time: a lease whose end a test can wait for, and which
+# yet lasts several times as long as a healthy holder needs on a busy machine.
+QUICK = Timing(api=6.0, store=3.0, clock_skew=0.05, min_interval=0.0, patience=NEVER)
 
 # For crowds, whose hundreds a machine of two cores serves slowly, and for held clocks: nothing here ends by time.
-UNHURRIED = Timing(api=20.0, store=10.0, clock_skew=SKEW, patience=60.0)
+UNHURRIED = Timing(api=20.0, store=10.0, clock_skew=SKEW, patience=NEVER)
 
 _names = itertools.count(1)
 

@@ -17,7 +17,7 @@ from tests.races.slot_races import Crowd, Outcome, Race
 
 SHORT = 2.0  # seconds
 LEAST = 20  # steps of each thread of a short one: a busy machine takes longer, and judges no less
-ROUNDS = 5
+ROUNDS = 25  # on a busy machine fewer of them are close
 BETWEEN_WORDS = 5.0  # seconds
 
 RaceIt = Callable[[str, Race], Outcome]

@@ -64,7 +64,7 @@ class Load:
 
     def wait_until_all_use_the_live_token(self) -> None:
         """Nobody is between a 401 and its repetition any more."""
-        wait_until(lambda: all(map(self._service.is_live, self._last_token)), "an answer for everybody", timeout=60)
+        wait_until(lambda: all(map(self._service.is_live, self._last_token)), "an answer for everybody")
 
     def __enter__(self) -> Load:
         for thread in self._threads:

@@ -54,9 +54,7 @@ def test_the_worlds_have_the_deployed_times() -> None:
         assert seconds % slots_state.STEP == 0
 
 
-def test_random_schedules_end_well_and_beside_a_small_world_enter_every_state_of_the_workflow() -> None:
-    small = catalogue.SMALL["1 request, 1 slot, janitor at any time"]
-    assert first_violation(small.make, small.faults) == ("", "")
+def test_random_schedules_end_well_and_enter_every_state_of_the_workflow() -> None:
     assert first_broken(slots_world.drawn, SEEDS) == ("", -1)
     assert workflow.entered == states().keys()
 

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.support.waiting import NEVER
+
 
 class LosingProxy:
     """Passes everything to `target`, a URL, and loses the answers it was told to lose. A context manager."""
@@ -35,7 +37,7 @@ class LosingProxy:
 
     def carry_out(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes] | None:
         """Status, headers and body of the answer; None if it is lost."""
-        connection = http.client.HTTPConnection(self._target, timeout=30)
+        connection = http.client.HTTPConnection(self._target, timeout=NEVER)
         try:
             connection.request("POST", path, body, headers)
             answer = connection.getresponse()

@@ -3,19 +3,20 @@
 import time
 from collections.abc import Callable
 
+# Seconds. A safety net for what never comes, and no bound of anything: a test passes on a machine of any speed.
+NEVER = 180.0
 
-def wait_until[Value](
-    condition: Callable[[], Value], what: str, timeout: float = 20.0, interval: float = 0.05
-) -> Value:
+
+def wait_until[Value](condition: Callable[[], Value], what: str, interval: float = 0.05) -> Value:
     """Call `condition` until its value is true, and return that value.
 
-    Raises AssertionError after `timeout` seconds; it says `what` was awaited and what the last value was.
+    Raises AssertionError after NEVER; it says `what` was awaited and what the last value was.
     """
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + NEVER
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:g} s for {what}; the last value was {value!r}")
+            raise AssertionError(f"waited {NEVER:g} s for {what}; the last value was {value!r}")
         time.sleep(interval)

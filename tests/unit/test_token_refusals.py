@@ -142,14 +142,17 @@ def unreadable(_seconds: float) -> str:
 
 def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: Instances) -> None:
     with pytest.raises(TokenTimeout, match="this instance could not ask the API: the credentials cannot be read"):
-        instances.new(authenticate=unreadable, timing=BRIEF).get(within=0.5)
+        instances.new(authenticate=unreadable, timing=BRIEF).get(within=2.5)
     assert instances.raw_item() == {"token_name": {"S": NAME}}
     assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
     assert any(isinstance(event, RefreshAbandoned) for event in instances.events)
     assert not any(isinstance(event, AuthenticationFailed) for event in instances.events)
 
 
-def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_while(instances: Instances) -> None:
+def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_while(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.token_search.OWN_PAUSE", 1000.0)
     tries: list[float] = []
 
     def failing(seconds: float) -> str:
@@ -159,11 +162,11 @@ def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_wh
     token = instances.new(authenticate=failing, timing=BRIEF)
     for _ in range(2):
         with pytest.raises(TokenTimeout, match="could not ask the API"):
-            token.get(within=0.4)
+            token.get(within=2.0)
     assert len(tries) == 1
     token._rest = None
     with pytest.raises(TokenTimeout):
-        token.get(within=0.4)
+        token.get(within=2.0)
     assert len(tries) == 2
 
 

@@ -11,7 +11,7 @@ import contextvars
 import json
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from local.engine import drives
@@ -96,6 +96,13 @@ def _error_matches(original: Callable[..., bool]) -> Callable[..., bool]:
     return matches
 
 
+def delay(retrier: Mapping[str, Any], before: int) -> float:
+    """Seconds until a retry, after so many retries by this retrier."""
+    seconds: float = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2.0) ** before
+    seconds = min(seconds, retrier.get("MaxDelaySeconds", seconds))
+    return seconds * secrets.randbelow(10_001) / 10_000 if retrier.get("JitterStrategy") == "FULL" else seconds
+
+
 def _find_matching_retrier(original: Callable[..., Any]) -> Callable[..., Any]:
     def find(retriers: list[dict[str, Any]], error: str, counts: dict[int, int]) -> Any:
         drives.check()
@@ -103,11 +110,7 @@ def _find_matching_retrier(original: Callable[..., Any]) -> Callable[..., Any]:
         drive = drives.current.get()
         if retrier is None or drive is None:
             return retrier, index
-        delay = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2.0) ** counts.get(index, 0)
-        delay = min(delay, retrier.get("MaxDelaySeconds", delay))
-        if retrier.get("JitterStrategy") == "FULL":
-            delay = delay * secrets.randbelow(10_001) / 10_000
-        drive.wait(delay * sfn._SFN_WAIT_SCALE)
+        drive.wait(delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
         return {**retrier, "IntervalSeconds": 0}, index  # waited here: MiniStack's own wait is capped at 60 s
 
     return find
