@@ -161,6 +161,14 @@ class Account:
             self.on_visible(group, self.now + given["VisibilityTimeout"])
         return answer
 
+    def _change_message_visibility_batch(self, given: Record) -> Answer:
+        failed = []
+        for entry in given["Entries"]:
+            answer = self._change_message_visibility(entry)
+            if answer.error:
+                failed.append({"Id": entry["Id"], "Code": answer.error, "SenderFault": True})
+        return Answer({"Failed": failed})
+
     # Step Functions ------------------------------------------------------------------------------------------------
 
     def _start_execution(self, given: Record) -> Answer:

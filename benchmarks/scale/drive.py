@@ -92,6 +92,8 @@ class Functions:
         for module in (self._starter, self._janitor):
             module.time = clock
         self._janitor._janitor = replace(self._janitor._janitor, clock=clock.time)
+        self._janitor._janitor.settlement.clock = clock.time
+        self._janitor._lease._clock = clock.time
 
     def start(self, group: str, message: dict[str, Any]) -> bool:
         """One invocation of the starter with one message; True if that is consumed."""

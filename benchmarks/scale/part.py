@@ -19,7 +19,7 @@ NAME = "scale"
 TITLE = "Scale: many processes, a standing queue, a million requests a day"
 MINUTES = 1.5
 
-ROUND_PERIOD, ROUND_TIMEOUT = 60, 300  # seconds, of the janitor in the template
+ROUND_PERIOD, ROUND_TIMEOUT = 60, 120  # seconds, of the janitor in the template
 SLOTS = (10, 100, 500)
 _SCENES_TAKE = 10_000  # as long as so many requests
 # Of a request that had to wait. The others follow from these, from sizes, or from who else was there.
@@ -116,8 +116,9 @@ def goals(
     power: float,
 ) -> list[Goal]:
     """What was aimed at, and what came of it."""
-    spread = {name: _range(driven, name) for name in [*CALLS, *(f"sqs.{_sqs(name)}" for name in SQS)]}
-    uneven = sorted(name for name, (least, most) in spread.items() if least != most)
+    # At most: the last of a burst find no registration to wake, once the janitor has removed it.
+    names = [*CALLS, *(f"sqs.{_sqs(name)}" for name in SQS)]
+    uneven = sorted(name for name in names if len({each["of_a_waiter"][name][1] for each in driven}) > 1)
     exact = all(each["all"]["lambda.starter"] == each["requests"] + each["waited"] for each in driven)
     a_request = [each["starter_seconds"] / each["requests"] for each in by_processes]
     invocations = max(each["all"]["lambda.starter"] / each["requests"] for each in driven)
@@ -127,7 +128,7 @@ def goals(
     worst = max(told["seconds"] for each in rounds for told in each["rounds"])
     return [
         Goal(
-            "every request that had to wait makes the same calls, whatever the queue's length and the processes",
+            "a request that had to wait makes the same calls at most, whatever the queue's length and the processes",
             "the same" if exact and not uneven else f"not the same: {', '.join(uneven) or 'invocations'}",
             exact and not uneven,
         ),
@@ -155,11 +156,6 @@ def exponent(driven: Sequence[dict[str, Any]], name: str) -> float:
     """How this grows with the requests: the slope of the straight line through the logarithms."""
     points = [(math.log(each["requests"]), math.log(each[name])) for each in driven]
     return linear_regression([x for x, _ in points], [y for _, y in points]).slope
-
-
-def _range(driven: Sequence[dict[str, Any]], name: str) -> tuple[int, int]:
-    ranges = [each["of_a_waiter"][name] for each in driven]
-    return min(least for least, _ in ranges), max(most for _, most in ranges)
 
 
 def _sqs(name: str) -> str:

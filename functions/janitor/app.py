@@ -1,5 +1,4 @@
-"""The janitor: frees slots whose holder is provably dead. Runs on a schedule, which is the guarantee, and on the status
-events of workflows that closed without success, which are best effort."""
+"""The janitor: frees slots whose holder is provably dead, on a schedule. One run at a time."""
 
 from __future__ import annotations
 
@@ -13,62 +12,84 @@ import boto3
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.clients import PATIENT
+from slotkeeper.clients import LISTING, QUICK
 from slotkeeper.completion_news import CompletionNews, RequestNews
+from slotkeeper.findings import Findings
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.hand_offs import HandOffs
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.processes import Processes
 from slotkeeper.reclaim import Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
+from slotkeeper.run_lease import RunLease
 from slotkeeper.settings import JanitorSettings
 from slotkeeper.settled import Settled
+from slotkeeper.settlement import Settlement
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 
 # Of an invocation, for what comes after an event: noting that a request is settled.
 KEPT_SECONDS = 10
+# What a list of executions may take that does not come.
+HAND_OFF_SECONDS = 25
 
 _settings = JanitorSettings.from_environment()
-_dynamodb = boto3.client("dynamodb", config=PATIENT)
-_sqs = boto3.client("sqs", config=PATIENT)
-_workflow = Workflow(boto3.client("stepfunctions", config=PATIENT), _settings.workflow_arn)
+_dynamodb = boto3.client("dynamodb", config=QUICK)
+_sqs = boto3.client("sqs", config=QUICK)
+_workflow = Workflow(boto3.client("stepfunctions", config=LISTING), _settings.workflow_arn)
 _hand_offs = HandOffs(_workflow)
 _news = CompletionNews.from_environment()
+_lease = RunLease(_dynamodb, _settings.settled_table_name)
 _janitor = Janitor(
     Slots(_dynamodb, _settings.slot_table_name),
     Processes(_dynamodb, _settings.slot_table_name),
     RequestQueue(_sqs, _settings.request_queue_url),
     _workflow,
-    GlueRuns(boto3.client("glue", config=PATIENT)),
-    FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
-    Settled(_dynamodb, _settings.settled_table_name),
+    GlueRuns(boto3.client("glue", config=LISTING)),
+    Settlement(
+        _workflow,
+        FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
+        Settled(_dynamodb, _settings.settled_table_name),
+        _settings.grace,
+        on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
+    ),
     _settings.grace,
     _settings.look_gap,
-    on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
 )
 
 
 @metrics.log_metrics
 @tracer.capture_lambda_handler
 @logger.inject_lambda_context(clear_state=True)
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Answers what it did, as metric name -> count. Anything but a status event means a round."""
-    _news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - KEPT_SECONDS
-    if event.get("detail-type") == "Step Functions Execution Status Change":
-        findings = _janitor.visit(event["detail"]["name"])
-        metrics.add_metric("JanitorVisits", MetricUnit.Count, 1)
-    else:
-        findings = _janitor.round()
+def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Answers what it did, as metric name -> count."""
+
+    def seconds_left() -> float:
+        return context.get_remaining_time_in_millis() / 1000
+
+    _news.seconds_left = lambda: seconds_left() - KEPT_SECONDS
+    if not _lease.take(seconds_left()):
+        logger.warning("Another run is under way")
+        metrics.add_metric("JanitorRunsSkipped", MetricUnit.Count, 1)
+        return {"JanitorRunsSkipped": 1}
+    try:
+        findings = _janitor.round(seconds_left())
         metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)
-        with findings.guard("Could not measure how long slots stood free"):
-            for name, seconds in _hand_offs.measure(findings.processes, time.time()).items():
-                measure_process(name, MetricUnit.Seconds, HandOff=seconds)
+        if seconds_left() > HAND_OFF_SECONDS:
+            _measure_hand_offs(findings)
+    finally:
+        _lease.release()
     for name, count in findings.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     for process in findings.processes:
         measure_process(process.name, MetricUnit.Count, SlotsInUse=len(process.holders), SlotLimit=process.slot_limit)
     return dict(findings.counts)
+
+
+def _measure_hand_offs(findings: Findings) -> None:
+    with findings.guard("Could not measure how long slots stood free"):
+        for name, seconds in _hand_offs.measure(findings.processes, time.time()).items():
+            measure_process(name, MetricUnit.Seconds, HandOff=seconds)
 
 
 cold_start.over()

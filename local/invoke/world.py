@@ -75,6 +75,7 @@ class World:
             makers: dict[str, Callable[[str, Event], Event]] = {
                 "starter": self._starter,
                 "janitor": self._janitor,
+                "execution_closed": self._execution_closed,
                 "process_registrar": self._registrar,
                 "chatbot": self._chatbot,
                 "token_refresher": self._refresher,
@@ -117,8 +118,12 @@ class World:
         if name == "round" and self._own:
             # Its starter has died between the slot and the workflow, long ago.
             Slots(self._client("dynamodb"), self.names["SlotTable"]).reserve("sample", "sample-of-a-dead-starter", 1.0)
-        elif name in ("aborted", "failed", "timed_out") and self._own:
-            detail = event["detail"]
+        return event
+
+    def _execution_closed(self, name: str, event: Event) -> Event:
+        self._make_processes()
+        if name in ("aborted", "failed", "timed_out") and self._own:
+            detail = json.loads(event["Records"][0]["body"])["detail"]
             self._close(json.loads(detail["input"]), detail["status"], name=detail["name"])
         return event
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.stack import Stack
+from tests.e2e.stack import LOOK_GAP, Stack
 from tests.support.waiting import wait_until
 
 
@@ -61,7 +61,7 @@ def test_f16_a_failed_workflow_that_is_aborted_on_its_way_out_has_its_request_ke
     assert {kept["execution_name"] for kept in stack.kept(process)} == {name}
 
 
-def test_f20_the_status_event_of_an_abort_reaches_the_janitor(stack: Stack) -> None:
+def test_f20_the_status_event_of_an_abort_reaches_its_function(stack: Stack) -> None:
     """Without any round: only the rule's pattern and the event can have done it."""
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
@@ -70,7 +70,26 @@ def test_f20_the_status_event_of_an_abort_reaches_the_janitor(stack: Stack) -> N
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     assert (kept["kept_by"], kept["error"]) == ("janitor", "ABORTED")
     assert json.loads(kept["body"])["request_id"] == "r1"
-    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
+    wait_until(lambda: not stack.holders(process), "the slot to be free")
+
+
+def test_s4_with_its_status_event_the_slot_of_an_aborted_workflow_goes_to_the_next_without_a_round(
+    stack: Stack,
+) -> None:
+    process = stack.process(limit=1)
+    aborted, following = stack.send(process, "r1"), stack.send(process, "r2")
+    stack.wait_until_running(aborted)
+    stack.wait_until_waiting(process)
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(aborted))
+    stack.wait_until_running(following)
+    assert [run["JobRunState"] for run in stack.runs(aborted)] == ["STOPPED"]
+    stopped = stack.execution(aborted)["stopDate"].timestamp()  # type: ignore[index]
+    started = stack.execution(following)["startDate"].timestamp()  # type: ignore[index]
+    # The two checks, each a gap after what is before it.
+    assert started - stopped >= 2 * LOOK_GAP
+    print(f"admitted {started - stopped:.1f} s after the abort, with a gap of {LOOK_GAP} s")
+    stack.end(process, "r2")
+    stack.wait_for_status(following, "SUCCEEDED")
 
 
 def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_the_rounds(stack: Stack, no_events: None) -> None:

@@ -94,6 +94,16 @@ class Answers:
             self.made_visible.append(told["ReceiptHandle"])
         return {}
 
+    def _ChangeMessageVisibilityBatch(self, told: Parameters) -> Parameters:
+        assert 1 <= len(told["Entries"]) <= 10
+        failed = []
+        for entry in told["Entries"]:
+            try:
+                self._ChangeMessageVisibility(entry)
+            except Refusal:
+                failed.append({"Id": entry["Id"], "Code": "ReceiptHandleIsInvalid", "SenderFault": True})
+        return {"Successful": [], "Failed": failed}
+
     # Step Functions
 
     def execution(self, name: str, status: str, input: str = "{}", **more: Any) -> None:

@@ -20,7 +20,7 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper import chat_token, completion_news, observability, reclaim, retry
+from slotkeeper import chat_token, completion_news, findings, observability, retry
 from slotkeeper.retry import worker as retrying_worker
 from tests.fuzz.answers import Answers
 from tests.fuzz.tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
@@ -34,6 +34,7 @@ ENVIRONMENT = {
     "REQUEST_QUEUE_URL": "https://sqs/requests.fifo",
     "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
     "FAILED_REQUEST_QUEUE_URL": "https://sqs/failed",
+    "STATUS_EVENT_QUEUE_URL": "https://sqs/status-events",
     "EVENT_BUS_NAME": "default",
     "QUEUE_VISIBILITY_SECONDS": "180",
     "QUEUE_RETENTION_SECONDS": "1209600",
@@ -108,7 +109,7 @@ class Functions:
         self._patch.setattr("time.monotonic", lambda: monotonic() + self._slept)
         # Powertools reads its variables when its objects are made.
         importlib.reload(observability)
-        for module in (chat_token, completion_news, reclaim, retrying_worker, retry):
+        for module in (chat_token, completion_news, findings, retrying_worker, retry):
             importlib.reload(module)
         self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # no part of what a function says
         (log,) = observability.logger.handlers

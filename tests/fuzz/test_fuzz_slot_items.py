@@ -16,6 +16,7 @@ from tests.fuzz.functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.tables import SLOTS
 from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
+from tests.unit.work_account import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
 RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
@@ -170,16 +171,14 @@ inputs = st.sampled_from(['{"process": "p"}', DEEP, '"\ufffe\uffff"', "", "not J
     status=st.sampled_from(["FAILED", "ABORTED", "TIMED_OUT", "RUNNING"]),
     input=inputs,
     told=st.fixed_dictionaries({}, optional={"error": st.text(max_size=256), "cause": st.text(max_size=300)}),
-    by=st.sampled_from(["visit", "round"]),
+    by=st.sampled_from(["event", "run"]),
 )
-@example(before=VALID, name="p-1", status="ABORTED", input=DEEP, told={}, by="round").via(
-    "too deep for Python's reader"
-)
-@example(before=VALID, name="p-1", status="ABORTED", input='"\ufffe"', told={}, by="round").via("JSON, but not for SQS")
-@example(before=VALID, name="-p", status="ABORTED", input="{}", told={}, by="visit").via(
+@example(before=VALID, name="p-1", status="ABORTED", input=DEEP, told={}, by="run").via("too deep for Python's reader")
+@example(before=VALID, name="p-1", status="ABORTED", input='"\ufffe"', told={}, by="run").via("JSON, but not for SQS")
+@example(before=VALID, name="-p", status="ABORTED", input="{}", told={}, by="event").via(
     "no process of that name: a key is empty"
 )
-@example(before=VALID | {"job_name": {"S": ""}}, name="p-2", status="ABORTED", input="{}", told={}, by="visit")
+@example(before=VALID | {"job_name": {"S": ""}}, name="p-2", status="ABORTED", input="{}", told={}, by="event")
 def test_the_request_of_whatever_closed_without_success_is_kept(
     functions: Functions, *, before: dict[str, Any], name: str, status: str, input: str, told: dict[str, str], by: str
 ) -> None:
@@ -187,8 +186,10 @@ def test_the_request_of_whatever_closed_without_success_is_kept(
     account.tables.put(SLOTS, before)
     account.execution(name, status, input, **told)
     account.age_executions(3600)
-    event = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": name, "status": status}}
-    ran = functions.run(functions.load("janitor"), event if by == "visit" else {})
+    function = "execution_closed" if by == "event" else "janitor"
+    body = json.dumps({"detail": {"name": name, "status": status}})
+    event = {"Records": [record(body) | {"receiptHandle": "handle-event"}]}
+    ran = functions.run(functions.load(function), event if by == "event" else {})
     assert ran.raised is None, ran
     check_no_mistake_in_the_code(ran, before, name, input, told)
     letters = account.letters("failed")

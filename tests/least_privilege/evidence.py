@@ -45,7 +45,7 @@ def jobs(made: Stack) -> list[str]:
 
 # Whose calls a writer of its own, and other jobs, change; a key and a VPC change nobody's.
 _BY_A_WRITER = ("ChatbotFunction", "TokenRefresherFunction")
-_BY_JOBS = ("StarterFunction", "JanitorFunction", "ProcessRegistrarFunction")
+_BY_JOBS = ("StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction")
 
 
 @cache

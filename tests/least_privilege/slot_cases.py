@@ -77,7 +77,6 @@ def janitor(job: str) -> Iterator[Case]:
         return arrange
 
     function = "JanitorFunction"
-    closed = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": "p-1", "status": "ABORTED"}}
     quiet = held("RUNNING", job, quiet_since=number(time.time() - DAY))
     yield Case(function, "a round over nothing", {}, put(SLOTS))
     yield Case(function, "nobody has started it", {}, put(SLOTS, process(job, **held("RESERVED"), **WAITING)))
@@ -88,8 +87,15 @@ def janitor(job: str) -> Iterator[Case]:
     yield Case(function, "the first look", {}, over(**held("RUNNING", job)))
     yield Case(function, "the second look", {}, over(**quiet, **WAITING))
     yield Case(function, "it has kept its request itself", {}, over("FAILED"))
-    yield Case(function, "an event", closed, over(alive=True, **held("RUNNING", job)))
-    yield Case(function, "an event of what is over", closed, over())
+
+    function = "ExecutionClosedFunction"
+    closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
+    yield Case(function, "its run lives", closed, over(alive=True, **held("RUNNING", job)))
+    yield Case(function, "its run lives again", closed, over(alive=True, **quiet))
+    yield Case(function, "the first check", closed, over(**held("RUNNING", job)))
+    yield Case(function, "the second check", closed, over(**quiet, **WAITING))
+    yield Case(function, "nothing was confirmed", closed, over(**held("RESERVED"), **WAITING))
+    yield Case(function, "it holds no slot", closed, over())
 
 
 def process_registrar(job: str) -> Iterator[Case]:

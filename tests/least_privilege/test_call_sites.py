@@ -18,6 +18,11 @@ ANOTHERS = {
         ("conditional", "update"): "the token's and the ledger's step; an `update` here is a set's",
         ("workflow", "Workflow.start"): "the starter's; a `start` here is an index",
     },
+    "ExecutionClosedFunction": {
+        ("conditional", "update"): "the token's and the ledger's step; an `update` here is a dict's",
+        ("workflow", "Workflow._list"): "the janitor's list of what has closed",
+        ("workflow", "Workflow.start"): "the starter's; a `start` here is an index",
+    },
     "ProcessRegistrarFunction": {
         ("conditional", "update"): "the token's and the ledger's step; an `update` here is text"
     },

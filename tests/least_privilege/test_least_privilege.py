@@ -45,6 +45,10 @@ def test_what_a_call_is_for_is_a_condition_of_its_permission(variant: str, role:
 PATTERNS = {
     ("StarterRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
     ("JanitorRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
+    ("ExecutionClosedRole", "execution:workflow:*"): (
+        {"states:DescribeExecution"},
+        "an execution is named after its request",
+    ),
     ("SampleJobRole", "DataBucket/*"): ({"s3:GetObject", "s3:PutObject"}, "a request names input and output"),
     ("SampleJobRole", "aws-sam-cli-managed-default-samclisourcebucket-*/*"): (
         {"s3:GetObject"},

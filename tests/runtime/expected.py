@@ -46,7 +46,7 @@ def _set_aside(code: str) -> Expectation:
 def _keeps(request_id: str, error: str) -> Expectation:
     name = execution_name("sample", request_id, 1)
     return lambda outcome: (
-        outcome.answer == {"RequestsKept": 1}
+        (outcome.failed_items, outcome.counted("RequestsKept")) == (0, [1.0])
         and [each["error"] for each in outcome.messages("FailedRequestQueue")] == [error]
         and json.loads(outcome.messages("FailedRequestQueue")[0]["body"])["request_id"] == request_id
         and outcome.row("SettledTable", name)["settled_by"] == "janitor"
@@ -126,15 +126,16 @@ EXPECTED: dict[str, Expectation] = {
         and outcome.counted("JanitorRounds") == [1.0]
         and not outcome.process("sample").holders
     ),
-    "janitor/aborted": _keeps("2012-01", "ABORTED"),
-    "janitor/timed_out": _keeps("2012-03", "States.Timeout"),
-    "janitor/failed": lambda outcome: (
-        outcome.answer == {}
+    "execution_closed/aborted": _keeps("2012-01", "ABORTED"),
+    "execution_closed/timed_out": _keeps("2012-03", "States.Timeout"),
+    "execution_closed/failed": lambda outcome: (
+        outcome.failed_items == 0
         and not outcome.messages("FailedRequestQueue")
         and outcome.row("SettledTable", execution_name("sample", "2012-02", 1))["settled_by"] == "workflow"
     ),
-    "janitor/unknown_execution": lambda outcome: (
-        (outcome.answer, outcome.counted("JanitorVisits")) == ({}, [1.0]) and not outcome.messages("FailedRequestQueue")
+    "execution_closed/unknown_execution": lambda outcome: (
+        (outcome.failed_items, outcome.counted("StatusEventsHandled")) == (0, [1.0])
+        and not outcome.messages("FailedRequestQueue")
     ),
     "process_registrar/create": _registered(3, "orders-job", created=True),
     "process_registrar/update_limit": _registered(3, "orders-job", created=False),

@@ -35,7 +35,7 @@ def test_without_a_function_it_lists_all_events() -> None:
 
 
 def test_without_an_event_it_lists_the_functions() -> None:
-    assert _run("janitor").stdout == "janitor: aborted, failed, round, timed_out, unknown_execution\n"
+    assert _run("execution_closed").stdout == "execution_closed: aborted, failed, timed_out, unknown_execution\n"
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ _FORGET: list[Callable[[], None]] = [
     slots_state.forget,
     slots_actors.starter.forget,
     slots_actors.janitor_round.forget,
-    slots_actors.janitor_visit.forget,
+    slots_actors.closed_execution.forget,
     slots_actors.canceller.forget,
     slots_actors.replacer.forget,
     token_actors.forget,

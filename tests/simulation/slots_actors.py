@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from slotkeeper.admission import HeldBack, Starter, Waiting
+from slotkeeper.closed_executions import ClosedExecutions
+from slotkeeper.dead_holders import DeadHolders
+from slotkeeper.findings import Findings
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.observability import logger
 from slotkeeper.operations import Operations
 from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Findings, Janitor
+from slotkeeper.reclaim import Janitor
 from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
 from slotkeeper.requests import Delivery
 from slotkeeper.settled import Settled
+from slotkeeper.settlement import Settlement
 from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.workflow import Execution, Workflow
 from tests.simulation.transcript import Outside, Program
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
@@ -60,18 +63,13 @@ def start(
     return type(admission).__name__
 
 
-def _janitor(outside: Outside, grace: int, look_gap: int) -> Janitor:
-    dynamodb, sqs = outside.client("dynamodb"), outside.client("sqs")
-    return Janitor(
-        Slots(dynamodb, SLOTS),
-        Processes(dynamodb, SLOTS),
-        RequestQueue(sqs, REQUESTS),
+def _settlement(outside: Outside, grace: int, look_gap: int) -> Settlement:
+    dynamodb = outside.client("dynamodb")
+    return Settlement(
         Workflow(outside.client("stepfunctions"), MACHINE),
-        GlueRuns(outside.client("glue")),
-        FailedRequestQueue(sqs, FAILED),
-        Settled(dynamodb, SETTLED),
+        FailedRequestQueue(outside.client("sqs"), FAILED),
+        Settled(dynamodb, SETTLED, claim=look_gap),  # none in a world without time, where it would never end
         grace,
-        look_gap,
         outside.clock,
     )
 
@@ -79,28 +77,57 @@ def _janitor(outside: Outside, grace: int, look_gap: int) -> Janitor:
 class Memory(NamedTuple):
     """What a container of the janitor knows from its rounds before, as a value."""
 
-    spent: tuple[tuple[str, tuple[str, float]], ...] = ()
-    settled_by: float = -math.inf
+    settled_by: float | None = None
+    noted: float | None = None
+    unsettled: tuple[tuple[str, Execution], ...] = ()
     settled: frozenset[str] = frozenset()
 
 
 NEW = Memory()
 
 
+def in_order(_: list[Any]) -> None:
+    """For what the janitor does in any order: which one it is makes no difference to one process."""
+
+
 def round_(outside: Outside, grace: int, look_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
     """One scheduled round of the janitor: what its container remembers after it, and what it counted."""
-    janitor = _janitor(outside, grace, look_gap)
-    known = janitor._memory
-    known.spent.update(memory.spent)
-    known.settled_by = memory.settled_by
-    janitor.settled._known.update(memory.settled)
+    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, look_gap)
+    janitor = Janitor(
+        Slots(dynamodb, SLOTS),
+        Processes(dynamodb, SLOTS),
+        RequestQueue(outside.client("sqs"), REQUESTS),
+        settlement.workflow,
+        GlueRuns(outside.client("glue")),
+        settlement,
+        grace,
+        look_gap,
+        outside.clock,
+        in_order,
+    )
+    known = settlement.memory
+    if memory.settled_by is not None:
+        known.settled_by, known.noted = memory.settled_by, memory.noted or 0
+    known.unsettled.update(memory.unsettled)
+    settlement.settled._known.update(memory.settled)
     counts = tuple(sorted(janitor.round().counts.items()))
-    return Memory(tuple(sorted(known.spent.items())), known.settled_by, frozenset(janitor.settled._known)), counts
+    unsettled = tuple(sorted(known.unsettled.items()))
+    return Memory(known.settled_by, known.noted, unsettled, frozenset(settlement.settled._known)), counts
 
 
-def visit(outside: Outside, execution: str, grace: int, look_gap: int) -> tuple[tuple[str, int], ...]:
-    """The janitor's answer to one status event. What it raises, Lambda tries again; the rounds do too."""
-    return tuple(sorted(_janitor(outside, grace, look_gap).visit(execution).counts.items()))
+def visit(outside: Outside, execution: str, redrives: int, grace: int, look_gap: int) -> int | None:
+    """One receive of a status event: the seconds until the next. What it raises brings the event back too."""
+    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, look_gap)
+    slots = Slots(dynamodb, SLOTS)
+    closed = ClosedExecutions(
+        slots,
+        RequestQueue(outside.client("sqs"), REQUESTS),
+        settlement.workflow,
+        settlement,
+        DeadHolders(slots, GlueRuns(outside.client("glue")), look_gap, outside.clock),
+        outside.clock,
+    )
+    return closed.handle(execution, redrives, Findings())
 
 
 def cancel(outside: Outside, execution: str) -> str:
@@ -127,6 +154,6 @@ def replace(outside: Outside, process: str, limit: int, job: str) -> str:
 
 starter = Program("starter", start, stack_tells=True, stands_still=True)
 janitor_round = Program("janitor", round_, stack_tells=True, stands_still=True, written_only=(Findings,))
-janitor_visit = Program("janitor's visit", visit, stack_tells=True, stands_still=True, written_only=(Findings,))
+closed_execution = Program("status event", visit, stack_tells=True, stands_still=True, written_only=(Findings,))
 canceller = Program("operator", cancel, stack_tells=True, stands_still=True)
 replacer = Program("operator who replaces", replace, stack_tells=True, stands_still=True)

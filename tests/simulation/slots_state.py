@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from slotkeeper.glue_runs import MARKER
 from slotkeeper.names import execution_name
 from slotkeeper.request_queue import backoff_seconds
+from slotkeeper.workflow import closing
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
 from tests.simulation.frozen import Record, freeze, record
@@ -104,6 +105,15 @@ def _request_of(given: str) -> str:
     return str(fields["request_id"]) + "*" * bool(fields["arguments"])
 
 
+class News(NamedTuple):
+    """A status event of an execution that closed: when it was sent, and when it is received next."""
+
+    execution: str
+    redrives: int
+    sent: float
+    due: float
+
+
 _messages: dict[Any, tuple[list[Record], list[Record]]] = {}
 _alive: dict[Record, list[Record]] = {}
 
@@ -152,7 +162,7 @@ class SlotsState(World):
         self.held_back: dict[str, float] = {}  # handles of messages that a starter let come back, and when it did
         self._beside: tuple[str, float] | None = None  # the hidden head of the queue beside a free slot, and since when
         self.older_at: dict[str, float] = {}
-        self.news: tuple[str, ...] = ()  # closed executions whose status event is under way
+        self.news: tuple[News, ...] = ()  # status events that are under way, or come back
         self.order = 0  # sequence number of the last message that was admitted as it was sent
         self._checked: tuple[Any, ...] = ()
         self._held: dict[str, Record] = {}
@@ -257,6 +267,10 @@ class SlotsState(World):
         recent = self.now < self.older_at.get(question.service, 0) + LAG
         return recent and self.older[question.service] is not self.services[question.service]
 
+    def _due_news(self) -> list[str]:
+        """The executions whose status events can be received."""
+        return [news.execution for news in self.news if news.due <= self.now]
+
     def _patience(self) -> tuple[int, int]:
         return GRACE, (0 if self.timeless else LOOK_GAP)
 
@@ -268,7 +282,9 @@ class SlotsState(World):
         return [name for name in self._holders() if not stepfunctions.is_open(self.services["stepfunctions"], name)]
 
     def _unsettled(self) -> list[str]:
-        return [name for name in self._unsuccessful() if name not in self.services["dynamodb"][code.SETTLED]]
+        rows, executions = self.services["dynamodb"][code.SETTLED].fields, self.services["stepfunctions"]
+        settled = {name for name, row in rows.items() if "settled_at" in row}  # a claim is not enough
+        return [name for name in self._unsuccessful() if closing(name, executions[name]["redrives"]) not in settled]
 
     def _is_unfinished(self) -> bool:
         return bool(self.actors or self._holders() or self._unsettled() or self._queue()["messages"] or self._alive())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
+from slotkeeper.closed_executions import AFTER_A_FAILURE
 from slotkeeper.names import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
@@ -19,6 +20,7 @@ from tests.simulation.slots_state import (
     PERIOD,
     PROCESS,
     STEP,
+    News,
     Plan,
     SlotsState,
     arguments_of,
@@ -43,10 +45,11 @@ from tests.simulation.worlds import (
 POLL_ERRORS = ("States.Timeout", "ThrottlingException", "InvalidInputException")
 OUTAGES = ("glue", "sqs", "events")
 OUTAGE_SECONDS = 900  # longer than any step of the workflow is tried again
+KEPT = 900  # seconds that StatusEventQueue keeps an event, as in template.yaml
 
 
 class Notes(NamedTuple):
-    """What the world remembers of an actor: a starter's handle, the last state of a workflow, a clock's lead."""
+    """What the world remembers of an actor: a starter's handle, a workflow's last state, an event, a clock's lead."""
 
     message: str = ""
     state: Any = None
@@ -76,8 +79,8 @@ class SlotsWorld(SlotsState):
         if self._receivable() and self._free_starter():
             found.append(Choice("receive"))
         found += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
-        if self.news and "visit" not in self.actors and not (self.timeless and not self.plan.rounds):
-            found.append(Choice("visit", self.news[0]))
+        if self._due_news() and "visit" not in self.actors and not (self.timeless and not self.plan.rounds):
+            found.append(Choice("visit", self._due_news()[0]))
         found += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
         found += self._of_others()
         if "round" not in self.actors:
@@ -106,7 +109,7 @@ class SlotsWorld(SlotsState):
         if not self.timeless:
             return [Choice("pass_time")] if self._is_unfinished() else []
         if self.news:
-            return [Choice("visit", self.news[0])]
+            return [Choice("visit", self._due_news()[0])]
         if self._holders() or self._unsettled():
             return [Choice("round", "later")]
         return [Choice("expire", message["id"]) for message in self._in_flight()]
@@ -133,7 +136,7 @@ class SlotsWorld(SlotsState):
             if kind == "workflow":
                 found += [Choice("abort", execution, how, True) for how in ("ABORTED", "TIMED_OUT")]
         found += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
-        found += [Choice("lose_news", name, "", True) for name in self.news]
+        found += [Choice("lose_news", news.execution, "", True) for news in self.news]
         if not self.timeless and self.now >= self.outage_until:
             found += [Choice("outage", service, "", True) for service in OUTAGES]
         if self.timeless:  # somebody stands still while time passes for the others
@@ -207,15 +210,23 @@ class SlotsWorld(SlotsState):
         super().call(name, THROTTLE if is_down and how in ("", TWICE, STALE) else how)
 
     def visit(self, execution: str, _: str) -> None:
-        """A status event reaches the janitor."""
-        self.news = tuple(name for name in self.news if name != execution)
+        """A status event reaches its function."""
+        news = next(news for news in self.news if news.execution == execution)
+        self.news = tuple(each for each in self.news if each != news)
         self.say("visit", f"status event of {execution}")
-        self.begin("visit", code.janitor_visit.begin(execution, *self._patience()), Notes(ahead=0))
+        node = code.closed_execution.begin(execution, news.redrives, *self._patience())
+        self.begin("visit", node, Notes(state=news))
+
+    def _come_back(self, actor: Actor, seconds: int) -> None:
+        """The event is received again later, unless it is too old for the queue."""
+        news = actor.notes.state
+        if self.timeless or self.now - news.sent <= KEPT:
+            self.news = (*self.news, news._replace(due=0 if self.timeless else self.now + seconds))
 
     def lose_news(self, execution: str, _: str) -> None:
         """Delivery of status events is best effort."""
         self.say("eventbridge", f"the status event of {execution} is lost")
-        self.news = tuple(name for name in self.news if name != execution)
+        self.news = tuple(news for news in self.news if news.execution != execution)
 
     def round(self, when: str, _: str) -> None:
         """A scheduled round of the janitor begins."""
@@ -286,6 +297,7 @@ class SlotsWorld(SlotsState):
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
         waits += [sent + LAG for sent, _ in self.on_their_way]
+        waits += [news.due for news in self.news if news.due > self.now]
         self.now = max(self.now + 1, min([*waits, self.next_round]))
         self.now += -self.now % STEP
         if how:
@@ -322,6 +334,9 @@ class SlotsWorld(SlotsState):
         if name.startswith("workflow "):
             status, error = actor.node.result
             self._close(name.partition(" ")[2], status, error, actor.notes.state)
+        elif name == "visit" and isinstance(actor.node.result, Raised | int):
+            raised = isinstance(actor.node.result, Raised)
+            self._come_back(actor, AFTER_A_FAILURE if raised else actor.node.result)
         elif name == "round" and self.memories:
             self.memories = (*self.memories[1:], actor.node.result[0])
         elif actor.node.result == "HeldBack":
@@ -331,6 +346,8 @@ class SlotsWorld(SlotsState):
         assert not name.startswith("workflow "), "Step Functions does not die"
         if name == "round" and self.memories:
             self.memories = (*self.memories[1:], code.NEW)
+        if name == "visit":
+            self._come_back(actor, AFTER_A_FAILURE)
 
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):
@@ -360,7 +377,8 @@ class SlotsWorld(SlotsState):
         closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error)
         self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
         if status != "SUCCEEDED" and not self.plan.events_lost:
-            self.news = (*self.news, execution)
+            redrives = closed[execution]["redrives"]
+            self.news = (*self.news, News(execution, redrives, self.now, 0 if self.timeless else self.now))
 
 
 def drawn(random: Random, **given: Any) -> SlotsWorld:

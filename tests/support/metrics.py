@@ -48,14 +48,19 @@ def _trees() -> list[ast.Module]:
 
 
 def findings_in_source() -> set[str]:
-    """What the janitor can note (slotkeeper.reclaim.Findings), each name that of a metric."""
+    """What the janitor can note (slotkeeper.findings.Findings), each name that of a metric."""
     texts = (call.args[0] for call in _calls("note"))
     return {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
 
 
 def details_in_source() -> set[str]:
     """What a finding can say beside its message."""
-    return {str(told.arg) for call in (*_calls("note"), *_calls("guard")) for told in call.keywords if told.arg}
+    return {
+        str(told.arg)
+        for call in (call for method in ("note", "guard", "failed", "cut_short") for call in _calls(method))
+        for told in call.keywords
+        if told.arg
+    }
 
 
 def _calls(method: str) -> Iterator[ast.Call]:

@@ -88,7 +88,7 @@ def _allowed() -> dict[str, dict[str, Any]]:
 
 def test_the_key_lets_exactly_those_services_use_it_that_have_to() -> None:
     assert _allowed().keys() == _needed(STACK).keys() | _needed(PRODUCER).keys()
-    assert set(_needed(STACK)) == {LOGS, "cloudwatch.amazonaws.com"}
+    assert set(_needed(STACK)) == {LOGS, "cloudwatch.amazonaws.com", "events.amazonaws.com"}
     assert set(_needed(PRODUCER)) == {"events.amazonaws.com"}
 
 

@@ -13,6 +13,7 @@ from cfnlint.decode import cfn_yaml
 
 from local import bootstrap
 from slotkeeper.clients import QUICK
+from slotkeeper.reclaim import RUN_SECONDS
 from slotkeeper.requests import ADDED, LARGEST
 from tests.workflow.definition import FILE, definition
 
@@ -66,7 +67,7 @@ def test_no_role_loses_a_job_before_it_is_known_that_nobody_uses_it() -> None:
                 assert statement["Resource"] == permitted
                 assert role["DependsOn"] == "PermittedJobs"
                 roles.add(name)
-    assert roles >= {"WorkflowRole", "JanitorRole"}
+    assert roles >= {"WorkflowRole", "JanitorRole", "ExecutionClosedRole"}
     assert RESOURCES["Process"]["DependsOn"] == "WorkflowRole"
 
 
@@ -115,14 +116,38 @@ def test_f3_glue_has_headroom_above_every_possible_limit() -> None:
 
 def test_f18_the_janitor_has_a_schedule_and_not_only_events() -> None:
     events = FUNCTIONS["JanitorFunction"]["Events"]
-    assert {event["Type"] for event in events.values()} == {"Schedule", "EventBridgeRule"}
+    assert {event["Type"] for event in events.values()} == {"Schedule"}
+
+
+def test_a_run_of_the_janitor_is_not_retried_nor_kept_for_later_and_ends_by_itself() -> None:
+    """Lambda retries an asynchronous invocation twice, up to six hours later; the next run does the same, sooner."""
+    function = FUNCTIONS["JanitorFunction"]
+    assert function["EventInvokeConfig"] == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
+    assert function["Timeout"] > 2 * RUN_SECONDS
+
+
+def test_status_events_wait_in_a_queue_that_eventbridge_alone_may_fill() -> None:
+    (target,) = _properties("WorkflowClosedRule")["Targets"]
+    assert str(target["Arn"]) == str({"Fn::GetAtt": ["StatusEventQueue", "Arn"]})
+    policy = _properties("StatusEventQueuePolicy")
+    (allowed,) = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
+    assert allowed["Principal"] == {"Service": "events.amazonaws.com"}
+    assert str(allowed["Condition"]["ArnEquals"]["aws:SourceArn"]) == str({"Fn::GetAtt": ["WorkflowClosedRule", "Arn"]})
+
+
+def test_an_event_is_kept_for_longer_than_its_two_checks_take_and_not_for_ever() -> None:
+    longest_gap = TEMPLATE["Parameters"]["LookGapSeconds"]["MaxValue"]
+    queue = _properties("StatusEventQueue")
+    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["ExecutionClosedFunction"]["Timeout"]
+    assert 2 * longest_gap + queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"] <= 3600
 
 
 @pytest.mark.parametrize("name", ["aborted", "failed", "timed_out"])
 def test_f20_the_janitors_pattern_matches_what_step_functions_sends(name: str) -> None:
     """A pattern that matches nothing is valid, and nobody hears of it."""
-    event = json.loads((ROOT / "events" / "janitor" / f"{name}.json").read_text())
-    pattern = FUNCTIONS["JanitorFunction"]["Events"]["WorkflowClosed"]["Properties"]["Pattern"]
+    sample = json.loads((ROOT / "events" / "execution_closed" / f"{name}.json").read_text())
+    event = json.loads(sample["Records"][0]["body"])
+    pattern = _properties("WorkflowClosedRule")["EventPattern"]
     assert pattern["detail"]["stateMachineArn"] == [{"Ref": "Workflow"}]
     ours = {**pattern["detail"], "stateMachineArn": [event["detail"]["stateMachineArn"]]}
     assert _matches({**pattern, "detail": ours}, event)
@@ -146,7 +171,7 @@ def test_every_function_has_its_own_role_and_its_own_log_group_with_retention(na
     assert "RetentionInDays" in _properties(group)
 
 
-@pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole"])
+@pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole", "ExecutionClosedRole"])
 def test_f2_who_ends_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> None:
     """Step Functions guide, "Start an AWS Glue job": without it an abort leaves the run alive, and says nothing."""
     glue = [s for s in _statements(_properties(name)) if "glue:" in str(s["Action"])]

@@ -20,7 +20,7 @@ from slotkeeper.retry.message import Message
 from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.retry.plan import MOST_ALTOGETHER
 from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
-from slotkeeper.settings import JanitorSettings, RetrySettings, StarterSettings, WorkSettings
+from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, RetrySettings, StarterSettings, WorkSettings
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
 MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest message
@@ -230,6 +230,8 @@ def test_a_deployment_never_has_a_policy_to_overwrite_the_operators_with() -> No
         ("WorkerFunction", WorkSettings),
         ("StarterFunction", StarterSettings),
         ("JanitorFunction", JanitorSettings),
+        ("ExecutionClosedFunction", JanitorSettings),
+        ("ExecutionClosedFunction", ClosedExecutionSettings),
     ],
 )
 def test_what_a_functions_settings_read_is_set(monkeypatch: pytest.MonkeyPatch, function: str, settings: Any) -> None:
@@ -241,4 +243,4 @@ def test_what_a_functions_settings_read_is_set(monkeypatch: pytest.MonkeyPatch, 
 def test_each_function_is_told_of_what_it_uses_only() -> None:
     """A table's name in an environment says to whoever reads it that the function works on that table."""
     told = {name for name in FUNCTIONS if "SLOT_TABLE_NAME" in _variables(name)}
-    assert told == {"StarterFunction", "JanitorFunction", "ProcessRegistrarFunction"}
+    assert told == {"StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction"}

@@ -18,6 +18,8 @@ from moto import mock_aws
 
 from slotkeeper import chat_token, completion_news, observability, retry
 from slotkeeper.admission import Starter
+from slotkeeper.closed_executions import ClosedExecutions
+from slotkeeper.dead_holders import DeadHolders
 from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.processes import Processes
 from slotkeeper.reclaim import Findings, Janitor
@@ -25,6 +27,7 @@ from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
 from slotkeeper.requests import Delivery
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.settled import Settled
+from slotkeeper.settlement import Settlement
 from slotkeeper.slots import Slots
 from slotkeeper.workflow import Workflow
 from tests.unit.chat import Chat
@@ -76,6 +79,7 @@ class Account:
     queue_url: str
     dead_letter_url: str
     failed_url: str
+    status_event_url: str
     workflow_arn: str
 
     def __post_init__(self) -> None:
@@ -84,14 +88,35 @@ class Account:
         self.queue = RequestQueue(self.sqs, self.queue_url, self.dead_letter_url)
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
         self.starter = Starter(self.slots, self.queue, self.workflow, VISIBILITY, RETENTION, MAX_RECEIVES)
+        self.settlement = Settlement(
+            self.workflow,
+            FailedRequestQueue(self.sqs, self.failed_url),
+            Settled(self.dynamodb, self.settled_table),
+            GRACE,
+            clock=lambda: self.now,
+        )
+        self.glue_runs = GlueRuns(self.glue)
+        self.new_janitor()
+        self.closed_executions = ClosedExecutions(
+            self.slots,
+            self.queue,
+            self.workflow,
+            self.settlement,
+            DeadHolders(self.slots, self.glue_runs, LOOK_GAP, lambda: self.now),
+            lambda: self.now,
+        )
+
+    def new_janitor(self) -> None:
+        """A container of the janitor that remembers nothing."""
+        self.settlement.memory = type(self.settlement.memory)()
+        self.settlement.settled = Settled(self.dynamodb, self.settled_table)
         self.janitor = Janitor(
             slots=self.slots,
             processes=self.processes,
             queue=self.queue,
             workflow=self.workflow,
-            glue=GlueRuns(self.glue),
-            failed_requests=FailedRequestQueue(self.sqs, self.failed_url),
-            settled=Settled(self.dynamodb, self.settled_table),
+            glue=self.glue_runs,
+            settlement=self.settlement,
             grace=GRACE,
             look_gap=LOOK_GAP,
             clock=lambda: self.now,
@@ -103,9 +128,18 @@ class Account:
         self.now = now
         return self.janitor.round()
 
-    def visit_at(self, execution: str, now: float) -> Findings:
+    def event_at(self, execution: str, now: float, redrives: int = 0) -> tuple[int | None, Findings]:
+        """One receive of an execution's status event: the seconds until the next, and what was done."""
         self.now = now
-        return self.janitor.visit(execution)
+        findings = Findings()
+        return self.closed_executions.handle(execution, redrives, findings), findings
+
+    def status_event(self, execution: str) -> str:
+        """Sends an execution's status event and receives it; the receipt handle."""
+        body = json.dumps({"detail": {"name": execution}})
+        self.sqs.send_message(QueueUrl=self.status_event_url, MessageBody=body)
+        received = self.sqs.receive_message(QueueUrl=self.status_event_url)["Messages"]
+        return str(received[0]["ReceiptHandle"])
 
     def item(self, process: str = "p") -> Any:
         return self.slots.read(process)
@@ -193,6 +227,7 @@ def account() -> Iterator[Account]:
             queue_url=sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],
             dead_letter_url=sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
             failed_url=sqs.create_queue(QueueName="failed")["QueueUrl"],
+            status_event_url=sqs.create_queue(QueueName="status-events")["QueueUrl"],
             workflow_arn=machine["stateMachineArn"],
         )
         made.processes.create("p", 1, "job")
@@ -223,6 +258,7 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         "QUEUE_VISIBILITY_SECONDS": str(VISIBILITY),
         "QUEUE_RETENTION_SECONDS": str(RETENTION),
         "QUEUE_MAX_RECEIVES": str(MAX_RECEIVES),
+        "STATUS_EVENT_QUEUE_URL": account.status_event_url,
         "GRACE_SECONDS": "120",
         "LOOK_GAP_SECONDS": "30",
         "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",

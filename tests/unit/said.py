@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
 
-from slotkeeper import admission, chat_token, completion_news, observability, reclaim, token_lock
+from slotkeeper import admission, chat_token, completion_news, findings, observability, token_lock
 from slotkeeper.chatbot import Answered, Refused
+from slotkeeper.findings import Findings
 from slotkeeper.processes import Process
-from slotkeeper.reclaim import Findings
 from slotkeeper.requests import Request
 from slotkeeper.retry import attempt
 from slotkeeper.retry import worker as retrying_worker
@@ -38,6 +38,7 @@ def by_function(load: Load) -> dict[str, str]:
     return {
         "starter": _said(_starter(load("starter"))),
         "janitor": _said(_janitor(load("janitor"))),
+        "execution_closed": _said(_execution_closed(load("execution_closed"))),
         "chatbot": _said(_chatbot(load("chatbot"))),
         "token_refresher": _said(_token_refresher(load("token_refresher"))),
         "worker": _said(_worker(load("worker"))),
@@ -74,18 +75,24 @@ def _starter(module: ModuleType) -> Iterator[None]:
 
 
 def _janitor(module: ModuleType) -> Iterator[None]:
-    def go_round() -> Findings:
-        findings = Findings(processes=[PROCESS])
+    def go_round(_: float) -> Findings:
+        found = Findings(processes=[PROCESS])
         for name in sorted(findings_in_source()):
-            findings.note(name, "A finding", **DETAILS)
-        return findings
+            found.note(name, "A finding", **DETAILS)
+        return found
 
-    module._janitor = SimpleNamespace(round=go_round, visit=lambda _: Findings())
+    module._janitor = SimpleNamespace(round=go_round)
     module._hand_offs = SimpleNamespace(measure=lambda *_: {"p": 1.5})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reclaim, "logger", observability.logger)  # the one that was made anew for this test
-        yield module.handler({}, CONTEXT)
-    yield module.handler({"detail-type": "Step Functions Execution Status Change", "detail": {"name": "p-1"}}, CONTEXT)
+        patch.setattr(findings, "logger", observability.logger)  # the one that was made anew for this test
+        for took in (True, False):
+            module._lease = SimpleNamespace(take=lambda _, took=took: took, release=lambda: None)
+            yield module.handler({}, CONTEXT)
+
+
+def _execution_closed(module: ModuleType) -> Iterator[None]:
+    module._closed = SimpleNamespace(handle=lambda *_: None)
+    yield module.handler({"Records": [record('{"detail": {"name": "p-1"}}')]}, CONTEXT)
 
 
 def _chatbot(module: ModuleType) -> Iterator[None]:

@@ -15,7 +15,7 @@ from slotkeeper.completion_news import TRIES, CompletionNews, RequestNews
 from slotkeeper.names import execution_name
 from tests.support.boundary import Killed, kill_before, refuse
 from tests.support.news import Bus
-from tests.unit.conftest import CONTEXT, GRACE, NOW, Account
+from tests.unit.conftest import GRACE, NOW, Account
 from tests.unit.work_account import WorkAccount, invocation, record
 from tests.unit.world import World
 
@@ -105,10 +105,10 @@ class Janitor:
         self.events: Any = boto3.client("events")
         self.bus = Bus(self.events)
         news = CompletionNews(self.events, "default", "stack", on_unsent=self.unsent.append)
-        object.__setattr__(account.janitor, "on_kept", RequestNews(news, account.failed_url).failed)
+        account.settlement.on_kept = RequestNews(news, account.failed_url).failed
 
     def visit(self) -> None:
-        self.account.visit_at(self.world.execution, NOW + 1)
+        self.account.event_at(self.world.execution, NOW + 1)
 
     def round(self) -> None:
         self.account.round_at(NOW + 2 * GRACE)
@@ -167,19 +167,20 @@ def test_an_execution_that_was_started_by_hand_is_announced_as_far_as_it_can_be_
 ) -> None:
     arn = account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name="by-hand", input=given)
     account.stepfunctions.stop_execution(executionArn=arn["executionArn"])
-    account.visit_at("by-hand", NOW)
+    account.event_at("by-hand", NOW)
     (told,) = janitor.bus.told
     assert (told["execution_name"], "request_id" in told) == ("by-hand", False)
 
 
-def test_the_janitors_function_has_the_news_wired(load: Load, account: Account) -> None:
+def test_the_function_of_status_events_has_the_news_wired(load: Load, account: Account) -> None:
     world = World(account)
     world.start()
     world.abort()
-    module = load("janitor")
+    module = load("execution_closed")
     bus = Bus(module._news._events)
-    event = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": world.execution}}
-    assert module.handler(event, CONTEXT)["RequestsKept"] == 1
+    sent = record(json.dumps({"detail": {"name": world.execution}}))
+    sent["receiptHandle"] = account.status_event(world.execution)
+    assert len(module.handler({"Records": [sent]}, invocation())["batchItemFailures"]) == 1
     assert [told["execution_name"] for told in bus.told] == [world.execution]
 
 

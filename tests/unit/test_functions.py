@@ -13,8 +13,10 @@ import pytest
 import urllib3
 
 from local.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
+from slotkeeper.run_lease import RunLease
 from slotkeeper.settings import (
     ChatbotSettings,
+    ClosedExecutionSettings,
     EventSettings,
     JanitorSettings,
     MissingSetting,
@@ -130,16 +132,31 @@ def test_the_age_of_a_request_that_waits_is_emitted_for_the_service_as_a_whole(
     assert all(directive["Dimensions"] == [["service"]] for directive in emitted[0]["_aws"]["CloudWatchMetrics"])
 
 
-def test_the_janitor_goes_round_on_any_event_but_a_status_event(
-    account: Account, load: Callable[[str], ModuleType]
-) -> None:
+def test_the_janitor_goes_round_on_any_event(account: Account, load: Callable[[str], ModuleType]) -> None:
     account.slots.reserve("p", "p-1", NOW - 10**9)
     assert load("janitor").handler({}, CONTEXT) == {"SlotsReclaimed": 1}
 
 
-def test_the_janitor_visits_the_execution_of_a_status_event(load: Callable[[str], ModuleType]) -> None:
-    event = {"detail-type": "Step Functions Execution Status Change", "detail": {"name": "p-nobody"}}
-    assert load("janitor").handler(event, CONTEXT) == {}
+def test_a_run_that_finds_another_under_way_ends_at_once(account: Account, load: Callable[[str], ModuleType]) -> None:
+    account.slots.reserve("p", "p-1", NOW - 10**9)
+    janitor = load("janitor")
+    assert RunLease(account.dynamodb, account.settled_table).take(60)
+    assert janitor.handler({}, CONTEXT) == {"JanitorRunsSkipped": 1}
+
+
+def test_a_run_returns_its_lease_also_when_it_fails(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    janitor = load("janitor")
+
+    def fail(*_: object) -> None:
+        raise TimeoutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("slotkeeper.reclaim.Janitor.round", fail)
+        with pytest.raises(TimeoutError):
+            janitor.handler({}, CONTEXT)
+    assert janitor.handler({}, CONTEXT) == {}
 
 
 # What the chatbot's sample events are refused with. `replay` is `happy` once more.
@@ -203,6 +220,7 @@ def test_the_sample_environment_names_what_the_functions_read(monkeypatch: pytes
     for function, settings in {
         "StarterFunction": [StarterSettings, EventSettings],
         "JanitorFunction": [JanitorSettings, EventSettings],
+        "ExecutionClosedFunction": [JanitorSettings, ClosedExecutionSettings, EventSettings],
         "ChatbotFunction": [ChatbotSettings, TokenSettings],
         "TokenRefresherFunction": [RefresherSettings, TokenSettings],
         "WorkerFunction": [RetrySettings, WorkSettings, EventSettings],

@@ -118,7 +118,7 @@ def test_a_job_that_does_not_exist_any_more_runs_nothing(world: World) -> None:
 def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(world: World) -> None:
     world.start()
     world.abort()
-    world.account.visit_at(world.execution, NOW + 1)
+    world.account.event_at(world.execution, NOW + 1)
     (kept,) = world.account.messages(world.account.failed_url)
     assert json.loads(kept["Body"])["request_id"] == "order-1"
     assert kept["MessageAttributes"]["execution_name"]["StringValue"] == world.execution
@@ -128,7 +128,7 @@ def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(wo
 def test_a_request_is_kept_once_however_often_it_is_found(world: World) -> None:
     world.start()
     world.abort()
-    world.account.visit_at(world.execution, NOW + 1)
+    world.account.event_at(world.execution, NOW + 1)
     for n in range(3):
         world.account.round_at(LATER + n * LOOK_GAP)
     assert len(world.account.messages(world.account.failed_url)) == 1
@@ -138,7 +138,7 @@ def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: World) ->
     """TTL is in seconds; later than the horizon, since who is forgotten before it has its request kept again."""
     world.start()
     world.abort()
-    world.account.visit_at(world.execution, NOW + 1)
+    world.account.event_at(world.execution, NOW + 1)
     (entry,) = world.account.dynamodb.scan(TableName=world.account.settled_table)["Items"]
     assert NOW + HORIZON < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
 
@@ -170,19 +170,11 @@ def test_executions_from_before_the_horizon_are_left_in_peace(world: World) -> N
     assert world.account.messages(world.account.failed_url) == []
 
 
-def test_a_visit_stops_the_glue_run_and_leaves_the_slot_to_the_rounds(world: World) -> None:
-    world.start()
-    world.abort()
-    world.run("RUNNING")
-    world.account.visit_at(world.execution, NOW + 1)
-    assert world.stopped == ["jr_1"]
-    assert world.account.item().slots_in_use == 1
-
-
-def test_a_visit_to_a_workflow_that_runs_again_does_nothing(world: World) -> None:
+def test_the_event_of_a_workflow_that_runs_again_does_nothing(world: World) -> None:
     world.start()
     world.run("RUNNING")
-    assert world.account.visit_at(world.execution, NOW + 1).counts == {}
+    again, findings = world.account.event_at(world.execution, NOW + 1)
+    assert (again, findings.counts) == (None, {})
     assert world.stopped == []
 
 
@@ -245,10 +237,10 @@ def test_a_run_without_a_start_is_no_end_of_the_search(world: World) -> None:
 
 
 def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: World) -> None:
-    """Rounds overlap: A looks late, and B, begun meanwhile, must not take A's look for one from A's beginning."""
+    """A check lasts: the second must begin a gap after the end of the first."""
     world.start()
     world.abort()
-    world.look_takes = 10 * LOOK_GAP
+    world.look_takes = LOOK_GAP + 5
     world.account.round_at(LATER)
     world.look_takes = 0
     world.account.round_at(world.account.now + LOOK_GAP - 1)
@@ -334,3 +326,17 @@ def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
     """An aborted execution as ListExecutions tells it."""
     times = {"startDate": datetime.fromtimestamp(started_at, UTC), "stopDate": datetime.fromtimestamp(stopped_at, UTC)}
     return {"name": name, "status": "ABORTED", **times}
+
+
+def test_a_reservation_that_was_made_anew_since_it_was_read_is_left(account: Account) -> None:
+    """A run reads the table, another one takes the reservation back, and a redelivery reserves again."""
+    account.slots.reserve("p", "p-1", NOW)
+    answers = account.stepfunctions.meta.events
+
+    def meanwhile(**_: Any) -> None:
+        account.slots.cancel("p", "p-1")
+        account.slots.reserve("p", "p-1", LATER - 10)
+
+    answers.register("before-call.stepfunctions.DescribeExecution", meanwhile)
+    assert "SlotsReclaimed" not in account.round_at(LATER).counts
+    assert account.item().holders["p-1"].since == LATER - 10

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.request_queue import wake_next
 from slotkeeper.settled import HORIZON
 from slotkeeper.workflow import Workflow
 from tests.support.boundary import refuse
@@ -28,6 +29,7 @@ def test_a_round_asks_for_no_process_that_needs_nothing(account: Account) -> Non
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", account.send())
     account.processes.create("idle", 1, "job")
+    account.round_at(NOW)  # a container's first run reads, and notes, where all was settled
     asked: list[str] = []
     for client in (account.dynamodb, account.sqs):
         client.meta.events.register("before-call", lambda model, **_: asked.append(model.name))
@@ -35,8 +37,8 @@ def test_a_round_asks_for_no_process_that_needs_nothing(account: Account) -> Non
     assert asked == ["Scan"]
 
 
-def test_a_registration_whose_message_is_gone_is_tried_once_in_a_while(account: Account) -> None:
-    """Nothing removes a registration: every process that has ever had somebody wait has one."""
+def test_a_registration_whose_message_is_gone_is_tried_once_and_removed(account: Account) -> None:
+    """Every process that has ever had a request wait leaves one, and every container would try each of them again."""
     account.slots.reserve("p", "p-1", NOW)
     gone = account.send()
     account.slots.wait("p", "p-waits", gone)
@@ -44,18 +46,45 @@ def test_a_registration_whose_message_is_gone_is_tried_once_in_a_while(account: 
     account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=gone.receipt_handle)
     tried: list[str] = []
     account.sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility", lambda params, **_: tried.append(params["ReceiptHandle"])
+        "provide-client-params.sqs.ChangeMessageVisibilityBatch",
+        lambda params, **_: tried.extend(entry["ReceiptHandle"] for entry in params["Entries"]),
     )
     for seconds in (0, 60, 120):
+        account.new_janitor()
         account.round_at(NOW + seconds)
     assert tried == [gone.receipt_handle]
-    account.round_at(NOW + 900)
-    assert tried == [gone.receipt_handle] * 2
+    assert account.item().waiting_handle is None
 
-    account.slots.reserve("p", "p-2", NOW + 900)
-    account.slots.wait("p", "p-next", replace(account.send({"process": "p", "request_id": "2"}), sequence="9" * 30))
-    account.slots.cancel("p", "p-2")
-    assert account.round_at(NOW + 960).counts["WaitingWoken"] == 1
+
+def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Account) -> None:
+    """The message was received again between the janitor's read and its removal, and is hidden under a new handle."""
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", "p-waits", replace(account.send(), receives=2))
+    assert not account.slots.forget_waiter("p", "the handle of its first receive")
+    assert account.item().waiting_execution == "p-waits"
+
+
+def test_every_wake_removes_a_spent_registration(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    gone = account.send()
+    account.slots.wait("p", "p-waits", gone)
+    account.slots.cancel("p", "p-1")
+    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=gone.receipt_handle)
+    assert not wake_next(account.slots, account.queue, "p")
+    assert account.item().waiting_handle is None
+
+
+def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Account) -> None:
+    for number in range(23):
+        name = f"q{number}"
+        account.processes.create(name, 1, "job")
+        account.slots.reserve(name, f"{name}-1", NOW)
+        account.slots.wait(name, f"{name}-2", account.send(group=name))
+        account.slots.cancel(name, f"{name}-1")
+    calls: list[str] = []
+    account.sqs.meta.events.register("before-call.sqs", lambda model, **_: calls.append(model.name))
+    assert account.round_at(NOW).counts["WaitingWoken"] == 23
+    assert calls == ["ChangeMessageVisibilityBatch"] * 3
 
 
 def test_a_list_that_breaks_off_tells_of_those_that_it_has_told(account: Account) -> None:
@@ -98,3 +127,30 @@ def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: World, monke
     # As far as ever until all is settled, and then an hour back from what was too young to be looked at.
     assert looked == [LATER - HORIZON, LATER + 60 - HORIZON, LATER + 60 - GRACE - 3600]
     assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: World) -> None:
+    world.start()
+    world.abort()
+    refuse(world.account.stepfunctions, "ListExecutions", "ThrottlingException")
+    world.account.round_at(LATER)
+    world.account.new_janitor()
+    world.account.round_at(LATER + 2 * 3600)
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_a_new_container_lists_from_where_the_last_one_had_settled_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[float] = []
+    unsuccessful = Workflow.unsuccessful
+
+    def listing(self: Workflow, stopped_after: float) -> Any:
+        looked.append(stopped_after)
+        return unsuccessful(self, stopped_after)
+
+    monkeypatch.setattr(Workflow, "unsuccessful", listing)
+    world.account.round_at(LATER)
+    world.account.new_janitor()
+    world.account.round_at(LATER + 86400)
+    assert looked == [LATER - HORIZON, LATER - GRACE - 3600]

@@ -22,6 +22,7 @@ class World:
         self.looked_at: list[float] = []
         self.look_takes = 0.0
         self.stopping_is_denied = False
+        self.endless = False  # every page of runs has another
         self.execution = execution_name("p", "order-1", 1)
         account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
         account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
@@ -32,6 +33,8 @@ class World:
         self.looked_at.append(self.account.now)
         self.account.now += self.look_takes
         page = json.loads(params["body"]).get("NextToken", "")
+        if self.endless:
+            return http(200), {"JobRuns": self.runs, "NextToken": f"{page}+"}
         if page:
             return http(200), {"JobRuns": self.older_runs}
         return http(200), {"JobRuns": self.runs} | ({"NextToken": "older"} if self.older_runs else {})
@@ -45,6 +48,13 @@ class World:
     def start(self) -> None:
         self.account.starter.admit(delivery({"process": "p", "request_id": "order-1"}), NOW)
         self.confirm()
+
+    def start_execution(self) -> None:
+        """Without the confirm that follows."""
+        given = '{"process": "p", "request_id": "order-1", "attempt": 1}'
+        self.account.stepfunctions.start_execution(
+            stateMachineArn=self.account.workflow_arn, name=self.execution, input=given
+        )
 
     def confirm(self) -> None:
         """As the workflow does it."""
@@ -61,14 +71,19 @@ class World:
         arn = self.account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + self.execution
         self.account.stepfunctions.stop_execution(executionArn=arn)
 
-        def tell(parsed: Any, **_: Any) -> None:
-            for told in [parsed, *parsed.get("executions", [])]:
-                if "startDate" in told:
-                    told["startDate"] = datetime.fromtimestamp(NOW, UTC)
-                if told.get("stopDate"):
-                    told["stopDate"] = datetime.fromtimestamp(at, UTC)
+        self._stopped_at, self._redrives = at, 0
+        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", self._tell)
 
-        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", tell)
+    def abort_again(self, at: float) -> None:
+        """As after a redrive, which moto does not have."""
+        self._stopped_at, self._redrives = at, self._redrives + 1
+
+    def _tell(self, parsed: Any, **_: Any) -> None:
+        for told in [parsed, *parsed.get("executions", [])]:
+            if "startDate" in told:
+                told |= {"startDate": datetime.fromtimestamp(NOW, UTC), "redriveCount": self._redrives}
+            if told.get("stopDate"):
+                told["stopDate"] = datetime.fromtimestamp(self._stopped_at, UTC)
 
     def run(self, state: str, run_id: str = "jr_1") -> None:
         self.runs = [

@@ -158,7 +158,7 @@ class RequestNews:
         """A request that the janitor has kept, since its workflow could not."""
         return self._news.tell(
             "FAILED",
-            execution.name,
+            execution.closing,
             {
                 "flow": "gated",
                 **_asked_for(execution.input),

@@ -1,8 +1,8 @@
 """Hand-offs: for how long there was room before the request that waited for it was started.
 
-Step Functions tells when the workflows of a process began and ended. The process's item tells who was refused last, and
-goes on telling so after that one has started, since nothing removes a registration. So each round of the janitor can
-measure the hand-off to that request: one sample a process and round, and none where nobody waited.
+Step Functions tells when the workflows of a process began and ended. The process's item tells who was refused last,
+often after that one has started too; once its registration is removed, the run before has read it. So each run of the
+janitor can measure the hand-off to that request: one sample a process and run, and none where nobody waited.
 
 A sample is too short by what a workflow does between its release and its end, a fraction of a second: it shows seconds
 and minutes. There is none where a limit was changed or a pause lifted since the round before, for then the request did
@@ -56,6 +56,7 @@ def hand_off(started: float, others: Iterable[Stay], slot_limit: int) -> float |
 class _Seen:
     slot_limit: int
     paused: bool
+    waiter: str | None  # the last execution that was registered
     measured: str | None  # the last execution that needs no more measuring
 
 
@@ -76,7 +77,8 @@ class HandOffs:
         found: dict[str, float] = {}
         stays: Mapping[str, Mapping[str, Stay]] | None = None
         for process in processes:
-            waiter, before = process.waiting_execution, self._seen.get(process.name)
+            before = self._seen.get(process.name)
+            waiter = process.waiting_execution or (before.waiter if before else None)
             measured = before.measured if before else None
             same = before is not None and (before.slot_limit, before.paused) == (process.slot_limit, process.paused)
             if waiter is not None and waiter != measured:
@@ -92,7 +94,7 @@ class HandOffs:
                     seconds = hand_off(stay.started, others, process.slot_limit)
                     if same and not process.paused and seconds is not None:
                         found[process.name] = seconds
-            self._seen[process.name] = _Seen(process.slot_limit, process.paused, measured)
+            self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiter, measured)
         return found
 
     def _stays(self, now: float) -> dict[str, dict[str, Stay]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -42,6 +42,10 @@ def backoff_seconds(receives: int, most: int) -> int:
     return int(min(most, FIRST_BACKOFF * 2 ** min(receives - 1, 20)))
 
 
+def _is_spent(code: str) -> bool:
+    return code.removesuffix("Exception").endswith(_SPENT_HANDLE)
+
+
 class RequestQueue:
     """RequestQueue and its dead-letter queue, as the starter and whoever makes room use them."""
 
@@ -58,13 +62,27 @@ class RequestQueue:
         """Makes a hidden message visible at once; False if the handle is spent."""
         return self._set_visibility(receipt_handle, 0)
 
+    def make_all_visible(self, receipt_handles: Sequence[str]) -> list[bool | None]:
+        """For up to ten handles in one call what `make_visible` returns for each; None where SQS failed."""
+        answer = self._sqs.change_message_visibility_batch(
+            QueueUrl=self._queue_url,
+            Entries=[
+                {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+                for number, handle in enumerate(receipt_handles)
+            ],
+        )
+        found: list[bool | None] = [True] * len(receipt_handles)
+        for failed in answer.get("Failed", []):
+            found[int(failed["Id"])] = False if _is_spent(failed["Code"]) else None
+        return found
+
     def _set_visibility(self, receipt_handle: str, seconds: int) -> bool:
         try:
             self._sqs.change_message_visibility(
                 QueueUrl=self._queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
             )
         except ClientError as error:
-            if not error.response["Error"]["Code"].removesuffix("Exception").endswith(_SPENT_HANDLE):
+            if not _is_spent(error.response["Error"]["Code"]):
                 raise
             return False
         return True
@@ -98,14 +116,20 @@ class FailedRequestQueue:
         self._sqs = sqs
         self._queue_url = queue_url
 
-    def keep(self, body: str, execution: str, error: str, cause: str) -> None:
-        """Keeps a request with the attributes that the workflow's KeepRequest state gives it too."""
+    def keep(self, body: str, execution: str, error: str, cause: str, glue_run_state: str = "") -> None:
+        """Keeps a request with the attributes that the workflow's KeepRequest state gives it too.
+
+        Args:
+            glue_run_state: of the execution's Glue run, where it is known; empty leaves the attribute out.
+        """
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
             "execution_name": text(execution, 80),
             "error": text(error, 256),
             "cause": text(cause, LONGEST_CAUSE),
             "kept_by": text("janitor", 20),
         }
+        if glue_run_state:
+            attributes = {**attributes, "glue_run_state": text(glue_run_state, 20)}
         self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body or "{}", MessageAttributes=attributes)
 
 
@@ -122,4 +146,7 @@ def wake_next(slots: Slots, queue: RequestQueue, process: str, but_not: Delivery
         return False
     if but_not is not None and waiter.sequence == but_not.sortable_sequence and waiter.receives <= but_not.receives:
         return False
-    return queue.make_visible(waiter.receipt_handle)
+    woken = queue.make_visible(waiter.receipt_handle)
+    if not woken:
+        slots.forget_waiter(process, waiter.receipt_handle)
+    return woken

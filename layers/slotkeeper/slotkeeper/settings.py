@@ -75,6 +75,16 @@ class JanitorSettings(NamedTuple):
         )
 
 
+class ClosedExecutionSettings(NamedTuple):
+    """What the function of status events needs, and the janitor does not."""
+
+    status_event_queue_url: str
+
+    @classmethod
+    def from_environment(cls) -> ClosedExecutionSettings:
+        return cls(status_event_queue_url=_text("STATUS_EVENT_QUEUE_URL"))
+
+
 class EventSettings(NamedTuple):
     """For whoever tells producers what became of their requests."""
 

@@ -23,6 +23,7 @@ never more holders than slots. Times are whole seconds since the epoch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -239,11 +240,21 @@ class Slots:
             update = "REMOVE holders.#me.quiet_since"
         else:
             update = "SET holders.#me.quiet_since = :now"
-            values[":now"] = {"N": str(int(now))}
+            # Rounded up: the gap to the second check must not be shorter than it looks.
+            values[":now"] = {"N": str(math.ceil(now))}
         return self._update(process, update, UNCHANGED_CONDITION, names, values) is None
 
+    def forget_waiter(self, process: str, receipt_handle: str) -> bool:
+        """Removes a registration whose receipt handle SQS has rejected; False if another stands there by now.
+
+        Nothing makes such a handle valid again, so no wake is lost. A message that was received since then is
+        registered under its new handle before it is hidden, whether or not there is a registration before it.
+        """
+        values = {":handle": {"S": receipt_handle}}
+        return self._update(process, "REMOVE waiting", "waiting.receipt_handle = :handle", {}, values) is None
+
     def waiter_with_room(self, process: str) -> Waiter | None:
-        """Who waits, if there is room; the read half of a wake. Nothing removes the registration: see the module."""
+        """Who waits, if there is room; the read half of a wake."""
         answer = self._dynamodb.get_item(
             TableName=self._table_name,
             Key={"process_name": {"S": process}},
@@ -287,15 +298,16 @@ class Slots:
         self, process: str, update: str, condition: str, names: Mapping[str, str], values: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """None if the update was made; the item as it stood (empty if not told) if the condition refused it."""
+        named: Any = {"ExpressionAttributeNames": names} if names else {}  # DynamoDB refuses an empty one
         try:
             self._dynamodb.update_item(
                 TableName=self._table_name,
                 Key={"process_name": {"S": process}},
                 UpdateExpression=update,
                 ConditionExpression=condition,
-                ExpressionAttributeNames=names,
                 ExpressionAttributeValues=values,
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **named,
             )
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":

@@ -77,11 +77,25 @@ class Execution:
     cause: str = ""
     arn: str = ""
     started_at: float | None = None
+    redrives: int = 0
+
+    @property
+    def closing(self) -> str:
+        """The key of this end of the execution in SettledTable. A redriven execution ends again, under the same name.
+
+        No execution name contains "#" (Step Functions API Reference, StartExecution, `name`).
+        """
+        return closing(self.name, self.redrives)
 
     @property
     def is_closed(self) -> bool:
         # A redrive is about to run it again: closed only when it says so.
         return self.status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+
+
+def closing(name: str, redrives: int) -> str:
+    """See Execution.closing."""
+    return f"{name}#{redrives}" if redrives else name
 
 
 class Workflow:
@@ -152,6 +166,7 @@ class Workflow:
             cause=found.get("cause", ""),
             arn=found["executionArn"],
             started_at=found["startDate"].timestamp(),
+            redrives=found.get("redriveCount", 0),
         )
 
     def running(self) -> Iterator[str]:
@@ -188,6 +203,7 @@ class Workflow:
                     status=listed["status"],
                     stopped_at=stopped.timestamp() if stopped else None,
                     started_at=listed["startDate"].timestamp(),
+                    redrives=listed.get("redriveCount", 0),
                 )
 
     def _execution_arn(self, name: str) -> str:

@@ -119,6 +119,15 @@ def _change_visibility(queue: Record, parameters: Record, now: float) -> tuple[R
     return _replace(queue, message, message.with_fields(visible_at=now + parameters["VisibilityTimeout"])), _DONE
 
 
+def _change_visibilities(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    failed = []
+    for entry in parameters["Entries"]:
+        queue, answer = _change_visibility(queue, entry, now)
+        if answer.error:
+            failed.append({"Id": entry["Id"], "Code": answer.error, "SenderFault": True})
+    return queue, Answer(freeze({"Failed": failed}))
+
+
 def _delete(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     handle = parameters["ReceiptHandle"]
     message = _by_handle(queue, handle)
@@ -150,5 +159,6 @@ _OPERATIONS: dict[str, Any] = {
     "send_message": _send,
     "receive_message": _receive,
     "change_message_visibility": _change_visibility,
+    "change_message_visibility_batch": _change_visibilities,
     "delete_message": _delete,
 }

@@ -89,8 +89,8 @@ def _list(executions: Record, parameters: Record, now: float) -> tuple[Record, A
 
 
 def _listed(name: str, found: Record) -> dict[str, Any]:
-    told = {"executionArn": f"execution:{name}", "name": name, "status": found["status"]}
-    told["startDate"] = Moment(found["started"])
+    told: dict[str, Any] = {"executionArn": f"execution:{name}", "name": name, "status": found["status"]}
+    told |= {"startDate": Moment(found["started"]), "redriveCount": found["redrives"]}
     return told | ({} if found["status"] in OPEN else {"stopDate": Moment(found["stopped"])})
 
 

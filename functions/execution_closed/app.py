@@ -1,0 +1,97 @@
+"""Handles the status events of workflows that closed without success: keeps the request, stops the run, frees the slot.
+
+Best effort, and sooner than the janitor's runs, which are the guarantee.
+"""
+
+from __future__ import annotations
+
+from slotkeeper import cold_start
+
+# isort: split
+import json
+import time
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.data_classes import SQSEvent, event_source
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from slotkeeper.clients import LISTING, QUICK
+from slotkeeper.closed_executions import AFTER_A_FAILURE, ClosedExecutions
+from slotkeeper.completion_news import CompletionNews, RequestNews
+from slotkeeper.dead_holders import DeadHolders
+from slotkeeper.findings import Findings
+from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.observability import logger, metrics, tracer
+from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
+from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings
+from slotkeeper.settled import Settled
+from slotkeeper.settlement import Settlement
+from slotkeeper.slots import Slots
+from slotkeeper.workflow import Workflow
+
+# Of an invocation, for what comes after an event: noting that a request is settled.
+KEPT_SECONDS = 10
+
+_settings = JanitorSettings.from_environment()
+_events = ClosedExecutionSettings.from_environment()
+_dynamodb = boto3.client("dynamodb", config=QUICK)
+_sqs = boto3.client("sqs", config=QUICK)
+_workflow = Workflow(boto3.client("stepfunctions", config=QUICK), _settings.workflow_arn)
+_slots = Slots(_dynamodb, _settings.slot_table_name)
+_news = CompletionNews.from_environment()
+_closed = ClosedExecutions(
+    _slots,
+    RequestQueue(_sqs, _settings.request_queue_url),
+    _workflow,
+    Settlement(
+        _workflow,
+        FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
+        Settled(_dynamodb, _settings.settled_table_name),
+        _settings.grace,
+        on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
+    ),
+    DeadHolders(_slots, GlueRuns(boto3.client("glue", config=LISTING)), _settings.look_gap, time.time),
+    time.time,
+)
+
+
+@metrics.log_metrics
+@tracer.capture_lambda_handler
+@logger.inject_lambda_context(clear_state=True)
+@event_source(data_class=SQSEvent)
+def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
+    """Reports each event as a failed item that is to come back, after it has set when."""
+    _news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - KEPT_SECONDS
+    returning: list[dict[str, str]] = []
+    for record in event.records:
+        seconds = _handle(record)
+        if seconds is not None:
+            _sqs.change_message_visibility(
+                QueueUrl=_events.status_event_queue_url,
+                ReceiptHandle=record.receipt_handle,
+                VisibilityTimeout=seconds,
+            )
+            returning.append({"itemIdentifier": record.message_id})
+    return {"batchItemFailures": returning}
+
+
+def _handle(record: SQSRecord) -> int | None:
+    findings = Findings()
+    try:
+        detail = json.loads(record.body)["detail"]
+        logger.append_keys(execution=detail["name"])
+        seconds = _closed.handle(detail["name"], detail.get("redriveCount", 0), findings)
+        metrics.add_metric("StatusEventsHandled", MetricUnit.Count, int(seconds is None))
+    except Exception as error:
+        # Whatever it was, the event comes back until the queue drops it, and the janitor's runs do the same.
+        findings.failed("Could not handle a status event", error)
+        seconds = AFTER_A_FAILURE
+    for name, count in findings.counts.items():
+        metrics.add_metric(name, MetricUnit.Count, count)
+    return seconds
+
+
+cold_start.over()
