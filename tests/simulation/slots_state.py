@@ -18,7 +18,7 @@ from tests.simulation.transcript import Question
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 from tests.simulation.worlds import Actor, Violation, World
 
-PROCESS, JOB = "p", "job"
+PROCESS, SECOND, JOB = "p", "q", "job"
 STEP = 10  # seconds: the clock's grain, so that the same times come about again and again
 LAG = 30  # seconds by which a request may land after its sender gave up, and a read may be late
 PERIOD, GRACE, LOOK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
@@ -32,7 +32,8 @@ class Plan:
     Attributes:
         requests: the ids of what is sent, in this order; twice the same id is a request that is sent twice, and an id
             with a star is another request under that id.
-        limit: the process's, at first.
+            Capital letters are requests of a second process, in the same table and with the same job.
+        limit: the process's, at first. The second one's is 1.
         limits: what an operator sets it to later, in this order; 0 pauses the process, -1 resumes it.
         cancels: the ids of what an operator cancels, whenever it may be, in this order.
         replacements: how often an operator removes the process while it is paused, and adds it again with `limit`. Only
@@ -87,6 +88,11 @@ class Plan:
 NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
 
 
+def process_of(request: str) -> str:
+    """The process of one of a plan's requests."""
+    return SECOND if request.isupper() else PROCESS
+
+
 def arguments_of(request: str, argument_bytes: int) -> dict[str, str]:
     """The arguments of one of a plan's requests."""
     return {"--other": "x" * argument_bytes or "arguments"} if request.endswith("*") else {}
@@ -94,7 +100,7 @@ def arguments_of(request: str, argument_bytes: int) -> dict[str, str]:
 
 def body_of(request: str, argument_bytes: int = 0) -> str:
     """The message that one of a plan's requests is sent as."""
-    fields: dict[str, Any] = {"process": PROCESS, "request_id": request.removesuffix("*")}
+    fields: dict[str, Any] = {"process": process_of(request), "request_id": request.removesuffix("*")}
     arguments = arguments_of(request, argument_bytes)
     return json.dumps(fields | ({"arguments": arguments} if arguments else {}))
 
@@ -125,25 +131,29 @@ def forget() -> None:
 
 
 class SlotsState(World):
-    """The services of one process, and what a world remembers besides."""
+    """The services of one process or two, and what a world remembers besides."""
 
     def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
         super().__init__(timeless=timeless)
         self.plan = plan
-        item = {
-            "process_name": {"S": PROCESS},
-            "slot_limit": {"N": str(plan.limit)},
-            "slots_in_use": {"N": "0"},
-            "holders": {"M": {}},
-            "job_name": {"S": JOB},
-        }
+        limits = {PROCESS: plan.limit} | {process_of(request): 1 for request in plan.requests if request.isupper()}
+        items = [
+            {
+                "process_name": {"S": name},
+                "slot_limit": {"N": str(limit)},
+                "slots_in_use": {"N": "0"},
+                "holders": {"M": {}},
+                "job_name": {"S": JOB},
+            }
+            for name, limit in limits.items()
+        ]
         queues = {
             REQUESTS: sqs.queue(code.VISIBILITY, fifo=True, lax=plan.lax),
             code.DEAD_LETTERS: sqs.queue(fifo=True),
             FAILED: sqs.queue(),
         }
         self.services = {
-            "dynamodb": dynamodb.tables(slots=[item], settled=[]),
+            "dynamodb": dynamodb.tables(slots=items, settled=[]),
             "sqs": record(queues),
             "stepfunctions": stepfunctions.executions(),
             "glue": glue.jobs(plan.page, **{JOB: plan.job_limit}),
@@ -160,10 +170,13 @@ class SlotsState(World):
         self.next_round = self.now + plan.first_run
         self.memories = (code.NEW,) * plan.containers  # of the janitor's, the one whose turn it is first
         self.held_back: dict[str, float] = {}  # handles of messages that a starter let come back, and when it did
-        self._beside: tuple[str, float] | None = None  # the hidden head of the queue beside a free slot, and since when
+        # Of each process whose first message is hidden beside a free slot: its handle, and since when.
+        self._beside: dict[str, tuple[str, float]] = {}
         self.older_at: dict[str, float] = {}
         self.news: tuple[News, ...] = ()  # status events that are under way, or come back
-        self.order = 0  # sequence number of the last message that was admitted as it was sent
+        self.processes = tuple(limits)
+        # Of each process, which of the plan's requests was the last to start.
+        self.order = (0,) * len(limits)
         self._checked: tuple[Any, ...] = ()
         self._held: dict[str, Record] = {}
         for request in plan.requests:
@@ -172,31 +185,34 @@ class SlotsState(World):
                 Question(
                     "sqs",
                     "send_message",
-                    freeze({"QueueUrl": REQUESTS, "MessageBody": body, "MessageGroupId": PROCESS}),
+                    freeze({"QueueUrl": REQUESTS, "MessageBody": body, "MessageGroupId": process_of(request)}),
                 )
             )
 
     # Looking at it -------------------------------------------------------------------------------------------------
 
-    def _item(self) -> Record:
-        return self.services["dynamodb"][SLOTS].get(PROCESS) or NO_PROCESS
+    def _item(self, process: str = PROCESS) -> Record:
+        return self.services["dynamodb"][SLOTS].get(process) or NO_PROCESS
+
+    def _holders_of(self, process: str) -> dict[str, Record]:
+        return self._item(process)["holders"]["M"].fields  # type: ignore[no-any-return]
 
     def _holders(self) -> dict[str, Record]:
-        return self._item()["holders"]["M"].fields  # type: ignore[no-any-return]
+        return {name: entry for process in self.processes for name, entry in self._holders_of(process).items()}
 
     def _cancelled(self) -> dict[str, Record]:
-        noted = self._item().get("cancelled")
-        return {} if noted is None else noted["M"].fields
+        noted = [self._item(process).get("cancelled") for process in self.processes]
+        return {name: note for each in noted if each is not None for name, note in each["M"].fields.items()}
 
-    def _has_room(self) -> bool:
-        item = self._item()
+    def _has_room(self, process: str = PROCESS) -> bool:
+        item = self._item(process)
         paused = item.get("paused")
         in_use, limit = (int(item[name]["N"]) for name in ("slots_in_use", "slot_limit"))
         return in_use < limit and not (paused is not None and paused["BOOL"])
 
     def _may_be_removed(self) -> bool:
         paused = self._item().get("paused")
-        return paused is not None and bool(paused["BOOL"]) and not self._holders()
+        return paused is not None and bool(paused["BOOL"]) and not self._holders_of(PROCESS)
 
     def _queue(self) -> Record:
         return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
@@ -295,19 +311,18 @@ class SlotsState(World):
     # Properties ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        if not self.timeless:
-            self._note_room()
         now = (self.services["dynamodb"], self.services["glue"])
         if now == self._checked:
             return
         self._checked, before = now, self._held
         self._held = holders = self._holders()
-        item = self._item()
-        limit, in_use = (int(item[name]["N"]) for name in ("slot_limit", "slots_in_use"))
-        if in_use != len(holders):
-            raise Violation("S2", f"slots_in_use is {in_use}, but there are {len(holders)} holders")
-        if len(holders) > max(limit, len(before)):
-            raise Violation("S1", f"{len(holders)} holders, limit {limit}")
+        for process in self.processes:
+            limit, in_use = (int(self._item(process)[name]["N"]) for name in ("slot_limit", "slots_in_use"))
+            held = self._holders_of(process)
+            if in_use != len(held):
+                raise Violation("S2", f"slots_in_use is {in_use}, but there are {len(held)} holders")
+            if len(held) > limit and not held.keys() <= before.keys():
+                raise Violation("S1", f"{len(held)} holders, limit {limit}")
         for name in self._cancelled():
             if name in holders:
                 raise Violation("S3", f"{name} is cancelled, and holds a slot")
@@ -319,12 +334,13 @@ class SlotsState(World):
                 raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
 
     def _note_room(self) -> None:
-        """Since when a message waits beside a free slot."""
-        hidden = self._in_flight()
-        if not hidden or not self._has_room():
-            self._beside = None
-        elif self._beside is None or self._beside[0] != hidden[0]["handle"]:
-            self._beside = (hidden[0]["handle"], self.now)
+        """Since when a message waits beside a free slot. Called before the clock moves."""
+        hidden = {message["group"]: message["handle"] for message in self._in_flight()}
+        before, self._beside = self._beside, {}
+        for process, handle in hidden.items():
+            if self._has_room(process):
+                known = before.get(process, ("", 0.0))
+                self._beside[process] = known if known[0] == handle else (handle, self.now)
 
     def _check_not_again(self, execution: str) -> None:
         """S7, when a run is about to be started: none of the same request has succeeded."""
@@ -338,10 +354,12 @@ class SlotsState(World):
     def _check_order(self, given: str) -> None:
         request = _request_of(given)
         # A request that was sent twice may start from its second message, if the first was dead-lettered.
-        places = [place for place, sent in enumerate(self.plan.requests) if sent == request and place >= self.order]
+        number = self.processes.index(process_of(request))
+        last = self.order[number]
+        places = [place for place, sent in enumerate(self.plan.requests) if sent == request and place >= last]
         if not places:
-            raise Violation("S5", f"{request} starts after {self.plan.requests[self.order]}, which was sent after it")
-        self.order = places[0]
+            raise Violation("S5", f"{request} starts after {self.plan.requests[last]}, which was sent after it")
+        self.order = (*self.order[:number], places[0], *self.order[number + 1 :])
 
     def _check_in_time(self) -> None:
         """What has to come about in time, undisturbed: counted from the last fault. Called when the clock has moved."""
@@ -373,30 +391,28 @@ class SlotsState(World):
         One that no registration names comes back after its starter's backoff, or, if that set none, after the queue's
         visibility timeout.
         """
-        if self._beside is None:
-            return
-        handle, since = self._beside
-        waiting = self._item().get("waiting")
-        is_registered = waiting is not None and waiting["M"]["receipt_handle"]["S"] == handle
-        late = self.now - max(since, self.disturbed_at)
-        bound = PERIOD if is_registered else code.VISIBILITY
-        if not is_registered and (held_back := self.held_back.get(handle)) is not None:
-            late = min(late, self.now - held_back)
-            bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
-        if late > bound:
-            raise Violation("S6", f"{handle} has waited beside a free slot for {late:.0f} s")
+        for process, (handle, since) in self._beside.items():
+            waiting = self._item(process).get("waiting")
+            is_registered = waiting is not None and waiting["M"]["receipt_handle"]["S"] == handle
+            late = self.now - max(since, self.disturbed_at)
+            bound = PERIOD if is_registered else code.VISIBILITY
+            if not is_registered and (held_back := self.held_back.get(handle)) is not None:
+                late = min(late, self.now - held_back)
+                bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
+            if late > bound:
+                raise Violation("S6", f"{handle} has waited beside a free slot for {late:.0f} s")
 
     def check_quiet(self) -> None:
         """S6: time alone must not be needed where no fault was, nor to set aside what is cancelled."""
         if self.faults or self.actors:
             return
-        hidden = [message["id"] for message in self._in_flight()]
-        if hidden and self._has_room():
+        hidden = [message["id"] for message in self._in_flight() if self._has_room(message["group"])]
+        if hidden:
             raise Violation("S6", f"there is room, {hidden} wait, and nobody will wake them")
         cancelled = self._cancelled()
         for message in self._in_flight() if cancelled else ():
             request = json.loads(message["body"])
-            if execution_name(PROCESS, request["request_id"], request.get("attempt", 1)) in cancelled:
+            if execution_name(message["group"], request["request_id"], request.get("attempt", 1)) in cancelled:
                 raise Violation("S6", f"{message['id']} is cancelled and waits, and nobody will wake it")
 
     def check_end(self) -> None:
@@ -417,7 +433,7 @@ class SlotsState(World):
                 raise Violation("S3", f"request {request} was neither started nor dead-lettered")
         for name in self._unsuccessful():
             request = json.loads(executions[name]["input"])
-            again = execution_name(PROCESS, request["request_id"], request["attempt"] + 1)
+            again = execution_name(request["process"], request["request_id"], request["attempt"] + 1)
             if name not in kept and again not in executions:
                 raise Violation("S3", f"{name} ended as {executions[name]['status']}: neither kept nor queued again")
 
@@ -440,11 +456,13 @@ class SlotsState(World):
         )
 
     def summary(self) -> str:
-        item = self._item()
+        slots = [
+            "/".join(self._item(name)[part]["N"] for part in ("slots_in_use", "slot_limit")) for name in self.processes
+        ]
         holders = [f"{name[-4:]}={holder['M']['state']['S']}" for name, holder in self._holders().items()]
         queue = [f"{m['id']}{'(hidden)' if sqs.is_in_flight(m, self.now) else ''}" for m in self._queue()["messages"]]
         return (
-            f"slots {item['slots_in_use']['N']}/{item['slot_limit']['N']} [{', '.join(holders)}]  "
+            f"slots {', '.join(slots)} [{', '.join(holders)}]  "
             f"queue [{', '.join(queue)}]  runs [{', '.join(run['id'] + ' ' + run['state'] for run in self._alive())}]"
         )
 

@@ -1,4 +1,4 @@
-"""One process, its queue, its starter, its workflows, the janitor and Glue: what can happen next, and what then."""
+"""One process or two, queue, starters, workflows, janitor and Glue: what can happen next, and what then."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.simulation.slots_state import (
     Plan,
     SlotsState,
     arguments_of,
+    process_of,
 )
 from tests.simulation.transcript import Answer, Question, Raised
 from tests.simulation.workflow import REQUESTS, SLOTS, START, workflow
@@ -76,8 +77,8 @@ class SlotsWorld(SlotsState):
                 found.append(Choice("call", name))
             elif self._may_wake_up(name, actor, question):
                 found.append(Choice("wake_up", name))
-        if self._receivable() and self._free_starter():
-            found.append(Choice("receive"))
+        if self._free_starter():
+            found += [Choice("receive", message["id"]) for message in self._receivable()]
         found += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
         if self._due_news() and "visit" not in self.actors and not (self.timeless and not self.plan.rounds):
             found.append(Choice("visit", self._due_news()[0]))
@@ -159,9 +160,9 @@ class SlotsWorld(SlotsState):
 
     # Events --------------------------------------------------------------------------------------------------------
 
-    def receive(self, _: str, __: str) -> None:
-        """The event source mapping hands the head of the queue to an invocation."""
-        message = self._receivable()[0]
+    def receive(self, message_id: str, _: str) -> None:
+        """The event source mapping hands the first message of a process to an invocation."""
+        message = next(each for each in self._receivable() if each["id"] == message_id)
         queue, _answer = sqs.receive(self._queue(), message, self.now)
         self._put_queue(queue)
         taken = next(m for m in queue["messages"] if m["id"] == message["id"])
@@ -174,7 +175,7 @@ class SlotsWorld(SlotsState):
             taken["sequence"],
             taken["receives"],
             taken["sent_at"],
-            (PROCESS,) if self.plan.looking else (),
+            self.processes if self.plan.looking else (),
         )
         self.begin(who, code.starter.begin(taken["id"], *arguments), Notes(message=taken["handle"]))
 
@@ -260,7 +261,7 @@ class SlotsWorld(SlotsState):
         """The operator cancels a request, queued or not any more."""
         self.cancels = self.cancels[1:]
         self.say("operator", f"cancels {request_id}")
-        self.begin("cancel", code.canceller.begin(execution_name(PROCESS, request_id, 1)), Notes())
+        self.begin("cancel", code.canceller.begin(execution_name(process_of(request_id), request_id, 1)), Notes())
 
     def replace(self, _: str, __: str) -> None:
         """The operator removes the process, and adds it again."""
@@ -293,6 +294,7 @@ class SlotsWorld(SlotsState):
 
     def pass_time(self, _: str, how: str) -> None:
         """The clock moves on."""
+        self._note_room()
         waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
@@ -386,6 +388,9 @@ def drawn(random: Random, **given: Any) -> SlotsWorld:
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
     if random.random() < 0.2:
         requests = (*requests, requests[0] + random.choice(("", "*")))
+    if random.random() < 0.25:
+        place = random.randrange(len(requests) + 1)
+        requests = (*requests[:place], *random.choice(("A", "A", "AB")), *requests[place:])
     limit = random.choice((1, 1, 2))
     changes: tuple[int, ...] = random.choice(((), (), (), (1,), (2, 1), (0, -1), (0, 1, -1)))
     replacements = random.choice((0, 0, 1)) if 0 in changes else 0
