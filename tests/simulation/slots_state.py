@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from slotkeeper.closed_executions import WHILE_STOPPING
 from slotkeeper.glue_runs import MARKER
 from slotkeeper.names import execution_name
 from slotkeeper.request_queue import backoff_seconds
@@ -172,6 +173,7 @@ class SlotsState(World):
         self.held_back: dict[str, float] = {}  # handles of messages that a starter let come back, and when it did
         # Of each process whose first message is hidden beside a free slot: its handle, and since when.
         self._beside: dict[str, tuple[str, float]] = {}
+        self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         self.older_at: dict[str, float] = {}
         self.news: tuple[News, ...] = ()  # status events that are under way, or come back
         self.processes = tuple(limits)
@@ -384,6 +386,16 @@ class SlotsState(World):
                 late = self.now - max(dead + GRACE, self.disturbed_at, *(run["ended"] for run in runs))
                 if late > 2 * PERIOD:
                     raise Violation("S4", f"{name} is dead and has held its slot for {GRACE} and {late:.0f} s")
+                self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
+
+    def _check_freed_by_event(self, name: str, dead: float, ended: float) -> None:
+        """S4: two checks, a gap apart, from a gap after the close; a stopping run delays them by one poll of it."""
+        if self.faults_at_close.get(name) != self.faults or self.disturbed_at > dead:
+            return
+        gap = LOOK_GAP + STEP
+        late = self.now - max(dead + gap, ended + WHILE_STOPPING) - gap
+        if late > 0:
+            raise Violation("S4", f"{name} is dead, its event came, and its slot is {late:.0f} s late")
 
     def _check_taken(self) -> None:
         """S6: the message that waits beside a free slot is woken by the janitor's next run.

@@ -379,6 +379,7 @@ class SlotsWorld(SlotsState):
         closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error)
         self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
         if status != "SUCCEEDED" and not self.plan.events_lost:
+            self.faults_at_close = self.faults_at_close | {execution: self.faults}
             redrives = closed[execution]["redrives"]
             self.news = (*self.news, News(execution, redrives, self.now, 0 if self.timeless else self.now))
 
