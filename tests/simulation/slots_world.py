@@ -407,7 +407,7 @@ def drawn(random: Random, **given: Any) -> SlotsWorld:
         lag=random.choice((0, 0, 10)),
         lax=random.choice((False, True)),
         looking=random.choice((False, True)),
-        run_seconds=random.choice(((60,), (60, 120), (60, 1200))),
+        run_seconds=random.choice(((60,), (60, 120), (60, 300))),
         cancels=random.choice(((), (), (), requests[:1], (requests[-1].removesuffix("*"),))),
         replacements=replacements,
         starters=2 - replacements,
