@@ -403,6 +403,10 @@ def one_period_late(patch: Patch) -> None:
     patch.setattr(reclaim, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 60))
 
 
+def an_event_frees_nothing(patch: Patch) -> None:
+    patch.setattr(ClosedExecutions, "_free", lambda *_: None)
+
+
 def runs_are_left_alone(patch: Patch) -> None:
     """The janitor waits for a Glue run that outlives its workflow, and does not stop it."""
     patch.setattr(GlueRuns, "stop", lambda *_: None)
@@ -416,10 +420,11 @@ def no_wake_by_the_janitor(patch: Patch) -> None:
 @pytest.mark.parametrize(
     ("remove", "broken_property", "least", "given"),
     [
+        (half_an_hour_late, "S4", 0.05, {}),
+        (an_event_frees_nothing, "S4", 0.05, {}),
         # A status event, where it arrives, frees the slot before the runs have to.
-        (half_an_hour_late, "S4", 0.05, {"events_lost": True}),
         (one_period_late, "S4", 0.02, {"events_lost": True, "aim": "deaths"}),
-        (runs_are_left_alone, "S4", 0.02, {}),
+        (runs_are_left_alone, "S4", 0.02, {"aim": "deaths"}),
         (no_wake_by_the_janitor, "S6", 0.02, {}),
     ],
     ids=lambda value: getattr(value, "__name__", None),
