@@ -33,7 +33,7 @@ from tests.simulation.worlds import THROTTLE, Choice
 from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
-SEEDS = range(300)  # of the random schedules here
+SEEDS = range(300, 600)  # of the random schedules here
 QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "slot" in name]
 
 
