@@ -14,10 +14,12 @@ from benchmarks.scale import dollars, pictures, tables
 from benchmarks.scale.drive import Load
 from benchmarks.scale.rounds import Scene
 from benchmarks.scale.runs import run
+from tests.simulation.janitor_scenes import TROUBLES
+from tests.simulation.slots_state import GRACE
 
 NAME = "scale"
 TITLE = "Scale: many processes, a standing queue, a million requests a day"
-MINUTES = 1.5
+MINUTES = 3
 
 ROUND_PERIOD, ROUND_TIMEOUT = 60, 120  # seconds, of the janitor in the template
 SLOTS = (10, 100, 500)
@@ -70,6 +72,8 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         driven += run("loads", [asdict(load) for load in together])
     tell("rounds of the janitor", 1 - work[-1] / sum(work))
     rounds = run("scenes", [asdict(scene) for scene in scenes(small)])
+    tell("the janitor in trouble", 1 - work[-1] / sum(work))
+    troubles = run("troubles", [{"number": n, "small": small} for n in range(len(TROUBLES))])
     by_requests = [each for each in driven if each["processes"] == driven[0]["processes"]]
     by_processes = [each for each in driven if each["requests"] == by_requests[-1]["requests"]]
 
@@ -77,6 +81,7 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
     figures = {
         "loads": driven,
         "rounds": rounds,
+        "troubles": troubles,
         "exponents": {"starter": power, "whole": exponent(by_requests, "whole_seconds")},
         "dollars": {slots: [asdict(each) for each in dollars.designs(dollars.Assumed(slots=slots))] for slots in SLOTS},
     }
@@ -88,11 +93,12 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
             tables.counts(driven, CALLS, SQS),
             tables.times(driven),
             tables.rounds(rounds),
+            tables.troubles(troubles),
             *[tables.dollars_a_day(dollars.Assumed(slots=slots)) for slots in SLOTS],
             tables.lacks(dollars.Assumed()),
             tables.transitions(dollars.Assumed(slots=SLOTS[0])),
         ],
-        goals=goals(driven, by_processes, rounds, power),
+        goals=[*goals(driven, by_processes, rounds, power), *goals_in_trouble(troubles)],
         figures=figures,
         pictures=[
             (growth, "CPU time and calls against requests (both axes logarithmic; grey: in proportion) and processes"),
@@ -148,6 +154,25 @@ def goals(
             f"and whatever it finds, within its function's {ROUND_TIMEOUT} s",
             f"{worst:.0f} s at most",
             worst <= ROUND_TIMEOUT,
+        ),
+    ]
+
+
+def goals_in_trouble(troubles: Sequence[dict[str, Any]]) -> list[Goal]:
+    """What the janitor owes to those who have nothing to do with the trouble."""
+    woken = [math.inf if each["woken"] is None else each["woken"] for each in troubles]
+    kept = [math.inf if each["kept"] is None else each["kept"] - GRACE for each in troubles]
+    slots = next(each["all_freed"] for each in troubles if each["name"].startswith("1,000 processes"))
+    return [
+        Goal(
+            f"in any trouble others' requests are woken, and kept once the grace is over, in {2 * ROUND_PERIOD} s",
+            f"{max(woken):.0f} s and {max(kept):.0f} s at most",
+            max(*woken, *kept) <= 2 * ROUND_PERIOD,
+        ),
+        Goal(
+            "after 10,000 workflows were aborted at once every slot is free in 600 s",
+            "not" if slots is None else f"{slots:.0f} s",
+            slots is not None and slots < 600,
         ),
     ]
 

@@ -9,12 +9,14 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.scale.account import SETTLED, Account, Group
 from benchmarks.scale.drive import Functions, process_item, process_name
 from benchmarks.scale.meter import Meter, Output
 from slotkeeper.names import execution_name
+from tests.simulation import janitor_scenes
 from tests.simulation.frozen import Record, freeze, record
 from tests.simulation.slots_state import JOB
 from tests.simulation.worlds import BEGINNING
@@ -72,6 +74,13 @@ def measure(scene: Scene, rounds: int = 2) -> dict[str, Any]:
     finally:
         sys.stdout = before
     return {"scene": asdict(scene), "rounds": told}
+
+
+def endure(number: int, small: bool = False) -> dict[str, Any]:
+    """A trouble of janitor_scenes.py in virtual time, and what came of it. Small: something else, to be quick."""
+    trouble = janitor_scenes.TROUBLES[number]
+    make = partial(janitor_scenes.many_processes, processes=3, dead=2) if small else trouble.make
+    return {"name": trouble.name} | asdict(janitor_scenes.play(make, trouble.until))
 
 
 def calls(counts: dict[str, int]) -> int:

@@ -87,6 +87,7 @@ def main(kind: str, fields: Sequence[dict[str, Any]]) -> None:
     measure: Callable[[dict[str, Any]], Any] = {
         "loads": lambda load: go(Load(**load)),
         "scenes": lambda scene: rounds.measure(rounds.Scene(**scene)),
+        "troubles": lambda trouble: rounds.endure(**trouble),
     }[kind]
     sys.stdout.write(json.dumps([measure(each) for each in fields]))
 

@@ -15,6 +15,10 @@ CALLS_TAKE = (
 )
 
 
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
 def counts(driven: Sequence[Mapping[str, Any]], names: Mapping[str, str], sqs: Sequence[str]) -> Grid:
     """Of a request that had to wait: every load a column."""
     heads = [f"{each['requests']:,} / {each['processes']:,}" for each in driven]
@@ -83,6 +87,31 @@ def rounds(told: Sequence[Mapping[str, Any]]) -> Grid:
                 )
             )
     return Grid("A round of the janitor", columns, rows, f"Round 1 is a container's first. Reckoned: {CALLS_TAKE}.")
+
+
+def troubles(told: Sequence[Mapping[str, Any]]) -> Grid:
+    """The janitor's runs in virtual time."""
+    columns = [
+        "trouble", "another's request woken, s", "its aborted request kept, s", "its dead holder's slot free, s",
+        "all slots free, s", "all requests kept, s", "kept at most", "longest run, s", "runs at once", "runs skipped",
+    ]  # fmt: skip
+    rows = [
+        (
+            each["name"],
+            *(_seconds(each[name]) for name in ("woken", "kept", "freed", "all_freed", "all_kept")),
+            str(each["most_kept"]),
+            _seconds(each["longest"]),
+            str(each["at_once"]),
+            str(each["ended"].get("skipped", 0)),
+        )
+        for each in told
+    ]
+    caption = (
+        "Virtual time: the janitor's own code, a run a minute, 10 ms a call, 100 ms a page, the lower of AWS's quotas. "
+        "Woken and kept: since the wake was lost and the workflow aborted; the others since the trouble began. -: not "
+        "while it was watched."
+    )
+    return Grid("The janitor in trouble", columns, rows, caption)
 
 
 def dollars_a_day(given: dollars.Assumed) -> Grid:

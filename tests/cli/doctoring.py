@@ -57,6 +57,7 @@ WHOLE: dict[str, Any] = {
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
     "allowed_jobs": {"job"},
     "held": [],
+    "unheld_runs": [],
     "execution_status": lambda _name: "",
     "queues": {
         "RequestQueue": queue("RequestQueue", 180, "RequestDeadLetterQueue"),

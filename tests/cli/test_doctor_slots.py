@@ -19,7 +19,7 @@ def test_a_healthy_stack_has_no_findings(check: Check) -> None:
 
 
 def test_checks_have_names_of_their_own() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 25
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 26
 
 
 def test_a_process_that_cannot_be_read_is_a_problem_and_none_at_all_is_worth_a_word() -> None:
@@ -89,6 +89,13 @@ def test_a_holder_whose_execution_is_over_for_longer_than_the_janitor_takes_is_a
     age: float, status: str, found: list[str]
 ) -> None:
     assert levels(slots.closed_holders, held=[Held("p", "p-1", age, status)]) == found
+
+
+def test_a_live_run_without_a_holder_is_a_problem() -> None:
+    """After a restore of the table, say: one more runs than the slots allow."""
+    assert seen(slots.unheld_runs, unheld_runs=[("job", "jr_1", "p-1")]) == [
+        ("problem", "Glue run jr_1 of job job is alive, and p-1, which started it, holds no slot")
+    ]
 
 
 HIDDEN = {"RequestQueue": queue("RequestQueue", 180, ApproximateNumberOfMessagesNotVisible="1")}

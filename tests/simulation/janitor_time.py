@@ -132,6 +132,10 @@ class Account:
         self.executions[name] = ("ABORTED", started, stopped)
         self.by_status["ABORTED"].append(name)
 
+    def dead(self) -> set[str]:
+        """Everybody who holds a slot: the workflows of all of them have ended."""
+        return {name for item in self.items.values() for name in item["holders"]["M"]}
+
     # Operations ----------------------------------------------------------------------------------------------------
 
     def scan(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -311,8 +315,6 @@ class Function:
                 raise _Stopped
 
         def go() -> None:
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
             try:
                 self._run(janitor, lease, deadline)
             except _Stopped:
@@ -321,7 +323,6 @@ class Function:
                     account.at(account.now + 60 * (tries + 1), lambda: self.invoke(tries + 1))
             else:
                 self._idle.append((janitor, lease, invocation))
-            self.at_once -= 1
 
         run = greenlet(go)
         invocation[:] = [sleep]
@@ -332,7 +333,12 @@ class Function:
         if self.lease and not lease.take(deadline - begun):
             self.ended["skipped"] += 1
             return
-        self.findings.update(janitor.round(deadline - begun).counts)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            self.findings.update(janitor.round(deadline - begun).counts)
+        finally:
+            self.at_once -= 1
         if self.lease:
             lease.release()
         self.ended["finished"] += 1

@@ -14,6 +14,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from slotkeeper.glue_runs import CLOCKS_APART, GlueRuns
 from slotkeeper.processes import MalformedProcess, Process
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.commands.status import QUEUES
@@ -142,6 +143,23 @@ class Facts:
     @cached_property
     def processes(self) -> list[Process | MalformedProcess]:
         return list(self._control.processes.all())
+
+    @cached_property
+    def unheld_runs(self) -> list[tuple[str, str, str]]:
+        """Live Glue runs whose execution holds no slot, as (job, run, execution), of each job's newest 200 runs.
+
+        Of runs that began a minute before the table was read at least: who holds a slot by now may be too new for it.
+        """
+        begun = time.time()
+        now = self._control.processes.all()
+        held = {name for one in now if isinstance(one, Process) for name in one.holders}
+        names = [name for name, job in self.jobs.items() if job is not None]
+        found: list[tuple[str, str, str]] = []
+        for job, runs in zip(names, self._each(lambda job: _live_runs(self._control.glue, job), names), strict=True):
+            for execution, mine in runs.items():
+                old = [run for run, began in mine.items() if began is not None and began < begun - CLOCKS_APART]
+                found += [(job, run, execution) for run in old if execution not in held]
+        return found
 
     @cached_property
     def jobs(self) -> dict[str, dict[str, Any] | None]:
@@ -318,6 +336,12 @@ class Facts:
     def _each[One, Found](look: Callable[[One], Found], ones: Iterable[One]) -> list[Found]:
         with ThreadPoolExecutor(_LOOKERS) as pool:
             return list(pool.map(look, ones))
+
+
+def _live_runs(glue: GlueRuns, job: str) -> dict[str, dict[str, float | None]]:
+    search = glue.search_runs(job, time.time())
+    search.read_page()
+    return search.alive
 
 
 def is_true(value: Any) -> bool:

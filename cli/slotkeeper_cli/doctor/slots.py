@@ -105,6 +105,16 @@ def closed_holders(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def unheld_runs(facts: Facts) -> Iterator[Finding]:
+    """After a restore of SlotTable, or a StartJobRun whose answer was lost: they are above the limit."""
+    for job, run, execution in facts.unheld_runs:
+        yield problem(
+            f"Glue run {run} of job {job} is alive, and {execution}, which started it, holds no slot",
+            f"slotkeeper reconcile, if {execution} runs; else aws glue batch-stop-job-run --job-name {job} "
+            f"--job-run-ids {run}, if nobody needs it",
+        )
+
+
 def waiting(facts: Facts) -> Iterator[Finding]:
     """A registration stays until the next one, so who has started since waits no longer."""
     if not int(facts.queues["RequestQueue"].get("ApproximateNumberOfMessagesNotVisible", 0)):
@@ -129,5 +139,6 @@ CHECKS = (
     Check("item-size", "usual jobs can keep all slots of a process busy", item_size),
     Check("job-timeouts", "the stack's GlueTimeoutMinutes is not beyond a job's own timeout", timeouts),
     Check("holders", "nobody holds a slot whose execution is over", closed_holders),
+    Check("unheld-runs", "each live Glue run of the workflow's holds a slot", unheld_runs),
     Check("waiting", "nobody waits beside room", waiting),
 )
