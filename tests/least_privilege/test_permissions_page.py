@@ -72,7 +72,7 @@ AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 NOT_CALLED = {
     "release": {"states:ListExecutions"},
     "submit": {"dynamodb:GetItem"},
-    "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns", "states:ListExecutions"},
+    "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
     "request show": {"states:ListExecutions"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
