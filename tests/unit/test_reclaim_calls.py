@@ -133,9 +133,9 @@ def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: World) -> Non
     world.start()
     world.abort()
     refuse(world.account.stepfunctions, "ListExecutions", "ThrottlingException")
-    world.account.round_at(LATER)
-    world.account.new_janitor()
     world.account.round_at(LATER + 2 * 3600)
+    world.account.new_janitor()
+    world.account.round_at(LATER + 2 * 3600 + 60)
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
