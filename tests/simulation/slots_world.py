@@ -412,8 +412,8 @@ def drawn(random: Random, **given: Any) -> SlotsWorld:
         replacements=replacements,
         starters=2 - replacements,
         containers=random.choice((0, 1, 2)),
-        events_lost=random.random() < 0.25,
-        aim=random.choice(("", "", "", "deaths", "wakes")),
+        events_lost=random.random() < 0.3,
+        aim=random.choice(("", "", "deaths", "wakes")),
         first_run=random.randrange(STEP, PERIOD + 1, STEP),
     )
     return SlotsWorld(replace(plan, **given))
