@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import sys
+import threading
 import time
 import warnings
 from contextlib import redirect_stdout
@@ -104,8 +105,10 @@ class Functions:
         self._patch.setattr(boto3, "client", self._client)
         self._patch.setattr(urllib3.PoolManager, "request", partialmethod(self._put))
         # A clock of its own: a busy machine must not use up an invocation's time. Sleeping moves it, and each reading a
-        # little, so that code that waits for a moment without sleeping ends too.
-        self._now = 0.0
+        # little, so that code that waits for a moment without sleeping ends too. Threads that other tests have left
+        # behind keep the real one.
+        self._now, self._thread = 0.0, threading.get_ident()
+        self._real_sleep, self._real_clock = time.sleep, time.monotonic
         self._patch.setattr("time.sleep", self._sleep)
         self._patch.setattr("time.monotonic", self._read_clock)
         # Powertools reads its variables when its objects are made.
@@ -124,9 +127,14 @@ class Functions:
             sys.modules.pop(name, None)
 
     def _sleep(self, seconds: float) -> None:
+        if threading.get_ident() != self._thread:
+            return self._real_sleep(seconds)
         self._now += seconds
+        return None
 
     def _read_clock(self) -> float:
+        if threading.get_ident() != self._thread:
+            return self._real_clock()
         self._now += 0.001
         return self._now
 
