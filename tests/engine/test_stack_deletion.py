@@ -57,7 +57,8 @@ class Stacks:
 
     def _wait(self, name: str, end: str) -> dict[str, str]:
         wait_until(lambda: not self._status(name).endswith("_IN_PROGRESS"), f"stack {name} to be {end}")
-        events = self._cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+        pages = self._cloudformation.get_paginator("describe_stack_events").paginate(StackName=name)
+        events = [event for page in pages for event in page["StackEvents"]]
         assert self._status(name) == end, [event.get("ResourceStatusReason") for event in events]
         # The events, since a stack that was rolled back has no resources; the newest comes first.
         made = [

@@ -61,6 +61,8 @@ class Both(Outside):
             local.put_item(TableName=table, Item=items[0])
         else:
             local.delete_item(TableName=table, Key={KEY_ATTRIBUTES[table]: {"S": KEY}})
+        if table == "settled":  # an example before may have noted it
+            local.delete_item(TableName=table, Key={KEY_ATTRIBUTES[table]: {"S": "#settled-by"}})
         self.differences: list[str] = []
         self.met: Counter[str] = Counter()  # how writes under a condition have ended: an error's code, or empty
 

@@ -121,5 +121,6 @@ _row = shaped(
     },
 )
 _noted = shaped({"request_id": _codes}, {"expires_at": _times})
+_settled = shaped({"expires_at": _times}, {"settled_at": _times, "claimed_until": _times})
 
-ITEMS = {"slots": _process, "tokens": _token, "ledger": _row, "settled": _noted, "signatures": _noted}
+ITEMS = {"slots": _process, "tokens": _token, "ledger": _row, "settled": _settled, "signatures": _noted}

@@ -79,6 +79,7 @@ _deliveries = st.builds(
     receives=st.sampled_from(RECEIVES),
     sent_at=_seconds,
 )
+_handles = st.sampled_from(["h", "h2", "a"])
 _statuses = st.sampled_from([[WAITING], [WAITING, FAILED]])
 _locks = st.none() | st.builds(RefreshLock, release_code=_codes, expires=_seconds)
 _seen_tokens = st.builds(TokenItem, generation=_limits, lock=_locks, refused_until=st.none() | _seconds)
@@ -192,6 +193,7 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
         "Processes.resume": (lambda both: _processes(both).resume(KEY),),
         "Processes.repair_counter": (_repair, _fits, _few, _few),
         "Processes.all": (lambda both: list(_processes(both).all()),),
+        "Slots.forget_waiter": (lambda both, handle: _slots(both).forget_waiter(KEY, handle), _handles),
         **{name: (partial(_do, name), _executions) for name in _TASKS},
     },
     "tokens": {
@@ -233,6 +235,10 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
             lambda both, tried: _ledger(both).record(*_attempt(both, tried), {"why": "w"}, "e"),
             _attempts,
         ),
+        "Ledger.defer": (
+            lambda both, tried: _ledger(both).defer(*_attempt(both, tried), {"why": "w"}, "e"),
+            _attempts,
+        ),
         "Ledger.settle_waiting": (
             lambda both, tried: _ledger(both).settle_waiting(*_attempt(both, tried), NOW),
             _attempts,
@@ -248,7 +254,10 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
     "settled": {
         "Settled.missing": (lambda both, names: _settled(both).missing(names), st.lists(_names, max_size=3)),
         "Settled.has": (lambda both, name: _settled(both).has(name), _names),
+        "Settled.claim": (lambda both, now: _settled(both).claim(KEY, now), _seconds),
         "Settled.add": (lambda both, by: _settled(both).add(KEY, by, NOW), _codes),
+        "Settled.settled_by": (lambda both: _settled(both).settled_by(),),
+        "Settled.note_settled_by": (lambda both, moment: _settled(both).note_settled_by(moment), _seconds),
     },
     "signatures": {"SeenSignatures.note": (lambda both, by: _signatures(both).note(KEY, int(NOW), by), _codes)},
 }

@@ -250,8 +250,9 @@ class Slots:
         Nothing makes such a handle valid again, so no wake is lost. A message that was received since then is
         registered under its new handle before it is hidden, whether or not there is a registration before it.
         """
-        values = {":handle": {"S": receipt_handle}}
-        return self._update(process, "REMOVE waiting", "waiting.receipt_handle = :handle", {}, values) is None
+        # A name of its own, since DynamoDB refuses an empty map of names (API Reference, UpdateItem).
+        names, values = {"#handle": "receipt_handle"}, {":handle": {"S": receipt_handle}}
+        return self._update(process, "REMOVE waiting", "waiting.#handle = :handle", names, values) is None
 
     def waiter_with_room(self, process: str) -> Waiter | None:
         """Who waits, if there is room; the read half of a wake."""
