@@ -45,7 +45,7 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
 
 @dataclass(frozen=True)
 class Held:
-    """A slot as it was read, whose holder's workflow has ended. `closed_at` is None if nobody knows when."""
+    """A slot as it was read, whose holder's workflow has ended. `closed_at` is None if that is not known."""
 
     process: Process
     name: str

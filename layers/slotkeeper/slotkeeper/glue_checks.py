@@ -119,10 +119,10 @@ class GlueChecks:
             findings.failed("Could not examine a holder", error, execution=held.name)
 
     def _report_unheld(self, task: _Task, held_by_anyone: set[str], begun: float, findings: Findings) -> None:
-        """Live runs of which nobody holds a slot: after a restore of the table, or by a StartJobRun of nobody's.
+        """Live runs whose execution holds no slot: after a restore of the table, or started by a repeated call.
 
-        Reported, and not stopped: what they do may be wanted, and nothing here proves whose they are. A run that
-        started about when the table was read may have been reserved after it.
+        Reported, and not stopped: their work may be wanted, and nothing here proves which request they belong to. A
+        run that started about when the table was read may have been reserved after it.
         """
         for execution, runs in task.search.alive.items():
             old = [run for run, started in runs.items() if started is not None and started < begun - CLOCKS_APART]

@@ -2,7 +2,7 @@
 
 Step Functions tells when the workflows of a process began and ended. The process's item tells who was refused last,
 often after that one has started too; once its registration is removed, the run before has read it. So each run of the
-janitor can measure the hand-off to that request: one sample a process and run, and none where nobody waited.
+janitor can measure the hand-off to that request: one sample a process and run, and none where no request waited.
 
 A sample is too short by what a workflow does between its release and its end, a fraction of a second: it shows seconds
 and minutes. There is none where a limit was changed or a pause lifted since the round before, for then the request did

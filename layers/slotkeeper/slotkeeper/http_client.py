@@ -30,7 +30,7 @@ LARGEST_ANSWER = 1_000_000  # bytes
 LONGEST_RETRY_AFTER = 86_400.0  # seconds
 # For how many seconds a connection may have been idle and is still used. A container is frozen between two messages.
 # That the other end has hung up, or a NAT gateway forgotten the connection, it learns only by writing, and then the
-# request has failed. Nothing is asked twice here, so at a `POST /auth` it would cost everybody a refusal.
+# request has failed. Nothing is asked twice here, so after a `POST /auth` all instances would be refused for a while.
 LONGEST_IDLE = 5.0
 
 
@@ -190,7 +190,7 @@ _deadline: ContextVar[_Deadline] = ContextVar("_deadline")
 
 
 class _Ended(HTTPConnection):
-    """A connection that the deadline of its request ends: beside a new one, one that is used again."""
+    """A connection that the deadline of its request ends, whether it is new or used again."""
 
     def _new_conn(self) -> socket.socket:
         connected = super()._new_conn()

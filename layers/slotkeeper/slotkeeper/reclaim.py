@@ -27,7 +27,7 @@ from slotkeeper.workflow import Execution, Workflow
 __all__ = ["Findings", "Janitor", "judge"]
 
 # Seconds of a run after which it begins nothing more: below the time between two runs, and below half of its function's
-# timeout, for the calls that are under way then and answered by nobody (slotkeeper/clients.py).
+# timeout, for calls that are under way then and time out (slotkeeper/clients.py).
 RUN_SECONDS = 50
 # Of these, for settling before holders are examined. What is left of a run's time after those is for settling again.
 SETTLE_SECONDS = 15
@@ -219,7 +219,7 @@ class Janitor:
                     break
 
     def _tidy(self, processes: Sequence[Process], spent: Sequence[Process], findings: Findings, until: float) -> None:
-        """Removes registrations that wake nobody, and cancellations that stop nothing any more."""
+        """Removes registrations whose messages are gone, and cancellations whose requests are gone."""
         with findings.guard("Could not remove what is over"):
             for process in processes:
                 if process.cancelled and self.clock() < until:

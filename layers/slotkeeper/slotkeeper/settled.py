@@ -2,7 +2,7 @@
 
     execution_name  S, key: the execution's name; after a redrive with its count, "name#1" (workflow.closing)
     settled_at      N: the request is accounted for, by `settled_by` (workflow or janitor)
-    claimed_until   N: while there is no settled_at, somebody is about to keep the request; nobody else does until then
+    claimed_until   N: without a settled_at: a function is about to keep the request, and no other does until then
     expires_at      N: DynamoDB's TTL
 
 Two further items hold what the janitor's runs share: "#settled-by" here, "#run" in run_lease.py. No execution name
@@ -57,9 +57,9 @@ class Settled:
         return not self.missing([closing])
 
     def claim(self, closing: str, now: float) -> bool:
-        """Reserves the keeping of a request for the caller; False if it is settled, or claimed by somebody else.
+        """Reserves the keeping of a request for the caller; False if it is settled, or claimed by another caller.
 
-        A caller that fails afterwards leaves its claim, and whoever comes after the claim's end keeps the request.
+        A caller that fails afterwards leaves its claim, and the first caller after the claim's end keeps the request.
         """
         item = {"claimed_until": _number(now + self._claim), "expires_at": _number(now + _KEEP)}
         return self._put(
@@ -76,7 +76,7 @@ class Settled:
         return added
 
     def settled_by(self) -> float | None:
-        """The moment up to which every execution that had ended was accounted for; None if nobody has noted one."""
+        """The moment up to which every execution that had ended was accounted for; None if none was noted."""
         found = self._read([_SETTLED_BY], "settled_by")
         return float(found[0]["settled_by"]["N"]) if found else None
 

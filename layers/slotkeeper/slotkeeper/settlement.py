@@ -2,7 +2,7 @@
 
 An execution that is aborted or times out runs no further state, so it cannot keep its request. The janitor's functions
 do it then: claim, keep, publish, note (settled.py). A function that ends between keeping and noting leaves its claim,
-and whoever comes after the claim keeps the request once more: never not at all, and once unless a function ends there.
+and the next one after the claim's end keeps the request once more: never not at all, and once unless that happens.
 """
 
 from __future__ import annotations
@@ -139,14 +139,14 @@ class Settlement:
         return not known.is_closed or known.status == "SUCCEEDED" or self.settle(known, findings)
 
     def settle(self, execution: Execution, findings: Findings, glue_run_state: str = "") -> bool:
-        """Accounts for the request of a closed execution; False if somebody else is about to, and may not get there.
+        """Accounts for the request of a closed execution; False if another caller has claimed it, and may fail.
 
         Args:
             glue_run_state: of its Glue run, where that is known. A run may have succeeded whose workflow was aborted.
         """
         if self.settled.has(execution.closing):
             return True
-        # Only the workflow's own Fail states are believed: whoever stops an execution may name any error.
+        # Only the workflow's own Fail states are believed: StopExecution takes any error from its caller.
         if execution.status == "FAILED" and execution.error in ACCOUNTED_FOR:
             self.settled.add(execution.closing, "workflow", self.clock())
             return True

@@ -276,7 +276,7 @@ class Slots:
         """A consistent read of whether a reserve would be answered otherwise, or nothing would wake the request.
 
         Nothing but a removal of the process takes a registration away. So an item without one was removed and added
-        again since `wait`, and whoever frees a slot there does not know of the request.
+        again since `wait`, and a release there does not know of the request.
         """
         seen = self.read(process)
         if seen is None or seen.waiting_handle is None:
