@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from slotkeeper.closed_executions import WHILE_STOPPING
 from slotkeeper.glue_runs import MARKER
 from slotkeeper.names import execution_name
-from slotkeeper.request_queue import backoff_seconds
+from slotkeeper.request_queue import backoff_seconds, hide_seconds
 from slotkeeper.workflow import closing
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
@@ -400,14 +400,15 @@ class SlotsState(World):
     def _check_taken(self) -> None:
         """S6: the message that waits beside a free slot is woken by the janitor's next run.
 
-        One that no registration names comes back after its starter's backoff, or, if that set none, after the queue's
-        visibility timeout.
+        One that no registration names comes back after its starter's backoff, or, if that set none, when its hide ends:
+        its starter may have died after the hide, while its process was removed and added again.
         """
+        sent_at = {message["handle"]: message["sent_at"] for message in self._queue()["messages"]}
         for process, (handle, since) in self._beside.items():
             waiting = self._item(process).get("waiting")
             is_registered = waiting is not None and waiting["M"]["receipt_handle"]["S"] == handle
             late = self.now - max(since, self.disturbed_at)
-            bound = PERIOD if is_registered else code.VISIBILITY
+            bound = PERIOD if is_registered else hide_seconds(since - sent_at[handle], code.VISIBILITY)
             if not is_registered and (held_back := self.held_back.get(handle)) is not None:
                 late = min(late, self.now - held_back)
                 bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
