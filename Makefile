@@ -51,14 +51,14 @@ export FUNCTION EVENT
 
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
-SETUP  := python3 local/bootstrap.py
+SETUP  := python3 dev/tools/bootstrap.py
 # The set-up writes it last: an interrupted one has a Python, but not the packages.
 READY  := $(VENV)/.installed-local
 # The Lambda runtime's client: there is none for other systems, and no emulator that it could talk to.
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
 # One more than processors: tests that have an engine wait most of their time (tests/conftest.py has them take turns).
 TEST_WORKERS ?= 3
-LINTED := layers functions cli local smoke jobs tests benchmarks
+LINTED := layers functions cli dev jobs tests
 # The environment's own folder comes first: sam build looks for python3.13 on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export SAM_CLI_TELEMETRY := 0
@@ -87,43 +87,43 @@ setup-dev:
 
 .PHONY: run
 run: setup  ## Deploy to the embedded AWS, pass requests through the slots, report, stop
-	@$(PYTHON) -m local.run --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)"
+	@$(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## Deploy the chatbot, let many senders talk to it, kill its token on the way, report, stop
-	@$(PYTHON) -m local.chat_run --messages="$(MESSAGES)" --senders="$(SENDERS)" \
+	@$(PYTHON) -m dev.scenarios.token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
 .PHONY: run-worker
 run-worker: setup  ## Deploy the worker, send it slow, failing and poison requests, show what became of them, stop
-	@$(PYTHON) -m local.worker_run --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" --workers="$(WORKERS)"
+	@$(PYTHON) -m dev.scenarios.worker --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" --workers="$(WORKERS)"
 
 .PHONY: bench
 bench: setup-dev  ## Measure it beside what one would pick instead, in 15 minutes (build/bench/)
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m benchmarks $(if $(ONLY),--only "$(ONLY)") \
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.benchmarks $(if $(ONLY),--only "$(ONLY)") \
 	  $(if $(SMALL),--small) $(if $(LIST),--list)
 
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
-	@$(PYTHON) -m local up
+	@$(PYTHON) -m dev.emulator up
 
 .PHONY: say
 say:  ## Say TEXT to the chatbot of local-up, and print its answer
 	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 1; }
-	@$(PYTHON) -m local say -- "$$TEXT"
+	@$(PYTHON) -m dev.emulator say -- "$$TEXT"
 
 .PHONY: work
 work:  ## Send the worker of local-up a sample request, or BODY, and say what became of it
 	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 2; }
-	@$(PYTHON) -m local work -- "$$BODY"
+	@$(PYTHON) -m dev.emulator work -- "$$BODY"
 
 .PHONY: invoke
 invoke: setup-dev  ## Call FUNCTION with EVENT in the real Lambda runtime; without EVENT, list what there is
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m local.invoke -- "$$FUNCTION" "$$EVENT"
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
 
 .PHONY: local-down
 local-down:  ## Stop it
-	@if [ -e $(READY) ]; then $(PYTHON) -m local down; else echo "local: not running"; fi
+	@if [ -e $(READY) ]; then $(PYTHON) -m dev.emulator down; else echo "local: not running"; fi
 
 .PHONY: cli
 cli: setup  ## Install the operator command `slotkeeper` into an environment of its own (build/cli)
@@ -163,17 +163,17 @@ fuzz: setup-dev  ## Try the handlers with many more inputs, by chance
 
 .PHONY: soak
 soak: setup  ## Keep the deployed stack busy under faults and engine restarts, and judge it by its records (build/soak/)
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m local.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.scenarios.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
 
 .PHONY: smoke
 smoke: setup  ## Check a stack against its own AWS, for some cents (STACK=name; without it: that of local-up)
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m smoke $(if $(STACK),--stack="$(STACK)",--local) \
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.smoke $(if $(STACK),--stack="$(STACK)",--local) \
 	  $(if $(PROFILE),--profile="$(PROFILE)") $(if $(REGION),--region="$(REGION)") $(if $(ONLY),--only="$(ONLY)") \
 	  $(if $(LIST),--list) $(if $(YES),--yes)
 
 .PHONY: gradual
 gradual: setup  ## Write the template of a gradual deployment (build/gradual/), for sam build --config-env prod
-	@$(PYTHON) -m local.gradual $(if $(TYPE),--type "$(TYPE)")
+	@$(PYTHON) -m dev.tools.gradual $(if $(TYPE),--type "$(TYPE)")
 
 .PHONY: hooks
 hooks: setup-dev  ## Let git run the linters before each commit (.pre-commit-config.yaml)
@@ -184,7 +184,7 @@ hooks: setup-dev  ## Let git run the linters before each commit (.pre-commit-con
 lint: setup-dev  ## Check style, types, template and its security
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
-	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli local smoke benchmarks
+	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev
 	@for folder in functions/*/ jobs/; do mypy --no-error-summary $$folder*.py || exit 1; done
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.processes import Process
+from slotkeeper.slots.process import Process
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.stack import Stack
 

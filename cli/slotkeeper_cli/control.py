@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slotkeeper.glue_runs import GlueRuns
-from slotkeeper.operations import Operations
-from slotkeeper.processes import MalformedProcess, Process, Processes
-from slotkeeper.request_queue import RequestQueue
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.glue import GlueRuns
+from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.process import MalformedProcess, Process, Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli.errors import Failed, NotFound
 from slotkeeper_cli.stack import Stack
 

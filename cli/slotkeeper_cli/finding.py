@@ -17,9 +17,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.glue_runs import MARKER
-from slotkeeper.names import execution_name
-from slotkeeper.processes import Process
+from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.process import Process
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.letters import Box, Letter, Queue

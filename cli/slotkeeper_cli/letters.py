@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slotkeeper.names import execution_name
+from slotkeeper.slots.names import execution_name
 from slotkeeper_cli.stack import Stack
 from slotkeeper_cli.words import iso
 

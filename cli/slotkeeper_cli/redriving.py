@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slotkeeper import message_attributes
-from slotkeeper.requests import Delivery, InvalidRequest, Request, parse_request
+from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
+from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.letters import Letter, Queue
 from slotkeeper_cli.stack import Stack
 

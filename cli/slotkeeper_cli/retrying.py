@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from slotkeeper.retry.booking import RetryQueue, Schedules
+from slotkeeper.retry.delivery import RetryQueue, Schedules
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import Retries
 from slotkeeper_cli.stack import Stack

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from slotkeeper.requests import LARGEST, Delivery, InvalidRequest, Request, parse_request
+from slotkeeper.slots.request import LARGEST, Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.errors import CommandError
 from slotkeeper_cli.stack import Stack
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from slotkeeper.names import execution_name
-from slotkeeper.slots import LARGE
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.protocol import LARGE
 
 KB = 1024
 PARTITION_UNITS = 1000  # write units a second

@@ -16,16 +16,16 @@ from aws_lambda_powertools.logging import correlation_paths
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.chat_api import ChatApi
-from slotkeeper.chat_token import ITEM_NAME, Refresher, report, timing
-from slotkeeper.chatbot import Answered, Chatbot, Refused, Reply, SignedRequest
-from slotkeeper.clients import BRISK, PROMPT
-from slotkeeper.credentials import Secrets
+from slotkeeper.aws.clients import BRISK, PROMPT
+from slotkeeper.chatbot.api import ChatApi
+from slotkeeper.chatbot.credentials import Secrets
+from slotkeeper.chatbot.service import Answered, Chatbot, Refused, Reply, SignedRequest
+from slotkeeper.chatbot.signatures import SeenSignatures
+from slotkeeper.chatbot.token import ITEM_NAME, Refresher, report, timing
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ChatbotSettings, TokenSettings
-from slotkeeper.signatures import SeenSignatures
-from slotkeeper.token_item import TokenTable
-from slotkeeper.token_lock import HandOver, SharedToken
+from slotkeeper.token.item import TokenTable
+from slotkeeper.token.lock import HandOver, SharedToken
 
 ROUTE = "/messages"
 # API Gateway gives up after 29 s (its guide, "Quotas for configuring and running a REST API"), and the start of a cold

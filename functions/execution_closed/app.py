@@ -18,19 +18,19 @@ from aws_lambda_powertools.utilities.data_classes import SQSEvent, event_source
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.clients import LISTING, QUICK
-from slotkeeper.closed_executions import AFTER_A_FAILURE, ClosedExecutions
-from slotkeeper.completion_news import CompletionNews, RequestNews
-from slotkeeper.dead_holders import DeadHolders
-from slotkeeper.findings import Findings
-from slotkeeper.glue_runs import GlueRuns
+from slotkeeper.aws.clients import LISTING, QUICK
+from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, metrics, tracer
-from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
 from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings
-from slotkeeper.settled import Settled
-from slotkeeper.settlement import Settlement
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.slots.closed_executions import AFTER_A_FAILURE, ClosedExecutions
+from slotkeeper.slots.dead_holders import DeadHolders
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.glue import GlueRuns
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement_table import Settled
 
 # Of an invocation, for what comes after an event: noting that a request is settled.
 KEPT_SECONDS = 10

@@ -12,21 +12,21 @@ import boto3
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.clients import LISTING, QUICK
-from slotkeeper.completion_news import CompletionNews, RequestNews
-from slotkeeper.findings import Findings
-from slotkeeper.glue_runs import GlueRuns
-from slotkeeper.hand_offs import HandOffs
+from slotkeeper.aws.clients import LISTING, QUICK
+from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, measure_process, metrics, tracer
-from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Janitor
-from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
-from slotkeeper.run_lease import RunLease
 from slotkeeper.settings import JanitorSettings
-from slotkeeper.settled import Settled
-from slotkeeper.settlement import Settlement
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.glue import GlueRuns
+from slotkeeper.slots.hand_off import HandOffs
+from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.run_lease import RunLease
+from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement_table import Settled
 
 # Of an invocation, for what comes after an event: noting that a request is settled.
 KEPT_SECONDS = 10

@@ -20,10 +20,10 @@ from typing import Any
 import boto3
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper import custom_resource
-from slotkeeper.clients import PATIENT
+from slotkeeper.aws import custom_resource
+from slotkeeper.aws.clients import PATIENT
 from slotkeeper.observability import logger
-from slotkeeper.processes import MalformedProcess, Processes, check_settings
+from slotkeeper.slots.process import MalformedProcess, Processes, check_settings
 
 _processes = Processes(boto3.client("dynamodb", config=PATIENT), os.environ["SLOT_TABLE_NAME"])
 _glue = boto3.client("glue", config=PATIENT)

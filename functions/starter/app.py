@@ -14,15 +14,15 @@ from aws_lambda_powertools.utilities.data_classes import SQSEvent, event_source
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
-from slotkeeper.clients import QUICK
-from slotkeeper.completion_news import CompletionNews, RequestNews
+from slotkeeper.aws.clients import QUICK
+from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, measure_process, metrics, tracer
-from slotkeeper.request_queue import RequestQueue
-from slotkeeper.requests import Delivery, Request
 from slotkeeper.settings import StarterSettings
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import Delivery, Request
 
 # Of an invocation, for what comes after an event: metrics, and the answer.
 KEPT_SECONDS = 1

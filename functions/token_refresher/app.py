@@ -14,15 +14,15 @@ import boto3
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper import custom_resource
-from slotkeeper.chat_api import ChatApi
-from slotkeeper.chat_token import ITEM_NAME, report, timing
-from slotkeeper.clients import BRISK, PROMPT
-from slotkeeper.credentials import Secrets
+from slotkeeper.aws import custom_resource
+from slotkeeper.aws.clients import BRISK, PROMPT
+from slotkeeper.chatbot.api import ChatApi
+from slotkeeper.chatbot.credentials import Secrets
+from slotkeeper.chatbot.token import ITEM_NAME, report, timing
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import RefresherSettings, TokenSettings
-from slotkeeper.token_item import TokenTable
-from slotkeeper.token_lock import SharedToken, TokenError
+from slotkeeper.token.item import TokenTable
+from slotkeeper.token.lock import SharedToken, TokenError
 
 _settings = RefresherSettings.from_environment()
 _shared = TokenSettings.from_environment()

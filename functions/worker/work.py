@@ -31,8 +31,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from publishing import LONGEST_KEY, Outputs, s3_errors
-from slotkeeper.json_body import InvalidBody, compile_schema, decode
 from slotkeeper.retry import Poison, Request, Retryable
+from slotkeeper.schema import InvalidBody, compile_schema, decode
 from slotkeeper.settings import WorkSettings
 from splitting import split
 

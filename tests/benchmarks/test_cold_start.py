@@ -8,8 +8,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from benchmarks.cold_start import artifacts, bare, breakdown, part, picture
-from benchmarks.cold_start.start import Start
+from dev.benchmarks.cold_start import artifacts, bare, breakdown, part, picture
+from dev.benchmarks.cold_start.start import Start
 
 APP = """
 import boto3

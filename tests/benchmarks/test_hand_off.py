@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from benchmarks.hand_off import picture, report
-from benchmarks.hand_off.figures import expected, holding, lanes, parts, slots_used, spread_out, summary, window
-from benchmarks.hand_off.records import Call, Passage, parse_call, parse_passage, read_calls, read_invocations
-from benchmarks.hand_off.ways import WAKE_STATES, without_wake
-from local.running.command import CannotGoOn
-from slotkeeper import admission
-from slotkeeper.admission import Starter, Waiting
-from slotkeeper.requests import Delivery
-from slotkeeper.slots import Slots
+from dev.benchmarks.hand_off import picture, report
+from dev.benchmarks.hand_off.figures import expected, holding, lanes, parts, slots_used, spread_out, summary, window
+from dev.benchmarks.hand_off.records import Call, Passage, parse_call, parse_passage, read_calls, read_invocations
+from dev.benchmarks.hand_off.ways import WAKE_STATES, without_wake
+from dev.scenarios.runner.command import CannotGoOn
+from slotkeeper.slots import admission
+from slotkeeper.slots.admission import Starter, Waiting
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import Delivery
 
 WORKFLOW = Path(__file__).resolve().parents[2] / "statemachines" / "glue_workflow.asl.json"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -106,9 +106,9 @@ def test_the_rival_starter_hides_for_its_period_and_registers_nobody(monkeypatch
     app = ModuleType("app")
     app.handler = None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "app", app)
-    monkeypatch.delitem(sys.modules, "benchmarks.hand_off.polling_starter", raising=False)
+    monkeypatch.delitem(sys.modules, "dev.benchmarks.hand_off.polling_starter", raising=False)
     monkeypatch.setenv("POLL_SECONDS", "30")
-    importlib.import_module("benchmarks.hand_off.polling_starter")
+    importlib.import_module("dev.benchmarks.hand_off.polling_starter")
     table, queue, anything = FullTable(), HidingQueue(), Any
     starter = Starter(Slots(table, "t"), queue, anything, 180, 1209600, 1000)  # type: ignore[arg-type]
     body = json.dumps({"process": "p", "request_id": "r"})

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from cfnlint.decode import cfn_yaml
 
-from benchmarks.outcome import Outcome
-from benchmarks.scale import dollars, part, prices
-from benchmarks.scale.dollars import Assumed
-from benchmarks.scale.drive import ENVIRONMENT
-from benchmarks.scale.runs import run
+from dev.benchmarks.outcome import Outcome
+from dev.benchmarks.scale import dollars, part, prices
+from dev.benchmarks.scale.dollars import Assumed
+from dev.benchmarks.scale.drive import ENVIRONMENT
+from dev.benchmarks.scale.runs import run
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.unit.test_document_tables import COSTS
 from tests.workflow.interpreter import walks

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.slot_cycle import part, reckoning, report
-from benchmarks.slot_cycle.course import COMPARED, SMALL, Cell, Course, Extent, metered
-from benchmarks.slot_cycle.crew import DESIGNS
-from benchmarks.slot_cycle.designs import Refused
-from benchmarks.slot_cycle.reckoning import LONG, SHORT
-from local.dynamodb_local import DynamoDbLocal
+from dev.benchmarks.slot_cycle import part, reckoning, report
+from dev.benchmarks.slot_cycle.course import COMPARED, SMALL, Cell, Course, Extent, metered
+from dev.benchmarks.slot_cycle.crew import DESIGNS
+from dev.benchmarks.slot_cycle.designs import Refused
+from dev.benchmarks.slot_cycle.reckoning import LONG, SHORT
+from dev.emulator.dynamodb_local import DynamoDbLocal
 
 REFUSALS = [("slotkeeper", 1, 1), ("looks-first", 1, 0), ("counter", 1, 1)]  # this engine refuses without the item
 

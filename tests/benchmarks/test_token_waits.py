@@ -11,14 +11,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from benchmarks.token import part, reckoned, tables
-from benchmarks.token.crowds import Invalidation, losers
-from benchmarks.token.idle import Asked
-from benchmarks.token.thin_client import ThinDynamoDb
-from benchmarks.token.ways import LOCK, NAME, NOTHING, TABLE, TEXTBOOK, WAYS, Store
-from local.aws import EmbeddedAws
-from local.run.figures import percentile
-from slotkeeper.token_item import RefreshLock, TokenItem
+from dev.benchmarks.token import part, reckoned, tables
+from dev.benchmarks.token.crowds import Invalidation, losers
+from dev.benchmarks.token.idle import Asked
+from dev.benchmarks.token.thin_client import ThinDynamoDb
+from dev.benchmarks.token.ways import LOCK, NAME, NOTHING, TABLE, TEXTBOOK, WAYS, Store
+from dev.emulator.aws import EmbeddedAws
+from dev.scenarios.slots.figures import percentile
+from slotkeeper.token.item import RefreshLock, TokenItem
 
 QUIET = Asked("a warm container's message", 0, 0, 1, 0, 0)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from local.chat_service import ChatService
+from dev.emulator.chat_service import ChatService
 from tests.chat_service.asking import Asking
 
 KEY = "a key of the tests"

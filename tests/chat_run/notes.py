@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from local.chat_run.course import Invalidation
-from local.chat_run.messages import Message
-from local.chat_run.records import Records, Stored
-from local.chat_run.report import Parameters, build
-from local.chat_run.sending import Delivery, Try
-from local.chat_service import Request, TokenLife, answer_to
+from dev.emulator.chat_service import Request, TokenLife, answer_to
+from dev.scenarios.token.course import Invalidation
+from dev.scenarios.token.messages import Message
+from dev.scenarios.token.records import Records, Stored
+from dev.scenarios.token.report import Parameters, build
+from dev.scenarios.token.sending import Delivery, Try
 
 ORIGIN = 1000.0
 

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.chat_run import main as command
-from local.chat_run import summary, view
-from local.chat_run.course import Course
-from local.chat_run.messages import Message
-from local.chat_service import ChatService
-from local.environment import ROOT
-from local.running import command as frame
-from local.running.viewing import for_console
+from dev.emulator.chat_service import ChatService
+from dev.emulator.environment import ROOT
+from dev.scenarios.runner import command as frame
+from dev.scenarios.runner.viewing import for_console
+from dev.scenarios.token import main as command
+from dev.scenarios.token import summary, view
+from dev.scenarios.token.course import Course
+from dev.scenarios.token.messages import Message
 from tests.chat_run.notes import ORIGIN, delivery, records, report
 
 BUSY = view.Snapshot(elapsed=9.0, messages=200, answered=60, refused=0, on_the_way=50, invalidations=2, auths=3)

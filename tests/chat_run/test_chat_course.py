@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from local.chat_run.course import Course, Standing, healed
-from local.chat_run.messages import Message
-from local.chat_service import Request
+from dev.emulator.chat_service import Request
+from dev.scenarios.token.course import Course, Standing, healed
+from dev.scenarios.token.messages import Message
 from tests.chat_run.notes import Log, one_invalidation
 from tests.support.waiting import NEVER, wait_until
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from local.chat_run import picture
-from local.chat_run.sending import Try
-from local.running.drawing import DPI, WIDTH
+from dev.scenarios.runner.drawing import DPI, WIDTH
+from dev.scenarios.token import picture
+from dev.scenarios.token.sending import Try
 from tests.chat_run.notes import ORIGIN, delivery, one_invalidation, records, report, two_dead_tokens
 
 LOST = delivery(1, 0.0, 0.0, answer=None, first=502)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from local.chat_run.records import Stored, read_metrics, read_stored, sum_metrics
-from local.chat_service import ChatService
-from local.gateway import reachable
+from dev.emulator.chat_service import ChatService
+from dev.emulator.gateway import reachable
+from dev.scenarios.token.records import Stored, read_metrics, read_stored, sum_metrics
 from tests.chat_service.asking import Asking
 
 

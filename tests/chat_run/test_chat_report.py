@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from local.chat_run.records import Records, Stored
-from local.chat_run.sending import Try
+from dev.scenarios.token.records import Records, Stored
+from dev.scenarios.token.sending import Try
 from tests.chat_run.notes import (
     ORIGIN,
     delivery,

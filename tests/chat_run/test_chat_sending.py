@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from local.chat_run import sending
-from local.chat_run.course import Course
-from local.chat_run.messages import Message, signed
-from local.chat_run.records import Records, Stored
-from local.chat_run.report import Parameters, build
-from local.chat_run.sending import Sender, Senders
-from local.chat_service import ANSWERS, ChatService, Outage
+from dev.emulator.chat_service import ANSWERS, ChatService, Outage
+from dev.scenarios.token import sending
+from dev.scenarios.token.course import Course
+from dev.scenarios.token.messages import Message, signed
+from dev.scenarios.token.records import Records, Stored
+from dev.scenarios.token.report import Parameters, build
+from dev.scenarios.token.sending import Sender, Senders
 from tests.chat_run.bot import KEY, Bot, serving
 from tests.chat_run.notes import failing
 from tests.support.waiting import wait_until

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from local.chat_service import ChatService
+from dev.emulator.chat_service import ChatService
 from tests.support.waiting import NEVER
 
 

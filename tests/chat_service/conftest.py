@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.chat_service import ChatService
+from dev.emulator.chat_service import ChatService
 from tests.chat_service.asking import Asking
 
 

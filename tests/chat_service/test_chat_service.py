@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from local.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, Request, answer_to
+from dev.emulator.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, Request, answer_to
 from tests.chat_service.asking import Asking
 from tests.support.waiting import NEVER, wait_until
 

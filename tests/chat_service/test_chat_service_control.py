@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from local.chat_service import ChatService
-from local.chat_service.main import main
-from local.environment import ROOT
+from dev.emulator.chat_service import ChatService
+from dev.emulator.chat_service.main import main
+from dev.emulator.environment import ROOT
 from tests.chat_service.asking import Asking
 
 
@@ -95,7 +95,7 @@ def test_a_port_that_is_taken_is_said(service: ChatService) -> None:
 
 def test_the_command_serves_until_it_is_interrupted() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "local.chat_service"],
+        [sys.executable, "-m", "dev.emulator.chat_service"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from moto import mock_aws
 
-from slotkeeper.request_queue import RequestQueue
+from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli import letters, stack
 from slotkeeper_cli.commands import holders
 from tests.cli.operating import Operator, client, made_stack

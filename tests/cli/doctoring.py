@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from slotkeeper.processes import Process
+from slotkeeper.slots.process import Process
 from slotkeeper_cli.doctor.facts import Function, Rows, Table
 from slotkeeper_cli.doctor.findings import Finding
 from slotkeeper_cli.recursion import Setting

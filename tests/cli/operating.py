@@ -19,12 +19,12 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from cfnlint.decode import cfn_yaml
 
-from slotkeeper.glue_runs import MARKER
-from slotkeeper.processes import Process, Processes
-from slotkeeper.request_queue import RequestQueue
-from slotkeeper.requests import Delivery, parse_request
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.process import Process, Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper_cli import app as command
 
 ROOT = Path(__file__).parents[2]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from slotkeeper.names import execution_name
-from slotkeeper.request_queue import FailedRequestQueue
-from slotkeeper.requests import Delivery
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.queues import FailedRequestQueue
+from slotkeeper.slots.request import Delivery
 from tests.cli.operating import Operator
 
 REQUEST = '{"process": "sample", "request_id": "a"}'

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from slotkeeper.processes import MalformedProcess
+from slotkeeper.slots.process import MalformedProcess
 from slotkeeper_cli.commands import doctor as command
 from slotkeeper_cli.doctor import CHECKS, facts
 from slotkeeper_cli.doctor.facts import Facts, Function, Table

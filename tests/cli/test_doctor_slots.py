@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.processes import Holder, MalformedProcess
+from slotkeeper.slots.process import Holder, MalformedProcess
 from slotkeeper_cli.doctor import CHECKS, slots
 from slotkeeper_cli.doctor.facts import Held
 from slotkeeper_cli.doctor.findings import Check

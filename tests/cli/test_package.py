@@ -59,4 +59,5 @@ def test_every_package_and_schema_is_in_it() -> None:
         for folder in (path.parent for path in (ROOT / place).rglob("*.py")):
             assert (folder / "__init__.py").exists(), folder
     layer = ROOT / "layers" / "slotkeeper" / "slotkeeper"
-    assert set(layer.rglob("*.json")) == {file for pattern in data for file in layer.glob(pattern)}
+    shipped = {*layer.rglob("*.json"), *layer.rglob("py.typed")}
+    assert shipped == {file for pattern in data for file in layer.glob(pattern)}

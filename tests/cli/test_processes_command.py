@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.slots import Slots
+from slotkeeper.slots.protocol import Slots
 from slotkeeper_cli.commands import processes
 from tests.cli.operating import Operator
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from slotkeeper.admission import Admitted, Starter
-from slotkeeper.message_attributes import text
-from slotkeeper.names import execution_name
-from slotkeeper.requests import LARGEST, Delivery
+from slotkeeper.aws.sqs import text
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
+from slotkeeper.slots.admission import Admitted, Starter
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import LARGEST, Delivery
 from tests.cli.operating import Operator
 from tests.cli.posting import REQUEST, dead_letter, fail, give_up, only_id, waiting
 from tests.support.boundary import refuse

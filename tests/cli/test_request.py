@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.admission import DeadLettered, Starter, Waiting
-from slotkeeper.cancellation import MOST
-from slotkeeper.names import execution_name
-from slotkeeper.requests import Delivery, parse_request
+from slotkeeper.slots.admission import DeadLettered, Starter, Waiting
+from slotkeeper.slots.cancellation import MOST
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper_cli.commands import requests
 from tests.cli.operating import Operator
 from tests.cli.posting import dead_letter, fail, waiting

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.booking import RetryQueue, Schedules
+from slotkeeper.retry.delivery import RetryQueue, Schedules
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.operations import Retries

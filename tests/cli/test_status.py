@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.booking import TooLarge
+from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.names import execution_name
+from slotkeeper.slots.names import execution_name
 from slotkeeper_cli.commands import submitting
 from tests.cli.operating import Answers, Operator
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.chat_token import ITEM_NAME
-from slotkeeper.token_item import TokenTable
+from slotkeeper.chatbot.token import ITEM_NAME
+from slotkeeper.token.item import TokenTable
 from tests.cli.operating import Answers, Operator
 
 TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from local.dynamodb_local import DynamoDbLocal
-from slotkeeper.processes import read_process
-from slotkeeper.slots import LARGE
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots.process import read_process
+from slotkeeper.slots.protocol import LARGE
 from slotkeeper_cli.write_units import KB, demand, item_bytes, process_item, write_units
 
 SHORT, LONG = ("sample", "sample"), ("p" * 47, "j" * 47)

@@ -13,10 +13,10 @@ from typing import Any
 
 import urllib3
 
-from local.aws import EmbeddedAws
-from local.chat_service import ChatService
-from local.gateway import reachable
-from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.chat_service import ChatService
+from dev.emulator.gateway import reachable
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tests.support.waiting import NEVER
 
 _numbers = itertools.count(1)  # the same message in the same second would be a replay

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from local.aws import EmbeddedAws
-from local.chat_service import ChatService
-from local.chatbot import UNTHROTTLED
-from local.environment import ACCESS_KEY, REGION
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.chat_service import ChatService
+from dev.emulator.chatbot_client import UNTHROTTLED
+from dev.emulator.environment import ACCESS_KEY, REGION
 from slotkeeper_cli import letters
 from slotkeeper_cli.app import app
 from slotkeeper_cli.errors import Refused

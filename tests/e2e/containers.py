@@ -2,8 +2,8 @@
 
 import signal
 
-from local import processes
-from local.aws import EmbeddedAws
+from dev.emulator import processes
+from dev.emulator.aws import EmbeddedAws
 
 
 def kill_containers(aws: EmbeddedAws) -> None:

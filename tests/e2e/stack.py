@@ -9,13 +9,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from local.aws import EmbeddedAws
-from local.faults import Faults
-from slotkeeper.names import execution_name
-from slotkeeper.operations import Operations
-from slotkeeper.processes import Process, Processes
-from slotkeeper.request_queue import RequestQueue
-from slotkeeper.slots import Slots
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Faults
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.process import Process, Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import RequestQueue
 from tests.support.waiting import wait_until
 
 GRACE = 2

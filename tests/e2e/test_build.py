@@ -13,7 +13,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from local.environment import ROOT
+from dev.emulator.environment import ROOT
 from tests.e2e.stack import Stack
 
 # Lambda guide, "Runtime-included SDK versions": boto3 and what it needs.

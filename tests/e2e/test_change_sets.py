@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from local.deployment import STACK_NAME
+from dev.emulator.deployment import STACK_NAME
 from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until
 from tests.template.stateful import STATEFUL, create_only

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from local.chat_service import ANSWERS, AUTH, Outage, answer_to
-from slotkeeper.chat_token import timing
-from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from dev.emulator.chat_service import ANSWERS, AUTH, Outage, answer_to
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from slotkeeper.chatbot.token import timing
 from tests.e2e.chat import Bot
 from tests.e2e.containers import kill_containers
 from tests.support.waiting import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local.deployment import STACK_NAME
+from dev.emulator.deployment import STACK_NAME
 from tests.e2e.stack import Stack
 from tests.e2e.work import Work
 from tests.support.news import checked

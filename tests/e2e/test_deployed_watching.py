@@ -6,8 +6,8 @@ import json
 import time
 from typing import Any
 
-from slotkeeper.hand_offs import SETTLING, HandOffs
-from slotkeeper.workflow import Workflow
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.hand_off import SETTLING, HandOffs
 from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from slotkeeper.names import execution_name
+from slotkeeper.slots.names import execution_name
 from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from local.aws import EmbeddedAws
-from local.environment import ROOT, child_environment
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.environment import ROOT, child_environment
 
 NEW_ACCOUNT = {"LAMBDA_ACCOUNT_CONCURRENCY": "10"}
 QUESTIONS = 200  # more than there are; what is left over is not read

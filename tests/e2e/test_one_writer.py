@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from local.chat_service import AUTH, ChatService
-from local.environment import ROOT
+from dev.emulator.chat_service import AUTH, ChatService
+from dev.emulator.environment import ROOT
 from tests.e2e.chat import Bot
 from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from local.downstream import Step
+from dev.emulator.downstream import Step
 from tests.e2e.chat import Bot
 from tests.e2e.work import END, Work
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from local.run.work import read_dataset, split_by_month
+from dev.scenarios.slots.work import read_dataset, split_by_month
 from slotkeeper_cli.app import app
 from tests.e2e.stack import Stack
 from tests.support.waiting import wait_until

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from local import cli
-from local.aws import EmbeddedAws
-from local.chat_run.main import perform
-from local.chat_run.report import Parameters
-from local.chat_service import ANSWERS, ChatService, Outage, answer_to
-from local.running.command import Phases
+from dev.emulator import cli
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.chat_service import ANSWERS, ChatService, Outage, answer_to
+from dev.scenarios.runner.command import Phases
+from dev.scenarios.token.main import perform
+from dev.scenarios.token.report import Parameters
 
 
 def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +36,6 @@ def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.M
 
 
 def say(state_dir: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Result:
-    """`python -m local say`, as if this engine had been left running."""
+    """`python -m dev.emulator say`, as if this engine had been left running."""
     monkeypatch.setattr(cli, "STATE_DIR", state_dir)
     return CliRunner().invoke(cli.main, ["say", text])

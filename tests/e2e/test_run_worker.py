@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from local import cli, worker
-from local.aws import EmbeddedAws
-from local.running.command import Phases
-from local.worker_run import records
-from local.worker_run.main import perform
-from local.worker_run.records import Booking, read_bookings
-from local.worker_run.report import Parameters
+from dev.emulator import cli
+from dev.emulator import worker_client as worker
+from dev.emulator.aws import EmbeddedAws
+from dev.scenarios.runner.command import Phases
+from dev.scenarios.worker import records
+from dev.scenarios.worker.main import perform
+from dev.scenarios.worker.records import Booking, read_bookings
+from dev.scenarios.worker.report import Parameters
 from tests.e2e.schedules import bring_forward
 
 RETRY_AFTER = 8  # seconds; too long for the queue here
@@ -60,6 +61,6 @@ def read_sooner_bookings(scheduler: Any, group: str, known: Mapping[str, Booking
 
 
 def work(state_dir: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Result:
-    """`python -m local work`, as if this engine had been left running."""
+    """`python -m dev.emulator work`, as if this engine had been left running."""
     monkeypatch.setattr(cli, "STATE_DIR", state_dir)
     return CliRunner().invoke(cli.main, ["work", "--", body])

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from local.environment import ROOT, child_environment
-from smoke import pace
-from smoke.bench import Bench
-from smoke.catalogue import CHECKS, Check
-from smoke.costs import Spending
-from smoke.outcomes import Failed
-from smoke.running import run_checks
-from smoke.stack import embedded
+from dev.emulator.environment import ROOT, child_environment
+from dev.smoke import pace
+from dev.smoke.bench import Bench
+from dev.smoke.catalogue import CHECKS, Check
+from dev.smoke.costs import Spending
+from dev.smoke.outcomes import Failed
+from dev.smoke.running import run_checks
+from dev.smoke.stack import embedded
 from tests.e2e.stack import Stack
 from tests.support.waiting import NEVER, wait_until
 
@@ -25,7 +25,7 @@ SOMEBODYS = json.dumps({"process": "somebody-elses", "request_id": "r"})
 
 def _command(stack: Stack, folder: Path, *options: str) -> list[str]:
     outputs = stack.aws.state_dir / "outputs.json"
-    return [sys.executable, "-m", "smoke", "--local", "--outputs", str(outputs), "--folder", str(folder), *options]
+    return [sys.executable, "-m", "dev.smoke", "--local", "--outputs", str(outputs), "--folder", str(folder), *options]
 
 
 def _environment(stack: Stack) -> dict[str, str]:
@@ -36,7 +36,7 @@ def _left(stack: Stack) -> list[str]:
     """What there is of any smoke test in the stack."""
     items = stack.dynamodb.scan(TableName=stack.table)["Items"]
     machines = stack.stepfunctions.list_state_machines()["stateMachines"]
-    objects = stack.s3.list_object_versions(Bucket=stack.outputs["DataBucketName"], Prefix="smoke/")
+    objects = stack.s3.list_object_versions(Bucket=stack.outputs["DataBucketName"], Prefix="dev/smoke/")
     schedules = stack.aws.client("scheduler").list_schedules(GroupName=stack.outputs["RetryScheduleGroupName"])
     runs = stack.glue.get_job_runs(JobName=stack.outputs["GlueJobName"])["JobRuns"]
     names = [

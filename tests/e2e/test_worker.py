@@ -7,7 +7,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from local.downstream import Step
+from dev.emulator.downstream import Step
 from tests.e2e.containers import kill_containers
 from tests.e2e.schedules import bring_forward
 from tests.e2e.work import END, Work

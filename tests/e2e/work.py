@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from local.aws import EmbeddedAws
-from local.downstream import Downstream, Step
-from slotkeeper.retry.booking import schedule_name
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.downstream import Downstream, Step
+from slotkeeper.retry.delivery import schedule_name
 from slotkeeper.retry.message import Message
 from tests.support.waiting import wait_until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from local.aws import EmbeddedAws
-from local.faults import Faults
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Faults
 
 ROLE = "arn:aws:iam::000000000000:role/any"
 MINUTE_SECONDS = "1.5"  # the length of a Glue minute in this engine

@@ -15,16 +15,18 @@ import pytest
 import urllib3
 from click.testing import CliRunner
 
-from local import cli, processes, worker
-from local.aws import EmbeddedAws, EngineError
-from local.environment import ROOT
+from dev.emulator import cli, processes
+from dev.emulator import worker_client as worker
+from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.environment import ROOT
 from tests.support.waiting import wait_until
 
 # `up` in a folder of its own. Its deployment is a bucket and a secret, or never ends.
 UP = """
 import sys, time
 from pathlib import Path
-from local import cli, deployment
+from dev.emulator import cli
+from dev.emulator import deployment
 cli.STATE_DIR = Path(sys.argv[1])
 def deploy(aws, parameters, *_others):
     print("deploying", parameters, flush=True)
@@ -37,7 +39,7 @@ def deploy(aws, parameters, *_others):
     return {"DataBucketName": "data", "ApiCredentialsSecretArn": "a:secret:[b]", "ChatbotUrl": url}
 deployment.deploy = deploy
 sys.argv[1:] = ["up", *sys.argv[2:]]
-import local.__main__
+import dev.emulator.__main__
 """
 CREDENTIALS = "a:secret:[b]"  # a console would take parts of it for an emoji and for its own markup
 ENDLESS, SHORT = UP.replace("SECONDS", "600"), UP.replace("SECONDS", "0")

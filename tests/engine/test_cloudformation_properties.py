@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import ROLE, lines, queue_arn
 from tests.support.waiting import wait_until
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.test_cloudformation_properties import created
 
 VISIBLE = {"Namespace": "AWS/SQS", "MetricName": "ApproximateNumberOfMessagesVisible"}

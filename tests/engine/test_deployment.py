@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from local.aws import EmbeddedAws
-from local.deployment import DeploymentError
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.deployment import DeploymentError
 
 TEMPLATE = """
 AWSTemplateFormatVersion: "2010-09-09"

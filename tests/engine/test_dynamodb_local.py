@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from local import dynamodb_local, processes
-from local.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
-from local.environment import ROOT
+from dev.emulator import dynamodb_local, processes
+from dev.emulator.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
+from dev.emulator.environment import ROOT
 from tests.support.waiting import wait_until
 
 PARENT = """
 import sys
 from pathlib import Path
-from local.dynamodb_local import DynamoDbLocal
+from dev.emulator.dynamodb_local import DynamoDbLocal
 local = DynamoDbLocal.start(Path(sys.argv[1]))
 print(local.pid, flush=True)
 sys.stdin.read()

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import MachineMaker
 from tests.support.waiting import wait_until
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import lines, queue_arn
 from tests.support.waiting import wait_until
 

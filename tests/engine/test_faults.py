@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws import EmbeddedAws
-from local.faults import Action, Faults
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Action, Faults
 from tests.engine.conftest import MachineMaker
 from tests.support.waiting import wait_until
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.support.waiting import wait_until
 
 

@@ -4,7 +4,7 @@ import io
 import zipfile
 from collections.abc import Callable
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 
 
 def test_a_layer_is_found_and_published_by_its_arn(aws: EmbeddedAws, unique: Callable[[str], str]) -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from local import processes
-from local.aws import EmbeddedAws, EngineError
-from local.engine import launcher, patches
-from local.environment import ROOT
+from dev.emulator import processes
+from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.engine import launcher, patches
+from dev.emulator.environment import ROOT
 from tests.support.waiting import wait_until
 
 PARENT = """
 import os, sys
 from pathlib import Path
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 engine = EmbeddedAws.start(Path(sys.argv[1]))
 print(engine.pid, flush=True)
 sys.stdin.read()
@@ -97,4 +97,4 @@ def test_attach_does_not_take_another_process_for_the_engine(tmp_path: Path) -> 
 
 def test_patches_are_importable_without_being_applied() -> None:
     for name in patches.ORDER:
-        assert callable(importlib.import_module(f"local.engine.patches.{name}").apply)
+        assert callable(importlib.import_module(f"dev.emulator.engine.patches.{name}").apply)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local import processes
+from dev.emulator import processes
 from tests.support.waiting import wait_until
 
 TOKEN = "0f1e2d3c4b5a6978"

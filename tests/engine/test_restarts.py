@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws import EmbeddedAws
-from local.faults import Faults
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Faults
 from tests.engine.conftest import ROLE
 from tests.support.waiting import wait_until
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from local.aws import EmbeddedAws
-from local.clients import local_client
-from local.downstream import Call, Downstream, Step
-from local.run.figures import peak
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.clients import local_client
+from dev.emulator.downstream import Call, Downstream, Step
+from dev.scenarios.slots.figures import peak
 from tests.support.waiting import NEVER, wait_until
 
 BUCKET = "downstream"

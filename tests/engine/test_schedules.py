@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import ROLE, MachineMaker, lines, queue_arn
 from tests.support.waiting import wait_until
 

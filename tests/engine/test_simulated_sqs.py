@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.simulation.aws import sqs
 from tests.simulation.frozen import Record, freeze, record
 from tests.simulation.transcript import Answer

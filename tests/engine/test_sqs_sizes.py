@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 
 
 def test_what_fits_without_its_attributes_does_not_fit_with_them(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.support.waiting import wait_until
 from tests.template.stateful import RETAINED, source, stateful, translated
 

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable
 
-from local.aws import EmbeddedAws
-from local.faults import Faults
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Faults
 from tests.engine.conftest import MachineMaker
 from tests.support.waiting import wait_until
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import MachineMaker, queue_arn
 from tests.support.waiting import wait_until
 

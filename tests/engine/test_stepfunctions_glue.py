@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from local.aws import EmbeddedAws
-from local.faults import Faults
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Faults
 from tests.engine.conftest import MachineMaker
 from tests.support.waiting import wait_until
 

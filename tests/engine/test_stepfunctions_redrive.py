@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import MachineMaker
 from tests.support.waiting import wait_until
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import MachineMaker
 from tests.engine.test_sqs_handles import hide, receive, send
 from tests.support.waiting import wait_until

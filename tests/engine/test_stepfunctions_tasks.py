@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from local.aws import EmbeddedAws
-from local.engine.patches.stepfunctions_tasks import delay
-from local.faults import Faults
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.engine.patches.stepfunctions_tasks import delay
+from dev.emulator.faults import Faults
 from tests.engine.conftest import MachineMaker
 from tests.support.waiting import wait_until
 

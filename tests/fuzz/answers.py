@@ -18,8 +18,8 @@ import jsonschema
 from botocore import xform_name
 from botocore.response import StreamingBody
 
-from slotkeeper import message_attributes
-from slotkeeper.completion_news import SCHEMA_FILE
+from slotkeeper.aws import sqs as message_attributes
+from slotkeeper.events import SCHEMA_FILE
 from tests.fuzz.tables import Refusal, Tables
 from tests.unit.letters import ALLOWED
 

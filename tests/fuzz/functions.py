@@ -21,8 +21,11 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper import chat_token, completion_news, findings, observability, retry
+from slotkeeper import events as completion_news
+from slotkeeper import observability, retry
+from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
+from slotkeeper.slots import run_report as findings
 from tests.fuzz.answers import Answers
 from tests.fuzz.tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
 from tests.unit.conftest import CONTEXT, CurrentStdout

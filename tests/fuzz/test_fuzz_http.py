@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tests.fuzz.answers import Answers
 from tests.fuzz.functions import RESPONSE_URL, Functions, Ran, invocation
 from tests.fuzz.raw_api import RawApi, ok

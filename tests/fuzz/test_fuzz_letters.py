@@ -7,9 +7,9 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotkeeper.names import execution_name
-from slotkeeper.requests import Delivery, parse_request
 from slotkeeper.retry.message import parse_message
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper_cli.letters import Letter, Queue
 from slotkeeper_cli.redriving import Hopeless, plan
 from slotkeeper_cli.sending import Unusable, read_lines

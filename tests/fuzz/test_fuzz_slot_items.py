@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotkeeper.names import execution_name
-from slotkeeper.processes import MalformedProcess, read_process
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.process import MalformedProcess, read_process
 from tests.fuzz.functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.tables import SLOTS

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from slotkeeper import token_item
+from slotkeeper.token import item as token_item
 from slotkeeper_cli import app
 from tests.least_privilege import sites
 from tests.least_privilege.calls import ACTIONS, PREFIXES

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from local import gradual
+from dev.tools import gradual
 from tests.least_privilege.evidence import VARIANTS, stack
 from tests.least_privilege.policies import listed, matches
 from tests.least_privilege.stack import ACCOUNT, Stack

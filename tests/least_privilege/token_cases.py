@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tests.fuzz.functions import RESPONSE_URL
 from tests.fuzz.raw_api import RawApi, ok
 from tests.fuzz.tables import TOKENS

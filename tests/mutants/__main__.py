@@ -18,8 +18,8 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from local.environment import ROOT
-from local.running.command import AlreadyRunning, alone, terminal
+from dev.emulator.environment import ROOT
+from dev.scenarios.runner.command import AlreadyRunning, alone, terminal
 from tests.mutants import report
 from tests.mutants.catalogue import FOLDER, Mutant, chosen, load, nowhere
 from tests.mutants.copies import copy_tree

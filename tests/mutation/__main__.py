@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from local.environment import ROOT
+from dev.emulator.environment import ROOT
 from tests.mutants.copies import copy_tree
 
 BUILD = ROOT / "build" / "mutated"

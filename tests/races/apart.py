@@ -16,7 +16,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
-from local.environment import ROOT
+from dev.emulator.environment import ROOT
 from tests.support.waiting import NEVER
 
 

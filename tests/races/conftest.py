@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.chat_service import ChatService
-from local.dynamodb_local import DynamoDbLocal
+from dev.emulator.chat_service import ChatService
+from dev.emulator.dynamodb_local import DynamoDbLocal
 from tests.races.sharing import TABLE, Sharing
 from tests.races.slot_races import Crowd
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from local.clients import local_client
-from slotkeeper.chat_api import ChatApi
-from slotkeeper.credentials import Credentials
-from slotkeeper.token_lock import Timing
+from dev.emulator.clients import local_client
+from slotkeeper.chatbot.api import ChatApi
+from slotkeeper.chatbot.credentials import Credentials
+from slotkeeper.token.lock import Timing
 from tests.races.apart import Apart, hear, say
 from tests.races.freezing import Point
 from tests.races.sharing import Instance, Sharing, at_once

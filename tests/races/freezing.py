@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from local.chat_service import answer_to
-from local.clients import local_client
-from slotkeeper.token_lock import Timing
+from dev.emulator.chat_service import answer_to
+from dev.emulator.clients import local_client
+from slotkeeper.token.lock import Timing
 from tests.races.sharing import SKEW, UNHURRIED, Sharing, at_once, start
 from tests.support.waiting import NEVER
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from local.chat_service import ChatService
-from slotkeeper.chat_api import ChatApi
-from slotkeeper.chat_messages import ChatMessage
-from slotkeeper.credentials import Credentials
-from slotkeeper.token_item import TokenItem, TokenTable
-from slotkeeper.token_lock import Event, SharedToken, Timing
+from dev.emulator.chat_service import ChatService
+from slotkeeper.chatbot.api import ChatApi
+from slotkeeper.chatbot.credentials import Credentials
+from slotkeeper.chatbot.messages import ChatMessage
+from slotkeeper.token.item import TokenItem, TokenTable
+from slotkeeper.token.lock import Event, SharedToken, Timing
 from tests.support.waiting import NEVER
 
 TABLE = "tokens"

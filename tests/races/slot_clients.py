@@ -22,10 +22,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from local.clients import local_client
-from slotkeeper import slots as protocol
-from slotkeeper.requests import Delivery
-from slotkeeper.slots import Full, Granted, Reservation, Slots
+from dev.emulator.clients import local_client
+from slotkeeper.slots import protocol
+from slotkeeper.slots.protocol import Full, Granted, Reservation, Slots
+from slotkeeper.slots.request import Delivery
 from tests.races.apart import Apart, hear, say
 from tests.races.slot_history import Entry, Operation, Step, save
 from tests.support.boundary import lose_answers

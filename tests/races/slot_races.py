@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from local.clients import local_client
-from local.dynamodb_local import DynamoDbLocal
-from slotkeeper.processes import Processes
-from slotkeeper.slots import Slots
+from dev.emulator.clients import local_client
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Slots
 from tests.races.slot_clients import Change, Clients, Orders
 from tests.races.slot_history import Entry, Item, Operation, items_of, load
 from tests.races.slot_judge import Figures, Judge

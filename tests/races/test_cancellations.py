@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 
-from local.dynamodb_local import DynamoDbLocal
-from slotkeeper import cancellation, slots
-from slotkeeper.processes import Process, Processes
-from slotkeeper.slots import AlreadyMine, Cancelled, Granted, Slots
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots import cancellation
+from slotkeeper.slots import protocol as slots
+from slotkeeper.slots.process import Process, Processes
+from slotkeeper.slots.protocol import AlreadyMine, Cancelled, Granted, Slots
 from tests.races.sharing import at_once
 
 TABLE = "cancelled-slots"

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from local.aws import EmbeddedAws
-from slotkeeper import slots as protocol
-from slotkeeper.processes import Processes
-from slotkeeper.slots import Granted, Slots
+from dev.emulator.aws import EmbeddedAws
+from slotkeeper.slots import protocol
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Granted, Slots
 
 CLIENTS = 8
 ROUNDS = 10

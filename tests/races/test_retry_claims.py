@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from local.dynamodb_local import DynamoDbLocal
+from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.retry import ledger as protocol
 from slotkeeper.retry.ledger import Claim, Claimed, ClaimLost, InProgress, Ledger, Row, Settled
 from slotkeeper.retry.message import Message

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.slots import CANCEL_CONDITION, RELEASE_CONDITION, UNCHANGED_CONDITION
+from slotkeeper.slots.protocol import CANCEL_CONDITION, RELEASE_CONDITION, UNCHANGED_CONDITION
 from tests.races.slot_clients import Change
 from tests.races.slot_races import Crowd, Meddling, Race
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from local.environment import ROOT
+from dev.emulator.environment import ROOT
 from tests.races import slot_report
 from tests.races.slot_races import Crowd, Outcome, Race
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from local.chat_service import AUTH, Outage
-from slotkeeper import token_item, token_lock
-from slotkeeper.token_item import TokenItem, TokenTable
-from slotkeeper.token_lock import Timing, TokenRefused
-from slotkeeper.token_policy import Known
+from dev.emulator.chat_service import AUTH, Outage
+from slotkeeper.token import item as token_item
+from slotkeeper.token import lock as token_lock
+from slotkeeper.token.item import TokenItem, TokenTable
+from slotkeeper.token.lock import Timing, TokenRefused
+from slotkeeper.token.timing import Known
 from tests.races.freezing import OTHERS, Freeze, ask_after_standing_still_between_look_and_take
 from tests.races.sharing import SKEW, Sharing, at_once, errors_of
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 import pytest
 
-from local.chat_service import AUTH, Outage
-from local.dynamodb_local import DynamoDbLocal
-from slotkeeper.token_lock import StillUnauthorized, TokenRefused
+from dev.emulator.chat_service import AUTH, Outage
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.token.lock import StillUnauthorized, TokenRefused
 from tests.races.elsewhere import Elsewhere
 from tests.races.sharing import SKEW, UNHURRIED, Instance, Sharing, at_once, errors_of, start
 from tests.support.boundary import Calls

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.chat_service import AUTH, Outage
-from local.clients import local_client
-from local.dynamodb_local import DynamoDbLocal
-from slotkeeper.token_lock import Refreshed, TokenRefused, TookOver
+from dev.emulator.chat_service import AUTH, Outage
+from dev.emulator.clients import local_client
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.token.lock import Refreshed, TokenRefused, TookOver
 from tests.races.sharing import Sharing, start
 from tests.support.boundary import Calls
 from tests.support.losing_proxy import LosingProxy

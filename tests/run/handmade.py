@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from local.run.records import EndMessage, Execution, GlueRun, Records
-from local.run.report import Parameters, build
-from local.run.sending import Sent
-from local.run.work import Request
+from dev.scenarios.slots.records import EndMessage, Execution, GlueRun, Records
+from dev.scenarios.slots.report import Parameters, build
+from dev.scenarios.slots.sending import Sent
+from dev.scenarios.slots.work import Request
 
 ORIGIN = 1000.0
 

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.run import main as command
-from local.run import summary
-from local.running.command import Phases
+from dev.scenarios.runner.command import Phases
+from dev.scenarios.slots import main as command
+from dev.scenarios.slots import summary
 from tests.run.handmade import records, report, workflow
 
 TERMINAL = 80  # columns

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from local.run.figures import Release, Start, handoffs, peak, percentile, steps, utilisation
+from dev.scenarios.slots.figures import Release, Start, handoffs, peak, percentile, steps, utilisation
 
 
 def releases(*exits: float) -> list[Release]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from local.run import picture
+from dev.scenarios.slots import picture
 from tests.run.handmade import records, report, workflow
 
 FAILED = replace(workflow(2, 1.3, 2.3), status="FAILED")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.run import records
+from dev.scenarios.slots import records
 
 
 def at(seconds: float) -> datetime:

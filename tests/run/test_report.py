@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from local.run import report as report_module
-from local.run.records import EndMessage
+from dev.scenarios.slots import report as report_module
+from dev.scenarios.slots.records import EndMessage
 from tests.run.handmade import failing, glue_run, kept, not_shown, records, report, workflow
 
 # Three requests through one slot: each start lies 0.15 s after the release before it (exit at stop - 0.05).

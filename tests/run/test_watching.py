@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.run import main as main_module
-from local.run import sending, view, work
-from local.run.watching import Snapshot
-from local.running import command
-from local.running.viewing import for_console
-from local.running.waiting import Stall, Stuck, wait_until_over
+from dev.scenarios.runner import command
+from dev.scenarios.runner.viewing import for_console
+from dev.scenarios.runner.waiting import Stall, Stuck, wait_until_over
+from dev.scenarios.slots import main as main_module
+from dev.scenarios.slots import sending, view, work
+from dev.scenarios.slots.watching import Snapshot
 
 DONE = Snapshot(
     elapsed=9.0, requests=40, limit=3, slots_in_use=0, waiting=0, running=0, succeeded=32, failed=8, dead_lettered=0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from local.run import work
+from dev.scenarios.slots import work
 
 TEXT = work.read_dataset()
 

@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.aws import EmbeddedAws, EngineError
-from local.chat_run import main as chat_run
-from local.environment import ROOT
-from local.run import main as run
-from local.running import checking
-from local.running import command as frame
-from local.running.checking import Check, counted
-from local.worker_run import main as worker_run
+from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.environment import ROOT
+from dev.scenarios.runner import checking
+from dev.scenarios.runner import command as frame
+from dev.scenarios.runner.checking import Check, counted
+from dev.scenarios.slots import main as run
+from dev.scenarios.token import main as chat_run
+from dev.scenarios.worker import main as worker_run
 
 
 @pytest.mark.parametrize("command", [run, chat_run, worker_run])
@@ -76,7 +76,10 @@ def test_one_is_no_plural() -> None:
     assert [counted(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
 
 
-@pytest.mark.parametrize("package", ["local", "local.run", "local.chat_run", "local.worker_run", "local.chat_service"])
+@pytest.mark.parametrize(
+    "package",
+    ["dev.emulator", "dev.scenarios.slots", "dev.scenarios.token", "dev.scenarios.worker", "dev.emulator.chat_service"],
+)
 def test_a_python_without_the_packages_says_what_to_use_instead(package: str) -> None:
     command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without what is installed
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

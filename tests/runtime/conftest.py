@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from local.chat_service import answer_to
-from slotkeeper.names import execution_name
+from dev.emulator.chat_service import answer_to
+from slotkeeper.slots.names import execution_name
 from tests.runtime.outcomes import Outcome
 
 Expectation = Callable[[Outcome], bool]

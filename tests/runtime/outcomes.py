@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from local.invoke.stack import DeployedFunction
-from local.invoke.told import Told
-from slotkeeper.processes import Process
-from slotkeeper.slots import Slots
+from dev.tools.invoke.stack import DeployedFunction
+from dev.tools.invoke.told import Told
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.protocol import Slots
 
 TABLES = {
     "SlotTable": "process_name",

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from local.aws import EmbeddedAws
-from local.environment import ROOT
-from local.invoke.main import own_world
-from local.invoke.runtime import Runtime
-from local.invoke.stack import events_of, folders
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.environment import ROOT
+from dev.tools.invoke.main import own_world
+from dev.tools.invoke.runtime import Runtime
+from dev.tools.invoke.stack import events_of, folders
 from tests.runtime.expected import EXPECTED
 from tests.runtime.outcomes import Outcome, wipe
 

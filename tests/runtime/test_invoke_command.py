@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from local.aws import EmbeddedAws
-from local.environment import ROOT
-from local.invoke import main as command
-from local.invoke.stack import bring_up, events_of, folders, logical_id, reached_by
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.environment import ROOT
+from dev.tools.invoke import main as command
+from dev.tools.invoke.stack import bring_up, events_of, folders, logical_id, reached_by
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 

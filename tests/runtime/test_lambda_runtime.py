@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from local import processes
-from local.invoke.runtime import Configuration, FunctionFailed, Runtime
+from dev.emulator import processes
+from dev.tools.invoke.runtime import Configuration, FunctionFailed, Runtime
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from local.environment import ROOT
-from local.running.command import terminal
+from dev.emulator.environment import ROOT
+from dev.scenarios.runner.command import terminal
 from tests.simulation import catalogue, exploring, scheduling
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation

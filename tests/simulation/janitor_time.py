@@ -22,18 +22,18 @@ from typing import Any
 from botocore.exceptions import ClientError, ReadTimeoutError
 from greenlet import getcurrent, greenlet
 
-from slotkeeper import slots as protocol
-from slotkeeper.clients import LISTING, QUICK
-from slotkeeper.glue_runs import MARKER, GlueRuns
-from slotkeeper.names import execution_name
-from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Janitor
-from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
-from slotkeeper.run_lease import RunLease
-from slotkeeper.settled import Settled
-from slotkeeper.settlement import Settlement
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.aws.clients import LISTING, QUICK
+from slotkeeper.slots import protocol
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.glue import MARKER, GlueRuns
+from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.run_lease import RunLease
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement_table import Settled
 
 EPOCH = 1_700_000_000  # when a clock shows 0, in seconds since the epoch
 PERIOD, TIMEOUT = 60, 120  # seconds, as in template.yaml

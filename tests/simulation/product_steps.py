@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 from hypothesis import strategies as st
 
-from slotkeeper.cancellation import Cancellation, Cancellations
-from slotkeeper.processes import MalformedProcess, Process, Processes
-from slotkeeper.requests import Delivery
+from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.retry.ledger import FAILED, WAITING, Claimed, ClaimLost, Ledger, MalformedRow, Row
 from slotkeeper.retry.message import Message
-from slotkeeper.settled import Settled
-from slotkeeper.signatures import SeenSignatures
-from slotkeeper.slots import Slots
-from slotkeeper.token_item import MalformedToken, RefreshLock, TokenItem, TokenTable
+from slotkeeper.slots.cancellation import Cancellation, Cancellations
+from slotkeeper.slots.process import MalformedProcess, Process, Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.token.item import MalformedToken, RefreshLock, TokenItem, TokenTable
 from tests.simulation.both_dynamodbs import Both
 from tests.simulation.frozen import freeze
 from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, RECEIVES, Item

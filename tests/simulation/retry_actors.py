@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.retry import Poison, Request, Retryable, consumer, operations
 from slotkeeper.retry import worker as worker_module
-from slotkeeper.retry.booking import RetryQueue, Schedules
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import RetryQueue, Schedules
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import Retries
 from slotkeeper.retry.parameter import PolicyParameter

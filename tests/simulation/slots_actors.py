@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from slotkeeper.admission import HeldBack, Starter, Waiting
-from slotkeeper.closed_executions import ClosedExecutions
-from slotkeeper.dead_holders import DeadHolders
-from slotkeeper.findings import Findings
-from slotkeeper.glue_runs import GlueRuns
 from slotkeeper.observability import logger
-from slotkeeper.operations import Operations
-from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Janitor
-from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
-from slotkeeper.requests import Delivery
-from slotkeeper.settled import Settled
-from slotkeeper.settlement import Settlement
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Execution, Workflow
+from slotkeeper.slots.admission import HeldBack, Starter, Waiting
+from slotkeeper.slots.closed_executions import ClosedExecutions
+from slotkeeper.slots.dead_holders import DeadHolders
+from slotkeeper.slots.executions import Execution, Workflow
+from slotkeeper.slots.glue import GlueRuns
+from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement_table import Settled
 from tests.simulation.transcript import Outside, Program
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 

@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from slotkeeper.closed_executions import WHILE_STOPPING
-from slotkeeper.glue_runs import MARKER
-from slotkeeper.names import execution_name
-from slotkeeper.request_queue import backoff_seconds, hide_seconds
-from slotkeeper.workflow import closing
+from slotkeeper.slots.closed_executions import WHILE_STOPPING
+from slotkeeper.slots.executions import closing
+from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
 from tests.simulation.frozen import Record, freeze, record

@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
-from slotkeeper.closed_executions import AFTER_A_FAILURE
-from slotkeeper.names import execution_name
+from slotkeeper.slots.closed_executions import AFTER_A_FAILURE
+from slotkeeper.slots.names import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze

@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.dynamodb_local import DynamoDbLocal
-from slotkeeper.slots import Full, Granted, Misconfigured, Reservation, Slots
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots.protocol import Full, Granted, Misconfigured, Reservation, Slots
 from tests.simulation import any_requests
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
 from tests.simulation.product_items import ITEMS, KEY, NOW, Item

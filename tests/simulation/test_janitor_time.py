@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper import reclaim
-from slotkeeper.reclaim import Janitor
+from slotkeeper.slots import janitor as reclaim
+from slotkeeper.slots.janitor import Janitor
 from tests.simulation import janitor_scenes as scenes
 from tests.simulation.janitor_scenes import LOST_AT, Outcome, play
 from tests.simulation.janitor_time import GRACE, LOOK_GAP, PERIOD, TIMEOUT, Account, Function
@@ -94,6 +94,6 @@ def test_control_without_the_lease_runs_overlap() -> None:
 
 def test_control_one_process_after_the_other_keeps_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settlements in the order of their ends, and no turns."""
-    monkeypatch.setattr("slotkeeper.settlement.in_turns", lambda work, _: list(work))
+    monkeypatch.setattr("slotkeeper.slots.settlement.in_turns", lambda work, _: list(work))
     outcome = play(scenes.one_process, SERVED)
     assert outcome.kept is None or outcome.kept > GRACE + 2 * PERIOD

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import booking, ledger, operations
-from slotkeeper.retry.booking import Booked, RetryQueue
+from slotkeeper.retry import delivery as booking
+from slotkeeper.retry import ledger, operations
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import Booked, RetryQueue
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import Cancelled, Retries
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread

@@ -12,19 +12,21 @@ import pytest
 from botocore.exceptions import BotoCoreError
 from cfnlint.decode import cfn_yaml
 
-from local.environment import ROOT
-from slotkeeper import cancellation, reclaim, settlement, slots
-from slotkeeper.admission import HeldBack, Starter
-from slotkeeper.closed_executions import ClosedExecutions
-from slotkeeper.findings import Findings
-from slotkeeper.glue_runs import MARKER, GlueRuns, JobRunSearch
-from slotkeeper.operations import Operations
-from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Janitor, judge
-from slotkeeper.requests import Delivery, parse_request
-from slotkeeper.settlement import Settlement
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import NameTaken, RefusedUs, Workflow
+from dev.emulator.environment import ROOT
+from slotkeeper.slots import cancellation, settlement
+from slotkeeper.slots import janitor as reclaim
+from slotkeeper.slots import protocol as slots
+from slotkeeper.slots.admission import HeldBack, Starter
+from slotkeeper.slots.closed_executions import ClosedExecutions
+from slotkeeper.slots.executions import NameTaken, RefusedUs, Workflow
+from slotkeeper.slots.glue import MARKER, GlueRuns, JobRunSearch
+from slotkeeper.slots.janitor import Janitor, judge
+from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import Delivery, parse_request
+from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.settlement import Settlement
 from tests.simulation import catalogue, scheduling, slots_actors, slots_state, slots_world, workflow
 from tests.simulation.looking import broken, first_broken, first_violation
 from tests.simulation.slots_world import Plan, SlotsWorld
@@ -345,7 +347,7 @@ def only_the_first_process(patch: Patch) -> None:
 
 
 def aborted_requests_are_not_kept(patch: Patch) -> None:
-    patch.setattr("slotkeeper.request_queue.FailedRequestQueue.keep", lambda *_: None)
+    patch.setattr("slotkeeper.slots.queues.FailedRequestQueue.keep", lambda *_: None)
 
 
 def what_was_not_kept_is_forgotten(patch: Patch) -> None:

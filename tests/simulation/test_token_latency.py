@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.chat_token import timing
-from slotkeeper.token_lock import Timing
+from slotkeeper.chatbot.token import timing
+from slotkeeper.token.lock import Timing
 from tests.simulation.token_latency import Course, Latencies, Message, play
 
 SHIPPED = {"the chatbot's": timing(5), "the default": Timing()}

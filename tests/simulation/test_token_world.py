@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from slotkeeper import token_item, token_search
-from slotkeeper.token_item import TokenItem, TokenTable
-from slotkeeper.token_policy import Timing
-from slotkeeper.token_search import Search
+from slotkeeper.token import item as token_item
+from slotkeeper.token import refresh as token_search
+from slotkeeper.token.item import TokenItem, TokenTable
+from slotkeeper.token.refresh import Search
+from slotkeeper.token.timing import Timing
 from tests.simulation import catalogue, token_world
 from tests.simulation.looking import first_broken, first_violation
 from tests.simulation.token_world import DEATHS, NO_TOKEN, STANDING_STILL, Plan, TokenWorld

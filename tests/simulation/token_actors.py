@@ -20,9 +20,10 @@ from uuid import uuid4
 from backoff import _jitter, _sync
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper import token_lock, token_search
-from slotkeeper.token_item import TokenTable
-from slotkeeper.token_lock import (
+from slotkeeper.token import lock as token_lock
+from slotkeeper.token import refresh as token_search
+from slotkeeper.token.item import TokenTable
+from slotkeeper.token.lock import (
     AuthenticationNotAttempted,
     AuthenticationRefused,
     HandOver,
@@ -31,7 +32,7 @@ from slotkeeper.token_lock import (
     TokenError,
     Unauthorized,
 )
-from slotkeeper.token_policy import Known
+from slotkeeper.token.timing import Known
 from tests.simulation.frozen import freeze
 from tests.simulation.transcript import Outside, Program, Question
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from greenlet import greenlet
 
-from slotkeeper.chatbot import ANSWER_SECONDS
-from slotkeeper.token_item import TokenTable
-from slotkeeper.token_lock import (
+from slotkeeper.chatbot.service import ANSWER_SECONDS
+from slotkeeper.token.item import TokenTable
+from slotkeeper.token.lock import (
     AuthenticationNotAttempted,
     AuthenticationRefused,
     SharedToken,
@@ -24,7 +24,7 @@ from slotkeeper.token_lock import (
     TokenError,
     Unauthorized,
 )
-from slotkeeper.token_policy import Known
+from slotkeeper.token.timing import Known
 from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.token_actors import NAME, TOKENS, Clocks, outside_only

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from slotkeeper.chat_token import timing
-from slotkeeper.token_lock import Timing
-from slotkeeper.token_policy import OWN_PAUSE
+from slotkeeper.chatbot.token import timing
+from slotkeeper.token.lock import Timing
+from slotkeeper.token.timing import OWN_PAUSE
 from tests.simulation import token_actors as code
 from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import Record, freeze, record
@@ -278,7 +278,8 @@ class TokenWorld(World):
             self._settle(name, actor._replace(node=actor.node.after(Answer(error="503"))))
         elif how == OWN:
             self.say(name, "fails before", question)
-            self.own_failures += 1
+            # A refresher's own failure refuses all who need a token for OWN_PAUSE: no other instance can ask the API.
+            self.own_failures += not name.startswith("refresher")
             rests = self.now + OWN_PAUSE + notes.behind
             self.actors[name] = actor = actor._replace(notes=notes._replace(rests=rests))
             self._settle(name, actor._replace(node=actor.node.after(Answer(error=OWN_FAILURE))))

@@ -12,11 +12,11 @@ import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
-from smoke import main as command
-from smoke import pace
-from smoke.catalogue import CHECKS
-from smoke.costs import bill, total
-from smoke.stack import _OUTPUTS, Stack
+from dev.smoke import main as command
+from dev.smoke import pace
+from dev.smoke.catalogue import CHECKS
+from dev.smoke.costs import bill, total
+from dev.smoke.stack import _OUTPUTS, Stack
 
 OUTPUTS = dict.fromkeys(_OUTPUTS, "x") | {"WorkflowArn": "arn:aws:states:eu-north-1:123456789012:stateMachine:w"}
 MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "Stack with id x does not exist"}}, "D")
@@ -104,7 +104,7 @@ def test_without_a_local_stack_it_says_how_to_make_one(tmp_path: Path) -> None:
 
 def test_without_a_region_it_takes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(region_name=None)
-    monkeypatch.setattr("smoke.stack.boto3.Session", lambda **_named: session)
+    monkeypatch.setattr("dev.smoke.stack.boto3.Session", lambda **_named: session)
     result = CliRunner().invoke(command.main, ["--stack", "mine", "--yes"])
     assert (result.exit_code, "no region" in result.output) == (2, True)
 
@@ -145,7 +145,7 @@ def test_the_page_tells_every_check_and_the_bill() -> None:
 
 
 def test_what_is_read_of_the_local_stack_is_what_local_up_writes(tmp_path: Path) -> None:
-    from smoke.stack import embedded
+    from dev.smoke.stack import embedded
 
     told = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1"}
     (tmp_path / "outputs.json").write_text(json.dumps(told))

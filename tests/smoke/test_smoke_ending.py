@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from smoke import ending
-from smoke.bench import Bench
-from smoke.letters import Letters
-from smoke.pace import Pace
-from smoke.stack import Stack
+from dev.smoke import ending
+from dev.smoke.bench import Bench
+from dev.smoke.letters import Letters
+from dev.smoke.pace import Pace
+from dev.smoke.stack import Stack
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchStopJobRun")
 OUTPUTS = {

@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from smoke.closing import check_log
-from smoke.outcomes import Failed
+from dev.smoke.closing import check_log
+from dev.smoke.outcomes import Failed
 
 ARN = "arn:aws:states:us-east-1:123456789012:execution:workflow:p-r-1"
 GROUP = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/vendedlogs/states/slotkeeper:*"

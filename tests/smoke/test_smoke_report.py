@@ -12,11 +12,11 @@ import pytest
 from moto import mock_aws
 from rich.console import Console
 
-from smoke import report
-from smoke.costs import Item
-from smoke.letters import Letters
-from smoke.outcomes import Result
-from smoke.stack import Stack
+from dev.smoke import report
+from dev.smoke.costs import Item
+from dev.smoke.letters import Letters
+from dev.smoke.outcomes import Result
+from dev.smoke.stack import Stack
 
 ITEMS = [Item("Glue, 1 Python shell runs", "60 s x 1/16 DPU x $0.44 an hour", 0.0004583)]
 

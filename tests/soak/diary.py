@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from local.run.records import GlueRun
-from local.soak.plan import DECK, RESTARTED
-from local.soak.records import RETURNED, Change, DeadLetter, Execution, Kept, Mark, Records, Round, Sent
-from local.soak.report import Parameters, build
+from dev.scenarios.slots.records import GlueRun
+from dev.scenarios.soak.plan import DECK, RESTARTED
+from dev.scenarios.soak.records import RETURNED, Change, DeadLetter, Execution, Kept, Mark, Records, Round, Sent
+from dev.scenarios.soak.report import Parameters, build
 
 ORIGIN = 1000.0
 CALM = 100.0

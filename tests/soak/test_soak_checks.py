@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from local.run.figures import Interval
-from local.run.records import GlueRun
-from local.soak.holding import holdings, merged, overlaps
-from local.soak.records import Change, DeadLetter, Execution, Kept, Mark, Records, Round
+from dev.scenarios.slots.figures import Interval
+from dev.scenarios.slots.records import GlueRun
+from dev.scenarios.soak.holding import holdings, merged, overlaps
+from dev.scenarios.soak.records import Change, DeadLetter, Execution, Kept, Mark, Records, Round
 from tests.soak.diary import (
     ORIGIN,
     change,

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.running import command as frame
-from local.running.viewing import for_console
-from local.soak import main as command
-from local.soak import picture, summary, view
-from local.soak.beside import Snapshot
-from local.soak.stage import SCRIPT
+from dev.scenarios.runner import command as frame
+from dev.scenarios.runner.viewing import for_console
+from dev.scenarios.soak import main as command
+from dev.scenarios.soak import picture, summary, view
+from dev.scenarios.soak.beside import Snapshot
+from dev.scenarios.soak.stage import SCRIPT
 from tests.soak.diary import records, report
 
 BUSY = Snapshot(

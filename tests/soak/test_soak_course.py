@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from local.faults import Faults
-from local.soak import beside
-from local.soak import course as module
-from local.soak.beside import Rounds, Snapshot
-from local.soak.course import Course
-from local.soak.plan import DECK, Fault, Plan, Send, draw
-from local.soak.records import Change, Round, Sent
+from dev.emulator.faults import Faults
+from dev.scenarios.soak import beside
+from dev.scenarios.soak import course as module
+from dev.scenarios.soak.beside import Rounds, Snapshot
+from dev.scenarios.soak.course import Course
+from dev.scenarios.soak.plan import DECK, Fault, Plan, Send, draw
+from dev.scenarios.soak.records import Change, Round, Sent
 from tests.support.waiting import wait_until
 
 

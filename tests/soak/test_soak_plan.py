@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from local.soak import plan
-from local.soak.plan import DECK, PROCESSES, burst, draw, limits_of
+from dev.scenarios.soak import plan
+from dev.scenarios.soak.plan import DECK, PROCESSES, burst, draw, limits_of
 
 
 def test_the_same_seed_gives_the_same_schedule_and_another_one_another() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from local.soak.records import Journal, parse_change, read_dead, read_executions, read_kept
+from dev.scenarios.soak.records import Journal, parse_change, read_dead, read_executions, read_kept
 
 ITEM = {
     "process_name": {"S": "p"},

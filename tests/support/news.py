@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 
-from slotkeeper.completion_news import DETAIL_TYPES, SCHEMA_FILE, SOURCE
+from slotkeeper.events import DETAIL_TYPES, SCHEMA_FILE, SOURCE
 
 SCHEMA: dict[str, Any] = json.loads(SCHEMA_FILE.read_text())
 LARGEST_ENTRY = 262_144  # bytes (EventBridge API Reference, PutEvents)

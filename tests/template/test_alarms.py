@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.request_queue import LONGEST_HIDE
+from slotkeeper.slots.queues import LONGEST_HIDE
 from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_WHEN_THERE_IS_SOMETHING
 from tests.support.metrics import ROOT
 from tests.template.metric_math import Point, value

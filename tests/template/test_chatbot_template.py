@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from slotkeeper import custom_resource
-from slotkeeper.chat_token import timing
-from slotkeeper.chatbot import ANSWER_SECONDS
-from slotkeeper.signatures import WINDOW
-from slotkeeper.token_policy import LONGEST_PAUSE
+from slotkeeper.aws import custom_resource
+from slotkeeper.chatbot.service import ANSWER_SECONDS
+from slotkeeper.chatbot.signatures import WINDOW
+from slotkeeper.chatbot.token import timing
+from slotkeeper.token.timing import LONGEST_PAUSE
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
 # API Gateway guide, "Quotas for configuring and running a REST API in API Gateway": integration timeout.
@@ -203,4 +203,4 @@ def test_what_api_gateway_answers_by_itself_has_the_form_of_our_own_answers() ->
 @pytest.mark.parametrize("alarm", ["TokenRefusedAlarm", "TokenWaitAlarm", "TokenTakeOverAlarm"])
 def test_an_alarm_watches_a_metric_that_is_written(alarm: str) -> None:
     metric = RESOURCES[alarm]["Properties"]["MetricName"]
-    assert f'"{metric}"' in (ROOT / "layers" / "slotkeeper" / "slotkeeper" / "chat_token.py").read_text()
+    assert f'"{metric}"' in (ROOT / "layers" / "slotkeeper" / "slotkeeper" / "chatbot" / "token.py").read_text()

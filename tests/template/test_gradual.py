@@ -14,7 +14,7 @@ from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
-from local import gradual
+from dev.tools import gradual
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())

@@ -16,7 +16,7 @@ from samcli.lib.config.samconfig import SamConfig
 from samcli.lib.providers.sam_function_provider import SamFunctionProvider
 from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
-from local.deployment import check_names
+from dev.emulator.deployment import check_names
 
 FILE = Path(__file__).parents[2] / "samconfig.toml"
 CONFIG: dict[str, Any] = tomllib.loads(FILE.read_text())

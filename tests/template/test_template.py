@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from cfnlint.decode import cfn_yaml
 
-from local import bootstrap
-from slotkeeper.clients import QUICK
-from slotkeeper.reclaim import RUN_SECONDS
-from slotkeeper.requests import ADDED, LARGEST
+from dev.tools import bootstrap
+from slotkeeper.aws.clients import QUICK
+from slotkeeper.slots.janitor import RUN_SECONDS
+from slotkeeper.slots.request import ADDED, LARGEST
 from tests.workflow.definition import FILE, definition
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_f12_glue_does_not_retry_by_itself() -> None:
 
 
 def test_f3_glue_has_headroom_above_every_possible_limit() -> None:
-    from slotkeeper.processes import MAX_SLOT_LIMIT
+    from slotkeeper.slots.process import MAX_SLOT_LIMIT
 
     assert _properties("SampleJob")["ExecutionProperty"]["MaxConcurrentRuns"] >= MAX_SLOT_LIMIT
     assert TEMPLATE["Parameters"]["SlotLimit"]["MaxValue"] == MAX_SLOT_LIMIT

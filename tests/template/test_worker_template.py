@@ -10,11 +10,11 @@ from unittest.mock import Mock
 import pytest
 from botocore.config import Config
 
-from slotkeeper import message_attributes
-from slotkeeper.clients import QUICK
-from slotkeeper.retry.booking import LONGEST_DELAY, SOONEST, RetryQueue
+from slotkeeper.aws import sqs as message_attributes
+from slotkeeper.aws.clients import QUICK
 from slotkeeper.retry.consumer import CLOCK_SKEW, RESERVE
 from slotkeeper.retry.dead_letters import LONGEST_REASON, DeadLetterQueue
+from slotkeeper.retry.delivery import LONGEST_DELAY, SOONEST, RetryQueue
 from slotkeeper.retry.ledger import ERROR_LENGTH, HISTORY_LENGTH, KEEP
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.parameter import parse_policy

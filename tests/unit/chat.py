@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import boto3
 
-from local.chat_service import ChatService
-from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from dev.emulator.chat_service import ChatService
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 
 KEY = "a-key-for-tests-0123456789"
 TOKEN_TABLE, SEEN_TABLE = "chat-token", "seen-signatures"

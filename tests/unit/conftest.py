@@ -16,20 +16,22 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper import chat_token, completion_news, observability, retry
-from slotkeeper.admission import Starter
-from slotkeeper.closed_executions import ClosedExecutions
-from slotkeeper.dead_holders import DeadHolders
-from slotkeeper.glue_runs import GlueRuns
-from slotkeeper.processes import Processes
-from slotkeeper.reclaim import Findings, Janitor
-from slotkeeper.request_queue import FailedRequestQueue, RequestQueue
-from slotkeeper.requests import Delivery
+from slotkeeper import events as completion_news
+from slotkeeper import observability, retry
+from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
-from slotkeeper.settled import Settled
-from slotkeeper.settlement import Settlement
-from slotkeeper.slots import Slots
-from slotkeeper.workflow import Workflow
+from slotkeeper.slots.admission import Starter
+from slotkeeper.slots.closed_executions import ClosedExecutions
+from slotkeeper.slots.dead_holders import DeadHolders
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.glue import GlueRuns
+from slotkeeper.slots.janitor import Findings, Janitor
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement_table import Settled
 from tests.unit.chat import Chat
 from tests.unit.quick_aws import QuickAws
 from tests.unit.tokens import Api, Instances

@@ -11,15 +11,20 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
 
-from slotkeeper import admission, chat_token, completion_news, findings, observability, token_lock
-from slotkeeper.chatbot import Answered, Refused
-from slotkeeper.findings import Findings
-from slotkeeper.processes import Process
-from slotkeeper.requests import Request
+from slotkeeper import events as completion_news
+from slotkeeper import observability
+from slotkeeper.chatbot import token as chat_token
+from slotkeeper.chatbot.service import Answered, Refused
 from slotkeeper.retry import attempt
 from slotkeeper.retry import worker as retrying_worker
-from slotkeeper.retry.booking import Booked
+from slotkeeper.retry.delivery import Booked
 from slotkeeper.retry.message import Message
+from slotkeeper.slots import admission
+from slotkeeper.slots import run_report as findings
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import Request
+from slotkeeper.slots.run_report import Findings
+from slotkeeper.token import lock as token_lock
 from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local import bootstrap
+from dev.tools import bootstrap
 
 
 def _fake_python(folder: Path, answer: str) -> str:

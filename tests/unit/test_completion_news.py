@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.clients import BRISK
-from slotkeeper.completion_news import DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
+from slotkeeper.aws.clients import BRISK
+from slotkeeper.events import DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
 from tests.support.boundary import refuse
 from tests.support.news import SCHEMA, Bus
 from tests.unit.conftest import NOW

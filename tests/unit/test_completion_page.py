@@ -9,7 +9,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 
-from slotkeeper.completion_news import DETAIL_TYPES
+from slotkeeper.events import DETAIL_TYPES
 from tests.support.news import SCHEMA, checked
 from tests.unit.test_document_commands import Run, _check, _shell
 

@@ -10,9 +10,9 @@ from typing import Any
 import boto3
 import pytest
 
-from slotkeeper.cancellation import Cancellations
-from slotkeeper.completion_news import TRIES, CompletionNews, RequestNews
-from slotkeeper.names import execution_name
+from slotkeeper.events import TRIES, CompletionNews, RequestNews
+from slotkeeper.slots.cancellation import Cancellations
+from slotkeeper.slots.names import execution_name
 from tests.support.boundary import Killed, kill_before, refuse
 from tests.support.news import Bus
 from tests.unit.conftest import GRACE, NOW, Account

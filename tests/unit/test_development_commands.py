@@ -10,8 +10,8 @@ from importlib import import_module
 
 import pytest
 
-from local.gradual import TYPES
-from local.invoke.stack import events_of, folders
+from dev.tools.gradual import TYPES
+from dev.tools.invoke.stack import events_of, folders
 from tests.template.test_samconfig import CONFIG
 from tests.unit.test_document_shell import ROOT, _calls
 

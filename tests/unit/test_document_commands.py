@@ -17,7 +17,7 @@ from botocore import xform_name
 from botocore.model import OperationModel, Shape
 from botocore.validate import validate_parameters
 
-from local.deployment import check_names
+from dev.emulator.deployment import check_names
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text()

@@ -20,13 +20,14 @@ import pytest
 import urllib3
 from moto import mock_aws
 
-from local.chat_service import AUTH, ChatService, Outage
-from slotkeeper import http_client, observability
+from dev.emulator.chat_service import AUTH, ChatService, Outage
+from slotkeeper import observability
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
 from slotkeeper.retry import Failure, Request
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
-from slotkeeper.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
-from slotkeeper.token_lock import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout
+from slotkeeper.token import http_client
+from slotkeeper.token.lock import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout
 from tests.unit.conftest import CONTEXT
 from tests.unit.listeners import HangsUp
 from tests.unit.tokens import TABLE, Api, Instances

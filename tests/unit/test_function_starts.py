@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local.environment import ROOT
+from dev.emulator.environment import ROOT
 
 FUNCTIONS = sorted((ROOT / "functions").glob("*/app.py"))
 GARBAGE = """

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from local.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
-from slotkeeper.run_lease import RunLease
+from dev.tools.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
 from slotkeeper.settings import (
     ChatbotSettings,
     ClosedExecutionSettings,
@@ -26,6 +25,7 @@ from slotkeeper.settings import (
     TokenSettings,
     WorkSettings,
 )
+from slotkeeper.slots.run_lease import RunLease
 from tests.support.boundary import refuse
 from tests.unit.chat import KEY, SIGNING, Chat
 from tests.unit.conftest import CONTEXT, NOW, Account
@@ -153,7 +153,7 @@ def test_a_run_returns_its_lease_also_when_it_fails(
         raise TimeoutError
 
     with monkeypatch.context() as patch:
-        patch.setattr("slotkeeper.reclaim.Janitor.round", fail)
+        patch.setattr("slotkeeper.slots.janitor.Janitor.round", fail)
         with pytest.raises(TimeoutError):
             janitor.handler({}, CONTEXT)
     assert janitor.handler({}, CONTEXT) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from local.environment import ROOT
+from dev.emulator.environment import ROOT
 from slotkeeper_cli.write_units import demand
 
 PAGE = (ROOT / "docs" / "performance.md").read_text()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.names import execution_name
+from slotkeeper.slots.names import execution_name
 from tests.template.watched import QUERIES, dashboard
 from tests.unit import said
 from tests.unit.chat import Chat

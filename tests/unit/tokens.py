@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from slotkeeper.token_item import TokenTable
-from slotkeeper.token_lock import AuthenticationRefused, Event, SharedToken, Timing, Unauthorized
+from slotkeeper.token.item import TokenTable
+from slotkeeper.token.lock import AuthenticationRefused, Event, SharedToken, Timing, Unauthorized
 
 TABLE = "tokens"
 NAME = "bot"

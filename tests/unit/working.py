@@ -18,12 +18,12 @@ import boto3
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyPersistenceLayerError
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper import message_attributes
+from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry import Poison, Request, Retryable
 from slotkeeper.retry.attempt import Outcome
-from slotkeeper.retry.booking import RetryQueue, Schedules
 from slotkeeper.retry.consumer import Consumer, NotYetDue, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import RetryQueue, Schedules
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
 from tests.support.boundary import Killed

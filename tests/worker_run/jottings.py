@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from local.downstream import Call, Step
-from local.worker_run.mix import Kind, Poison, Request
-from local.worker_run.records import Booking, DeadLetter, Manifest, Records, Row
-from local.worker_run.report import Parameters, build
-from local.worker_run.sending import Sent
+from dev.emulator.downstream import Call, Step
+from dev.scenarios.worker.mix import Kind, Poison, Request
+from dev.scenarios.worker.records import Booking, DeadLetter, Manifest, Records, Row
+from dev.scenarios.worker.report import Parameters, build
+from dev.scenarios.worker.sending import Sent
 
 ORIGIN = 1000.0
 LATE, PLAIN, SLOW, MISSING, NONSENSE = "a/1", "a/2", "a/3", "a/4", "a/5"

@@ -13,9 +13,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from local import telling, worker
-from local.worker import Sight
-from local.worker_run.records import DeadLetter, Row
+from dev.emulator import telling
+from dev.emulator import worker_client as worker
+from dev.emulator.worker_client import Sight
+from dev.scenarios.worker.records import DeadLetter, Row
 from tests.worker_run.jottings import FIRST, LETTER, UNREAD
 
 SUCCEEDED = Row("a", "SUCCEEDED", 1, FIRST, FIRST, result='{"manifest": "m", "parts": 1}')

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from local.environment import ROOT
-from local.running import command as frame
-from local.running.viewing import for_console
-from local.worker_run import main as command
-from local.worker_run import summary, view
-from local.worker_run.report import Parameters
-from local.worker_run.watching import Snapshot
+from dev.emulator.environment import ROOT
+from dev.scenarios.runner import command as frame
+from dev.scenarios.runner.viewing import for_console
+from dev.scenarios.worker import main as command
+from dev.scenarios.worker import summary, view
+from dev.scenarios.worker.report import Parameters
+from dev.scenarios.worker.watching import Snapshot
 from tests.worker_run.jottings import LETTER, PLAIN, records, report
 
 BUSY = Snapshot(
@@ -76,7 +76,7 @@ def options(*given: str, **environment: str) -> str:
         text=True,
         check=True,
     )
-    return answer.stdout.splitlines()[-1].partition("-m local.worker_run ")[2]
+    return answer.stdout.splitlines()[-1].partition("-m dev.scenarios.worker ")[2]
 
 
 def test_the_makefile_s_defaults_are_the_command_s() -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from local.worker_run import inputs, mix
-from local.worker_run.mix import Request, counts, draw, limit
+from dev.scenarios.worker import inputs, mix
+from dev.scenarios.worker.mix import Request, counts, draw, limit
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.message import InvalidMessage, parse_message
 from slotkeeper.retry.plan import History, RetryAt, plan_retry

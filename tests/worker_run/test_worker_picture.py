@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import StepPatch
 
-from local.worker_run import picture
+from dev.scenarios.worker import picture
 from tests.worker_run.jottings import call, changed, many, records, report
 
 

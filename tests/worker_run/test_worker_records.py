@@ -10,10 +10,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from local.downstream import Downstream
-from local.worker_run import records, sending
-from local.worker_run.mix import draw
-from local.worker_run.watching import Eyes, Snapshot
+from dev.emulator.downstream import Downstream
+from dev.scenarios.worker import records, sending
+from dev.scenarios.worker.mix import draw
+from dev.scenarios.worker.watching import Eyes, Snapshot
 from tests.worker_run.jottings import REQUESTS
 
 BUCKET = "bucket"

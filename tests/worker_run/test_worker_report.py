@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.worker_run.records import Booking
+from dev.scenarios.worker.records import Booking
 from tests.worker_run.jottings import (
     FIRST,
     LATE,

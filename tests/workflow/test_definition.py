@@ -10,12 +10,12 @@ import jsonata
 import pytest
 from botocore.session import Session
 
-from slotkeeper import slots
-from slotkeeper.glue_runs import _OVER, MARKER
-from slotkeeper.names import execution_name
-from slotkeeper.processes import MAX_SLOT_LIMIT
-from slotkeeper.requests import ADDED, LARGEST, SCHEMA_FILE
-from slotkeeper.workflow import ACCOUNTED_FOR
+from slotkeeper.slots import protocol as slots
+from slotkeeper.slots.executions import ACCOUNTED_FOR
+from slotkeeper.slots.glue import _OVER, MARKER
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.process import MAX_SLOT_LIMIT
+from slotkeeper.slots.request import ADDED, LARGEST, SCHEMA_FILE
 from tests.workflow.definition import ENDS, definition, expressions, states, targets
 from tests.workflow.interpreter import evaluate
 

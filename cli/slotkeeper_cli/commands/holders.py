@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from slotkeeper.glue_runs import NoSuchJob
-from slotkeeper.processes import Holder, Process
-from slotkeeper.reclaim import judge
-from slotkeeper.request_queue import wake_next
-from slotkeeper.workflow import Execution
+from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.glue import NoSuchJob
+from slotkeeper.slots.janitor import judge
+from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.queues import wake_next
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import Cli, cli
 from slotkeeper_cli.control import Control

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from slotkeeper.processes import MAX_SLOT_LIMIT, Process, check_settings
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, Process, check_settings
 from slotkeeper_cli import jobs
 from slotkeeper_cli.adopting import unslotted
 from slotkeeper_cli.audit import audit

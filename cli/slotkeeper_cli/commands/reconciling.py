@@ -9,7 +9,7 @@ import typer
 from botocore.exceptions import ClientError
 from rich.console import Console
 
-from slotkeeper.processes import Process, Processes
+from slotkeeper.slots.process import Process, Processes
 from slotkeeper_cli.adopting import unslotted
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import Cli, cli

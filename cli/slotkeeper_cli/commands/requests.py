@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper.cancellation import KEPT, MOST
-from slotkeeper.processes import Process
+from slotkeeper.slots.cancellation import KEPT, MOST
+from slotkeeper.slots.process import Process
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import Cli, StackCommand, cli
 from slotkeeper_cli.control import Control

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from slotkeeper.glue_runs import MARKER
-from slotkeeper.processes import MalformedProcess, Process
+from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.common import cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.output import table

@@ -17,9 +17,9 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
-from slotkeeper.processes import Process
-from slotkeeper.requests import Request
-from slotkeeper.workflow import Execution
+from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import Request
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import Cli, cli
 from slotkeeper_cli.control import Control

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper.chat_token import ITEM_NAME, timing
-from slotkeeper.token_item import MalformedToken, ShownToken, TokenTable
-from slotkeeper.token_lock import Timing
-from slotkeeper.token_policy import is_young
+from slotkeeper.chatbot.token import ITEM_NAME, timing
+from slotkeeper.token.item import MalformedToken, ShownToken, TokenTable
+from slotkeeper.token.lock import Timing
+from slotkeeper.token.timing import is_young
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import StackCommand, cli
 from slotkeeper_cli.errors import Failed, NotFound, Refused

@@ -14,9 +14,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.glue_runs import CLOCKS_APART, GlueRuns
-from slotkeeper.processes import MalformedProcess, Process
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
+from slotkeeper.slots.glue import CLOCKS_APART, GlueRuns
+from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.commands.status import QUEUES
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed

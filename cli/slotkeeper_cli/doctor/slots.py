@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from slotkeeper.processes import Process
+from slotkeeper.slots.process import Process
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
 from slotkeeper_cli.jobs import unfit

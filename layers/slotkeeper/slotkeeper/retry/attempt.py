@@ -21,7 +21,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from aws_lambda_powertools.utilities.idempotency.serialization.base import BaseIdempotencySerializer
 
-from slotkeeper.retry.booking import Booked
+from slotkeeper.retry.delivery import Booked
 from slotkeeper.retry.ledger import (
     DEAD_LETTERED,
     SUCCEEDED,

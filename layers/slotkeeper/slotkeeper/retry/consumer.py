@@ -30,8 +30,8 @@ from slotkeeper.retry.attempt import (
     Retrying,
     Succeeded,
 )
-from slotkeeper.retry.booking import NOT_BEFORE, RetryQueue, TooLarge
 from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import NOT_BEFORE, RetryQueue, TooLarge
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import Claimed, History, IdReused, Ledger
 from slotkeeper.retry.message import InvalidMessage, Message, instant, parse_message

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper import message_attributes
+from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.message import Message, instant
 
 if TYPE_CHECKING:

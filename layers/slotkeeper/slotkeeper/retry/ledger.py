@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper import conditional
+from slotkeeper.aws import dynamodb as conditional
 from slotkeeper.retry.message import Message, epoch, instant
 from slotkeeper.retry.policy import LONGEST_AGE
 

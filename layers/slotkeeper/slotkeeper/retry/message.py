@@ -14,7 +14,7 @@ from typing import Any
 
 import fastjsonschema
 
-from slotkeeper.json_body import InvalidBody, compile_schema, decode, encode
+from slotkeeper.schema import InvalidBody, compile_schema, decode, encode
 
 SCHEMA_FILE = Path(__file__).with_name("work.schema.json")
 DEEPEST = 100

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper.retry.booking import RetryQueue
+from slotkeeper.retry.delivery import RetryQueue
 from slotkeeper.retry.ledger import FAILED, WAITING, Ledger, Row
 from slotkeeper.retry.message import InvalidMessage, Message, epoch, parse_message
 from slotkeeper.retry.plan import DeadLetter

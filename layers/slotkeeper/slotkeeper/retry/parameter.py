@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.json_body import InvalidBody, compile_schema, decode
 from slotkeeper.retry.policy import Policy
+from slotkeeper.schema import InvalidBody, compile_schema, decode
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
-from slotkeeper.retry.waits import JITTERS, WAITS, decorrelated, share
+from slotkeeper.retry.backoff import JITTERS, WAITS, decorrelated, share
 
 Backoff = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full", "equal", "decorrelated"]

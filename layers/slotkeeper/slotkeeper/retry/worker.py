@@ -11,15 +11,15 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.clients import BRISK, QUICK
-from slotkeeper.completion_news import CompletionNews
+from slotkeeper.aws.clients import BRISK, QUICK
+from slotkeeper.events import CompletionNews
 from slotkeeper.observability import logger, metrics
 from slotkeeper.retry.attempt import DeadLettered, NotDue, Outcome, Repeated, Retrying, Succeeded
-from slotkeeper.retry.booking import RetryQueue, Schedules
 from slotkeeper.retry.consumer import RESERVE, Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
+from slotkeeper.retry.delivery import RetryQueue, Schedules
+from slotkeeper.retry.events import AnnouncedDeadLetters, tell_if_done
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, instant
-from slotkeeper.retry.news import AnnouncedDeadLetters, tell_if_done
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.settings import RetrySettings
 

@@ -1,0 +1,148 @@
+"""`python -m dev.benchmarks`: every part beside its rivals, in one run; `make bench`.
+
+Exit codes: 0 measured, whether the goals are met or not; 1 a part could not be measured; 2 wrong options; 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from dev.benchmarks import machine
+from dev.benchmarks.outcome import Outcome
+from dev.benchmarks.report import Measured, as_json, as_markdown
+from dev.emulator.aws import EngineError
+from dev.emulator.deployment import DeploymentError
+from dev.scenarios.runner.command import AlreadyRunning, CannotGoOn, alone, terminal
+
+FOLDER = Path("build/bench")
+WRITTEN = ("report.json", "report.md")
+# In the order in which they run: those that take both processors first, while the machine is as calm as it will be.
+PARTS = {
+    "slot-cycle": "dev.benchmarks.slot_cycle.part",
+    "token": "dev.benchmarks.token.part",
+    "cold-start": "dev.benchmarks.cold_start.part",
+    "scale": "dev.benchmarks.scale.part",
+    "hand-off": "dev.benchmarks.hand_off.part",
+}
+# Above it something else uses the machine, and the figures are noisier than they need be.
+CALM = 0.5  # of the processors
+
+
+def chosen(_: click.Context, __: click.Parameter, text: str) -> list[str]:
+    """The parts' names, in their order; all of them if none is named."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in PARTS:
+            raise click.BadParameter(f"there is no part {name!r}; expected some of {', '.join(PARTS)}")
+    return [name for name in PARTS if name in names or not names]
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.option("--only", "names", default="", callback=chosen, help=f"Some of {','.join(PARTS)}; all if left out.")
+@click.option("--small", is_flag=True, help="The smallest run that uses everything: to try it, not to judge by.")
+@click.option("--list", "listing", is_flag=True, help="Say what is measured, and about how long it takes.")
+def main(names: list[str], small: bool, listing: bool) -> None:
+    """Measure Slotkeeper beside what a user would pick instead.
+
+    Writes build/bench/report.md with every table, build/bench/report.json with all figures, and pictures.
+    """
+    console = terminal()
+    if listing:
+        for name in names:
+            part = importlib.import_module(PARTS[name])
+            console.print(f"{name:12} about {part.MINUTES:g} min  {part.TITLE}", highlight=False)
+        return
+    try:
+        with alone(FOLDER, WRITTEN):
+            failed = measure_all(names, small, console)
+    except AlreadyRunning as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        console.print("\n[bold]Interrupted.[/] What was started is ended; parts that were done are in build/bench.")
+        sys.exit(130)
+    sys.exit(1 if failed else 0)
+
+
+def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str, str]:
+    """Why a part could not be measured, by its name. The report is written again after each part."""
+    about = machine.about()
+    for name, text in about.items():
+        console.print(f"[dim]{name:10} {escape(text)}[/]", highlight=False)
+    done: list[Measured] = []
+    failed: dict[str, str] = {}
+    for name in names:
+        load = machine.load()
+        if not done and not failed and load > CALM * machine.processors():
+            console.print(f"[yellow]Something else uses this machine (load {load:.1f}): the timings will be noisy.[/]")
+        began = time.monotonic()
+        try:
+            title, outcome = measure(name, small, console)
+        except (CannotGoOn, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+            console.print(f"[bold red]{name} cannot be measured:[/] {escape(str(error))}", highlight=False)
+        else:
+            done.append(Measured(name, title, time.monotonic() - began, load, outcome))
+            show(outcome, console)
+        (FOLDER / "report.json").write_text(json.dumps(as_json(about, done, failed), indent=2) + "\n")
+        (FOLDER / "report.md").write_text(as_markdown(about, done, failed, FOLDER))
+    say_the_end(done, console)
+    if small:
+        console.print("This was the smallest run: it shows that everything works, and its goals mean nothing.")
+    return failed
+
+
+def measure(name: str, small: bool, console: Console) -> tuple[str, Outcome]:
+    """A part's title and what it found, in a folder of its own."""
+    part: Any = importlib.import_module(PARTS[name])
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    console.rule(f"[bold]{part.TITLE}[/]", align="left")
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(f"{name}: about {part.MINUTES:g} min", total=1.0)
+        outcome: Outcome = part.measure(
+            folder, lambda text, share: progress.update(task, description=escape(text), completed=share), small=small
+        )
+    return part.TITLE, outcome
+
+
+def show(outcome: Outcome, console: Console) -> None:
+    """Tables and goals for the eye."""
+    for grid in outcome.grids:
+        console.print(grid.rich())
+    for goal in outcome.goals:
+        verdict = "[green]met[/]" if goal.met else "[bold red]MISSED[/]"
+        console.print(f"{verdict}  {escape(goal.aim)}: {escape(goal.found)}", highlight=False, soft_wrap=True)
+    for note in outcome.notes:
+        console.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
+    for picture, caption in outcome.pictures:
+        console.print(f"{picture}: {escape(caption)}", highlight=False, soft_wrap=True)
+
+
+def say_the_end(parts: Sequence[Measured], console: Console) -> None:
+    """How many goals are met, and where all of it stands."""
+    goals = [goal for part in parts for goal in part.outcome.goals]
+    missed = sum(not goal.met for goal in goals)
+    console.rule(align="left")
+    seconds = sum(part.seconds for part in parts)
+    console.print(f"{len(goals) - missed} of {len(goals)} goals met, in {seconds / 60:.1f} min.", highlight=False)
+    console.print(f"Written: {', '.join(f'{FOLDER}/{name}' for name in WRITTEN)}, and the pictures", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What is deployed, as `sam build` makes it, and what Lambda has beside it, each in a folder of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev.benchmarks.cold_start.bare import NOBODY
+from dev.emulator.deployment import DeploymentError
+from dev.emulator.environment import ROOT, child_environment
+from dev.tools.invoke.stack import folders, logical_id
+
+# boto3 and what it needs (Lambda guide, "Runtime-included SDK versions"), and the runtime's client with what it needs.
+RUNTIME = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
+CLIENT = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
+
+
+@dataclass(frozen=True)
+class Size:
+    """In bytes: as it is uploaded, as it stands in the container, and what of that is compiled."""
+
+    zipped: int
+    unzipped: int
+    compiled: int
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """`path`: what Python finds beside a function, in Lambda's order: /opt/python, then the runtime's own packages
+    (Lambda guide, "Working with layers for Python Lambda functions")."""
+
+    folder: Path
+    runtime: Path
+
+    @property
+    def layer(self) -> Path:
+        return self.folder / "SlotkeeperLayer"
+
+    @property
+    def path(self) -> tuple[Path, Path]:
+        return self.layer / "python", self.runtime
+
+    @property
+    def bare_path(self) -> tuple[Path]:
+        """Without a layer."""
+        return (self.runtime,)
+
+    def function(self, name: str) -> Path:
+        return self.folder / logical_id(name)
+
+    def sizes(self) -> dict[str, Size]:
+        """The layer's and each function's."""
+        return {"layer": size(self.layer)} | {name: size(self.function(name)) for name in folders()}
+
+
+def build(folder: Path) -> Artifacts:
+    """Runs `sam build`. Raises DeploymentError, with what it said."""
+    no_config = folder / "samconfig.toml"
+    no_config.write_text("version = 0.1\n")
+    command = [str(Path(sys.executable).parent / "sam"), "build", "--template-file", str(ROOT / "template.yaml")]
+    command += ["--config-file", str(no_config), "--build-dir", str(folder / "sam")]
+    made = subprocess.run(
+        command,
+        cwd=folder,
+        env=child_environment(NOBODY),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        raise DeploymentError(f"sam build failed:\n{made.stdout}")
+    return Artifacts(folder / "sam", _runtime(folder / "runtime"))
+
+
+def size(folder: Path) -> Size:
+    """Of a folder, and of the zip that a deployment uploads."""
+    archive = folder.with_suffix(".zip")
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as written:
+        for path in files:
+            written.write(path, path.relative_to(folder))
+    zipped = archive.stat().st_size
+    archive.unlink()
+    compiled = sum(path.stat().st_size for path in files if path.suffix == ".pyc")
+    return Size(zipped, sum(path.stat().st_size for path in files), compiled)
+
+
+def _runtime(folder: Path) -> Path:
+    """This environment's packages that Lambda has too, and no others, all of them compiled."""
+    folder.mkdir()
+    for name in RUNTIME + CLIENT:
+        found = importlib.util.find_spec(name)
+        if not found or not found.origin:
+            raise DeploymentError(f"there is no {name} in this environment: run make setup-dev")
+        if found.submodule_search_locations:
+            shutil.copytree(found.submodule_search_locations[0], folder / name)
+        else:
+            shutil.copy2(found.origin, folder)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(folder)], check=True)
+    return folder

@@ -1,0 +1,70 @@
+"""The functions where they can do their work: each in a stack of its own, with events that are new to it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.environment import ROOT
+from dev.tools.invoke.main import own_world
+from dev.tools.invoke.runtime import Configuration
+from dev.tools.invoke.stack import DeployedFunction
+from dev.tools.invoke.told import Told
+from dev.tools.invoke.world import World
+
+# What each function does most of the time.
+USUAL = {
+    "starter": "happy",
+    "janitor": "round",
+    "chatbot": "happy",
+    "token_refresher": "schedule",
+    "worker": "happy",
+    "process_registrar": "create",
+}
+
+
+class Calls:
+    """A function in its stack, and usual events for it."""
+
+    def __init__(self, name: str, deployed: DeployedFunction, told: Told) -> None:
+        self.name = name
+        self._deployed = deployed
+        self._told = told
+        # A signature counts once, and is made for a second: so each event is some seconds older than the one before.
+        self._sent = (time.time() - 2 * number for number in itertools.count())
+
+    @property
+    def configuration(self) -> Configuration:
+        """As it is deployed; but a token is refreshed as often as somebody asks, since nobody here wants to wait."""
+        found = self._deployed.configuration
+        return replace(found, environment=dict(found.environment) | {"TOKEN_MIN_REFRESH_SECONDS": "0"})
+
+    def event(self) -> Any:
+        """One that it has not had before."""
+        world = World(self._deployed, self.name, self._told, own=True, now=next(self._sent))
+        event = world.prepare(ROOT / "events" / self.name / f"{USUAL[self.name]}.json")
+        for record in event.get("Records", []):
+            body = json.loads(record["body"]) | {"request_id": uuid4().hex}
+            record["body"] = json.dumps(body)
+        return event
+
+
+@contextmanager
+def deployed(folder: Path, names: Iterable[str]) -> Iterator[tuple[EmbeddedAws, Mapping[str, Calls]]]:
+    """These functions. Raises EngineError, DeploymentError."""
+    folder.mkdir()
+    with ExitStack() as stack:
+        aws = stack.enter_context(EmbeddedAws.start(folder))
+        ready = {}
+        for name in names:
+            made, _, told = stack.enter_context(own_world(aws, name))
+            ready[name] = Calls(name, made, told)
+        yield aws, ready

@@ -1,0 +1,242 @@
+"""The part: cold starts of every function beside their bare handlers, round by round, and what they are made of."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+
+from dev.benchmarks.cold_start import bare, breakdown, picture
+from dev.benchmarks.cold_start.artifacts import Artifacts, Size, build
+from dev.benchmarks.cold_start.breakdown import Breakdown
+from dev.benchmarks.cold_start.calls import Calls, deployed
+from dev.benchmarks.cold_start.start import Start, start
+from dev.benchmarks.outcome import Goal, Grid, Outcome, Tell
+from dev.scenarios.runner.command import CannotGoOn
+from dev.tools.invoke.runtime import Configuration, FunctionFailed, RuntimeUnavailable
+from dev.tools.invoke.stack import folders
+
+NAME = "cold-start"
+TITLE = "Cold start of each function beside a handler that makes the same clients"
+MINUTES = 1.5
+AIM = 1.25  # x the bare handler
+ROUNDS = 10
+SMALL = ("starter",)
+BREAKDOWNS = 3
+DEAREST = 14
+
+
+@dataclass
+class Measured:
+    """One function: its starts and its bare handler's, round by round, and what its import is made of."""
+
+    services: Sequence[str]
+    ours: list[Start] = field(default_factory=list)
+    bare: list[Start] = field(default_factory=list)
+    imports: list[Breakdown] = field(default_factory=list)
+
+    def ratio(self, figure: str) -> tuple[float, float, float]:
+        """Median, least and most of the rounds' ratios."""
+        pairs = zip(self.ours, self.bare, strict=True)
+        found = [getattr(ours, figure) / getattr(plain, figure) for ours, plain in pairs]
+        return median(found), min(found), max(found)
+
+
+def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
+    """Raises DeploymentError, EngineError, CannotGoOn."""
+    with tempfile.TemporaryDirectory() as built:  # 30 MB that nobody wants to keep
+        tell("builds what is deployed", 0.0)
+        artifacts = build(Path(built))
+        try:
+            # Processes in other folders are told of it.
+            measured, empty = _measure(artifacts, folder.resolve(), tell, small=small)
+        except (RuntimeUnavailable, FunctionFailed, bare.Unusable) as error:
+            raise CannotGoOn(str(error)) from error
+        sizes = artifacts.sizes()
+    path = folder / "cold-start.png"
+    picture.draw(
+        {name: shared_out(one, empty) for name, one in measured.items()},
+        {name: median(each.init_cpu for each in one.bare) for name, one in measured.items()},
+        path,
+    )
+    return Outcome(
+        grids=[_starts(measured), _calls(measured), _dearest(measured), _sizes(sizes)],
+        goals=[goal(name, one) for name, one in measured.items()],
+        figures={
+            "empty_init_cpu": empty,
+            "functions": {name: asdict(one) for name, one in measured.items()},
+            "sizes": {name: asdict(size) for name, size in sizes.items()},
+        },
+        pictures=[(path, "What a cold start's processor time is for, and that of the bare handler.")],
+        notes=NOTES,
+    )
+
+
+def _measure(artifacts: Artifacts, folder: Path, tell: Tell, *, small: bool) -> tuple[dict[str, Measured], float]:
+    """What was measured of each function, and the processor time of the init phase of one that imports nothing."""
+    tell("deploys a stack for each function", 0.05)
+    with deployed(folder / "aws", SMALL if small else folders()) as (aws, functions):
+        subjects = {name: _Subject(artifacts, calls, aws.endpoint, folder / name) for name, calls in functions.items()}
+        rounds = 1 if small else ROUNDS
+        empty = []
+        for number in range(rounds):
+            for at, (name, subject) in enumerate(subjects.items()):
+                tell(f"starts {name}", 0.1 + 0.75 * (number + at / len(subjects)) / rounds)
+                if number == 0 and not small:
+                    subject.start()  # not counted: it brings the files into the memory
+                subject.start(into=subject.measured, bare_first=number % 2 == 1)
+            empty.append(subject.start_empty().init_cpu)
+    times = 1 if small else BREAKDOWNS
+    for number in range(times):
+        for name, subject in subjects.items():
+            tell(f"takes the import of {name} apart", 0.85 + 0.15 * number / times)
+            subject.take_apart()
+    return {name: subject.measured for name, subject in subjects.items()}, median(empty)
+
+
+class _Subject:
+    """A function and its bare handler, ready to be started."""
+
+    def __init__(self, artifacts: Artifacts, calls: Calls, endpoint: str, scratch: Path) -> None:
+        scratch.mkdir()
+        self._calls = calls
+        self._endpoint = endpoint
+        self._scratch = scratch
+        self._path = artifacts.path
+        self._bare_path = artifacts.bare_path
+        self._ours = replace(calls.configuration, folder=artifacts.function(calls.name))
+        self._environment = dict(self._ours.environment) | {"LAMBDA_TASK_ROOT": str(self._ours.folder)}
+        made = bare.clients((self._ours.folder, *self._path), self._environment)
+        self._bare = self._written("bare", bare.handler(made))
+        self._empty = self._written("empty", bare.EMPTY)
+        self.measured = Measured([client.service for client in made])
+
+    def _written(self, name: str, source: str) -> Configuration:
+        folder = self._scratch / name
+        folder.mkdir()
+        (folder / "app.py").write_text(source, encoding="utf-8")
+        return replace(self._ours, folder=folder)
+
+    def start(self, into: Measured | None = None, *, bare_first: bool = False) -> None:
+        """A start of each."""
+        events = [self._calls.event(), self._calls.event()]
+        plain = self._start_rival(self._bare) if bare_first else None
+        ours = start(self._ours, self._path, self._endpoint, events, self._scratch)
+        plain = plain or self._start_rival(self._bare)
+        if into:
+            into.ours.append(ours)
+            into.bare.append(plain)
+
+    def start_empty(self) -> Start:
+        """Of a handler that imports nothing: Python, and the runtime's client."""
+        return self._start_rival(self._empty)
+
+    def _start_rival(self, function: Configuration) -> Start:
+        return start(function, self._bare_path, self._endpoint, [{}, {}], self._scratch)
+
+    def take_apart(self) -> None:
+        """Its import."""
+        self.measured.imports.append(breakdown.of((self._ours.folder, *self._path), self._environment))
+
+
+def quickest(each: Sequence[Breakdown]) -> Breakdown:
+    """The one that other programs disturbed least: it is taken by the clock."""
+    return min(each, key=lambda one: one.total)
+
+
+def shared_out(one: Measured, empty: float) -> dict[str, float]:
+    """Group -> seconds of processor time, by its share of the import. `empty`: what no import is a part of."""
+    imported = quickest(one.imports)
+    spent = median(each.init_cpu for each in one.ours) - empty
+    return {picture.EMPTY: empty} | {name: spent * time / imported.total for name, time in imported.groups.items()}
+
+
+def goal(name: str, one: Measured) -> Goal:
+    """The verdict on a function."""
+    clock, cpu = one.ratio("init")[0], one.ratio("init_cpu")[0]
+    return Goal(
+        f"{name}: init phase at most {AIM} x the bare handler's, in processor time",
+        f"{cpu:.2f} x (by the clock {clock:.2f} x)",
+        cpu <= AIM,
+    )
+
+
+def _starts(measured: Mapping[str, Measured]) -> Grid:
+    rows = []
+    for name, one in measured.items():
+        wall, cpu = one.ratio("init"), one.ratio("init_cpu")
+        rows.append([
+            name,
+            ", ".join(one.services),
+            _ms(median(each.init for each in one.ours)),
+            _ms(median(each.init for each in one.bare)),
+            f"{wall[0]:.2f} ({wall[1]:.2f} to {wall[2]:.2f})",
+            _ms(median(each.init_cpu for each in one.ours)),
+            _ms(median(each.init_cpu for each in one.bare)),
+            f"{cpu[0]:.2f} ({cpu[1]:.2f} to {cpu[2]:.2f})",
+        ])  # fmt: skip
+    return Grid(
+        "Init phase, ms",
+        ["function", "clients", "ours", "bare", "ratio", "ours, CPU", "bare, CPU", "ratio of CPU"],
+        rows,
+        "Medians of the rounds; ratios: the median of the rounds' ratios, and their range.",
+        words=2,
+    )
+
+
+def _calls(measured: Mapping[str, Measured]) -> Grid:
+    rows = []
+    for name, one in measured.items():
+        first, second = (median(each.calls[number] for each in one.ours) for number in (0, 1))
+        rows.append([name, _ms(first), _ms(second), _ms(median(each.calls[0] for each in one.bare))])
+    return Grid(
+        "First calls after the init phase, ms",
+        ["function", "first call", "second call", "bare handler's first"],
+        rows,
+        "A usual event each, on the embedded AWS; the bare handler calls nothing. What was put off until it is needed "
+        "shows in the first call, and so do connections.",
+    )
+
+
+def _dearest(measured: Mapping[str, Measured]) -> Grid:
+    each = {name: quickest(one.imports).packages for name, one in measured.items()}
+    dearest = {package: max(one.get(package, 0.0) for one in each.values()) for one in each.values() for package in one}
+    packages = sorted(dearest, key=lambda package: -dearest[package])
+    rows = [
+        [package, *(_ms(one[package]) if package in one else "-" for one in each.values())]
+        for package in packages[:DEAREST]
+    ]
+    return Grid(
+        "The dearest imports, own time in ms",
+        ["package", *measured],
+        rows,
+        "python -X importtime, which takes time itself; the quickest of the runs. What boto3 wants or the making of "
+        "clients is not among them.",
+    )
+
+
+def _sizes(sizes: Mapping[str, Size]) -> Grid:
+    rows = [
+        [name, f"{s.zipped / 1000:.1f}", f"{s.unzipped / 1000:.1f}", f"{s.compiled / 1000:.1f}"]
+        for name, s in sizes.items()
+    ]
+    return Grid("What a container loads, kB", ["", "zipped", "unzipped", "of that compiled"], rows)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.0f}" if seconds >= 0.0995 else f"{1000 * seconds:.1f}"
+
+
+NOTES = (
+    "Both run in AWS's own runtime client under AWS's emulator, from what sam build makes, with nothing else of this "
+    "environment on the path. The init phase goes from the start of the process until it asks for its first call, so "
+    "Python's start and the runtime client's are in both.",
+    "The verdict is by processor time: a function of 512 MB has a part of a processor, so that is what it waits for. "
+    "The clock also has other programs on this machine, and the start of the emulator's child.",
+    "boto3 and botocore are this environment's, compiled, for both; Lambda's own may be of another version.",
+    "Which clients a function makes is recorded while it is imported. The bare handler has no logger, no metrics, no "
+    "traces and no settings, and Python looks for garbage while it starts (slotkeeper/cold_start.py).",
+    "Not in it: bringing the container and unpacking the layer, which nobody can measure outside Lambda.",
+)

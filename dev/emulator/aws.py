@@ -1,0 +1,324 @@
+"""The embedded AWS as the rest of the project sees it: start, deploy, clients, stop."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dev.emulator import deployment, processes
+from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.clients import local_client
+from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
+from dev.emulator.gateway import reachable
+
+READY_SECONDS = 120.0  # a busy machine takes long; an engine that has died is noticed at once
+RESTART_SECONDS = 120.0
+ASKED_SECONDS = 4.0
+LET_GO = b"."  # anything written to the engine's stdin tells it to outlive its parent
+Say = Callable[[str], None]
+
+
+def silent(_message: str) -> None:
+    """Progress that nobody asked to see."""
+
+
+class EngineError(RuntimeError):
+    """The engine could not be started or found; the message says what to do."""
+
+
+class EmbeddedAws:
+    """One engine process on 127.0.0.1. As a context manager it stops what it started."""
+
+    def __init__(
+        self, state_dir: Path, endpoint: str, pid: int, token: str, process: subprocess.Popen[bytes] | None
+    ) -> None:
+        self.state_dir = state_dir
+        self.endpoint = endpoint
+        self.chat_service: str | None = None  # the URL of the chat API's stand-in, if one lives in the engine
+        self.outputs: dict[str, str] = {}
+        self.pid = pid
+        self._token = token
+        self._process = process
+        self._environment: dict[str, str] = {}  # what it was started with, for another start
+
+    @classmethod
+    def start(
+        cls,
+        state_dir: Path,
+        *,
+        port: int = 0,
+        faults: bool = False,
+        downstream: bool = False,
+        chat_service: bool = False,
+        lasting: bool = False,
+        environment: Mapping[str, str] | None = None,
+        say: Say = silent,
+    ) -> Self:
+        """Start an engine and wait until it answers; `port` 0 takes a free one.
+
+        With `faults`, dev.emulator.faults acts in it; with `downstream`, dev.emulator.downstream; with `chat_service`
+        the chat API's stand-in lives in it. With `lasting` it can be ended and started again (`restart`), and writes
+        every change of an item to journal.jsonl (engine/patches/dynamodb_journal.py). Until `detach`, the engine ends
+        when this process does, however that ends. `environment` reaches the engine (SLOTKEEPER_ENGINE_WITHOUT,
+        SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
+        """
+        say("starting the embedded AWS")
+        state_dir = state_dir.resolve()
+        state_dir.mkdir(parents=True, exist_ok=True)
+        cls._refuse_a_second(state_dir)
+        for attempt in range(3):
+            chosen = port or free_port()
+            named = ["faults"] * faults + ["downstream"] * downstream
+            settings = _kept(state_dir) if lasting else {}
+            settings |= environment or {}
+            aws = cls._launch(state_dir, chosen, named, free_port() if chat_service else None, settings)
+            try:
+                aws._wait_until_ready()
+            except EngineError:
+                aws.stop()
+                # Another process may have taken the free port in between; a port that was asked for is reported.
+                if port or attempt == 2 or "already in use" not in aws.log_tail():
+                    raise
+                continue
+            except BaseException:
+                aws.stop()
+                raise
+            aws._write_state()
+            return aws
+        raise AssertionError("unreachable")
+
+    @classmethod
+    def _launch(
+        cls, state_dir: Path, port: int, files: list[str], chat_port: int | None, environment: Mapping[str, str]
+    ) -> Self:
+        endpoint = f"http://127.0.0.1:{port}"
+        token = secrets.token_hex(8)
+        scratch = state_dir / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        (state_dir / "outputs.json").unlink(missing_ok=True)
+        settings = {
+            "GATEWAY_PORT": str(port),
+            "BIND_HOST": "127.0.0.1",
+            "MINISTACK_HOST": "127.0.0.1",
+            "LAMBDA_EXECUTOR": "local",
+            "IOT_MTLS_ENABLED": "0",
+            "TMPDIR": str(scratch),
+            "S3_DATA_DIR": str(scratch / "s3"),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "SLOTKEEPER_ENGINE_TIED": "1",
+        }
+        for name in files:
+            settings[f"SLOTKEEPER_ENGINE_{name.upper()}"] = str(state_dir / f"{name}.json")
+            for left in (f"{name}.json", f"{name}.jsonl"):
+                (state_dir / left).unlink(missing_ok=True)
+        if chat_port:
+            settings["SLOTKEEPER_CHAT_SERVICE_PORT"] = str(chat_port)
+        full = child_environment(endpoint, settings | dict(environment))
+        (state_dir / "engine.log").unlink(missing_ok=True)
+        process = _spawn(state_dir, token, full)
+        aws = cls(state_dir, endpoint, process.pid, token, process)
+        aws._environment = full
+        aws.chat_service = f"http://127.0.0.1:{chat_port}" if chat_port else None
+        return aws
+
+    def restart(self, *, hard: bool = False) -> None:
+        """End an engine that was started with `lasting`, and start it again with the state it had, on the same port.
+
+        It is asked to end (SIGTERM) and given ASKED_SECONDS, or ends in the middle of whatever is under way (`hard`):
+        see dev/emulator/engine/patches/restarts.py for what is kept and what is gone. Faults are taken out. Raises
+        EngineError.
+        """
+        if self._process is None:
+            raise EngineError("this engine was started by another process, which alone can start it again")
+        if not hard:
+            processes.send_signal(self.pid, signal.SIGTERM)
+            # It waits for requests that are open; a function that calls the engine again waits for it in turn.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(ASKED_SECONDS)
+        if self._process.poll() is None:
+            processes.send_signal(self.pid, signal.SIGUSR1)
+        try:
+            self._process.wait(RESTART_SECONDS)
+        except subprocess.TimeoutExpired:
+            late = f"the embedded AWS did not end within {RESTART_SECONDS:.0f} s:\n{self.log_tail()}"
+            raise EngineError(late) from None
+        processes.end_session(self.pid)
+        (self.state_dir / "faults.json").unlink(missing_ok=True)
+        self._process = _spawn(self.state_dir, self._token, self._environment)
+        self.pid = self._process.pid
+        self._wait_until_ready()
+        self._write_state()
+
+    @classmethod
+    def _refuse_a_second(cls, state_dir: Path) -> None:
+        """Two engines would share files, and the first could not be found again."""
+        try:
+            running = cls.attach(state_dir)
+        except EngineError:
+            return
+        raise EngineError(f"an embedded AWS runs in {state_dir} already, at {running.endpoint}")
+
+    @classmethod
+    def attach(cls, state_dir: Path) -> Self:
+        """The engine that `make local-up` left running in `state_dir`. Raises EngineError if there is none."""
+        state_dir = state_dir.resolve()
+        try:
+            state = json.loads((state_dir / "engine.pid").read_text())
+        except (FileNotFoundError, ValueError):
+            raise EngineError(f"no embedded AWS was started in {state_dir}: run `make local-up`") from None
+        if not processes.is_ours(state["pid"], state["token"]):
+            raise EngineError(f"the embedded AWS of {state_dir} is not running any more: run `make local-up`")
+        aws = cls(state_dir, state["endpoint"], state["pid"], state["token"], None)
+        aws.chat_service = state.get("chat_service")
+        outputs = state_dir / "outputs.json"
+        if outputs.exists():
+            aws.outputs = json.loads(outputs.read_text())["outputs"]
+        return aws
+
+    def deploy(
+        self,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        template: Path = ROOT / "template.yaml",
+        say: Say = silent,
+    ) -> dict[str, str]:
+        """Build and deploy `template` as the stack `slotkeeper`; return its outputs. Raises DeploymentError."""
+        self.outputs = deployment.deploy(self, parameters or {}, template, say)
+        document: dict[str, Any] = {
+            "endpoint": self.endpoint,
+            "region": REGION,
+            "access_key_id": ACCESS_KEY,
+            "secret_access_key": ACCESS_KEY,
+            "outputs": self.outputs,
+        }
+        if self.chat_service:
+            account = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+            document["chat_service"] = {"url": self.chat_service} | account
+        if self.chatbot_url:
+            document["chatbot_url"] = self.chatbot_url
+        (self.state_dir / "outputs.json").write_text(json.dumps(document, indent=2) + "\n")
+        return self.outputs
+
+    @property
+    def chatbot_url(self) -> str | None:
+        """Where ChatbotUrl is answered here; None if no chatbot is deployed."""
+        url = self.outputs.get("ChatbotUrl")
+        return reachable(url, self.endpoint) if url else None
+
+    def client(self, service: str) -> Any:
+        """A boto3 client for this engine. It never reads the user's AWS files."""
+        return local_client(service, self.endpoint)
+
+    def stop(self) -> None:
+        """End the engine and every process it started. Does nothing to a process that is not ours any more."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._process is not None or processes.is_ours(self.pid, self._token):
+            processes.end_session(self.pid)
+        if self._process is not None:
+            self._process.wait()
+        pid_file = self.state_dir / "engine.pid"
+        if pid_file.exists() and self._token in pid_file.read_text():
+            self.forget(self.state_dir)
+        for left in ("scratch", "kept"):
+            shutil.rmtree(self.state_dir / left, ignore_errors=True)
+
+    @staticmethod
+    def forget(state_dir: Path) -> None:
+        """Remove what says that an engine runs, and the engine's own files: nobody answers there any more."""
+        for name in ("engine.pid", "outputs.json"):
+            (state_dir / name).unlink(missing_ok=True)
+        shutil.rmtree(state_dir / "scratch", ignore_errors=True)
+
+    def detach(self) -> None:
+        """Let the engine go on when this process ends. From here on only `stop` ends it."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
+                pipe.write(LET_GO)
+        self._process = None
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines the engine wrote."""
+        log = self.state_dir / "engine.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        while True:
+            if self._process is not None and self._process.poll() is not None:
+                raise EngineError(f"the embedded AWS ended at once:\n{self.log_tail()}")
+            try:
+                with opener.open(f"{self.endpoint}/_ministack/health", timeout=2):
+                    return
+            except (urllib.error.URLError, OSError):
+                if time.monotonic() > deadline:
+                    raise EngineError(
+                        f"the embedded AWS did not answer within {READY_SECONDS:.0f} s:\n{self.log_tail()}"
+                    ) from None
+                time.sleep(0.05)
+
+    def _write_state(self) -> None:
+        state = {"pid": self.pid, "token": self._token, "endpoint": self.endpoint, "chat_service": self.chat_service}
+        temporary = self.state_dir / "engine.pid.new"
+        temporary.write_text(json.dumps(state) + "\n")
+        os.replace(temporary, self.state_dir / "engine.pid")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _spawn(state_dir: Path, token: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with (state_dir / "engine.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "dev.emulator.engine", "--token", token],
+            # The engine reads this pipe; it closes with us, even if we are killed.
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=state_dir / "scratch",
+            start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end the engine in order
+        )
+
+
+def _kept(state_dir: Path) -> dict[str, str]:
+    """Where an engine keeps what another one is to find; empty at first."""
+    kept = state_dir / "kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    journal = state_dir / "journal.jsonl"
+    journal.unlink(missing_ok=True)
+    return {
+        "PERSIST_STATE": "1",
+        "STATE_DIR": str(kept),
+        "S3_PERSIST": "1",
+        "SLOTKEEPER_ENGINE_JOURNAL": str(journal),
+    }
+
+
+def free_port() -> int:
+    """One on 127.0.0.1 that nobody listens on; another program may take it before its caller does."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,58 @@
+"""`python -m dev.emulator.chat_service`: the stand-in alone, in the foreground."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+
+import click
+
+from .control import PREFIX
+from .records import Request
+from .service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET, ChatService
+
+SECONDS = click.FloatRange(min=0, max=3600)
+
+
+def _say(request: Request) -> None:
+    took = (request.ended or request.began) - request.began
+    missing = "unknown token" if request.unknown_token else "no token"
+    token = missing if request.token is None else f"token {request.token}"
+    click.echo(f"{request.method} {request.path}  {request.status or 'no answer'}  {token}  {took * 1000:.0f} ms")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; 0 takes a free one.")
+@click.option("--client-id", default=CLIENT_ID, help="The account's client id.")
+@click.option("--client-secret", default=CLIENT_SECRET, help="Its secret. It guards nothing: use no real one.")
+@click.option("--auth-latency", type=SECONDS, default=AUTH_LATENCY, help="Seconds that POST /auth takes.")
+@click.option("--answer-latency", type=SECONDS, default=ANSWER_LATENCY, help="Seconds that an answer takes.")
+def main(port: int, client_id: str, client_secret: str, auth_latency: float, answer_latency: float) -> None:
+    """Serve the chat API's stand-in on 127.0.0.1 until Ctrl-C: one live token, and every POST /auth kills the others.
+
+    To let a deployed chatbot use it, give the URL as the parameter ChatApiUrl, and put the credentials it prints into
+    the secret that the stack's output ApiCredentialsSecretArn names.
+    """
+    service = ChatService(
+        port=port,
+        client_id=client_id,
+        client_secret=client_secret,
+        auth_latency=auth_latency,
+        answer_latency=answer_latency,
+        say=_say,
+    )
+    try:
+        service.start()
+    except OSError as error:
+        raise click.ClickException(f"cannot serve on 127.0.0.1:{port}: {error.strerror}; try --port 0") from None
+    try:
+        click.echo(f"the chat API's stand-in serves at {service.url}")
+        click.echo(f"credentials: {json.dumps({'client_id': client_id, 'client_secret': client_secret})}")
+        click.echo(f"kill its token: curl -X POST {service.url}{PREFIX}invalidate (what else there is: {PREFIX})")
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        click.echo("\nended")
+        sys.exit(130)
+    finally:
+        service.stop()

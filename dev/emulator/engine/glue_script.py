@@ -1,0 +1,83 @@
+"""The process of one Glue run: its script, `--key value` arguments, a timeout, a stop that reaches its children."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from dev.emulator.engine.emulator import glue
+
+_fetching = threading.Lock()
+
+
+class ScriptProcess:
+    """Runs one script. `stop` may come at any time, before the start too."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, location: str, arguments: list[str], timeout: float) -> tuple[str, str]:
+        """Run the script at `location` to its end; answer the run's state and error message. `timeout` in seconds."""
+        with tempfile.TemporaryDirectory(prefix="glue-") as folder:
+            script = _fetch(location, Path(folder))
+            if script is None:
+                return "FAILED", f"Failed to download the script {location}: Not Found"
+            errors = Path(folder, "stderr")
+            with errors.open("wb") as stderr, self._lock:
+                if self._stopped:
+                    return "STOPPED", ""
+                self._process = subprocess.Popen(
+                    [sys.executable, str(script), *arguments],
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stderr=stderr,
+                    process_group=0,  # its own group, so that a stop reaches its children; our session still
+                )
+            try:
+                code = self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self._kill()
+                self._process.wait()
+                return "TIMEOUT", "Job run timed out"
+            finally:
+                self._kill()  # children that outlive the script would go on working for a run that is over
+            text = errors.read_text(errors="replace")
+            sys.stderr.write(text)  # the engine's log keeps the whole traceback
+            return ("SUCCEEDED", "") if code == 0 else ("FAILED", _reason(text, code))
+
+    def stop(self) -> None:
+        """Kill the script and its children."""
+        with self._lock:
+            self._stopped = True
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            # No such group: all of it is gone. (macOS says "not permitted" for a group of zombies.)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _fetch(location: str, folder: Path) -> Path | None:
+    """Copy the script into `folder`, under a name that ends in `.py` whatever its key is."""
+    # MiniStack stages every script of one base name in one file, so fetch and copy are one step.
+    with _fetching:
+        staged = glue._resolve_script(location)
+        if staged is None:
+            return None
+        name = Path(staged).name
+        return Path(shutil.copyfile(staged, folder / (name if name.endswith(".py") else f"{name}.py")))
+
+
+def _reason(stderr: str, code: int) -> str:
+    """What Glue shows: the exception's line, not the traceback above it."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return lines[-1].strip()[:2000] if lines else f"Command failed with exit code {code}"

@@ -1,0 +1,30 @@
+"""A REST API that is imported has the gateway responses of its OpenAPI document.
+
+AWS: "API Gateway extensions to OpenAPI: x-amazon-apigateway-gateway-responses": an import sets each of them, as
+PutGatewayResponse does.
+MiniStack renders customised responses, but drops them from the document that it imports.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dev.emulator.engine.emulator import apigateway, replace
+
+EXTENSION = "x-amazon-apigateway-gateway-responses"
+
+
+def apply() -> None:
+    """Set them as soon as the document has been imported, so that the first deployment has them."""
+    replace(apigateway, "_import_rest_api", _with_responses)
+
+
+def _with_responses(original: Callable[..., str]) -> Callable[..., str]:
+    def import_rest_api(document: dict[str, Any], *args: Any) -> str:
+        api_id = original(document, *args)
+        for response_type, response in document.get(EXTENSION, {}).items():
+            status, _, body = apigateway._put_gateway_response(api_id, response_type, response)
+            if status >= 400:
+                raise ValueError(f"gateway response {response_type} was refused: {body!r}")
+        return api_id
+
+    return import_rest_api

@@ -1,0 +1,25 @@
+"""A Lambda event source handles several message groups of a FIFO queue at the same time.
+
+AWS: "Lambda Developer Guide: Configuring scaling behavior for SQS event source mappings": for FIFO queues the
+concurrency is the number of active message groups, or MaximumConcurrency if that is lower.
+MiniStack has one batch in flight for the whole queue. A group with a message in flight gives out no other (the queue
+itself sees to that), so more batches at once cannot put a group out of order.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dev.emulator.engine.emulator import lambda_svc, replace
+
+
+def apply() -> None:
+    """Count a FIFO queue's batches as a standard queue's are counted."""
+    replace(lambda_svc, "_sqs_esm_concurrency", _concurrency)
+
+
+def _concurrency(original: Callable[..., int]) -> Callable[..., int]:
+    def concurrency(mapping: Any, function: Any, config: Any, queue: dict[str, Any] | None = None) -> int:
+        as_standard = {**queue, "is_fifo": False} if queue else None
+        return original(mapping, function, config, as_standard)
+
+    return concurrency

@@ -1,0 +1,139 @@
+"""A Glue run is a process of its own that can time out, be stopped and be refused.
+
+AWS: "Glue API: Job runs" (StartJobRun, BatchStopJobRun, states, Timeout in minutes, ConcurrentRunsExceededException),
+"Passing and accessing Python parameters in Glue" (argv). Seen in practice: a run keeps its place among the concurrent
+ones for some seconds after it says SUCCEEDED (SLOTKEEPER_GLUE_PLACE_HELD_SECONDS).
+MiniStack admits any number of runs, passes arguments as environment variables, takes the timeout for seconds and caps
+it, cannot stop a script, calls a run without a `.py` script or with a Spark command SUCCEEDED without running it, and
+counts in whole seconds.
+"""
+
+import contextvars
+import os
+import secrets
+import threading
+import time
+from typing import Any
+
+from dev.emulator.engine.emulator import glue, replace, responses
+from dev.emulator.engine.glue_script import ScriptProcess
+
+LIVE = ("STARTING", "RUNNING", "STOPPING")
+lock = threading.Lock()
+_processes: dict[str, ScriptProcess] = {}
+
+
+def apply() -> None:
+    """Replace starting and stopping."""
+    replace(glue, "_start_job_run", lambda _original: start_job_run)
+    replace(glue, "_batch_stop_job_run", lambda _original: batch_stop_job_run)
+
+
+def start_job_run(data: dict[str, Any]) -> Any:
+    """StartJobRun: admit within MaxConcurrentRuns, then run the script in the background."""
+    name = str(data.get("JobName"))
+    job = glue._jobs.get(name)
+    if job is None:
+        return responses.error_response_json(
+            "EntityNotFoundException", f"Failed to start job run due to missing metadata: {name}", 400
+        )
+    timeout = data.get("Timeout") or job.get("Timeout") or 2880
+    if int(timeout) < 1:
+        return responses.error_response_json("InvalidInputException", "Timeout must be at least 1 minute", 400)
+    arguments = {**job.get("DefaultArguments", {}), **data.get("Arguments", {})} | job.get(
+        "NonOverridableArguments", {}
+    )
+    now = _now()
+    run = {
+        "Id": "jr_" + secrets.token_hex(32),
+        "Attempt": 0,
+        "JobName": name,
+        "StartedOn": now,
+        "LastModifiedOn": now,
+        "JobRunState": "STARTING",
+        "Arguments": arguments,
+        "PredecessorRuns": [],
+        "ExecutionTime": 0,
+        "Timeout": int(timeout),
+        "GlueVersion": job.get("GlueVersion", "3.0"),
+    } | {
+        key: data.get(key, job.get(key))
+        for key in ("MaxCapacity", "WorkerType", "NumberOfWorkers")
+        if data.get(key, job.get(key))
+    }
+    with lock:
+        runs = glue._job_runs.setdefault(name, [])
+        if sum(map(_takes_place, runs)) >= job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1):
+            return responses.error_response_json(
+                "ConcurrentRunsExceededException", f"Concurrent runs exceeded for {name}", 400
+            )
+        runs.append(run)
+        _processes[run["Id"]] = ScriptProcess(run["Id"])
+    _begin(name, run)
+    return responses.json_response({"JobRunId": run["Id"]})
+
+
+def batch_stop_job_run(data: dict[str, Any]) -> Any:
+    """BatchStopJobRun: STOPPING at once, STOPPED when the script's processes are gone."""
+    name = data.get("JobName")
+    stopped, errors = [], []
+    for run_id in data.get("JobRunIds", []):
+        run = next((run for run in glue._job_runs.get(name, []) if run["Id"] == run_id), None)
+        with lock:
+            if run is not None and run["JobRunState"] in ("STARTING", "RUNNING"):
+                run.update(JobRunState="STOPPING", LastModifiedOn=_now())
+                _processes[run_id].stop()
+                stopped.append({"JobName": name, "JobRunId": run_id})
+                continue
+        code = "EntityNotFoundException" if run is None else "JobRunInvalidStateTransitionException"
+        text = "Job run not found" if run is None else f"A job run that is {run['JobRunState']} cannot be stopped"
+        errors.append({"JobName": name, "JobRunId": run_id, "ErrorDetail": {"ErrorCode": code, "ErrorMessage": text}})
+    return responses.json_response({"SuccessfulSubmissions": stopped, "Errors": errors})
+
+
+def go_on(name: str, run: dict[str, Any]) -> None:
+    """Run a run's script again that was alive when the engine ended, or end the run if it was being stopped."""
+    _processes[run["Id"]] = ScriptProcess(run["Id"])
+    if run["JobRunState"] == "STOPPING":
+        _processes[run["Id"]].stop()
+    _begin(name, run)
+
+
+def _begin(name: str, run: dict[str, Any]) -> None:
+    # The thread needs the request's account and region, which MiniStack keeps in context variables.
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(_execute, name, run), daemon=True, name="glue-run").start()
+
+
+def _execute(name: str, run: dict[str, Any]) -> None:
+    process, job = _processes[run["Id"]], glue._jobs[name]
+    given = glue._script_args(job, name, run["Id"], run["Arguments"])
+    arguments = [str(part) for pair in given.items() for part in pair]
+    location = job.get("Command", {}).get("ScriptLocation", "")
+    minute = float(os.environ.get("SLOTKEEPER_GLUE_MINUTE_SECONDS", "60"))  # shorter in the engine's own tests
+    with lock:
+        if run["JobRunState"] == "STARTING":
+            run.update(JobRunState="RUNNING", LastModifiedOn=_now())
+    try:
+        state, message = process.run(location, arguments, run["Timeout"] * minute)
+    except Exception as error:  # whatever went wrong here is this run's failure, never a run that lives for ever
+        state, message = "FAILED", f"{type(error).__name__}: {error}"
+    with lock:
+        if run["JobRunState"] == "STOPPING":
+            state, message = "STOPPED", ""
+        now = _now()
+        if message:
+            run["ErrorMessage"] = message
+        seconds = max(1, round(now - run["StartedOn"]))  # AWS counts whole seconds
+        run.update(JobRunState=state, CompletedOn=now, LastModifiedOn=now, ExecutionTime=seconds)
+        del _processes[run["Id"]]
+
+
+def _takes_place(run: dict[str, Any]) -> bool:
+    held = float(os.environ.get("SLOTKEEPER_GLUE_PLACE_HELD_SECONDS", "0"))
+    completed: float = run.get("CompletedOn") or 0.0
+    return run["JobRunState"] in LIVE or time.time() - completed < held
+
+
+def _now() -> float:
+    return round(time.time(), 3)

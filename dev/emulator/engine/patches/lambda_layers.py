@@ -1,0 +1,26 @@
+"""A layer is found by its ARN as by its name.
+
+AWS: "Lambda API Reference: ListLayerVersions" and "PublishLayerVersion" (LayerName: the name or Amazon Resource Name of
+the layer). SAM CLI's `sam sync --code` asks by the ARN.
+MiniStack takes an ARN for the name of another layer, which has no versions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dev.emulator.engine.emulator import lambda_svc, replace
+
+Answers = Callable[[str, dict[str, Any]], Any]
+
+
+def apply() -> None:
+    """Take the name out of an ARN."""
+    for name in ("_list_layer_versions", "_publish_layer_version"):
+        replace(lambda_svc, name, _by_name)
+
+
+def _by_name(original: Answers) -> Answers:
+    def answer(layer: str, asked: dict[str, Any]) -> Any:
+        return original(layer.rpartition(":")[2] if layer.startswith("arn:") else layer, asked)
+
+    return answer

@@ -1,0 +1,16 @@
+"""Schedules and scheduled rules fire within a second of their time.
+
+AWS: "EventBridge: Creating a scheduled rule" and "EventBridge Scheduler: Schedule types": the precision is one minute,
+so a target is called within the minute, usually at its first seconds.
+MiniStack sweeps every ten seconds, which a test of a one-minute schedule would have to wait for on top.
+"""
+
+from dev.emulator.engine.emulator import eventbridge, replace, scheduler
+
+SWEEP_SECONDS = 0.5
+
+
+def apply() -> None:
+    """Shorten both sweeps."""
+    replace(scheduler, "_SCHEDULE_TICK_INTERVAL", lambda _seconds: SWEEP_SECONDS)
+    replace(eventbridge, "_SCHEDULER_TICK_INTERVAL", lambda _seconds: SWEEP_SECONDS)

@@ -1,0 +1,129 @@
+"""An execution's end is final, its TimeoutSeconds counts, and its context object tells about redrives.
+
+AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language" (TimeoutSeconds:
+the execution ends with States.Timeout); "Accessing execution data from the Context object" (Execution.RedriveCount,
+Execution.RedriveTime, Execution.RoleArn).
+MiniStack lets a state in flight go on after an abort (its retries, its next call, its late events), overwrites ABORTED
+with FAILED, ignores the machine's TimeoutSeconds, and has no redrive fields.
+"""
+
+import contextvars
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dev.emulator.engine import drives
+from dev.emulator.engine.drives import Drive, ExecutionClosed
+from dev.emulator.engine.emulator import replace
+from dev.emulator.engine.emulator import stepfunctions as sfn
+from dev.emulator.engine.states import walk
+
+
+def apply() -> None:
+    """Replace the loop over the states, and what closes an execution."""
+    replace(sfn, "_run_execution", lambda _original: run_execution)
+    replace(sfn, "_stop_execution", _stop_execution)
+    replace(sfn, "_execute_task", _execute_task)
+    replace(sfn, "_add_event", _add_event)
+    replace(sfn, "_scaled_sleep", _scaled_sleep)
+
+
+def run_execution(execution_arn: str) -> None:
+    """The first drive of an execution, in its own thread."""
+    execution = sfn._executions.get(execution_arn)
+    if execution is None:
+        return
+    machine = sfn._state_machines[execution["stateMachineArn"]]
+    definition = json.loads(machine["definition"])
+    given = json.loads(execution["input"])
+    context = {
+        "QueryLanguage": definition.get("QueryLanguage", "JSONPath"),
+        "Execution": {
+            "Id": execution_arn,
+            "Input": given,
+            "Name": execution["name"],
+            "RoleArn": machine["roleArn"],
+            "StartTime": execution["startDate"],
+            "RedriveCount": 0,
+        },
+        "StateMachine": {"Id": execution["stateMachineArn"], "Name": machine["name"]},
+        "variables": {},
+    }
+    run_drive(Drive(execution, definition, context, (definition["StartAt"], given, {})))
+
+
+def run_drive(drive: Drive) -> None:
+    """Go through the states until the execution is closed."""
+    drives.begin(drive)
+    drives.current.set(drive)
+    limit = drive.definition.get("TimeoutSeconds")
+    timer = threading.Timer(float(limit), contextvars.copy_context().run, (_time_out, drive)) if limit else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        output = json.dumps(walk(drive))
+        drives.close(drive, "SUCCEEDED", {"output": output}, output=output)
+    except ExecutionClosed:
+        pass
+    except sfn._ExecutionError as error:
+        _fail(drive, error.error, error.cause)
+    except Exception as error:
+        sfn.logger.exception("Unexpected error in execution %s", drive.execution["executionArn"])
+        _fail(drive, "States.Runtime", str(error))
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _fail(drive: Drive, error: str, cause: str) -> None:
+    drives.close(drive, "FAILED", {"error": error, "cause": cause}, error=error, cause=cause)
+
+
+def _time_out(drive: Drive) -> None:
+    drives.close(drive, "TIMED_OUT", {"error": "States.Timeout", "cause": ""}, error="States.Timeout")
+
+
+def _stop_execution(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def stop(data: dict[str, Any]) -> Any:
+        drive = drives.latest(data.get("executionArn", ""))
+        with drives.lock:  # the status check inside and the closing are one step
+            answer = original(data)
+            if drive is not None and drive.execution["status"] == "ABORTED":
+                drive.closed.set()
+        return answer
+
+    return stop
+
+
+def _execute_task(original: Callable[..., Any]) -> Callable[..., Any]:
+    def execute(state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
+        token = drives.state_name.set(context["State"]["Name"])
+        try:
+            return original(state, raw_input, execution, context)
+        finally:
+            drives.state_name.reset(token)
+
+    return execute
+
+
+def _add_event(original: Callable[..., Any]) -> Callable[..., Any]:
+    def add(execution: dict[str, Any], kind: str, details: Any = None) -> Any:
+        with drives.lock:  # a branch's late event after the end would not be in AWS's history either
+            if kind.startswith("Execution") or execution["status"] == "RUNNING":
+                return original(execution, kind, details)
+        return None
+
+    return add
+
+
+def _scaled_sleep(original: Callable[[float], None]) -> Callable[[float], None]:
+    def sleep(seconds: float) -> None:
+        drive = drives.current.get()
+        if drive is None:
+            original(seconds)
+        else:
+            drive.wait(seconds * sfn._SFN_WAIT_SCALE)
+
+    return sleep

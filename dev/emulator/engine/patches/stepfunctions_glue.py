@@ -1,0 +1,69 @@
+"""The task resources `glue:startJobRun` and `glue:startJobRun.sync`.
+
+AWS: "Start an AWS Glue job with Step Functions"; "Discover service integration patterns in Step Functions" (Run a Job:
+a stopped execution makes a best-effort attempt to cancel the job; nothing is said of a task that times out, nor of an
+execution that does, so those runs are left alive here). Errors are `Glue.<code>`; a run that ended otherwise than
+SUCCEEDED is States.TaskFailed with the run as its cause, dates as epoch milliseconds.
+MiniStack has no Glue integration but the aws-sdk one, which cannot wait.
+"""
+
+import json
+import time
+from typing import Any
+
+from dev.emulator.engine import drives
+from dev.emulator.engine.emulator import glue
+from dev.emulator.engine.emulator import stepfunctions as sfn
+from dev.emulator.engine.patches.stepfunctions_tasks import abandoned
+
+RESOURCE = "arn:aws:states:::glue:startJobRun"
+OVER = ("SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED")
+LOOK_SECONDS = 0.05
+leave_running: set[str] = set()  # executions whose abort does not reach Glue: the attempt is best effort (see faults)
+
+
+def apply() -> None:
+    """Register the resource; MiniStack takes `.sync` off before it looks it up."""
+    sfn._SERVICE_DISPATCH[RESOURCE] = start_job_run
+
+
+def start_job_run(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Start the run, and with `.sync` wait for its end."""
+    status, _headers, body = glue._start_job_run(arguments)
+    answer: dict[str, Any] = json.loads(body)
+    if status >= 400:
+        code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
+        raise sfn._ExecutionError(
+            f"Glue.{code}", f"{answer.get('message', '')} (Service: AWSGlue; Status Code: {status}; Error Code: {code})"
+        )
+    if ".sync" not in resource:
+        return answer
+    name, run_id = arguments["JobName"], answer["JobRunId"]
+    drive = drives.current.get()
+    if drive is not None:
+        submitted = {"resourceType": "glue", "resource": "startJobRun.sync", "output": json.dumps(answer)}
+        sfn._add_event(drive.execution, "TaskSubmitted", {"taskSubmittedEventDetails": submitted})
+    run = next(run for run in glue._job_runs[name] if run["Id"] == run_id)
+    _wait(name, run, drive)
+    result = as_step_functions_shows_it(run)
+    if run["JobRunState"] != "SUCCEEDED":
+        raise sfn._ExecutionError("States.TaskFailed", json.dumps(result))
+    return result
+
+
+def _wait(name: str, run: dict[str, Any], drive: drives.Drive | None) -> None:
+    gone = abandoned.get()
+    while run["JobRunState"] not in OVER:
+        if gone is not None and gone.is_set():
+            raise drives.ExecutionClosed  # the task timed out: nobody listens to this thread
+        if drive is not None and drive.closed.is_set():
+            if drive.execution["status"] == "ABORTED" and drive.execution["name"] not in leave_running:
+                glue._batch_stop_job_run({"JobName": name, "JobRunIds": [run["Id"]]})
+            raise drives.ExecutionClosed
+        time.sleep(LOOK_SECONDS)
+
+
+def as_step_functions_shows_it(run: dict[str, Any]) -> dict[str, Any]:
+    """The run in Glue's names, its dates as epoch milliseconds."""
+    dates = ("StartedOn", "CompletedOn", "LastModifiedOn")
+    return {key: int(value * 1000) if key in dates and value else value for key, value in run.items()}

@@ -1,0 +1,51 @@
+"""Errors of `aws-sdk:sqs` tasks carry the names that a Catch would have to match on AWS.
+
+AWS: "Learning to use AWS service SDK integrations in Step Functions": the error is the service's prefix and the name
+of the Java SDK's exception, `Sqs.MessageNotInflightException`; what the SDK has no class for is `Sqs.SqsException`.
+MiniStack does not find the code in SQS's XML and calls every one of its errors `Sqs.ServiceException`.
+"""
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+from dev.emulator.engine.emulator import replace
+from dev.emulator.engine.emulator import stepfunctions as sfn
+
+MODELLED = {
+    "InvalidAddress",
+    "InvalidMessageContents",
+    "InvalidSecurity",
+    "MessageNotInflight",
+    "OverLimit",
+    "PurgeQueueInProgress",
+    "QueueDeletedRecently",
+    "QueueDoesNotExist",
+    "QueueNameExists",
+    "ReceiptHandleIsInvalid",
+    "RequestThrottled",
+    "UnsupportedOperation",
+}
+
+
+def apply() -> None:
+    """Name SQS's errors."""
+    replace(sfn, "_dispatch_aws_sdk_query", _dispatch)
+
+
+def _dispatch(original: Callable[..., Any]) -> Callable[..., Any]:
+    def dispatch(info: Any, service: str, action: str, given: Any) -> Any:
+        try:
+            return original(info, service, action, given)
+        except sfn._ExecutionError as error:
+            if service != "sqs":
+                raise
+            found = re.search(r"<Code>(.*?)</Code><Message>(.*?)</Message>", error.cause, re.DOTALL)
+            if found is None:
+                raise
+            name = found.group(1).rsplit(".", 1)[-1]  # the wire has AWS.SimpleQueueService.MessageNotInflight
+            kind = f"{name}Exception" if name in MODELLED else "SqsException"
+            raise sfn._ExecutionError(f"Sqs.{kind}", f"{unescape(found.group(2))} (Service: Sqs)") from None
+
+    return dispatch

@@ -1,0 +1,116 @@
+"""A task's Retry, Catch, timeout and result limit as the States Language has them.
+
+AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; States.ALL does not match
+States.DataLimitExceeded and States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds may be a
+JSONata expression), "Service quotas" (256 KiB), "Transforming data with JSONata".
+MiniStack takes a JSONata timeout for a number and fails, waits without jitter and at most 60 s whatever MaxDelaySeconds
+says, lets States.ALL catch everything, and has no limit. It also retries and calls after the execution was stopped.
+"""
+
+import contextvars
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dev.emulator.engine import drives
+from dev.emulator.engine.emulator import replace
+from dev.emulator.engine.emulator import stepfunctions as sfn
+
+UNCATCHABLE = ("States.DataLimitExceeded", "States.Runtime")
+abandoned: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("abandoned", default=None)
+
+
+def apply() -> None:
+    """Replace the task's helpers."""
+    replace(sfn, "_execute_task", _execute_task)
+    replace(sfn, "_invoke_resource", _invoke_resource)
+    replace(sfn, "_invoke_resource_with_timeout", lambda _original: _invoke_with_timeout)
+    replace(sfn, "_error_matches", _error_matches)
+    replace(sfn, "_find_matching_retrier", _find_matching_retrier)
+
+
+def _execute_task(original: Callable[..., Any]) -> Callable[..., Any]:
+    def execute(state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
+        if isinstance(state.get("TimeoutSeconds"), str):
+            seconds = sfn._jsonata_state_field(state, "TimeoutSeconds", "number", raw_input, context)
+            state = {**state, "TimeoutSeconds": seconds}
+        return original(state, raw_input, execution, context)
+
+    return execute
+
+
+def _invoke_resource(original: Callable[..., Any]) -> Callable[..., Any]:
+    def invoke(resource: str, given: Any) -> Any:
+        drives.check()
+        result = original(resource, given)
+        drives.check()
+        if len(json.dumps(result, ensure_ascii=False).encode()) > drives.LIMIT_BYTES:
+            cause = (
+                f"The state/task '{resource}' returned a result with a size exceeding the maximum number of bytes "
+                "service limit."
+            )
+            raise sfn._ExecutionError("States.DataLimitExceeded", cause)
+        return result
+
+    return invoke
+
+
+def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
+    """Call in a thread of its own, and give up on it after `seconds`.
+
+    The call itself is left alone: Step Functions documents cancelling a job for a stopped execution, not for a
+    task that timed out. `abandoned` tells a thread that only watches something that nobody listens any more.
+    """
+    gone = threading.Event()
+    context = contextvars.copy_context()
+    context.run(abandoned.set, gone)
+    outcome: list[tuple[Any, BaseException | None]] = []
+
+    def call() -> None:
+        try:
+            outcome.append((context.run(sfn._invoke_resource, resource, given), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=call, daemon=True, name="task")
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        gone.set()
+        drives.check()
+        raise sfn._ExecutionError("States.Timeout", f"Task timed out after {seconds} seconds")
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def _error_matches(original: Callable[..., bool]) -> Callable[..., bool]:
+    def matches(names: list[str], error: str) -> bool:
+        if error in UNCATCHABLE:
+            return error in names and error != "States.Runtime"
+        return original(names, error)
+
+    return matches
+
+
+def delay(retrier: Mapping[str, Any], before: int) -> float:
+    """Seconds until a retry, after so many retries by this retrier."""
+    seconds: float = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2.0) ** before
+    seconds = min(seconds, retrier.get("MaxDelaySeconds", seconds))
+    return seconds * secrets.randbelow(10_001) / 10_000 if retrier.get("JitterStrategy") == "FULL" else seconds
+
+
+def _find_matching_retrier(original: Callable[..., Any]) -> Callable[..., Any]:
+    def find(retriers: list[dict[str, Any]], error: str, counts: dict[int, int]) -> Any:
+        drives.check()
+        retrier, index = original(retriers, error, counts)
+        drive = drives.current.get()
+        if retrier is None or drive is None:
+            return retrier, index
+        drive.wait(delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
+        return {**retrier, "IntervalSeconds": 0}, index  # waited here: MiniStack's own wait is capped at 60 s
+
+    return find

@@ -1,0 +1,5 @@
+"""`python -m dev.smoke`."""
+
+from dev.smoke.main import main
+
+main()

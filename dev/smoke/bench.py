@@ -1,0 +1,201 @@
+"""What a check works with: processes and requests of its own, what became of them, and their end.
+
+Nothing of anybody else's is touched. Every name begins with the run's own, `smoke-` and eight hex digits.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from dev.smoke.letters import Letter, Letters
+from dev.smoke.outcomes import Failed, Interrupted, Skipped
+from dev.smoke.pace import Pace
+from dev.smoke.stack import Stack
+from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.process import Process, Processes
+from slotkeeper.slots.protocol import Slots
+
+ALIVE = ("STARTING", "RUNNING", "STOPPING", "WAITING")
+INPUT = """date,precipitation,temp_max,temp_min,wind,weather
+2012/01/01,0.0,12.8,5.0,4.7,drizzle
+2012/01/02,10.9,10.6,2.8,4.5,rain
+"""
+
+
+@dataclass
+class Bench:
+    """One check's own corner of the stack.
+
+    Args:
+        run: the name of the whole run.
+        check: the check's name.
+        say: one line of progress.
+        stopped: set when somebody asks for the end.
+    """
+
+    stack: Stack
+    pace: Pace
+    run: str
+    check: str
+    letters: Letters
+    say: Callable[[str], None]
+    stopped: Event
+    executions: list[str] = field(default_factory=list)  # ARNs of those that may run
+    sent: list[str] = field(default_factory=list)  # names of executions whose request is on its way by the queue
+    processes: list[str] = field(default_factory=list)
+    undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)  # what else to remove, by its name
+
+    def __post_init__(self) -> None:
+        self.table = self.stack.outputs["SlotTableName"]
+        self.slots = Slots(self.stack.client("dynamodb"), self.table)
+
+    # ------------------------------------------------------------------------------------------ processes and requests
+
+    @property
+    def job(self) -> str:
+        """The sample job. Raises Skipped where the stack has a job of somebody's own, which is not ours to run."""
+        job = self.stack.sample_job
+        if job is None:
+            raise Skipped("this stack runs a Glue job of your own: deploy one without GlueJobName to check")
+        return job
+
+    def process(self, suffix: str = "") -> str:
+        """A process of this check's own, with one slot."""
+        name = f"{self.run}-{self.check}{suffix}"
+        self.processes.append(name)
+        Processes(self.stack.client("dynamodb"), self.table).create(name, 1, self.job)
+        return name
+
+    def request(self, process: str, request_id: str, linger: float) -> dict[str, Any]:
+        """A request whose job waits for `linger` seconds and then sums up two days of weather."""
+        arguments = {
+            "--input_key": f"dev/smoke/{self.run}/input.csv",
+            "--output_key": f"dev/smoke/{self.run}/{process}-{request_id}.json",
+            "--linger_seconds": f"{linger:g}",
+        }
+        return {"process": process, "request_id": request_id, "arguments": arguments, "attempt": 1}
+
+    def send(self, process: str, request_id: str, linger: float) -> str:
+        """Sends one as a producer does; returns its execution's name."""
+        self.stack.client("sqs").send_message(
+            QueueUrl=self.stack.outputs["RequestQueueUrl"],
+            MessageBody=json.dumps(self.request(process, request_id, linger)),
+            MessageGroupId=process,
+            MessageDeduplicationId=request_id,
+        )
+        name = execution_name(process, request_id, 1)
+        self.expect(name)
+        self.sent.append(name)
+        return name
+
+    def expect(self, name: str) -> None:
+        """Notes an execution that may run from now on, for the clean-up."""
+        self.executions.append(self.arn(name))
+
+    def item(self, process: str) -> Process:
+        """The process as it stands."""
+        found = self.slots.read(process)
+        if found is None:
+            raise Failed(f"the item of process {process} is gone from {self.table}")
+        return found
+
+    # ----------------------------------------------------------------------------------------------- what has happened
+
+    def arn(self, name: str) -> str:
+        """An execution's ARN, in the stack's workflow."""
+        return f"{self.stack.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{name}"
+
+    def execution(self, arn: str) -> dict[str, Any]:
+        """The execution; its status is NONE if there is none."""
+        try:
+            found: dict[str, Any] = self.stack.client("stepfunctions").describe_execution(executionArn=arn)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
+                raise
+            return {"status": "NONE"}
+        return found
+
+    def history(self, arn: str) -> list[dict[str, Any]]:
+        """Its events, in their order."""
+        pages = self.stack.client("stepfunctions").get_paginator("get_execution_history").paginate(executionArn=arn)
+        return [event for page in pages for event in page["events"]]
+
+    def entered(self, arn: str) -> dict[str, float]:
+        """When each of its states was entered last, in seconds since the epoch."""
+        return {
+            event["stateEnteredEventDetails"]["name"]: event["timestamp"].timestamp()
+            for event in self.history(arn)
+            if "stateEnteredEventDetails" in event
+        }
+
+    def glue_run(self, name: str) -> dict[str, Any] | None:
+        """The newest Glue run of an execution, as the workflow and the janitor find it."""
+        listed = self.stack.client("glue").get_job_runs(JobName=self.job, MaxResults=50)["JobRuns"]
+        runs: list[dict[str, Any]] = [each for each in listed if each.get("Arguments", {}).get(MARKER) == name]
+        return max(runs, key=lambda each: each["StartedOn"], default=None)
+
+    def kept(self, name: str) -> list[Letter]:
+        """The execution's messages in FailedRequestQueue, taken out; the newest alone."""
+        found = self.letters.collect(self.stack.outputs["FailedRequestQueueUrl"])
+        return [each for each in found if each.attributes.get("execution_name") == name][-1:]
+
+    # --------------------------------------------------------------------------------------------------------- waiting
+
+    def wait[Value](self, look: Callable[[], Value], what: str, seconds: float) -> Value:
+        """Looks until what it sees is true, and returns that.
+
+        Raises:
+            Failed: it was not so within `seconds`.
+            Interrupted: somebody asked for the end.
+        """
+        self.say(f"waiting for {what}")
+        began = time.monotonic()
+        while not (seen := look()):
+            if time.monotonic() - began > seconds:
+                raise Failed(f"waited {seconds:.0f} s for {what}; the last look saw {seen!r}")
+            if self.stopped.wait(self.pace.look):
+                raise Interrupted
+        return seen
+
+    def wait_until_alive(self, name: str) -> dict[str, Any]:
+        """Until the execution's Glue run does its work."""
+
+        def running() -> Any:
+            run = self.glue_run(name)
+            if run and run["JobRunState"] not in ALIVE:
+                raise Failed(
+                    f"the Glue run of {name} ended as {run['JobRunState']} before anybody could look at it "
+                    f"({run.get('ErrorMessage', 'no reason given')}); it should have lingered. Is the stack up to date?"
+                )
+            return run if run and run["JobRunState"] == "RUNNING" else None
+
+        found: dict[str, Any] = self.wait(running, f"a Glue run of {name}", self.pace.start)
+        return found
+
+    def wait_for_end(self, arn: str, *statuses: str) -> dict[str, Any]:
+        """Until an execution has ended so. Raises Failed if it ended otherwise."""
+
+        def ended() -> Any:
+            found = self.execution(arn)
+            return found if found["status"] not in ("NONE", "RUNNING", "PENDING_REDRIVE") else None
+
+        name = arn.rsplit(":", 1)[-1]
+        found: dict[str, Any] = self.wait(ended, f"the end of {name}", self.pace.start + self.pace.finish)
+        if found["status"] not in statuses:
+            raise Failed(
+                f"{name} ended as {found['status']}, {said(found)}; it should have been {' or '.join(statuses)}"
+            )
+        return found
+
+
+def said(execution: Mapping[str, Any]) -> str:
+    """Error and cause of an execution, for a sentence."""
+    return f"error {execution.get('error', 'none')}: {execution.get('cause', 'no cause')}"[:300]

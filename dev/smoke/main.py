@@ -1,0 +1,127 @@
+"""The command: which stack, which checks, what it costs, and may it?
+
+Exit codes: 0 every check that ran passed; 1 one failed, or something was left behind; 2 wrong options, no such stack,
+or not confirmed; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dev.emulator.environment import ROOT
+from dev.smoke import pace, report
+from dev.smoke.catalogue import BY_NAME, CHECKS, Check
+from dev.smoke.costs import bill
+from dev.smoke.outcomes import Refused
+from dev.smoke.running import run_checks
+from dev.smoke.stack import Stack, embedded, in_account
+
+FOLDER = ROOT / "build" / "smoke"
+LOCAL_OUTPUTS = ROOT / "build" / "local" / "outputs.json"
+WIDTH = 140  # characters, where there is no terminal
+
+
+def _chosen(_context: click.Context, _option: click.Parameter, value: str) -> list[Check]:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in BY_NAME]:
+        raise click.BadParameter(f"there is no check {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
+    return [check for check in CHECKS if not names or check.name in names]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--stack", "name", metavar="NAME", help="The deployed stack, in your account.")
+@click.option("--profile", help="Profile of the AWS CLI. Without it: what the AWS CLI would take.")
+@click.option("--region", help="Region. Without it: what the AWS CLI would take.")
+@click.option("--local", is_flag=True, help="The stack of `make local-up` instead; costs nothing.")
+@click.option("--outputs", type=click.Path(path_type=Path), default=LOCAL_OUTPUTS, hidden=True)
+@click.option("--folder", type=click.Path(path_type=Path), default=FOLDER, help="Where the report goes: build/smoke/.")
+@click.option("--only", "checks", callback=_chosen, default="", metavar="NAME,NAME", help="Only these checks.")
+@click.option("--list", "listed", is_flag=True, help="List the checks, and do nothing.")
+@click.option("--yes", is_flag=True, help="Spend what it costs without asking.")
+def main(
+    name: str | None,
+    profile: str | None,
+    region: str | None,
+    local: bool,
+    outputs: Path,
+    folder: Path,
+    checks: list[Check],
+    listed: bool,
+    yes: bool,
+) -> None:
+    """Check a deployed stack against the AWS that it runs in: the facts that no engine on your machine can show.
+
+    It makes processes of its own, whose names begin with smoke-, and removes them whatever happens.
+    """
+    console = Console(emoji=False) if sys.stdout.isatty() else Console(width=WIDTH, emoji=False)
+    if listed:
+        console.print(_list(checks))
+        return
+    if local == bool(name):
+        raise click.UsageError("name a stack by --stack, or take the one of `make local-up` by --local")
+    try:
+        stack = embedded(outputs) if local else in_account(name or "", profile, region)
+        _carry_out(console, stack, checks, folder, yes)
+    except Refused as error:
+        _end(console, str(error), 2)
+    except (BotoCoreError, ClientError) as error:
+        _end(console, f"AWS refused, or did not answer: {error}", 2)
+
+
+def _carry_out(console: Console, stack: Stack, checks: list[Check], folder: Path, yes: bool) -> None:
+    tempo = pace.EMBEDDED if stack.local else pace.AWS
+    bench_needs = (stack.outputs, stack.sample_job, stack.machine, stack.look_gap)  # asked once, before any thread does
+    if bench_needs[1] is None:
+        console.print("[yellow]This stack runs a Glue job of your own; checks that need the sample job are skipped.[/]")
+    items = bill(check.spending(tempo) for check in checks)
+    if not stack.local:
+        account = stack.outputs["WorkflowArn"].split(":")[4]
+        console.print(f"Stack {stack.name}, account {account}, {stack.region}", highlight=False)
+        report.show_plan(console, [check.name for check in checks], items, sum(check.mails for check in checks))
+        if not yes and not _confirmed():
+            raise Refused("not confirmed: nothing was done. --yes spends without asking")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleaned up like Ctrl-C
+    began, lock = time.monotonic(), threading.Lock()
+
+    def say(check: str, line: str) -> None:
+        with lock:
+            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/]  {check:9} {escape(line)}", highlight=False)
+
+    try:
+        run, results = run_checks(stack, checks, tempo, say)
+    except KeyboardInterrupt:
+        _end(console, "interrupted", 130)
+    made = report.make(stack, run, results, items)
+    report.show(console, made)
+    for file in report.write(made, folder):
+        console.print(f"[dim]{file}[/]", highlight=False)
+    sys.exit(0 if made["ok"] else 1)
+
+
+def _confirmed() -> bool:
+    return sys.stdin.isatty() and click.confirm("Go on?")
+
+
+def _list(checks: list[Check]) -> Table:
+    table = Table(show_lines=True)
+    for column in ("check", "does", "expects", "because", "the embedded AWS cannot show"):
+        table.add_column(column)
+    for check in checks:
+        table.add_row(check.name, *(escape(text) for text in (check.does, check.expects, check.because, check.unseen)))
+    return table
+
+
+def _end(console: Console, reason: str, code: int) -> NoReturn:
+    console.print(f"[bold red]smoke:[/] {escape(reason)}", highlight=False)
+    sys.exit(code)

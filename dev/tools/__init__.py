@@ -1,0 +1,1 @@
+"""Set-up, deployment variants, signing of events, and function invocation."""

@@ -1,0 +1,122 @@
+"""Writes the template of a gradual deployment: template.yaml, and CodeDeploy between two versions of its functions.
+
+    python -m dev.tools.gradual && sam build --config-env prod && sam deploy --config-env prod
+
+A tenth of the invocations goes to the new version first. If one of a function's alarms sounds meanwhile, CodeDeploy
+gives them all back to the old version, and CloudFormation rolls the update back.
+
+It is a template of its own since SAM publishes versions always or never, and by no parameter: AutoPublishAlias takes
+only a name that is not empty. Always would be a trap. SAM publishes a version when the template changes, and a
+parameter's new value is no such change, so the alias would go on with the old one. This template names its release, and
+so there is a version with every deployment.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import click
+from samtranslator.yaml_helper import yaml_parse
+
+from dev.emulator.environment import ROOT
+
+TEMPLATE = ROOT / "template.yaml"
+GRADUAL = ROOT / "build" / "gradual" / "template.json"
+ALIAS = "live"
+# The functions that work goes through, each with the alarms that tell of a bad version. The two that answer
+# CloudFormation are no part of it: nobody invokes them twice a minute.
+ALARMS = {
+    "StarterFunction": ["StarterCrashAlarm", "StarterErrorAlarm"],
+    "JanitorFunction": ["JanitorCrashAlarm", "JanitorErrorAlarm"],
+    "ChatbotFunction": ["ChatbotFailureAlarm"],
+    "WorkerFunction": ["WorkerCrashAlarm", "WorkLeftAlarm"],
+}
+# CodeDeploy guide, "Deployment configurations on an AWS Lambda compute platform". Some of the alarms take a quarter of
+# an hour to sound; what is shorter would be over by then.
+TYPES = ("Canary10Percent15Minutes", "Canary10Percent30Minutes", "Linear10PercentEvery3Minutes", "AllAtOnce")
+DEFAULT = "Canary10Percent30Minutes"
+ROLE = "GradualDeploymentRole"
+PATHS = ("CodeUri", "ContentUri", "DefinitionUri")
+
+
+def gradual(template: dict[str, Any], kind: str, release: str) -> dict[str, Any]:
+    """The template with versions, an alias and a deployment group for each function of ALARMS.
+
+    Args:
+        kind: one of TYPES. AllAtOnce asks no alarms: it is the way to deploy the cure while they sound.
+        release: another text for each deployment.
+    """
+    resources = dict(template["Resources"])
+    for name, alarms in ALARMS.items():
+        preference: dict[str, Any] = {"Type": kind, "Role": {"Fn::GetAtt": [ROLE, "Arn"]}}
+        if kind != "AllAtOnce":
+            preference["Alarms"] = [{"Ref": alarm} for alarm in alarms]
+        # SAM takes the first ten characters into the name of the version.
+        published = {"AutoPublishAlias": ALIAS, "AutoPublishCodeSha256": sha256(release.encode()).hexdigest()}
+        properties = resources[name]["Properties"] | published | {"DeploymentPreference": preference}
+        resources[name] = resources[name] | {"Properties": properties}
+    resources["ChatbotApi"] = _through_the_alias(resources["ChatbotApi"])
+    resources[ROLE] = _role(resources["StarterRole"])
+    return template | {"Resources": resources}
+
+
+def _through_the_alias(api: dict[str, Any]) -> dict[str, Any]:
+    """SAM lets the API invoke the alias alone, so the API must ask for that."""
+    text = json.dumps(api)
+    function, alias = "${ChatbotFunction.Arn}/invocations", "${ChatbotFunction.Alias}/invocations"
+    if text.count(function) != 1:
+        raise ValueError(f"ChatbotApi names {function} {text.count(function)} times, and once was expected")
+    found: dict[str, Any] = json.loads(text.replace(function, alias))
+    return found
+
+
+def _role(like: dict[str, Any]) -> dict[str, Any]:
+    """CodeDeploy's; the one that SAM would make takes no permissions boundary."""
+    managed = {"Fn::Sub": "arn:${AWS::Partition}:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited"}
+    may_assume = {"Effect": "Allow", "Principal": {"Service": "codedeploy.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    return {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [may_assume]},
+            "ManagedPolicyArns": [managed],
+            "PermissionsBoundary": like["Properties"]["PermissionsBoundary"],
+        },
+    }
+
+
+def moved(template: dict[str, Any], up: str) -> dict[str, Any]:
+    """The template for another folder: `up` leads from there to where its files are."""
+    resources = {}
+    for name, resource in template["Resources"].items():
+        properties = dict(resource.get("Properties", {}))
+        for path in PATHS:
+            if path in properties:
+                properties[path] = f"{up}/{properties[path]}"
+        if resource["Type"] == "AWS::Glue::Job":
+            command = properties["Command"]
+            properties["Command"] = command | {"ScriptLocation": f"{up}/{command['ScriptLocation']}"}
+        resources[name] = resource | ({"Properties": properties} if properties else {})
+    return template | {"Resources": resources}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--type", "kind", type=click.Choice(TYPES), default=DEFAULT, show_default=True)
+def main(kind: str) -> None:
+    """Write build/gradual/template.json, for `sam build --config-env prod`."""
+    template = yaml_parse(TEMPLATE.read_text(encoding="utf-8"))
+    made = gradual(template, kind, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    GRADUAL.parent.mkdir(parents=True, exist_ok=True)
+    GRADUAL.write_text(json.dumps(moved(made, "../.."), indent=2) + "\n")
+    click.echo(f"gradual: {_shown(GRADUAL)}, {kind}; next: sam build --config-env prod")
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m dev.tools.gradual")

@@ -1,0 +1,145 @@
+"""The command: `make invoke FUNCTION=starter EVENT=happy`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.chat_service import ChatService
+from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.deployment import STACK_NAME, DeploymentError
+from dev.emulator.environment import ROOT
+from dev.tools.invoke.runtime import FunctionFailed, Runtime, RuntimeUnavailable
+from dev.tools.invoke.stack import DeployedFunction, bring_up, events_of, folders
+from dev.tools.invoke.told import Told
+from dev.tools.invoke.world import World
+
+LOCAL_STACK = ROOT / "build" / "local"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("function", default="")
+@click.argument("event", default="")
+def main(function: str, event: str) -> None:
+    """Call FUNCTION in the real Lambda runtime with EVENT: a name in events/FUNCTION/, or the path of a JSON file.
+
+    Its calls go to the stack of `make local-up`, if that runs, and else to a small stack that is made for the call. The
+    answer goes to the standard output, all the rest to the standard error. Without EVENT: the events there are.
+
+    Exit codes: 0 it answered; 1 it raised or ran out of time; 2 nothing was called.
+    """
+    if not function or not event:
+        _list([_known(function)] if function else folders())
+        return
+    path = _event(_known(function), event)
+    try:
+        with tempfile.TemporaryDirectory() as scratch, world(function, Path(scratch)) as (deployed, meets, told):
+            log = Path(scratch) / "function.log"
+            with Runtime(deployed.configuration, deployed.aws.endpoint, log) as runtime:
+                _call(runtime, meets, told, path)
+    except (EngineError, DeploymentError, RuntimeUnavailable, BotoCoreError, ClientError) as error:
+        _say(str(error))
+        raise SystemExit(2) from None
+
+
+def _call(runtime: Runtime, meets: World, told: Told, path: Path) -> None:
+    first = meets.before(path)
+    for each in [first, path] if first else [path]:
+        event = meets.prepare(each)
+        _say(f"{_shown(each)}{', which has to come first' if each == first else ''}")
+        try:
+            answer = runtime.invoke(event)
+        except FunctionFailed as error:
+            _say(runtime.said().strip(), label="")
+            _say(f"the function failed: {error}")
+            raise SystemExit(1) from None
+        _say(runtime.said().strip(), label="")
+    for each_told in told.answers[-1:]:
+        _say(f"CloudFormation was told: {json.dumps(each_told)}")
+    click.echo(json.dumps(answer, indent=2))
+
+
+@contextmanager
+def world(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, World, Told]]:
+    """A function as it stands in the stack of `make local-up`, or, if that does not run or has no such function, in a
+    stack of its own; what its events meet; and where it answers CloudFormation."""
+    running = _running(function)
+    if running is None:
+        _say("on a stack made for this call")
+        with EmbeddedAws.start(scratch / "aws") as aws, own_world(aws, function) as made:
+            yield made
+        return
+    _say(f"on the stack of make local-up, at {running.aws.endpoint}")
+    with Told() as told:
+        yield running, World(running, function, told, own=False), told
+
+
+@contextmanager
+def own_world(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunction, World, Told]]:
+    """As `world`, in a stack that is made for it on this embedded AWS."""
+    with ExitStack() as stack:
+        told = stack.enter_context(Told())
+        parameters = {}
+        if function in ("chatbot", "token_refresher"):
+            service = ChatService(client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
+            parameters["ChatApiUrl"] = stack.enter_context(service).url
+        if function == "token_refresher":
+            parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without one there is no such function
+        made = DeployedFunction(aws, bring_up(aws, function, parameters), function)
+        yield made, World(made, function, told, own=True), told
+
+
+def _running(function: str) -> DeployedFunction | None:
+    try:
+        return DeployedFunction(EmbeddedAws.attach(LOCAL_STACK), STACK_NAME, function)
+    except (EngineError, KeyError, ClientError, BotoCoreError):
+        return None
+
+
+def _known(function: str) -> str:
+    if function not in folders():
+        raise click.UsageError(f"there is no function {function!r}{_instead(function, folders())}")
+    return function
+
+
+def _event(function: str, event: str) -> Path:
+    names = {path.stem: path for path in events_of(function)}
+    if event in names:
+        return names[event]
+    path = Path(event)
+    if path.is_file():
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise click.UsageError(f"{event} is not JSON: {error}") from None
+        return path
+    raise click.UsageError(f"{function} has no event {event!r}, nor is it a file{_instead(event, list(names))}")
+
+
+def _instead(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}? There are {', '.join(known)}" if near else f". There are {', '.join(known)}"
+
+
+def _list(functions: list[str]) -> None:
+    for function in functions:
+        click.echo(f"{function}: {', '.join(path.stem for path in events_of(function))}")
+    click.echo("events/README.md says what each meets, and what becomes of it.", err=True)
+
+
+def _say(message: str, label: str = "invoke: ") -> None:
+    if message:
+        click.echo(label + message, err=True)
+
+
+def _shown(path: Path) -> str:
+    whole = path.resolve()
+    return str(whole.relative_to(ROOT)) if whole.is_relative_to(ROOT) else str(path)

@@ -1,0 +1,147 @@
+"""What one function reaches, as a stack of its own on an embedded AWS: made by CloudFormation, from template.yaml.
+
+Nothing in it acts by itself: no event source, no schedule, no custom resource, a workflow that stands in its first
+state. So what is there after a call is what the function did. Names, environment and timeout are the template's.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from samtranslator.yaml_helper import yaml_parse
+
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.deployment import DeploymentError
+from dev.emulator.environment import ROOT
+from dev.tools.invoke.runtime import Configuration
+
+TEMPLATE = ROOT / "template.yaml"
+BUCKET = "slotkeeper-invoke"
+STANDS = {"Type": "Wait", "Seconds": 86400, "End": True}
+STANDS_STILL = {"StartAt": "Only", "States": {"Only": STANDS}}
+READY_SECONDS = 120.0
+
+
+def logical_id(function: str) -> str:
+    """`token_refresher` is TokenRefresherFunction."""
+    return "".join(word.capitalize() for word in function.split("_")) + "Function"
+
+
+def bring_up(aws: EmbeddedAws, function: str, parameters: Mapping[str, str], name: str = "") -> str:
+    """Make the stack of what `function` reaches; return the stack's name. Raises DeploymentError."""
+    name = name or f"slotkeeper-{function.replace('_', '-')}"
+    s3, cloudformation = aws.client("s3"), aws.client("cloudformation")
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_object(Bucket=BUCKET, Key="nothing.zip", Body=_nothing())
+    # By its address, as sam deploys it: in a request a template may have no more than 51,200 bytes.
+    template = json.dumps(reached_by(logical_id(function), yaml_parse(TEMPLATE.read_text(encoding="utf-8"))))
+    s3.put_object(Bucket=BUCKET, Key=f"{name}.json", Body=template.encode())
+    cloudformation.create_stack(
+        StackName=name,
+        TemplateURL=f"{aws.endpoint}/{BUCKET}/{name}.json",
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+    )
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+        if stack["StackStatus"] == "CREATE_COMPLETE":
+            return name
+        if stack["StackStatus"] != "CREATE_IN_PROGRESS" or time.monotonic() > deadline:
+            raise DeploymentError(f"{name} is {stack['StackStatus']}: {stack.get('StackStatusReason', '')}")
+        time.sleep(0.02)
+
+
+def reached_by(function: str, template: dict[str, Any]) -> dict[str, Any]:
+    """The part of `template` that a function is deployed with, directly or by what that names in its turn."""
+    resources = template["Resources"]
+    wanted, found = [function], {}
+    while wanted:
+        name = wanted.pop()
+        if name in resources and name not in found:
+            found[name] = _inert(resources[name])
+            wanted += _names(found[name])
+    left_out = {key: value for key, value in template.items() if key not in ("Resources", "Outputs", "Metadata")}
+    wanted = [name for name in _names(template["Globals"]) if name in resources]
+    return left_out | {"Resources": found | {name: _inert(resources[name]) for name in wanted}}
+
+
+def _inert(resource: dict[str, Any]) -> dict[str, Any]:
+    """The resource without what would act, and without files that `sam build` would have to put in place."""
+    properties = dict(resource.get("Properties", {}))
+    match resource["Type"]:
+        case "AWS::Serverless::Function":
+            properties.pop("Events", None)
+            properties.pop("DeploymentPreference", None)
+            properties["CodeUri"] = f"s3://{BUCKET}/nothing.zip"
+        case "AWS::Serverless::LayerVersion":
+            properties["ContentUri"] = f"s3://{BUCKET}/nothing.zip"
+        case "AWS::Serverless::StateMachine":
+            for name in ("DefinitionUri", "DefinitionSubstitutions", "Logging"):
+                properties.pop(name, None)
+            properties["Definition"] = STANDS_STILL
+        case "AWS::Glue::Job":
+            properties["Command"] = properties["Command"] | {"ScriptLocation": f"s3://{BUCKET}/nothing.py"}
+    return resource | {"Properties": properties}
+
+
+def _names(value: Any) -> Iterator[str]:
+    """What a part of a template refers to: resources, and parameters and pseudo parameters beside them."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _names(each)
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        match key, inner:
+            case "Ref", str():
+                yield inner
+            case "Fn::GetAtt", str() | [str(), *_]:
+                yield (inner if isinstance(inner, str) else inner[0]).split(".")[0]
+            case "Fn::Sub", str() | [str(), *_]:
+                text = inner if isinstance(inner, str) else inner[0]
+                yield from (found.split(".")[0] for found in re.findall(r"\$\{([^!}]+)\}", text))
+        yield from _names(inner)
+
+
+def _nothing() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("nothing.txt", "")
+    return content.getvalue()
+
+
+class DeployedFunction:
+    """A function of a stack that stands on an embedded AWS, and the names of what is beside it there."""
+
+    def __init__(self, aws: EmbeddedAws, stack: str, function: str) -> None:
+        """`function` is the name of its folder. Raises KeyError if the stack has no such function."""
+        self.aws = aws
+        found = aws.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
+        self.names = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+        deployed = aws.client("lambda").get_function_configuration(FunctionName=self.names[logical_id(function)])
+        self.configuration = Configuration(
+            name=deployed["FunctionName"],
+            folder=ROOT / "functions" / function,
+            handler=deployed["Handler"],
+            timeout=deployed["Timeout"],
+            memory=deployed["MemorySize"],
+            environment=deployed["Environment"]["Variables"],
+        )
+
+
+def folders() -> list[str]:
+    """The functions, by the names of their folders."""
+    return sorted(path.parent.name for path in (ROOT / "functions").glob("*/app.py"))
+
+
+def events_of(function: str) -> list[Path]:
+    """The sample events of a function."""
+    return sorted((ROOT / "events" / function).glob("*.json"))

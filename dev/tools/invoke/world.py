@@ -1,0 +1,215 @@
+"""What a sample event meets: the process, the secret, the object, the aborted execution that it tells of.
+
+An event is only half of a case. `starter/full` is refused because the process `full` has no slot, and `chatbot/replay`
+because its signature was used before. Whatever stands here is put in place right before the call; it can be put twice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.environment import ROOT
+from dev.tools.invoke.stack import STANDS, STANDS_STILL, DeployedFunction
+from dev.tools.invoke.told import Told
+from dev.tools.sign_event import SAMPLE_MOMENT, first_key, freshen
+from slotkeeper.chatbot.token import ITEM_NAME
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.process import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.token.item import TokenTable
+
+# Name -> limit, and whether it is paused. The job is never run.
+PROCESSES = {"sample": (3, False), "full": (0, False), "paused": (3, True)}
+JOBS = {"orders-job": 0, "better-orders-job": 0, "retrying-job": 1}  # name -> MaxRetries
+ORDERS = '{"city": "Oslo", "n": 1}\n{"city": "Bergen", "n": 2}\n'
+ORDERS_KEY = "work/input/orders.jsonl"
+# These come after another event, which is called first.
+AFTER = {
+    "starter/redelivery": "happy",
+    "chatbot/replay": "happy",
+    "worker/redelivery": "happy",
+    "worker/reused_id": "happy",
+    "process_registrar/update_limit": "create",
+    "process_registrar/update_job": "create",
+    "process_registrar/delete": "create",
+    "token_refresher/ask_delivered_twice": "ask",
+}
+CLOSED_SECONDS = 120.0
+Event = dict[str, Any]
+
+
+class World:
+    """The world of one function's events.
+
+    Args:
+        own: nobody else uses this stack, so its workflow may be made to fail.
+        now: when its events are sent, in seconds since the epoch; when this is made, if it is not said.
+    """
+
+    def __init__(
+        self, function: DeployedFunction, folder: str, told: Told, *, own: bool, now: float | None = None
+    ) -> None:
+        self._folder = folder
+        self._told = told
+        self._own = own
+        self._client = function.aws.client
+        self.names = function.names
+        self._now = time.time() if now is None else now
+
+    def before(self, path: Path) -> Path | None:
+        """The event that has to be called before the one in this file."""
+        name = AFTER.get(f"{self._folder}/{path.stem}") if _is_sample(path) else None
+        return path.with_name(f"{name}.json") if name else None
+
+    def prepare(self, path: Path) -> Any:
+        """Puts in place what the event meets; returns the event, its times and signature as if it came now."""
+        event = json.loads(path.read_text(encoding="utf-8"))
+        name = path.stem if _is_sample(path) else ""
+        if isinstance(event, dict):
+            makers: dict[str, Callable[[str, Event], Event]] = {
+                "starter": self._starter,
+                "janitor": self._janitor,
+                "execution_closed": self._execution_closed,
+                "process_registrar": self._registrar,
+                "chatbot": self._chatbot,
+                "token_refresher": self._refresher,
+                "worker": self._worker,
+            }
+            if self._folder in makers:
+                event = makers[self._folder](name, event)
+            for record in event.get("Records", []) if name else []:
+                self._sent_now(record)
+            if "ResponseURL" in event:
+                event |= {"ResponseURL": self._told.url}
+        return event
+
+    def _sent_now(self, record: Event) -> None:
+        """The samples were sent in 2100, where no file gets too old for its queue; those that are too old stay so."""
+        attributes = record.get("attributes", {})
+        for name in ("SentTimestamp", "ApproximateFirstReceiveTimestamp"):
+            if name in attributes:
+                attributes[name] = str(min(int(attributes[name]), int(self._now * 1000)))
+        due = record.get("messageAttributes", {}).get("not_before")
+        if due:
+            due["stringValue"] = str(int(due["stringValue"]) - SAMPLE_MOMENT + int(self._now))
+
+    # ------------------------------------------------------------------------------------------------- by function
+
+    def _starter(self, name: str, event: Event) -> Event:
+        self._make_processes()
+        if name == "cancelled":
+            body = json.loads(event["Records"][0]["body"])
+            self._processes.cancellations.add(body["process"], _execution(body), self._now, "an-operator")
+        if name == "repeated" and self._own:
+            self._close(json.loads(event["Records"][0]["body"]), "ABORTED")
+        if name == "malformed_process" and self._own:
+            item = {"process_name": {"S": "malformed"}, "slot_limit": {"S": "10"}}
+            self._client("dynamodb").put_item(TableName=self.names["SlotTable"], Item=item)
+        return event
+
+    def _janitor(self, name: str, event: Event) -> Event:
+        self._make_processes()
+        if name == "round" and self._own:
+            # Its starter has died between the slot and the workflow, long ago.
+            Slots(self._client("dynamodb"), self.names["SlotTable"]).reserve("sample", "sample-of-a-dead-starter", 1.0)
+        return event
+
+    def _execution_closed(self, name: str, event: Event) -> Event:
+        self._make_processes()
+        if name in ("aborted", "failed", "timed_out") and self._own:
+            detail = json.loads(event["Records"][0]["body"])["detail"]
+            self._close(json.loads(detail["input"]), detail["status"], name=detail["name"])
+        return event
+
+    def _registrar(self, _name: str, event: Event) -> Event:
+        glue = self._client("glue")
+        for job, retries in JOBS.items():
+            with suppress(glue.exceptions.AlreadyExistsException):
+                glue.create_job(Name=job, Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
+        return event
+
+    def _chatbot(self, _name: str, event: Event) -> Event:
+        self._give_credentials()
+        secret = self._client("secretsmanager").get_secret_value(SecretId=self.names["SigningKeySecret"])
+        return freshen(event, first_key(secret["SecretString"]), self._now) if "headers" in event else event
+
+    def _refresher(self, name: str, event: Event) -> Event:
+        self._give_credentials()
+        if name == "ask":
+            # The chatbot that asks has taken the lock a moment ago.
+            table = TokenTable(self._client("dynamodb"), self.names["TokenTable"])
+            table.take(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
+        return event
+
+    def _worker(self, name: str, event: Event) -> Event:
+        s3, bucket = self._client("s3"), self.names["DataBucket"]
+        if name == "unreachable_input" and self._own:
+            self._empty(bucket)
+            s3.delete_bucket(Bucket=bucket)
+        else:
+            if self._own:
+                s3.create_bucket(Bucket=bucket)
+            s3.put_object(Bucket=bucket, Key=ORDERS_KEY, Body=ORDERS.encode())
+        return event
+
+    # ----------------------------------------------------------------------------------------------------- in place
+
+    def _make_processes(self) -> None:
+        for name, (limit, paused) in PROCESSES.items():
+            self._processes.create(name, limit, "a-job", paused)
+
+    @property
+    def _processes(self) -> Processes:
+        return Processes(self._client("dynamodb"), self.names["SlotTable"])
+
+    def _give_credentials(self) -> None:
+        if self._own:
+            value = json.dumps({"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET})
+            secret = self.names["ApiCredentialsSecret"]
+            self._client("secretsmanager").put_secret_value(SecretId=secret, SecretString=value)
+
+    def _empty(self, bucket: str) -> None:
+        s3 = self._client("s3")
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            for each in page.get("Versions", []) + page.get("DeleteMarkers", []):
+                s3.delete_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])
+
+    def _close(self, request: Event, status: str, name: str = "") -> None:
+        """An execution of this request that has ended so."""
+        request = {"arguments": {}, "attempt": 1, **request}
+        name = name or _execution(request)
+        machine = self.names["Workflow"]
+        stepfunctions = self._client("stepfunctions")
+        state = {"Type": "Fail", "Error": "RequestFailed"} if status == "FAILED" else STANDS
+        timeout = {"TimeoutSeconds": 1} if status == "TIMED_OUT" else {}
+        definition = {"StartAt": "Only", "States": {"Only": state}, **timeout}
+        stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(definition))
+        try:
+            with suppress(stepfunctions.exceptions.ExecutionAlreadyExists):
+                stepfunctions.start_execution(
+                    stateMachineArn=machine, name=name, input=json.dumps(request, sort_keys=True)
+                )
+            arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
+            if status == "ABORTED":
+                stepfunctions.stop_execution(executionArn=arn)
+            deadline = time.monotonic() + CLOSED_SECONDS
+            while stepfunctions.describe_execution(executionArn=arn)["status"] == "RUNNING":
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"execution {name} did not end")
+                time.sleep(0.02)
+        finally:
+            stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(STANDS_STILL))
+
+
+def _execution(request: Event) -> str:
+    return execution_name(request["process"], request["request_id"], request.get("attempt", 1))
+
+
+def _is_sample(path: Path) -> bool:
+    return path.resolve().is_relative_to(ROOT / "events")

@@ -1,0 +1,64 @@
+"""Makes a sample event of the chatbot usable now: its timestamp and signature are as old as the file.
+
+    python -m dev.tools.sign_event events/chatbot/happy.json --secret "$SIGNING_KEY_SECRET_ARN" \
+      | sam local invoke ChatbotFunction --config-env dev -e -
+
+The samples were all signed at one moment with one key that is no secret. Each is moved from that moment to now, and
+signed with your stack's key if it was signed properly: a stale one is still stale, and a wrong signature still wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dev.scenarios.token.messages import signed
+
+SAMPLE_MOMENT = 1_800_000_000
+SAMPLE_KEY = "the-key-of-the-sample-events"
+TIMESTAMP, SIGNATURE = "X-Slotkeeper-Timestamp", "X-Slotkeeper-Signature"
+
+
+def freshen(event: dict[str, Any], key: str, now: float) -> dict[str, Any]:
+    """The event as it would have been sent `now` (seconds since the epoch) by who knows `key`."""
+    headers = dict(event["headers"])
+    stamp, body = headers[TIMESTAMP], event["body"].encode()
+    if not stamp.isdecimal():
+        return event
+    moved = int(now) + int(stamp) - SAMPLE_MOMENT
+    headers[TIMESTAMP] = str(moved)
+    if headers.get(SIGNATURE) == signed(SAMPLE_KEY, int(stamp), body)[SIGNATURE]:
+        headers[SIGNATURE] = signed(key, moved, body)[SIGNATURE]
+    return event | {"headers": headers}
+
+
+def first_key(secret: str) -> str:
+    """One of the keys in the text of a stack's signing key secret."""
+    found = json.loads(secret)
+    return str(found["signing_key"] if "signing_key" in found else found["signing_keys"][0])
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--secret", required=True, help="The stack's output SigningKeySecretArn. Your own AWS credentials read it."
+)
+def main(file: Path, secret: str) -> None:
+    """Write a sample event to the standard output, signed now with a key of your stack."""
+    try:
+        text = boto3.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"]
+    except (BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+    json.dump(freshen(json.loads(file.read_text()), first_key(text), time.time()), sys.stdout, indent=2)
+    print()
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m dev.tools.sign_event")

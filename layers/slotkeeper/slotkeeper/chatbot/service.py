@@ -1,0 +1,143 @@
+"""What becomes of a request to the chatbot: verified, read, answered; or refused, and why."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.chatbot.api import ChatApi, ChatApiFailed
+from slotkeeper.chatbot.credentials import UnusableSecret
+from slotkeeper.chatbot.messages import ChatMessage, MessageTooLarge, check_size, parse_message
+from slotkeeper.chatbot.signatures import (
+    SIGNATURE_HEADER,
+    TIMESTAMP_HEADER,
+    SeenSignatures,
+    SignatureRefused,
+    check_headers,
+    verify,
+)
+from slotkeeper.schema import InvalidBody
+from slotkeeper.token.lock import SharedToken, StillUnauthorized, TokenRefused, TokenTimeout
+
+ANSWER_SECONDS = 4.5  # for one `POST /answers`
+
+SIGN_AGAIN = "Nothing was answered; to try again, sign the message again."
+_SOON = 5  # seconds after which a caller may try again where nobody can say
+
+
+@dataclass(frozen=True)
+class SignedRequest:
+    """A request as it came. `headers` finds its names in any spelling; `request_id` is this invocation's own."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    request_id: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    message_id: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No answer. `status` is HTTP's, `code` for programs, `reason` for people; `retry_after` in seconds."""
+
+    status: int
+    code: str
+    reason: str
+    message_id: str | None = None
+    retry_after: int | None = None
+    cause: Exception | None = None  # for the log, where it says more than the reason
+
+
+Reply = Answered | Refused
+
+
+class Chatbot:
+    """Answers signed messages by the third-party API, with the token that all instances share.
+
+    Args:
+        signing_keys: the keys that are accepted now; may raise UnusableSecret.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        signing_keys: Callable[[], list[str]],
+        seen: SeenSignatures,
+        token: SharedToken,
+        api: ChatApi,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._signing_keys = signing_keys
+        self._seen = seen
+        self._token = token
+        self._api = api
+        self._clock = clock
+
+    def reply(self, request: SignedRequest, left: Callable[[], float]) -> Reply:
+        """Handles a request. `left`: how many seconds there are to answer it, asked again and again.
+
+        Nothing is forwarded before the signature has been verified and noted as used.
+        """
+        refused = self._check(request)
+        if refused is not None:
+            return refused
+        try:
+            message = parse_message(request.body)
+        except InvalidBody as error:
+            return Refused(400, "MalformedMessage", str(error))
+        return self._answer(message, left)
+
+    def _check(self, request: SignedRequest) -> Refused | None:
+        try:
+            signed_at, signature = check_headers(
+                request.headers.get(TIMESTAMP_HEADER), request.headers.get(SIGNATURE_HEADER), self._clock()
+            )
+            check_size(request.body)  # a stranger's megabytes are not hashed
+            verify(self._signing_keys(), signed_at, signature, request.body)
+            if not self._seen.note(signature, signed_at, request.request_id):
+                raise SignatureRefused(
+                    "ReplayedSignature", "this signature has been used already: every request needs one of its own"
+                )
+        except MessageTooLarge as error:
+            return Refused(413, "MessageTooLarge", str(error))
+        except SignatureRefused as error:
+            return Refused(401, error.code, str(error))
+        except (UnusableSecret, BotoCoreError, ClientError) as error:
+            reason = f"the signature cannot be checked at the moment. {SIGN_AGAIN}"
+            return Refused(503, "SignatureUnchecked", reason, retry_after=_SOON, cause=error)
+        return None
+
+    def _answer(self, message: ChatMessage, left: Callable[[], float]) -> Reply:
+        def ask(token: str) -> str:
+            return self._api.answer(message, token, min(ANSWER_SECONDS, left()))
+
+        def refused(status: int, code: str, reason: str, retry_after: int | None = None) -> Refused:
+            return Refused(status, code, f"{reason}. {SIGN_AGAIN}", message.message_id, retry_after)
+
+        try:
+            # What a wait leaves must be enough for the answer itself.
+            return Answered(message.message_id, self._token.call(ask, within=left() - ANSWER_SECONDS))
+        except ChatApiFailed as error:
+            reason = f"{error}. It may have answered all the same; to try again, sign the message again."
+            wait = None if error.retry_after is None else math.ceil(error.retry_after)
+            return Refused(502, "ChatApiFailed", reason, message.message_id, wait)
+        except StillUnauthorized as error:
+            return Refused(502, "ChatApiUnauthorized", str(error), message.message_id)
+        except TokenRefused as error:
+            until = datetime.fromtimestamp(error.until, UTC).isoformat(timespec="seconds")
+            wait = max(1, math.ceil(error.until - self._clock()))
+            return refused(502, "TokenRefused", f"{error}; the API is not asked again before {until}", wait)
+        except TokenTimeout as error:
+            return refused(503, "TokenTimeout", str(error), _SOON)
+        except (BotoCoreError, ClientError) as error:
+            reason = f"the token cannot be read at the moment. {SIGN_AGAIN}"
+            return Refused(503, "TokenUnavailable", reason, message.message_id, _SOON, cause=error)

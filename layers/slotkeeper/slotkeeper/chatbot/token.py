@@ -1,0 +1,84 @@
+"""The chatbot's token: its name, its times, and what becomes of its events. For the chatbot and for the refresher."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from aws_lambda_powertools.metrics import MetricUnit
+from botocore.exceptions import ClientError
+
+from slotkeeper.observability import logger, metrics
+from slotkeeper.token.lock import (
+    AuthenticationFailed,
+    AuthenticationRefused,
+    Event,
+    RefreshAbandoned,
+    Refreshed,
+    StoredTooLate,
+    Timing,
+    TookOver,
+    Waited,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+
+ITEM_NAME = "chatbot"
+
+# By these Lambda says that nobody was invoked, and asking again does not help (API Reference, Invoke, Errors).
+_NOBODY_THERE = {"AccessDeniedException", "ResourceNotFoundException"}
+
+
+def timing(min_interval: float) -> Timing:
+    """How long what may take, in seconds; both functions must agree on it.
+
+    An API that takes 4 s for each call is refreshed: the 0.4 s beyond them are for reading the credentials.
+    Patience outlives one holder that dies (the lease, 9.5), a last pause and the refresh of the instance that takes
+    over (5.5).
+    """
+    return Timing(api=4.4, store=1.1, clock_skew=2.0, patience=17.0, min_interval=min_interval)
+
+
+def report(event: Event) -> None:
+    """Metrics and a line in the log for what happened to the token. Never the token."""
+    match event:
+        case Refreshed(generation, seconds):
+            logger.info("Stored a new token", generation=generation, seconds=round(seconds, 3))
+            metrics.add_metric("TokenRefreshes", MetricUnit.Count, 1)
+        case Waited(seconds):
+            logger.info("Waited for the token", seconds=round(seconds, 3))
+            metrics.add_metric("TokenWait", MetricUnit.Seconds, seconds)
+        case TookOver():
+            logger.warning("Took over the refresh: its holder has died or stood still")
+            metrics.add_metric("TokenTakeOvers", MetricUnit.Count, 1)
+        case AuthenticationFailed(reason):
+            logger.error("The API gave no token", reason=reason)
+            metrics.add_metric("TokenRefusals", MetricUnit.Count, 1)
+        case RefreshAbandoned(reason):
+            logger.error("Could not ask the API for a token; another instance may", reason=reason)
+        case StoredTooLate():
+            logger.warning("A token came after its lock was gone; the one stored meanwhile is refreshed")
+            metrics.add_metric("TokenStoredTooLate", MetricUnit.Count, 1)
+
+
+class Refresher:
+    """The function that refreshes the token where no other may."""
+
+    def __init__(self, lambda_client: LambdaClient, function_name: str) -> None:
+        self._lambda = lambda_client
+        self._function_name = function_name
+
+    def ask(self, release_code: str) -> None:
+        """For `HandOver`. Raises AuthenticationRefused if nobody can be asked; otherwise ClientError, BotoCoreError."""
+        try:
+            self._lambda.invoke(
+                FunctionName=self._function_name,
+                InvocationType="Event",
+                Payload=json.dumps({"release_code": release_code}),
+            )
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code not in _NOBODY_THERE:
+                raise
+            raise AuthenticationRefused(f"the function that refreshes the token cannot be invoked: {code}") from error

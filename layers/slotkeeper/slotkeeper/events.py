@@ -1,0 +1,197 @@
+"""What producers hear of a request that is over: an EventBridge event whose detail is what completion.schema.json says.
+
+It is sent when all that it tells of has happened, and nothing waits for it: whatever comes of sending it, the request's
+own end stands. The workflow sends its own by a direct integration, in the same form.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import boto3
+from aws_lambda_powertools.metrics import MetricUnit
+
+from slotkeeper.aws.clients import BRISK
+from slotkeeper.observability import logger, metrics
+from slotkeeper.settings import EventSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_events import EventBridgeClient
+
+    from slotkeeper.slots.executions import Execution
+    from slotkeeper.slots.request import Delivery, Request
+
+SCHEMA_FILE = Path(__file__).with_name("completion.schema.json")
+SOURCE = "slotkeeper"
+VERSION = "1"
+DETAIL_TYPES = {
+    "SUCCEEDED": "Slotkeeper Request Succeeded",
+    "FAILED": "Slotkeeper Request Failed",
+    "DEAD_LETTERED": "Slotkeeper Request Dead-Lettered",
+}
+Status = Literal["SUCCEEDED", "FAILED", "DEAD_LETTERED"]
+
+# Characters, of up to 12 bytes each. An entry may have 256 KB (EventBridge API Reference, PutEvents).
+LONGEST = {"process": 128, "request_id": 128, "error": 256, "cause": 8000, "code": 100, "reason": 2000}
+
+TRIES = 2
+LONGEST_TRY = 7.0  # seconds: two attempts of BRISK with the wait between them
+
+
+class CompletionNews:
+    """Sends the events. Nothing that it is asked to do raises, or takes longer than the caller has.
+
+    Args:
+        stack: whose requests these are.
+        on_unsent: told why an event could not be sent.
+        seconds_left: for how long sending may take at most; none is begun that could take longer.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        events: EventBridgeClient,
+        bus_name: str,
+        stack: str,
+        *,
+        on_unsent: Callable[[str], None],
+        seconds_left: Callable[[], float] = lambda: math.inf,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._events = events
+        self._bus_name = bus_name
+        self._stack = stack
+        self._on_unsent = on_unsent
+        self.seconds_left = seconds_left
+        self._clock = clock
+
+    @classmethod
+    def from_environment(cls) -> CompletionNews:
+        """On the bus that the environment names. Raises MissingSetting."""
+        settings = EventSettings.from_environment()
+        return cls(boto3.client("events", config=BRISK), settings.bus_name, settings.stack, on_unsent=_not_sent)
+
+    def tell(self, status: Status, key: str, detail: Mapping[str, object], finished: float | None = None) -> bool:
+        """Tells what became of a request; False if nobody could be told.
+
+        Args:
+            key: with the status, the same for every event about this end, and for no other.
+            detail: further fields of the schema. What is None is left out.
+            finished: when it was over, in seconds since the epoch; now, if it is not said.
+        """
+        try:
+            entry = self._entry(status, key, self._clock() if finished is None else finished, detail)
+            reason = self._send(entry)
+        except Exception as error:  # of whatever kind: the request is over, and its message must go
+            reason = f"{type(error).__name__}: {error}"
+        if reason:
+            self._on_unsent(f"{DETAIL_TYPES[status]}, {key}: {reason}")
+        return not reason
+
+    def _entry(self, status: Status, key: str, finished: float, detail: Mapping[str, object]) -> Any:
+        fields = {
+            "version": VERSION,
+            "stack": self._stack,
+            "status": status,
+            "deduplication_id": f"{key}/{status}",
+            "finished_at": _instant(finished),
+            **{name: _bounded(name, value) for name, value in detail.items() if value is not None},
+        }
+        return {
+            "EventBusName": self._bus_name,
+            "Source": SOURCE,
+            "DetailType": DETAIL_TYPES[status],
+            "Detail": json.dumps(fields),
+        }
+
+    def _send(self, entry: Any) -> str:
+        """Why it could not be sent; nothing if it was."""
+        reason = ""
+        for _ in range(TRIES):
+            left = self.seconds_left()
+            if left < LONGEST_TRY:
+                return reason or f"no time is left: {left:.1f} s, and a call may take {LONGEST_TRY:.0f}"
+            answer = self._events.put_events(Entries=[entry])
+            # A refused entry comes with HTTP 200 (EventBridge guide, "Handling failures with PutEvents").
+            if not answer["FailedEntryCount"]:
+                return ""
+            refused = answer["Entries"][0]
+            reason = f"{refused.get('ErrorCode')}: {refused.get('ErrorMessage')}"
+        return reason
+
+
+class RequestNews:
+    """What producers hear of the requests of RequestQueue from the functions.
+
+    Args:
+        kept_in: the URL of the queue in which the requests stand of which this tells.
+    """
+
+    def __init__(self, news: CompletionNews, kept_in: str) -> None:
+        self._news = news
+        self._kept_in = kept_in.rpartition("/")[2]
+
+    def dead_lettered(self, delivery: Delivery, request: Request | None, code: str, reason: str) -> bool:
+        """A message that the starter has set aside. `request` is None if it was none."""
+        return self._news.tell(
+            "DEAD_LETTERED",
+            delivery.message_id,
+            {
+                "flow": "gated",
+                "process": delivery.group_id,
+                "request_id": request.request_id if request else None,
+                "attempt": request.attempt if request else None,
+                "message_id": delivery.message_id,
+                "code": code,
+                "reason": reason,
+                "kept_in": self._kept_in,
+            },
+        )
+
+    def failed(self, execution: Execution, error: str, cause: str) -> bool:
+        """A request that the janitor has kept, since its workflow could not."""
+        return self._news.tell(
+            "FAILED",
+            execution.closing,
+            {
+                "flow": "gated",
+                **_asked_for(execution.input),
+                "execution_name": execution.name,
+                "execution_arn": execution.arn,
+                "error": error,
+                "cause": cause,
+                "kept_in": self._kept_in,
+                "started_at": None if execution.started_at is None else _instant(execution.started_at),
+            },
+            finished=execution.stopped_at,
+        )
+
+
+def _asked_for(given: str) -> dict[str, Any]:
+    """What an execution's input says of its request; one that was started by hand may say anything."""
+    try:
+        request = json.loads(given)
+    except (ValueError, RecursionError):
+        return {}
+    types = {"process": str, "request_id": str, "attempt": int}
+    return {n: request[n] for n in types if type(request.get(n)) is types[n]} if isinstance(request, dict) else {}
+
+
+def _bounded(name: str, value: object) -> object:
+    return value[: LONGEST.get(name)] if isinstance(value, str) else value
+
+
+def _instant(seconds: float) -> str:
+    """As the workflow's times are: UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _not_sent(reason: str) -> None:
+    logger.error("Producers were not told that a request is over", reason=reason)
+    metrics.add_metric("EventsNotSent", MetricUnit.Count, 1)

@@ -1,0 +1,131 @@
+"""What happens when the status event of a workflow arrives that closed without success.
+
+The event is a message on StatusEventQueue, and comes back as often as this asks for:
+
+1. Settle the request, and stop a Glue run that outlives its workflow.
+2. One gap after the close: the first check that finds no run alive. A reservation needs none, and is taken back at 1.
+3. Another gap later: the second check, which frees the slot and wakes the next request.
+
+The proof is the runs' own (dead_holders.py), and like the workflow's own checks after a lost answer it begins one gap
+after the last moment at which a run can have been started: so a StartJobRun that was under way has landed, and Glue
+lists it. GraceSeconds is not part of it. That bridges a DescribeExecution that does not know an execution yet; here
+Step Functions has said itself that the execution exists and has closed.
+
+Whatever is left when the queue drops the message, the janitor's runs do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slotkeeper.slots.dead_holders import DeadHolders, Held
+from slotkeeper.slots.executions import Execution, Workflow, closing
+from slotkeeper.slots.glue import JobRunSearch, NoSuchJob
+from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import RequestQueue, wake_next
+from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement_table import CLAIM
+
+# Seconds until a message is asked for again: while a run is stopping, and after a failure.
+WHILE_STOPPING = 10
+AFTER_A_FAILURE = 30
+# Pages of a job's runs; a holder that needs more is left to the janitor's runs, which continue a search.
+_MOST_PAGES = 20
+
+
+@dataclass(frozen=True)
+class ClosedExecutions:
+    """Handles one event at a time.
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    slots: Slots
+    queue: RequestQueue
+    workflow: Workflow
+    settlement: Settlement
+    dead: DeadHolders
+    clock: Callable[[], float]
+
+    def handle(self, name: str, redrives: int, findings: Findings) -> int | None:
+        """Does what can be done now for an execution that closed; the seconds until the next step, None if it was last.
+
+        Args:
+            redrives: the execution's count when it closed.
+
+        Raises:
+            ClientError, BotoCoreError: a call failed; the event must be handled again.
+        """
+        process = self._process_of(name, findings)
+        holder = process.holders.get(name) if process else None
+        if holder is None and self.settlement.settled.has(closing(name, redrives)):
+            return None
+        execution = self.workflow.describe(name)
+        if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
+            return None  # it runs again, or has; its next end has an event of its own
+        held = Held(process, name, holder, execution.stopped_at) if process and holder else None
+        search = None
+        if held is not None and held.holder.state == "RUNNING":
+            with findings.guard("Could not look for a Glue run of a workflow that has ended", execution=name):
+                search = self._search(held)
+        is_settled = self.settlement.settle(execution, findings, search.last_state if search else "")
+        again = self._free(held, execution, search, findings) if held else None
+        return again if is_settled else min(again or CLAIM, CLAIM)
+
+    def _process_of(self, name: str, findings: Findings) -> Process | None:
+        process_name = name.rpartition("-")[0]
+        if not PROCESS_NAME.fullmatch(process_name):
+            return None  # started by hand, under a name that no request has
+        try:
+            return self.slots.read(process_name)
+        except MalformedProcess as error:  # its request is settled all the same
+            findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(error))
+            return None
+
+    def _search(self, held: Held) -> JobRunSearch | None:
+        """The check of Glue; None if it is too long for here."""
+        search = self.dead.glue.search_runs(held.job, self.clock(), held.name)
+        try:
+            for _ in range(_MOST_PAGES):
+                search.read_page()
+                if search.covers(held.holder.since):
+                    return search
+        except NoSuchJob:
+            return search
+        return None
+
+    def _free(self, held: Held, execution: Execution, search: JobRunSearch | None, findings: Findings) -> int | None:
+        gap = self.dead.look_gap
+        if held.holder.state == "RESERVED":
+            # No run can have been started. A confirm that is still under way, or a redrive, finds the slot gone.
+            if not self.dead.cancel(held, findings):
+                return 1  # the confirm came first
+            self._wake(held, findings)
+            return None
+        if search is None or execution.stopped_at is None:
+            return AFTER_A_FAILURE
+        early = execution.stopped_at + gap - search.begun
+        if early > 0 and not search.alive.get(held.name):
+            return math.ceil(early) + 1
+        match self.dead.conclude(held, search, findings):
+            case "a run is alive":
+                return WHILE_STOPPING
+            case "freed":
+                self._wake(held, findings)
+                return None
+            case "too soon":
+                return max(1, math.ceil((held.holder.quiet_since or search.begun) + gap - search.begun)) + 1
+            case "changed":
+                return 1
+            case "checked once":
+                return gap + 1
+
+    def _wake(self, held: Held, findings: Findings) -> None:
+        # A wake that fails is repeated by the janitor's next run: the slot is free, and the event has done its part.
+        with findings.guard("Could not wake a waiting request", process_name=held.process.name):
+            wake_next(self.slots, self.queue, held.process.name)

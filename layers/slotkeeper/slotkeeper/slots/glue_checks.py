@@ -1,0 +1,137 @@
+"""The checks of Glue in one run of the janitor: one search a job for all its dead holders, the jobs in turns.
+
+A job's runs are listed from the newest back to the oldest reservation, 200 a page: thousands of pages, for a holder
+that is a day old and a job that starts many. So jobs take turns of a few pages, a holder is judged as soon as the
+search has passed its reservation, and a search that a run cannot end is continued by the next one. A Glue that does not
+answer is asked once a run; a job that is refused costs only its own holders.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from slotkeeper.slots.dead_holders import DeadHolders, Held
+from slotkeeper.slots.glue import CLOCKS_APART, JobRunSearch, NoSuchJob
+from slotkeeper.slots.run_report import Findings, is_outage
+
+_PAGES_A_TURN = 20
+_HOLDERS_A_TURN = 100
+
+
+@dataclass
+class _Task:
+    """One search, and the holders that wait for it."""
+
+    job: str
+    search: JobRunSearch
+    waiting: dict[str, Held]
+
+
+@dataclass
+class GlueChecks:
+    """Checks holders, and remembers the searches that were not ended: execution names tell who waits for one.
+
+    Args:
+        shuffle: brings jobs into any order, so that no job is always the last.
+    """
+
+    dead: DeadHolders
+    shuffle: Callable[[list[str]], None]
+    _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
+
+    def check(self, holders: Iterable[Held], held_by_anyone: set[str], findings: Findings, until: float) -> list[Held]:
+        """Checks these holders until a moment has come; those whose slots were freed.
+
+        Args:
+            held_by_anyone: the names of all holders of the table, read before.
+        """
+        begun = self.dead.clock()
+        freed: list[Held] = []
+        turns = deque(self._tasks(list(holders), begun))
+        while turns:
+            task = turns.popleft()
+            if self.dead.clock() >= until:
+                # The oldest search of a job comes first, and is the one that is continued.
+                for left in (task, *turns):
+                    self._unfinished.setdefault(left.job, left)
+                findings.cut_short("Holders are left to check", jobs=len(self._unfinished))
+                break
+            try:
+                self._turn(task, freed, findings, until)
+            except Exception as error:
+                findings.failed("Could not search the Glue runs of a job", error, job=task.job)
+                if is_outage(error):
+                    break
+                continue
+            if task.waiting:
+                turns.append(task)
+            else:
+                self._report_unheld(task, held_by_anyone, begun, findings)
+        return freed
+
+    def _tasks(self, holders: list[Held], begun: float) -> list[_Task]:
+        by_job: dict[str, dict[str, Held]] = defaultdict(dict)
+        for held in holders:
+            by_job[held.job][held.name] = held
+        unfinished, self._unfinished = self._unfinished, {}
+        jobs = list(by_job)
+        self.shuffle(jobs)
+        tasks = []
+        for job in jobs:
+            fresh = by_job[job]
+            if job in unfinished:
+                task = unfinished[job]
+                task.waiting = {name: held for name, held in fresh.items() if _same(held, task.waiting.get(name))}
+                fresh = {name: held for name, held in fresh.items() if name not in task.waiting}
+                tasks += [task] if task.waiting else []
+            if fresh:
+                tasks.append(_Task(job, self.dead.glue.search_runs(job, begun), fresh))
+        return tasks
+
+    def _turn(self, task: _Task, freed: list[Held], findings: Findings, until: float) -> None:
+        """A few pages, or a few holders: a thousand dead holders of one job keep no other job waiting for long."""
+        concluded = 0
+        for _ in range(_PAGES_A_TURN):
+            for held in list(task.waiting.values()):
+                if not task.search.covers(held.holder.since):
+                    continue
+                if concluded == _HOLDERS_A_TURN or self.dead.clock() >= until:
+                    return
+                concluded += 1
+                del task.waiting[held.name]
+                self._conclude(held, task.search, freed, findings)
+            if not task.waiting or self.dead.clock() >= until:
+                return
+            try:
+                task.search.read_page()
+            except NoSuchJob:
+                findings.note("GlueJobsMissing", "The Glue job of a holder does not exist", job=task.job)
+
+    def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], findings: Findings) -> None:
+        try:
+            if self.dead.conclude(held, search, findings) == "freed":
+                freed.append(held)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            findings.failed("Could not examine a holder", error, execution=held.name)
+
+    def _report_unheld(self, task: _Task, held_by_anyone: set[str], begun: float, findings: Findings) -> None:
+        """Live runs whose execution holds no slot: after a restore of the table, or started by a repeated call.
+
+        Reported, and not stopped: their work may be wanted, and nothing here proves which request they belong to. A
+        run that started about when the table was read may have been reserved after it.
+        """
+        for execution, runs in task.search.alive.items():
+            old = [run for run, started in runs.items() if started is not None and started < begun - CLOCKS_APART]
+            if old and execution not in held_by_anyone:
+                findings.note(
+                    "GlueRunsUnheld", "A Glue run is alive whose execution holds no slot", runs=old, execution=execution
+                )
+
+
+def _same(now: Held, before: Held | None) -> bool:
+    """Whether a search that was begun for a holder is still a check of it."""
+    return before is not None and (now.holder.raw, now.closed_at) == (before.holder.raw, before.closed_at)

@@ -1,0 +1,69 @@
+"""What the janitor found and did, in which order it works, and which failures end a part of its work."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from typing import cast
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.observability import logger
+from slotkeeper.slots.process import Process
+
+_THROTTLED = (
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "RequestThrottled",
+    "ProvisionedThroughputExceededException",
+)
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether a service does not answer at all, or refuses for load: the next call would fail likewise, as slowly."""
+    if not isinstance(error, ClientError):
+        return isinstance(error, BotoCoreError)
+    response = error.response
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= 500 or response["Error"]["Code"] in _THROTTLED
+
+
+def in_turns[T](work: Iterable[T], process_of: Callable[[T], str]) -> list[T]:
+    """One piece of each process after the other: ten thousand of one process delay no other's."""
+    by_process: dict[str, list[T]] = defaultdict(list)
+    for piece in work:
+        by_process[process_of(piece)].append(piece)
+    missing = object()
+    turns = zip_longest(*by_process.values(), fillvalue=missing)
+    return [cast(T, piece) for piece in chain.from_iterable(turns) if piece is not missing]
+
+
+@dataclass
+class Findings:
+    """What a run found and did: the names are those of the metrics."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    processes: list[Process] = field(default_factory=list)  # as the run found them
+
+    def note(self, metric: str, message: str, **details: object) -> None:
+        self.counts[metric] += 1
+        logger.warning(message, extra=details)
+
+    def failed(self, message: str, error: Exception, **details: object) -> None:
+        self.note("JanitorErrors", message, error=f"{type(error).__name__}: {error}", **details)
+
+    def cut_short(self, message: str, **details: object) -> None:
+        """Reports, once a run, that work is left because the run's time has come to its end."""
+        if not self.counts["JanitorRunsCutShort"]:
+            self.note("JanitorRunsCutShort", message, **details)
+
+    @contextmanager
+    def guard(self, message: str, **details: object) -> Iterator[None]:
+        """Reports a failure inside; what comes after it goes on: one unhealthy holder must not cost the others."""
+        try:
+            yield
+        except Exception as error:
+            self.failed(message, error, **details)

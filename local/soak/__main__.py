@@ -1,5 +1,0 @@
-"""`python -m local.soak`."""
-
-from local.entry import run
-
-run("local.soak.main", "python -m local.soak")

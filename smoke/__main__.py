@@ -1,5 +1,0 @@
-"""`python -m smoke`."""
-
-from smoke.main import main
-
-main()

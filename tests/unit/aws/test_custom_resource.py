@@ -1,0 +1,55 @@
+"""The answer to CloudFormation: within its time, once more if it was not taken, and never silent about it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import urllib3
+
+from slotkeeper.aws import custom_resource
+from tests.unit.listeners import Listener, http
+
+EVENT = {"StackId": "stack", "RequestId": "request", "LogicalResourceId": "Process"}
+SIGNED = "X-Amz-Signature=by-which-anybody-could-answer"
+
+
+def answer(server: Listener) -> None:
+    custom_resource.answer(EVENT | {"ResponseURL": f"{server.url}/answer?{SIGNED}"}, "id", data={"Generation": "1"})
+
+
+def test_an_answer_that_was_taken_is_given_once() -> None:
+    with Listener(http(b"", "200 OK", "Connection: close")) as server:
+        answer(server)
+    assert server.connections == 1
+    assert json.loads(server.received.partition(b"\r\n\r\n")[2])["Status"] == "SUCCESS"
+
+
+def test_a_server_that_says_nothing_has_the_time_of_one_answer_altogether(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(custom_resource, "ANSWER_SECONDS", 0.4)
+    shares: list[float] = []
+    request = urllib3.PoolManager.request
+
+    def noted(self: urllib3.PoolManager, *about: object, timeout: urllib3.Timeout, **more: object) -> object:
+        shares.append(timeout.total)  # type: ignore[arg-type]
+        return request(self, *about, timeout=timeout, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(urllib3.PoolManager, "request", noted)
+    with Listener(b"", pause=0.05, endless=True) as server, pytest.raises(urllib3.exceptions.HTTPError) as failed:
+        answer(server)
+    assert sum(shares) == pytest.approx(0.4)
+    assert (len(shares), server.connections >= 1) == (custom_resource.ANSWER_TRIES, True)
+    assert SIGNED not in str(failed.value)
+
+
+@pytest.mark.parametrize(("status", "tries"), [("403 Forbidden", 1), ("503 Slow Down", custom_resource.ANSWER_TRIES)])
+def test_an_answer_that_was_not_taken_is_logged_without_the_url_and_given_again_if_that_may_help(
+    monkeypatch: pytest.MonkeyPatch, status: str, tries: int
+) -> None:
+    logged: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(custom_resource.logger, "error", lambda text, **fields: logged.append((text, fields)))
+    with Listener(http(b"", status, "Connection: close")) as server:
+        answer(server)
+    assert [fields for _, fields in logged] == [{"status": int(status[:3])}]
+    assert SIGNED not in logged[0][0]
+    assert server.connections == tries

@@ -1,0 +1,230 @@
+"""The client of the chat API, against the stand-in and against servers that misbehave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dev.emulator.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, answer_to
+from slotkeeper.chatbot.api import NO_CONNECTION_PAUSE, ChatApi, ChatApiFailed
+from slotkeeper.chatbot.credentials import Credentials, UnreadableSecret, UnusableSecret
+from slotkeeper.chatbot.messages import ChatMessage
+from slotkeeper.token import http_client
+from slotkeeper.token.http_client import NotSent
+from slotkeeper.token.lock import AuthenticationNotAttempted, AuthenticationRefused, Unauthorized
+from tests.unit.listeners import HangsUp, Listener, http
+
+SECRET = "a-secret-that-nobody-may-see"
+MESSAGE = ChatMessage("m", "hello")
+
+
+@pytest.fixture
+def service() -> Iterator[ChatService]:
+    with ChatService(client_secret=SECRET) as running:
+        yield running
+
+
+@pytest.fixture
+def api(service: ChatService) -> ChatApi:
+    return ChatApi(service.url, lambda: Credentials(service.client_id, SECRET))
+
+
+def test_a_token_is_had_for_credentials_and_answers_for_the_token(api: ChatApi, service: ChatService) -> None:
+    token = api.authenticate(5.0)
+    assert service.is_live(token)
+    assert api.answer(MESSAGE, token, 5.0) == answer_to("hello")
+
+
+def test_the_probe_tells_a_valid_token_from_a_dead_one(api: ChatApi) -> None:
+    dead = api.authenticate(5.0)
+    token = api.authenticate(5.0)
+    assert (api.is_valid(token, 5.0), api.is_valid(dead, 5.0)) == (True, False)
+
+
+def test_a_probe_without_an_answer_says_neither(api: ChatApi, service: ChatService) -> None:
+    service.strike(ME)
+    with pytest.raises(ChatApiFailed, match="503"):
+        api.is_valid("token", 5.0)
+
+
+def test_a_dead_token_is_unauthorized(api: ChatApi) -> None:
+    dead = api.authenticate(5.0)
+    api.authenticate(5.0)
+    with pytest.raises(Unauthorized):
+        api.answer(MESSAGE, dead, 5.0)
+
+
+@pytest.mark.parametrize("token", ["", "with a space", "with\r\nX-Header: 1", "ü", "x" * 5000])
+def test_what_cannot_be_a_token_is_never_sent(api: ChatApi, service: ChatService, token: str) -> None:
+    with pytest.raises(Unauthorized):
+        api.answer(MESSAGE, token, 5.0)
+    assert service.log == []
+
+
+def test_the_conversation_goes_along(service: ChatService) -> None:
+    bodies = Listener(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"answer": "a"}')
+    with bodies:
+        ChatApi(bodies.url, _no_credentials).answer(ChatMessage("m", "t", "c"), "token", 5.0)
+    assert b'{"text": "t", "conversation": "c"}' in bodies.received
+
+
+def _no_credentials() -> Credentials:
+    raise AssertionError("no credentials are needed here")
+
+
+OUTAGES = {
+    "503": (Outage(), "was answered with HTTP 503"),
+    "503 after the effect": (Outage("answer", takes_effect=True), "was answered with HTTP 503"),
+    "429": (Outage("answer", status=429), "was answered with HTTP 429"),
+    "a broken connection": (Outage("drop"), "failed: ProtocolError"),
+    "no answer": (Outage("hang"), "was not answered within 0.3 s"),
+}
+
+
+@pytest.mark.parametrize(("outage", "said"), OUTAGES.values(), ids=OUTAGES)
+def test_f35_an_api_that_gives_no_token_is_a_refusal_and_one_request(
+    api: ChatApi, service: ChatService, outage: Outage, said: str
+) -> None:
+    service.strike(AUTH, outage)
+    with pytest.raises(AuthenticationRefused, match=f"POST /auth {said}") as refused:
+        api.authenticate(0.3)
+    assert service.auths == 1
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(("outage", "said"), OUTAGES.values(), ids=OUTAGES)
+def test_an_api_that_does_not_answer_has_failed_and_is_asked_once(
+    api: ChatApi, service: ChatService, outage: Outage, said: str
+) -> None:
+    token = api.authenticate(5.0)
+    service.strike(ANSWERS, outage)
+    with pytest.raises(ChatApiFailed, match=f"POST /answers {said}") as failed:
+        api.answer(MESSAGE, token, 0.3)
+    assert sum(request.path == "/answers" for request in service.log) == 1
+    assert token not in str(failed.value)
+
+
+def test_when_to_come_again_is_told(api: ChatApi, service: ChatService) -> None:
+    token = api.authenticate(5.0)
+    service.strike(ANSWERS, Outage("answer", retry_after=17))
+    with pytest.raises(ChatApiFailed) as failed:
+        api.answer(MESSAGE, token, 5.0)
+    assert failed.value.retry_after == 17
+
+
+def test_f35_when_to_ask_for_a_token_again_is_told_too(api: ChatApi, service: ChatService) -> None:
+    service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
+    with pytest.raises(AuthenticationRefused) as refused:
+        api.authenticate(5.0)
+    assert refused.value.retry_after == 3600
+
+
+def test_an_api_that_is_not_there_has_failed_at_once(api: ChatApi, service: ChatService) -> None:
+    service.stop()
+    with pytest.raises(AuthenticationNotAttempted, match="POST /auth failed: no connection") as failed:
+        api.authenticate(5.0)
+    assert failed.value.pause == NO_CONNECTION_PAUSE == 2.0
+
+
+def test_f35_wrong_credentials_are_a_refusal_that_says_so(service: ChatService) -> None:
+    api = ChatApi(service.url, lambda: Credentials("me", "wrong-" + SECRET))
+    with pytest.raises(AuthenticationRefused, match="HTTP 401: the credentials may be wrong") as refused:
+        api.authenticate(5.0)
+    assert SECRET not in str(refused.value)
+
+
+def test_without_credentials_the_api_is_not_asked(service: ChatService) -> None:
+    def none_yet() -> Credentials:
+        raise UnusableSecret("nobody has put them")
+
+    with pytest.raises(AuthenticationRefused, match="nobody has put them"):
+        ChatApi(service.url, none_yet).authenticate(5.0)
+    assert service.log == []
+
+
+def test_the_time_that_reading_the_credentials_took_is_not_there_for_the_api(service: ChatService) -> None:
+    def slow() -> Credentials:
+        time.sleep(0.2)
+        return Credentials(service.client_id, SECRET)
+
+    with pytest.raises(AuthenticationNotAttempted, match="no time was left for POST /auth") as failed:
+        ChatApi(service.url, slow).authenticate(0.1)
+    assert (failed.value.pause, service.auths) == (0.0, 0)
+
+
+def test_t2_credentials_that_this_container_cannot_read_are_a_failure_of_its_own(service: ChatService) -> None:
+    def throttled() -> Credentials:
+        raise UnreadableSecret("ThrottlingException")
+
+    with pytest.raises(AuthenticationNotAttempted, match="ThrottlingException") as failed:
+        ChatApi(service.url, throttled).authenticate(5.0)
+    assert (failed.value.pause, service.log) == (0.0, [])
+
+
+UNUSABLE = {
+    "not JSON": http(SECRET.encode()),
+    "not an object": http(b"[]"),
+    "nested too deeply": http(b"[" * 100_000),
+    "no token": http(b'{"token": "%s"}' % SECRET.encode()),
+    "a token of another type": http(b'{"access_token": ["%s"]}' % SECRET.encode()),
+    "an empty token": http(b'{"access_token": ""}'),
+    "a token that would be another header": http(b'{"access_token": "%s\\r\\nX-Header: 1"}' % SECRET.encode()),
+    "another status": http(b'{"access_token": "%s"}' % SECRET.encode(), "202 Accepted"),
+}
+
+
+@pytest.mark.parametrize("answer", UNUSABLE.values(), ids=UNUSABLE)
+def test_an_answer_without_a_usable_token_is_a_refusal_that_repeats_nothing_of_it(answer: bytes) -> None:
+    with Listener(answer) as server, pytest.raises(AuthenticationRefused) as refused:
+        ChatApi(server.url, lambda: Credentials("me", SECRET)).authenticate(5.0)
+    assert SECRET not in str(refused.value)
+
+
+def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the one `POST /auth` fails on it, and everybody is refused for the whole of a refusal."""
+    with HangsUp() as server:
+        api = ChatApi(server.url, lambda: Credentials("me", SECRET))
+        api.authenticate(5.0)
+        monkeypatch.setattr(http_client, "LONGEST_IDLE", 0.0)
+        assert api.authenticate(5.0) == "token-2"
+
+
+def test_control_a_connection_that_was_not_idle_is_used_again() -> None:
+    with HangsUp() as server:
+        api = ChatApi(server.url, lambda: Credentials("me", SECRET))
+        api.authenticate(5.0)
+        with pytest.raises(AuthenticationRefused, match="POST /auth failed: ProtocolError"):
+            api.authenticate(5.0)
+
+
+@pytest.mark.parametrize("token", ["", "live ", "with\r\nX-Header: 1"])
+def test_what_cannot_be_a_token_is_not_valid_whatever_the_api_makes_of_it(
+    api: ChatApi, service: ChatService, token: str
+) -> None:
+    assert not api.is_valid(token, 5.0)
+    assert service.log == []
+
+
+def test_nobody_is_followed_to_another_place() -> None:
+    """A redirect would carry the credentials, or the token, to wherever the answer says."""
+    with Listener(http(b"{}")) as elsewhere:
+        redirect = http(b"", "307 Temporary Redirect", f"Location: {elsewhere.url}/auth")
+        with Listener(redirect) as server, pytest.raises(AuthenticationRefused, match="307"):
+            ChatApi(server.url, lambda: Credentials("me", SECRET)).authenticate(5.0)
+    assert elsewhere.received == b""
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"answer": 7}', b"junk"])
+def test_an_answer_that_is_none_has_failed(body: bytes) -> None:
+    with Listener(http(body)) as server, pytest.raises(ChatApiFailed, match="not what it promises"):
+        ChatApi(server.url, _no_credentials).answer(MESSAGE, "token", 5.0)
+
+
+def test_a_request_goes_out_with_its_token_and_nothing_is_sent_without_time(api: ChatApi, service: ChatService) -> None:
+    with pytest.raises(ChatApiFailed, match="no time was left"):
+        api.answer(MESSAGE, "token", -1.0)
+    with pytest.raises(NotSent, match="no time was left"):
+        api.is_valid("token", 0.0)
+    assert service.log == []

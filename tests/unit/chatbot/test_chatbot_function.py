@@ -1,0 +1,402 @@
+"""The chatbot as API Gateway calls it: what is answered, what is refused and why, and what is never said."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+
+from dev.emulator.chat_service import ANSWERS, AUTH, Outage, answer_to
+from slotkeeper.chatbot import credentials
+from slotkeeper.chatbot.credentials import NO_KEYS_AGE
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from slotkeeper.token.lock import Timing
+from tests.support.boundary import refuse
+from tests.unit.chat import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, Chat, clients_to_be
+from tests.unit.conftest import CONTEXT, NOW
+
+MESSAGE = {"message_id": "m1", "text": "hello"}
+BODY = json.dumps(MESSAGE)
+OTHER_KEY = "another-key-0123456789"
+
+
+class Bot:
+    """One warm container."""
+
+    def __init__(self, module: ModuleType, chat: Chat) -> None:
+        self.module = module
+        self.chat = chat
+        self._invocations = 0
+
+    def handle(self, event: dict[str, Any], seconds: float = 28.0) -> tuple[int, dict[str, Any]]:
+        self._invocations += 1
+        context = SimpleNamespace(
+            **vars(CONTEXT)
+            | {
+                "aws_request_id": f"invocation-{self._invocations}",
+                "get_remaining_time_in_millis": lambda: int(seconds * 1000),  # however long the test takes
+            }
+        )
+        answer = self.module.handler(event, context)
+        self.headers = {name: values[-1] for name, values in answer["multiValueHeaders"].items()}
+        assert self.headers["Content-Type"] == "application/json"
+        return answer["statusCode"], json.loads(answer["body"])
+
+    def send(self, fields: Any = None, seconds: float = 28.0, **changes: Any) -> tuple[int, dict[str, Any]]:
+        return self.handle(self.chat.event(MESSAGE if fields is None else fields, **changes), seconds)
+
+
+@pytest.fixture
+def calls(chat: Chat) -> list[tuple[str, str]]:
+    """Which operations the functions ask of AWS, each with its table or secret."""
+    made: list[tuple[str, str]] = []
+
+    def note(model: Any, params: Any, **_: Any) -> None:
+        body = json.loads(params.get("body") or "{}")
+        made.append((model.name, body.get("TableName") or body.get("SecretId") or ""))
+
+    boto3._get_default_session().events.register("before-call", note)
+    return made
+
+
+@pytest.fixture
+def bot(chat: Chat, calls: list[tuple[str, str]], load: Callable[[str], ModuleType]) -> Bot:
+    module = load("chatbot")
+    module._chatbot._clock = lambda: NOW
+    return Bot(module, chat)
+
+
+def test_a_signed_message_is_answered(bot: Bot) -> None:
+    assert bot.send() == (200, {"message_id": "m1", "answer": answer_to("hello")})
+
+
+def test_a_warm_message_costs_one_write_for_its_signature_and_none_for_the_token(
+    bot: Bot, calls: list[tuple[str, str]]
+) -> None:
+    bot.send()
+    calls.clear()
+    bot.send({"message_id": "m2", "text": "again"})
+    assert calls == [("PutItem", SEEN_TABLE)]
+    assert bot.chat.service.auths == 1
+
+
+def test_the_body_is_what_was_sent_also_where_it_comes_as_base64(bot: Bot) -> None:
+    body = json.dumps({"message_id": "m1", "text": "grüß"}, ensure_ascii=False)
+    event = bot.chat.event(body)
+    encoded = {"body": base64.b64encode(body.encode()).decode(), "isBase64Encoded": True}
+    assert bot.handle(event | encoded) == (200, {"message_id": "m1", "answer": answer_to("grüß")})
+
+
+def test_headers_are_found_in_any_spelling(bot: Bot) -> None:
+    event = bot.chat.event(MESSAGE)
+    event["headers"] = {name.lower(): value for name, value in event["headers"].items()}
+    assert bot.handle(event)[0] == 200
+
+
+def _without(name: str) -> Callable[[Chat], dict[str, Any]]:
+    def change(chat: Chat) -> dict[str, Any]:
+        event = chat.event(MESSAGE)
+        del event["headers"][name]
+        return event
+
+    return change
+
+
+STRANGERS: dict[str, tuple[Callable[[Chat], dict[str, Any]], str]] = {
+    "no headers at all": (lambda chat: chat.event(MESSAGE, headers=None), "MissingHeader"),
+    "no timestamp": (_without(TIMESTAMP_HEADER), "MissingHeader"),
+    "no signature": (_without(SIGNATURE_HEADER), "MissingHeader"),
+    "no body": (lambda chat: chat.event(MESSAGE, body=None), "WrongSignature"),
+    "another body": (lambda chat: chat.event(MESSAGE, body='{"message_id": "m1", "text": "hullo"}'), "WrongSignature"),
+    "another key": (lambda chat: chat.event(MESSAGE, headers=chat.headers(BODY, OTHER_KEY)), "WrongSignature"),
+    "a body that is no base64": (lambda chat: chat.event(MESSAGE, isBase64Encoded=True), "MalformedMessage"),
+}
+
+
+@pytest.mark.parametrize(("make", "code"), STRANGERS.values(), ids=STRANGERS)
+def test_a_strangers_request_is_refused_with_its_code_and_nothing_is_forwarded_or_noted(
+    bot: Bot, make: Callable[[Chat], dict[str, Any]], code: str
+) -> None:
+    status, body = bot.handle(make(bot.chat))
+    assert (status, body["code"]) == (400 if code == "MalformedMessage" else 401, code)
+    assert body["reason"]
+    assert body["request_id"] == "gateway-1"
+    assert (bot.chat.service.log, bot.chat.seen(), bot.chat.item()) == ([], [], {})
+
+
+@pytest.mark.parametrize("minutes", [-6, 6])
+def test_a_stale_request_is_refused_before_anything_is_read(
+    bot: Bot, calls: list[tuple[str, str]], minutes: int
+) -> None:
+    bot.chat.now = NOW + 60 * minutes
+    status, body = bot.send()
+    assert (status, body["code"]) == (401, "StaleTimestamp")
+    assert calls == []
+
+
+def test_a_replayed_request_is_refused_and_not_forwarded(bot: Bot) -> None:
+    bot.send()
+    status, body = bot.send()
+    assert (status, body["code"]) == (401, "ReplayedSignature")
+    assert bot.chat.asked("/answers") == 1
+
+
+def test_wrong_signatures_do_not_make_the_bot_read_its_keys_again(bot: Bot, calls: list[tuple[str, str]]) -> None:
+    for _ in range(5):
+        bot.send(headers=bot.chat.headers(BODY, OTHER_KEY))
+    assert calls == [("GetSecretValue", SIGNING)]
+
+
+def test_a_malformed_message_is_refused_with_what_was_expected(bot: Bot) -> None:
+    status, body = bot.send({"message_id": "m1"})
+    assert (status, body["code"]) == (400, "MalformedMessage")
+    assert "text" in body["reason"]
+    assert bot.chat.service.log == []
+
+
+def test_a_message_that_is_too_large_is_refused_as_that(bot: Bot) -> None:
+    status, body = bot.send({"message_id": "m1", "text": "x" * 70_000})
+    assert (status, body["code"]) == (413, "MessageTooLarge")
+
+
+def test_a_strangers_megabytes_are_refused_before_a_key_is_read_or_anything_is_hashed(
+    bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.chatbot.service.verify", lambda *_: pytest.fail("it was hashed"))
+    status, body = bot.handle(bot.chat.event("x" * 5_000_000, headers=bot.chat.headers("another body")))
+    assert (status, body["code"], calls) == (413, "MessageTooLarge", [])
+
+
+def test_while_there_is_no_signing_key_strangers_make_the_bot_ask_for_it_once_in_a_while(
+    bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bot.chat.secretsmanager.delete_secret(SecretId=SIGNING, ForceDeleteWithoutRecovery=True)
+    now = [NOW]
+    monkeypatch.setattr(credentials, "time", SimpleNamespace(time=lambda: now[0]))
+    for _ in range(20):
+        assert bot.send()[0] == 503
+        now[0] += 1.0
+    assert calls.count(("GetSecretValue", SIGNING)) == 20 / NO_KEYS_AGE
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"resource": "/elsewhere", "path": "/elsewhere"}, (404, "NotFound")),
+        ({"httpMethod": "GET"}, (405, "MethodNotAllowed")),
+        ({"httpMethod": "GET", "path": "/bot/messages"}, (405, "MethodNotAllowed")),
+    ],
+)
+def test_another_route_is_json_too(bot: Bot, changes: dict[str, str], expected: tuple[int, str]) -> None:
+    status, body = bot.send(**changes)
+    assert (status, body["code"]) == expected
+    assert "POST /messages" in body["reason"]
+
+
+@pytest.mark.parametrize("path", ["/bot/messages", "/v1/messages", "/a/b/messages", "/"])
+def test_under_the_base_path_of_a_custom_domain_messages_are_answered(bot: Bot, path: str) -> None:
+    assert bot.send(path=path)[0] == 200
+
+
+def test_an_api_that_is_down_is_502_with_when_to_come_again(bot: Bot) -> None:
+    bot.send()
+    bot.chat.service.strike(ANSWERS, Outage("answer", retry_after=17))
+    status, body = bot.send({"message_id": "m2", "text": "again"})
+    assert (status, body["code"], body["message_id"]) == (502, "ChatApiFailed", "m2")
+    assert "POST /answers was answered with HTTP 503" in body["reason"]
+    assert bot.headers["Retry-After"] == "17"
+
+
+def test_f35_an_api_that_gives_no_token_is_asked_once_however_many_messages_come(bot: Bot) -> None:
+    bot.chat.service.strike(AUTH)
+    for n in range(5):
+        status, body = bot.send({"message_id": f"m{n}", "text": "hello"})
+        assert (status, body["code"]) == (502, "TokenRefused")
+    assert bot.chat.service.auths == 1
+    assert "POST /auth was answered with HTTP 503; the API is not asked again before 20" in body["reason"]
+    assert 1 <= int(bot.headers["Retry-After"]) <= 40
+
+
+def test_f35_an_api_that_asks_for_an_hour_of_peace_is_left_alone_for_an_hour(bot: Bot) -> None:
+    bot.chat.service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
+    status, body = bot.send()
+    assert (status, body["code"]) == (502, "TokenRefused")
+    refused = float(bot.chat.item()["refused_until"]["N"]) - time.time()
+    assert 3500 < refused < 3700
+
+
+def test_t2_a_container_that_cannot_read_its_credentials_does_not_stop_the_others(
+    bot: Bot, load: Callable[[str], ModuleType]
+) -> None:
+    def throttled(params: Any, **_: Any) -> Any:
+        if CREDENTIALS in str(params["body"]):
+            return SimpleNamespace(status_code=400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+        return None
+
+    sick = Bot(load("chatbot"), bot.chat)
+    sick.module._chatbot._clock = lambda: NOW
+    sick.module._secrets._provider.client.meta.events.register("before-call", throttled)
+    shared = sick.module._token
+    shared._timing = Timing(api=0.5, store=0.2, patience=1.0)
+    shared._means = replace(shared._means, timing=shared._timing)
+    status, body = sick.send()
+    assert (status, body["code"]) == (503, "TokenTimeout")
+    assert "cannot be read: ThrottlingException" in body["reason"]
+    assert bot.send({"message_id": "m2", "text": "hello"})[0] == 200
+    assert sick.send({"message_id": "m3", "text": "hello"})[0] == 200
+
+
+def test_f35_wrong_credentials_read_secrets_manager_as_seldom_as_they_ask_the_api(
+    bot: Bot, calls: list[tuple[str, str]]
+) -> None:
+    _put_credentials(bot.chat, "wrong")
+    for n in range(5):
+        bot.send({"message_id": f"m{n}", "text": "hello"})
+    assert calls.count(("GetSecretValue", CREDENTIALS)) == bot.chat.service.auths == 1
+
+
+def _put_credentials(chat: Chat, client_secret: str) -> None:
+    value = json.dumps({"client_id": chat.service.client_id, "client_secret": client_secret})
+    chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString=value)
+
+
+def test_f31_a_dead_token_costs_one_new_one_and_the_message_is_answered(bot: Bot) -> None:
+    bot.send()
+    bot.chat.service.invalidate()
+    assert bot.send({"message_id": "m2", "text": "again"})[0] == 200
+    assert bot.chat.service.auths == 2
+
+
+def test_a_message_that_is_always_unauthorized_costs_nobodys_token(bot: Bot) -> None:
+    bot.send()
+    bot.chat.service.forbidden.add("secret plans")
+    status, body = bot.send({"message_id": "m2", "text": "secret plans"})
+    assert (status, body["code"], body["message_id"]) == (502, "ChatApiUnauthorized", "m2")
+    assert "sign the message again" not in body["reason"]  # it would be answered the same
+    assert bot.chat.service.auths == 1
+
+
+def _lock(chat: Chat, seconds: float) -> None:
+    lock = {"release_code": {"S": "another's"}, "expires": {"N": str(time.time() + seconds)}}
+    chat.dynamodb.put_item(TableName=TOKEN_TABLE, Item={"token_name": {"S": "chatbot"}, "refresh_lock": {"M": lock}})
+
+
+def test_t4_a_wait_in_vain_ends_in_time_for_an_answer_that_says_so(bot: Bot) -> None:
+    _lock(bot.chat, 9.0)
+    status, body = bot.send(seconds=8.0)
+    assert (status, body["code"]) == (503, "TokenTimeout")
+    assert int(bot.headers["Retry-After"]) > 0
+    # 8 s, less what a cold start may take of API Gateway's 29 s and what an answer may take.
+    assert re.search(r"within [01]\.\d s", body["reason"])
+    assert bot.chat.service.log == []
+
+
+def test_t4_an_answer_has_no_more_time_than_the_function(bot: Bot) -> None:
+    bot.send()
+    bot.chat.service.strike(ANSWERS, Outage("hang"))
+    status, body = bot.send({"message_id": "m2", "text": "again"}, seconds=3.0)
+    assert (status, body["code"]) == (502, "ChatApiFailed")
+    assert re.match(r"POST /answers was not answered within [01]\.\d s", body["reason"])
+
+
+def test_f36_a_function_that_is_out_of_time_does_not_begin_a_refresh(bot: Bot) -> None:
+    status, body = bot.send(seconds=8.0)
+    assert (status, body["code"]) == (503, "TokenTimeout")
+    assert bot.chat.service.auths == 0
+    assert "refresh_lock" not in bot.chat.item()
+
+
+@pytest.fixture
+def refusing(chat: Chat, load: Callable[[str], ModuleType]) -> Callable[[str, str], Bot]:
+    """A chatbot that AWS denies an operation."""
+
+    def make(service: str, operation: str) -> Bot:
+        refuse(clients_to_be(service), operation, "AccessDeniedException", times=99)
+        module = load("chatbot")
+        module._chatbot._clock = lambda: NOW
+        return Bot(module, chat)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("operation", "service", "code"),
+    [
+        ("PutItem", "dynamodb", "SignatureUnchecked"),
+        ("GetItem", "dynamodb", "TokenUnavailable"),
+        ("GetSecretValue", "secretsmanager", "SignatureUnchecked"),
+    ],
+)
+def test_where_aws_fails_the_bot_fails_closed_with_503_forwards_nothing_and_logs_why(
+    refusing: Callable[[str, str], Bot], capsys: pytest.CaptureFixture[str], operation: str, service: str, code: str
+) -> None:
+    bot = refusing(service, operation)
+    status, body = bot.send()
+    assert (status, body["code"]) == (503, code)
+    assert "AccessDenied" not in body["reason"]
+    assert "AccessDenied" in capsys.readouterr().out
+    assert bot.chat.service.log == []
+
+
+def test_what_nobody_has_thought_of_is_500_without_details_and_logged(
+    capsys: pytest.CaptureFixture[str], bot: Bot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bot.module._chatbot, "reply", lambda *_: 1 / 0)
+    status, body = bot.send()
+    assert (status, body["code"]) == (500, "InternalError")
+    assert "ZeroDivision" not in json.dumps(body)
+    assert "ZeroDivisionError" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("prepare", "metric"),
+    [
+        (lambda _: None, "MessagesAnswered"),
+        (lambda _: None, "TokenRefreshes"),
+        (lambda bot: bot.chat.service.strike(AUTH), "TokenRefusals"),
+        (lambda bot: bot.chat.service.strike(AUTH), "MessagesFailed"),
+        (lambda bot: bot.chat.service.strike(ANSWERS), "ChatApiFailures"),
+        (lambda bot: setattr(bot.chat, "now", 0.0), "MessagesRefused"),
+        (lambda bot: _lock(bot.chat, -100.0), "TokenTakeOvers"),
+    ],
+)
+def test_the_chatbot_counts_what_it_did(
+    bot: Bot, capsys: pytest.CaptureFixture[str], prepare: Callable[[Bot], None], metric: str
+) -> None:
+    prepare(bot)
+    bot.send()
+    emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+    assert any(line.get(metric) == [1.0] and line["service"] == "slotkeeper" for line in emitted)
+
+
+def test_neither_token_nor_secret_nor_key_is_in_a_log_or_an_answer_even_at_debug(
+    bot: Bot, load: Callable[[str], ModuleType], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lambda's ApplicationLogLevel sets every logger's level, and botocore's DEBUG shows whole requests and answers."""
+    caplog.set_level(logging.DEBUG)
+    bot = Bot(load("chatbot"), bot.chat)
+    bot.module._chatbot._clock = lambda: NOW
+    said = [bot.send()]
+    tokens = [bot.chat.item()["access_token"]["S"]]
+    bot.chat.service.invalidate()
+    said.append(bot.send({"message_id": "m2", "text": "again"}))
+    tokens.append(bot.chat.item()["access_token"]["S"])
+    bot.chat.service.strike(AUTH)
+    bot.chat.service.invalidate()
+    said.append(bot.send({"message_id": "m3", "text": "again"}))
+    said.append(bot.send({"message_id": "m4"}))
+    assert [status for status, _ in said] == [200, 200, 502, 400]
+    captured = capsys.readouterr()
+    everything = caplog.text + captured.out + captured.err + json.dumps(said)
+    assert "Stored a new token" in everything
+    for secret in (KEY, bot.chat.service.client_secret, *tokens):
+        assert secret not in everything

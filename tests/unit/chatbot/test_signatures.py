@@ -1,0 +1,182 @@
+"""Who may speak to the chatbot: signatures, their window, and signatures seen."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.chatbot import signatures
+from slotkeeper.chatbot.signatures import WINDOW, SeenSignatures, SignatureRefused, check_headers, sign, verify
+from tests.support.boundary import Calls, lose_answer, refuse
+from tests.unit.chat import SEEN_TABLE, Chat
+from tests.unit.conftest import NOW
+
+KEY, OTHER_KEY = "k" * 32, "o" * 32
+BODY = '{"text": "grüß"}'.encode()
+STAMP = str(int(NOW))
+
+
+def _check(timestamp: str | None = STAMP, signature: str | None = None, body: bytes = BODY, now: float = NOW) -> None:
+    signed_at, given = check_headers(timestamp, sign(KEY, int(NOW), BODY) if signature is None else signature, now)
+    verify([KEY], signed_at, given, body)
+
+
+def test_a_signature_is_the_hmac_over_version_timestamp_and_raw_body() -> None:
+    expected = hmac.new(KEY.encode(), b"v1:" + STAMP.encode() + b":" + BODY, hashlib.sha256).hexdigest()
+    assert sign(KEY, int(NOW), BODY) == f"v1={expected}"
+
+
+def test_a_signed_request_is_let_through() -> None:
+    _check()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no timestamp": ({"timestamp": None}, "MissingHeader"),
+    "an empty timestamp": ({"timestamp": ""}, "MissingHeader"),
+    "no signature": ({"signature": ""}, "MissingHeader"),
+    "a timestamp that is no number": ({"timestamp": "now"}, "MalformedTimestamp"),
+    "a fraction": ({"timestamp": STAMP + ".5"}, "MalformedTimestamp"),
+    "milliseconds": ({"timestamp": STAMP + "000"}, "MalformedTimestamp"),
+    "a sign": ({"timestamp": "+" + STAMP}, "MalformedTimestamp"),
+    "a leading zero": ({"timestamp": "0" + STAMP}, "MalformedTimestamp"),
+    "a line feed": ({"timestamp": STAMP + "\n"}, "MalformedTimestamp"),
+    "digits of another script": ({"timestamp": "١٨٠٠٠٠٠٠٠٠"}, "MalformedTimestamp"),
+    "a signature without version": ({"signature": "0" * 64}, "MalformedSignature"),
+    "a signature in upper case": ({"signature": sign(KEY, int(NOW), BODY).upper()}, "MalformedSignature"),
+    "a signature that is too short": ({"signature": "v1=" + "0" * 63}, "MalformedSignature"),
+    "a signature that is not ASCII": ({"signature": "v1=" + "é" * 64}, "MalformedSignature"),
+    "another body": ({"body": BODY + b" "}, "WrongSignature"),
+    "another key": ({"signature": sign(OTHER_KEY, int(NOW), BODY)}, "WrongSignature"),
+    "another timestamp": ({"timestamp": str(int(NOW) + 1)}, "WrongSignature"),
+    "all zeros": ({"signature": "v1=" + "0" * 64}, "WrongSignature"),
+}
+
+
+@pytest.mark.parametrize(("changes", "code"), REFUSED.values(), ids=REFUSED)
+def test_anything_else_is_refused_with_its_code(changes: dict[str, Any], code: str) -> None:
+    with pytest.raises(SignatureRefused) as refused:
+        _check(**changes)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("apart", [-WINDOW, WINDOW])
+def test_a_timestamp_at_the_edge_of_the_window_passes(apart: int) -> None:
+    _check(now=NOW + apart)
+
+
+@pytest.mark.parametrize(("apart", "said"), [(-WINDOW - 1, "in the future"), (WINDOW + 1, "in the past")])
+def test_a_timestamp_outside_the_window_is_refused_either_way_and_told_the_window(apart: int, said: str) -> None:
+    with pytest.raises(SignatureRefused, match=f"301 s {said}; it must be within 300 s") as refused:
+        _check(now=NOW + apart)
+    assert refused.value.code == "StaleTimestamp"
+
+
+def test_a_refusal_repeats_neither_key_nor_signature() -> None:
+    wrong = sign(OTHER_KEY, int(NOW), BODY)
+    with pytest.raises(SignatureRefused) as refused:
+        _check(signature=wrong)
+    said = str(refused.value)
+    assert KEY not in said
+    assert wrong not in said
+    assert sign(KEY, int(NOW), BODY) not in said
+
+
+@pytest.mark.parametrize("key", [KEY, OTHER_KEY])
+def test_keys_change_without_an_outage_since_several_are_accepted(key: str) -> None:
+    verify([KEY, OTHER_KEY], int(NOW), sign(key, int(NOW), BODY), BODY)
+
+
+def test_without_a_key_nobody_is_let_through() -> None:
+    with pytest.raises(SignatureRefused):
+        verify([], int(NOW), sign("", int(NOW), BODY), BODY)
+
+
+def test_signatures_are_compared_in_constant_time_with_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that stops at the first wrong digit, or at the first key that fits, tells by its time how far it came."""
+    compared: list[bytes] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append(one)
+        return one == other
+
+    monkeypatch.setattr(signatures.hmac, "compare_digest", compare)
+    verify([KEY, OTHER_KEY], int(NOW), sign(KEY, int(NOW), BODY), BODY)
+    assert len(compared) == 2
+
+
+@pytest.fixture
+def seen(chat: Chat) -> SeenSignatures:
+    return SeenSignatures(chat.dynamodb, SEEN_TABLE)
+
+
+SIGNATURE = sign(KEY, int(NOW), BODY)
+
+
+def test_a_signature_is_good_once(seen: SeenSignatures) -> None:
+    assert seen.note(SIGNATURE, int(NOW), "one")
+    assert not seen.note(SIGNATURE, int(NOW), "another")
+
+
+def test_f34_an_entry_expires_in_whole_seconds_and_after_the_window(seen: SeenSignatures, chat: Chat) -> None:
+    """TTL reads seconds since the epoch; milliseconds would be a date in fifty thousand years."""
+    seen.note(SIGNATURE, int(NOW), "one")
+    (item,) = chat.seen()
+    expires_at = Decimal(item["expires_at"]["N"])
+    assert expires_at == int(expires_at)
+    last_moment_it_could_pass = NOW + WINDOW
+    assert last_moment_it_could_pass < expires_at < NOW + 3600
+
+
+def test_f33_a_lost_answer_does_not_refuse_ones_own_request(seen: SeenSignatures, chat: Chat) -> None:
+    lose_answer(chat.dynamodb, "PutItem")
+    assert seen.note(SIGNATURE, int(NOW), "one")
+
+
+def test_f33_nor_where_the_engine_does_not_tell_whose_item_was_in_the_way(seen: SeenSignatures, chat: Chat) -> None:
+    lose_answer(chat.dynamodb, "PutItem")
+    _tell_no_item(chat)
+    assert seen.note(SIGNATURE, int(NOW), "one")
+
+
+def test_f33_and_then_it_is_read_consistently(seen: SeenSignatures, chat: Chat) -> None:
+    """An older state knows nothing of the write whose answer was lost."""
+    asked: list[dict[str, Any]] = []
+    chat.dynamodb.meta.events.register(
+        "provide-client-params.dynamodb.GetItem", lambda params, **_: asked.append(params)
+    )
+    lose_answer(chat.dynamodb, "PutItem")
+    _tell_no_item(chat)
+    seen.note(SIGNATURE, int(NOW), "one")
+    assert asked[0]["ConsistentRead"] is True
+
+
+def test_a_replay_is_refused_where_the_engine_does_not_tell_either(seen: SeenSignatures, chat: Chat) -> None:
+    seen.note(SIGNATURE, int(NOW), "one")
+    _tell_no_item(chat)
+    assert not seen.note(SIGNATURE, int(NOW), "another")
+
+
+def _tell_no_item(chat: Chat) -> None:
+    chat.dynamodb.meta.events.register(
+        "after-call.dynamodb.PutItem", lambda parsed, **_: parsed.pop("Item", None), unique_id="tell-no-item"
+    )
+
+
+def test_where_dynamodb_cannot_say_the_request_is_not_let_through(seen: SeenSignatures, chat: Chat) -> None:
+    lose_answer(chat.dynamodb, "PutItem", times=2)
+    with pytest.raises(BotoCoreError):
+        seen.note(SIGNATURE, int(NOW), "one")
+    refuse(chat.dynamodb, "PutItem", "ThrottlingException", times=9)
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        seen.note(SIGNATURE, int(NOW), "one")
+
+
+def test_noting_a_signature_is_one_write(seen: SeenSignatures, chat: Chat) -> None:
+    calls = Calls(chat.dynamodb)
+    seen.note(SIGNATURE, int(NOW), "one")
+    assert calls.made == ["PutItem"]

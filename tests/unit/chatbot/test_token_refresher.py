@@ -1,0 +1,254 @@
+"""The refresher: on its schedule, asked by the chatbot, and at deployments; and the chatbot that asks it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+import urllib3
+
+from dev.emulator.chat_service import AUTH
+from slotkeeper.settings import ChatbotSettings, MissingSetting, RefresherSettings, TokenSettings
+from slotkeeper.token.item import TokenTable
+from tests.support.boundary import refuse
+from tests.unit.chat import CREDENTIALS, TOKEN_TABLE, Chat, clients_to_be
+from tests.unit.conftest import CONTEXT, NOW
+
+SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
+
+
+@pytest.fixture
+def refresher(chat: Chat, load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("token_refresher")
+
+
+def test_on_its_schedule_it_replaces_a_token_that_nobody_has_complained_of(chat: Chat, refresher: ModuleType) -> None:
+    assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "1"}
+    assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "2"}
+    assert chat.service.auths == 2
+    assert chat.service.is_live(chat.item()["access_token"]["S"])
+
+
+def _lock(chat: Chat, code: str, seconds: float = 60.0) -> None:
+    TokenTable(chat.dynamodb, TOKEN_TABLE).take(
+        "chatbot", TokenTable(chat.dynamodb, TOKEN_TABLE).read("chatbot"), code, time.time() + seconds
+    )
+
+
+def test_asked_by_the_winner_of_the_lock_it_refreshes_under_that_lock(chat: Chat, refresher: ModuleType) -> None:
+    _lock(chat, "code-1")
+    assert refresher.handler({"release_code": "code-1"}, CONTEXT) == {"Generation": "1"}
+    assert "refresh_lock" not in chat.item()
+
+
+def test_an_ask_that_lambda_delivers_twice_refreshes_once(chat: Chat, refresher: ModuleType) -> None:
+    _lock(chat, "code-1")
+    refresher.handler({"release_code": "code-1"}, CONTEXT)
+    assert refresher.handler({"release_code": "code-1"}, CONTEXT) == {"Generation": "1"}
+    assert chat.service.auths == 1
+
+
+def test_f35_without_a_new_token_it_says_why_and_does_not_fail(
+    chat: Chat, refresher: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A function that failed would be invoked again at once, and the API is to be left in peace."""
+    chat.service.strike(AUTH)
+    assert "HTTP 503" in refresher.handler(SCHEDULE, CONTEXT)["Refused"]
+    assert "HTTP 503" in refresher.handler(SCHEDULE, CONTEXT)["Refused"]
+    assert chat.service.auths == 1
+    logged = capsys.readouterr().out
+    assert '"TokenRefusals":[1.0]' in logged
+    assert chat.service.client_secret not in logged
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What CloudFormation is told; the API is asked as ever."""
+    answers: list[dict[str, Any]] = []
+    request = urllib3.PoolManager.request
+
+    def put(self: Any, method: str, url: str, **fields: Any) -> Any:
+        if method != "PUT":
+            return request(self, method, url, **fields)
+        answers.append(json.loads(fields["body"]))
+        return SimpleNamespace(status=200)
+
+    monkeypatch.setattr(urllib3.PoolManager, "request", put)
+    return answers
+
+
+def _deployment(request_type: str) -> dict[str, Any]:
+    return {
+        "RequestType": request_type,
+        "ResponseURL": "http://127.0.0.1:1/answer",
+        "StackId": "stack",
+        "RequestId": "request",
+        "LogicalResourceId": "TokenAtDeployment",
+        "ResourceProperties": {"ChatApiUrl": "https://chat-api.invalid"},
+    }
+
+
+@pytest.mark.parametrize("request_type", ["Create", "Update"])
+def test_a_deployment_puts_a_token_there(
+    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]], request_type: str
+) -> None:
+    refresher.handler(_deployment(request_type), CONTEXT)
+    assert (answered[0]["Status"], answered[0]["Data"]) == ("SUCCESS", {"Generation": "1"})
+    assert chat.service.auths == 1
+
+
+def test_a_deployment_before_anybody_has_put_credentials_succeeds_and_says_so(
+    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]]
+) -> None:
+    chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString="{}")
+    refresher.handler(_deployment("Create"), CONTEXT)
+    assert answered[0]["Status"] == "SUCCESS"
+    assert "ApiCredentialsSecretArn must be" in answered[0]["Data"]["Refused"]
+    assert chat.service.auths == 0
+
+
+def test_a_deployment_succeeds_also_where_the_refresher_fails(
+    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chat.dynamodb.delete_table(TableName=TOKEN_TABLE)
+    refresher.handler(_deployment("Create"), CONTEXT)
+    assert (answered[0]["Status"], answered[0]["Data"]) == ("SUCCESS", {"Refused": "ResourceNotFoundException"})
+    assert "ResourceNotFoundException" in capsys.readouterr().out
+
+
+def test_taking_the_stack_down_refreshes_nothing(
+    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]]
+) -> None:
+    refresher.handler(_deployment("Delete"), CONTEXT)
+    assert answered[0]["Status"] == "SUCCESS"
+    assert chat.service.auths == 0
+
+
+def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(
+    chat: Chat,
+    load: Callable[[str], ModuleType],
+    answered: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuse(clients_to_be("dynamodb"), "GetItem", "AccessDeniedException", times=2)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    load("token_refresher").handler(_deployment("Create"), CONTEXT)
+    assert answered[0]["Data"] == {"Generation": "1"}
+
+
+class Asked:
+    """Lambda as the chatbot sees it where it may not refresh: it takes the invocation, and the refresher runs."""
+
+    def __init__(self, refresher: ModuleType) -> None:
+        self._refresher = refresher
+        self.payloads: list[dict[str, Any]] = []
+        self.refusal = ""
+        self.loses = 0
+        self._threads: list[threading.Thread] = []
+
+    def invoke(self, params: Any, **_: Any) -> Any:
+        if self.refusal:
+            return SimpleNamespace(status_code=403), {"Error": {"Code": self.refusal, "Message": "not yours"}}
+        payload = json.loads(params["body"])
+        self.payloads.append(payload)
+        if len(self.payloads) > self.loses:
+            self._threads.append(threading.Thread(target=self._refresher.handler, args=(payload, CONTEXT)))
+            self._threads[-1].start()
+        return SimpleNamespace(status_code=202), {"StatusCode": 202}
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def asked(refresher: ModuleType) -> Iterator[Asked]:
+    made = Asked(refresher)
+    boto3._get_default_session().events.register("before-call.lambda.Invoke", made.invoke)
+    yield made
+    made.join()
+
+
+@pytest.fixture
+def bot(asked: Asked, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A chatbot that has no credentials and asks the refresher."""
+    monkeypatch.setenv("TOKEN_REFRESHER_FUNCTION", "refresher")
+    monkeypatch.delenv("API_CREDENTIALS_SECRET")
+    module = load("chatbot")
+    module._chatbot._clock = lambda: NOW
+    return module
+
+
+def _send(bot: ModuleType, chat: Chat, message_id: str = "m1") -> tuple[int, dict[str, Any]]:
+    context = SimpleNamespace(**vars(CONTEXT) | {"aws_request_id": message_id})
+    answer = bot.handler(chat.event({"message_id": message_id, "text": "hello"}), context)
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def test_a_chatbot_without_credentials_asks_the_refresher_and_answers(
+    chat: Chat, asked: Asked, bot: ModuleType
+) -> None:
+    assert _send(bot, chat)[0] == 200
+    assert [list(payload) for payload in asked.payloads] == [["release_code"]]
+    assert chat.service.auths == 1
+
+
+def test_a_dead_token_is_one_ask_and_one_new_token(chat: Chat, asked: Asked, bot: ModuleType) -> None:
+    _send(bot, chat)
+    chat.service.invalidate()
+    assert _send(bot, chat, "m2")[0] == 200
+    assert (len(asked.payloads), chat.service.auths) == (2, 2)
+
+
+def test_f31_a_message_that_is_always_unauthorized_is_no_ask(chat: Chat, asked: Asked, bot: ModuleType) -> None:
+    _send(bot, chat)
+    chat.service.forbidden.add("hello")
+    status, body = _send(bot, chat, "m2")
+    assert (status, body["code"]) == (502, "ChatApiUnauthorized")
+    assert (len(asked.payloads), chat.service.auths) == (1, 1)
+
+
+def test_a_refresher_that_gets_no_token_is_heard_of_at_once(chat: Chat, asked: Asked, bot: ModuleType) -> None:
+    chat.service.strike(AUTH)
+    status, body = _send(bot, chat)
+    assert (status, body["code"]) == (502, "TokenRefused")
+    assert chat.service.auths == 1
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
+def test_a_refresher_that_cannot_be_invoked_is_told_without_waiting(
+    chat: Chat, asked: Asked, bot: ModuleType, code: str
+) -> None:
+    asked.refusal = code
+    status, body = _send(bot, chat)
+    assert (status, body["code"]) == (502, "TokenRefused")
+    assert f"cannot be invoked: {code}" in body["reason"]
+
+
+def test_the_chatbot_has_either_credentials_or_a_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEEN_SIGNATURE_TABLE_NAME", "seen")
+    monkeypatch.setenv("SIGNING_KEY_SECRET", "signing")
+    monkeypatch.setenv("API_CREDENTIALS_SECRET", "credentials")
+    assert ChatbotSettings.from_environment() == ChatbotSettings("seen", "signing", "credentials", None)
+    monkeypatch.setenv("TOKEN_REFRESHER_FUNCTION", "refresher")
+    assert ChatbotSettings.from_environment() == ChatbotSettings("seen", "signing", None, "refresher")
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        (TokenSettings, "TOKEN_TABLE_NAME"),
+        (ChatbotSettings, "SEEN_SIGNATURE_TABLE_NAME"),
+        (RefresherSettings, "API_CREDENTIALS_SECRET"),
+    ],
+)
+def test_a_missing_setting_is_named(settings: Any, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(missing, raising=False)
+    with pytest.raises(MissingSetting, match=missing):
+        settings.from_environment()

@@ -1,0 +1,233 @@
+"""Who brings the next attempt: SQS by its delay, a one-time schedule, or SQS in hops."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.retry.delivery import LARGEST_INPUT, LONGEST_DELAY, SOONEST, Booked, TooLarge, schedule_name
+from slotkeeper.retry.message import Message, parse_message
+from tests.support.boundary import lose_answer, refuse
+from tests.unit.letters import due
+from tests.unit.working import ARN, GROUP, LARGEST, NOW, ROLE, Workplace
+
+MESSAGE = Message("r", {"a": "é"}, (NOW,))
+QUEUE = f"{ARN}work"
+
+
+def at(seconds: float) -> float:
+    return NOW + seconds
+
+
+def of_size(size: int) -> Message:
+    """A message whose body has that many bytes."""
+    empty = Message("r", {"filling": ""}, (NOW,))
+    return Message("r", {"filling": "x" * (size - len(empty.to_json()))}, (NOW,))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "delay"),
+    [(-(10**6), 0), (-0.5, 0), (0, 0), (0.001, 1), (1, 1), (29.2, 30), (899.5, 900), (900, 900)],
+)
+def test_what_is_due_within_a_quarter_of_an_hour_goes_by_the_queues_own_delay_and_never_early(
+    workplace: Workplace, seconds: float, delay: int
+) -> None:
+    assert workplace.retries.book(MESSAGE, at(seconds), NOW) == Booked("delay", at(seconds))
+    (letter,) = workplace.queue
+    assert letter.visible_at == at(delay)
+    assert parse_message(letter.body) == MESSAGE
+    assert workplace.schedules() == []
+
+
+@pytest.mark.parametrize("seconds", [900.001, 901, 5000, 30 * 86400])
+def test_what_is_due_later_goes_by_a_schedule_on_the_next_whole_minute(workplace: Workplace, seconds: float) -> None:
+    booked = workplace.retries.book(MESSAGE, at(seconds), NOW)
+    (schedule,) = workplace.schedules()
+    assert booked == Booked("schedule", due(schedule))
+    assert at(seconds) <= due(schedule) < at(seconds) + 60
+    assert due(schedule) % 60 == 0
+    assert workplace.queue == []
+
+
+@pytest.mark.parametrize(("beyond", "seconds", "by"), [(0, 1, "schedule"), (60, 60, "delay"), (60, 60.5, "schedule")])
+def test_how_late_is_late_is_a_setting(workplace: Workplace, beyond: int, seconds: float, by: str) -> None:
+    workplace.use(beyond=beyond)
+    assert workplace.retries.book(MESSAGE, at(seconds), NOW).by == by
+
+
+@pytest.mark.parametrize("seconds", [0, -1, -(10**6)])
+def test_what_is_due_already_goes_at_once_even_if_everything_goes_by_scheduler(
+    workplace: Workplace, seconds: float
+) -> None:
+    workplace.use(beyond=0)
+    assert workplace.retries.book(MESSAGE, at(seconds), NOW).by == "delay"
+    assert workplace.queue[0].visible_at == NOW
+
+
+@pytest.mark.parametrize("beyond", [-1, 901])
+def test_what_sqs_cannot_delay_is_no_setting(workplace: Workplace, beyond: int) -> None:
+    with pytest.raises(ValueError, match="beyond must be 0 to 900 seconds"):
+        workplace.use(beyond=beyond)
+
+
+@given(now=st.floats(0, 4e9), seconds=st.floats(0.001, 31 * 86400))
+def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
+    quick_workplace: Workplace, now: float, seconds: float
+) -> None:
+    quick_workplace.use(beyond=0)
+    message = Message(f"{now} {seconds}", {})  # a schedule of its own
+    booked = quick_workplace.retries.book(message, now + seconds, now)
+    (schedule,) = [made for made in quick_workplace.schedules() if made["Name"] == schedule_name(message, QUEUE)]
+    wanted = max(now + SOONEST, now + seconds)
+    assert wanted <= due(schedule) < wanted + 60
+    assert booked == Booked("schedule", due(schedule))
+
+
+@pytest.mark.parametrize(("now", "on"), [(39.9, 60), (40.0, 60), (40.1, 120), (59.5, 120)])
+def test_a_minute_that_begins_at_once_is_left_to_clocks_that_are_slow(
+    workplace: Workplace, now: float, on: float
+) -> None:
+    """A schedule whose minute has begun elsewhere, or by the time that its call gets through, would never come."""
+    workplace.use(beyond=0)
+    workplace.retries.book(MESSAGE, at(now + 0.1), at(now))
+    assert due(workplace.schedules()[0]) == at(on)
+
+
+def test_a_schedule_is_made_with_all_that_it_takes(workplace: Workplace) -> None:
+    workplace.retries.book(MESSAGE, at(5000), NOW)
+    (schedule,) = workplace.schedules()
+    assert schedule["GroupName"] == GROUP
+    assert schedule["ScheduleExpression"] == "at(2027-01-15T09:24:00)"
+    assert schedule.get("ScheduleExpressionTimezone", "UTC") == "UTC"
+    assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
+    assert schedule["ActionAfterCompletion"] == "DELETE"
+    assert schedule["Target"] == {
+        "Arn": QUEUE,
+        "RoleArn": ROLE,
+        "Input": MESSAGE.to_json(),
+        "DeadLetterConfig": {"Arn": f"{ARN}schedules-dead"},
+        "RetryPolicy": {"MaximumEventAgeInSeconds": 86_400, "MaximumRetryAttempts": 185},
+    }
+
+
+def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: Workplace) -> None:
+    told = Message("<aws.scheduler.schedule-arn>", {"<aws.scheduler.execution-id>": "\\<aws.scheduler.attempt-number>"})
+    workplace.retries.book(told, at(5000), NOW)
+    text = workplace.schedules()[0]["Target"]["Input"]
+    assert "<aws.scheduler." not in text
+    assert parse_message(text) == told
+
+
+@pytest.mark.parametrize("request_id", ["r", "x" * 128, "日本/語 \U0001f389", "../..", " "])
+def test_a_schedules_name_is_one_that_scheduler_takes_for_any_id(request_id: str) -> None:
+    name = schedule_name(Message(request_id, {}, (NOW,) * 999), QUEUE)
+    assert re.fullmatch(r"[0-9a-zA-Z-_.]{1,64}", name)
+
+
+def test_an_attempt_has_one_name_and_no_other_attempt_has_it() -> None:
+    messages = [MESSAGE, MESSAGE.after(NOW), Message("R", {}, (NOW,)), Message("r-2", {}), Message("r", {})]
+    assert len({schedule_name(message, QUEUE) for message in messages}) == len(messages)
+    assert schedule_name(MESSAGE, QUEUE) == schedule_name(Message("r", {"another": "payload"}, (NOW + 7,)), QUEUE)
+
+
+def test_two_queues_that_share_a_group_do_not_take_each_others_schedules_for_their_own() -> None:
+    """Whose name is taken believes that its retry is booked."""
+    assert schedule_name(MESSAGE, QUEUE) != schedule_name(MESSAGE, f"{ARN}another")
+
+
+def test_f25_a_booking_made_twice_is_one_schedule(workplace: Workplace) -> None:
+    first = workplace.retries.book(MESSAGE, at(5000), NOW)
+    assert workplace.retries.book(MESSAGE, at(5000), NOW + 700) == first
+    assert len(workplace.schedules()) == 1
+    assert (workplace.queue, workplace.refused_schedules) == ([], [])
+
+
+@pytest.mark.parametrize("lookup", ["there is none", "Scheduler does not answer"])
+def test_f25_a_conflict_without_a_schedule_to_be_seen_is_no_booking(workplace: Workplace, lookup: str) -> None:
+    """ConflictException stands for any "inconsistent state", not only for a name that is taken."""
+    refuse(workplace.scheduler, "CreateSchedule", "ConflictException")
+    if lookup != "there is none":
+        refuse(workplace.scheduler, "GetSchedule", "ThrottlingException")
+    assert workplace.retries.book(MESSAGE, at(5000), NOW).by == "hops"
+    assert (len(workplace.queue), len(workplace.refused_schedules)) == (1, 1)
+
+
+REFUSALS = ["ThrottlingException", "AccessDeniedException", "ServiceQuotaExceededException", "ValidationException"]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+@pytest.mark.parametrize(("beyond", "seconds", "by"), [(900, 5000, "hops"), (60, 300, "delay")])
+def test_what_scheduler_refuses_goes_by_the_queue_and_somebody_is_told(
+    workplace: Workplace, code: str, beyond: int, seconds: float, by: str
+) -> None:
+    workplace.use(beyond=beyond)
+    refuse(workplace.scheduler, "CreateSchedule", code)
+    assert workplace.retries.book(MESSAGE, at(seconds), NOW) == Booked(by, at(seconds))
+    assert len(workplace.queue) == 1
+    assert code in workplace.refused_schedules[0]
+
+
+def test_a_schedule_that_nobody_knows_of_is_booked_on_the_queue_too(workplace: Workplace) -> None:
+    lose_answer(workplace.scheduler, "CreateSchedule")
+    assert workplace.retries.book(MESSAGE, at(5000), NOW).by == "hops"
+    assert (len(workplace.queue), len(workplace.schedules()), len(workplace.refused_schedules)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("size", "by"), [(LARGEST_INPUT, "schedule"), (LARGEST_INPUT + 1, "hops")])
+def test_what_does_not_fit_a_schedule_goes_in_hops(workplace: Workplace, size: int, by: str) -> None:
+    assert workplace.retries.book(of_size(size), at(5000), NOW).by == by
+    assert workplace.refused_schedules == []
+
+
+def test_characters_are_counted_in_bytes(workplace: Workplace) -> None:
+    message = Message("r", {"filling": "é" * (LARGEST_INPUT // 2)}, (NOW,))
+    assert workplace.retries.book(message, at(5000), NOW).by == "hops"
+
+
+def test_a_hop_comes_after_a_quarter_of_an_hour_and_says_when_it_is_due(workplace: Workplace) -> None:
+    refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
+    workplace.retries.book(MESSAGE, at(5000.25), NOW)
+    (letter,) = workplace.queue
+    assert letter.visible_at == at(LONGEST_DELAY)
+    assert letter.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800005000.25"}
+
+
+@pytest.mark.parametrize(("left", "delay"), [(5000, 900), (900.5, 900), (899.1, 900), (2.0, 2), (1.2, 2)])
+def test_a_hop_is_sent_on_as_it_is_until_it_is_due(workplace: Workplace, left: float, delay: int) -> None:
+    workplace.retries.send_on(MESSAGE, at(left), NOW)
+    (letter,) = workplace.queue
+    assert letter.visible_at == at(delay)
+    assert letter.attributes["not_before"]["StringValue"] == f"{at(left):.15g}"
+    assert parse_message(letter.body) == MESSAGE
+
+
+def test_what_goes_by_the_queue_says_its_key_and_its_retries(workplace: Workplace) -> None:
+    workplace.retries.book(Message("key \ufffe", {}, (NOW, NOW + 1)), at(10), NOW)
+    assert workplace.queue[0].attributes == {
+        "idempotency_key": {"DataType": "String", "StringValue": "key ?"},
+        "retry_count": {"DataType": "Number", "StringValue": "2"},
+    }
+
+
+# What the attributes of a retry of "r" take: idempotency_key String r, retry_count Number 1.
+ATTRIBUTES = 15 + 6 + 1 + 11 + 6 + 1
+
+
+def test_a_message_fits_the_queue_with_its_attributes(workplace: Workplace) -> None:
+    assert workplace.retries.book(of_size(LARGEST - ATTRIBUTES), at(10), NOW).by == "delay"
+
+
+def test_what_does_not_fit_the_queue_is_too_large_and_says_by_how_much(workplace: Workplace) -> None:
+    with pytest.raises(TooLarge, match=f"attempt 2 is {LARGEST + 1} bytes .* the queue takes {LARGEST}"):
+        workplace.retries.book(of_size(LARGEST - ATTRIBUTES + 1), at(10), NOW)
+    assert (workplace.queue, workplace.calls) == ([], [])
+
+
+def test_what_sqs_refuses_is_not_booked(workplace: Workplace) -> None:
+    refuse(workplace.sqs, "SendMessage", "Throttling")
+    with pytest.raises(ClientError, match="Throttling"):
+        workplace.retries.book(MESSAGE, at(10), NOW)

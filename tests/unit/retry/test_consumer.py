@@ -1,0 +1,487 @@
+"""One delivery of a work message: worked on, booked again, set aside or left, and what the ledger says then."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from slotkeeper.retry import Request, Retryable
+from slotkeeper.retry.attempt import RESULT_LENGTH, DeadLettered, NotDue, Retrying, Succeeded
+from slotkeeper.retry.consumer import RESERVE, SOON, SOON_RECEIVES, NoTimeLeft
+from slotkeeper.retry.delivery import Booked
+from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
+from slotkeeper.retry.message import instant, parse_message
+from slotkeeper.retry.parameter import PolicyUnread
+from slotkeeper.retry.policy import LONGEST_AGE
+from tests.support.boundary import Killed, kill_before, refuse
+from tests.unit.working import INVOCATION, NOW, VISIBILITY, When, Workplace
+
+PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
+
+
+class RateLimited(Retryable):
+    pass
+
+
+def code(workplace: Workplace) -> str:
+    (letter,) = workplace.dead_letters
+    return str(letter.attributes["code"]["StringValue"])
+
+
+def test_work_that_succeeds_is_noted_with_its_result_and_the_message_is_gone(workplace: Workplace) -> None:
+    assert workplace.consume(workplace.send(a=1)) == Succeeded({"attempt": 1})
+    row = workplace.row()
+    assert (row["status"], row["result"]) == (SUCCEEDED, '{"attempt": 1}')
+    assert (workplace.effects, workplace.queue, workplace.dead_letters) == ([("r", 1)], [], [])
+
+
+def test_work_is_told_its_request_and_how_long_it_may_take(workplace: Workplace) -> None:
+    told: list[Any] = []
+    workplace.perform = lambda *arguments: told.append(arguments)
+    workplace.consume(
+        workplace.send(body='{"request_id": "r", "payload": {"a": 1}, "retries": ["2027-01-15T08:00:00Z"]}')
+    )
+    assert told == [(Request("r", {"a": 1}, 2), 50)]
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(120.0, 50.0), (65.0, 50.0), (40.0, 25.0), (16.0, 1.0)])
+def test_work_gets_what_the_invocation_has_left_but_for_its_end(
+    workplace: Workplace, left: float, seconds: float
+) -> None:
+    workplace.remaining = left
+    workplace.consume(workplace.send())
+    assert workplace.seconds == seconds
+
+
+def test_with_too_little_left_nothing_is_begun(workplace: Workplace) -> None:
+    workplace.remaining = RESERVE + 0.9
+    with pytest.raises(NoTimeLeft, match="16 s are left of the invocation, and 15 s are kept for its end"):
+        workplace.consume(workplace.send())
+    assert (workplace.calls, workplace.performed, len(workplace.queue)) == ([], [], 1)
+
+
+def test_an_attempt_is_leased_for_longer_than_its_invocation_lasts(workplace: Workplace) -> None:
+    workplace.remaining = 80.5
+    with pytest.raises(Killed):
+        workplace.consume(workplace.send(dies=1))
+    assert float(workplace.row()["lease_until"]) == NOW + 80.5 + 5
+
+
+def test_work_that_fails_comes_back_when_its_policy_says(workplace: Workplace) -> None:
+    workplace.put_policy(PLAIN)
+    outcome = workplace.consume(workplace.send(fails=1))
+    assert outcome == Retrying(Booked("delay", NOW + 30), "not now")
+    (letter,) = workplace.queue
+    assert letter.visible_at == NOW + 30
+    assert parse_message(letter.body).retries == (NOW,)
+    row = workplace.row()
+    assert (row["status"], row["next_attempt_at"]) == (WAITING, instant(NOW + 30))
+    assert row["last_error"] == "not now"
+
+
+def test_work_may_fail_of_anything(workplace: Workplace) -> None:
+    def fails(_request: Request, _seconds: float) -> None:
+        raise KeyError("field")
+
+    workplace.perform = fails
+    outcome = workplace.consume(workplace.send())
+    assert isinstance(outcome, Retrying)
+    assert outcome.reason == "KeyError: 'field'"
+    assert isinstance(outcome.cause, KeyError)
+
+
+def test_a_downstreams_retry_after_wins(workplace: Workplace) -> None:
+    outcome = workplace.consume(workplace.send(fails=1, retry_after=77))
+    assert isinstance(outcome, Retrying)
+    assert outcome.booked.due == NOW + 77
+
+
+def test_a_failure_that_does_not_count_is_carried_as_one(workplace: Workplace) -> None:
+    def limited(_request: Request, _seconds: float) -> None:
+        raise RateLimited("later")
+
+    workplace.perform = limited
+    workplace.consume(workplace.send())
+    workplace.consume(workplace.queue[0])
+    message = parse_message(workplace.queue[0].body)
+    assert (message.attempt, message.uncounted) == (3, 2)
+
+
+def test_r3_poison_leaves_at_once_with_its_story(workplace: Workplace) -> None:
+    outcome = workplace.consume(workplace.send(poison="no such object"))
+    assert outcome == DeadLettered("Poison", "no such object")
+    assert (code(workplace), workplace.row()["status"], workplace.queue) == ("Poison", DEAD_LETTERED, [])
+
+
+def test_r3_what_always_fails_leaves_within_its_policys_attempts(workplace: Workplace) -> None:
+    workplace.put_policy('{"default": {"max_attempts": 3}}')
+    workplace.send(fails=99)
+    workplace.live()
+    assert workplace.performed == [("r", 1), ("r", 2), ("r", 3)]
+    assert code(workplace) == "AttemptsExhausted"
+    letter = workplace.dead_letters[0]
+    assert [entry["attempt"] for entry in json.loads(letter.attributes["history"]["StringValue"])] == [1, 2, 3]
+    assert letter.attributes["first_attempt_at"]["StringValue"] == instant(NOW)
+
+
+def test_r3_what_would_come_too_late_leaves(workplace: Workplace) -> None:
+    workplace.consume(workplace.send(fails=1, retry_after=86_401))
+    assert code(workplace) == "TooOld"
+
+
+def test_what_is_no_message_leaves_at_once_and_the_ledger_never_hears_of_it(workplace: Workplace) -> None:
+    outcome = workplace.consume(workplace.send(body="junk"))
+    assert isinstance(outcome, DeadLettered)
+    assert (outcome.code, code(workplace)) == ("InvalidMessage", "InvalidMessage")
+    assert workplace.calls == ["SendMessage"]
+
+
+PATIENT = json.dumps({"default": {"jitter": "none", "max_attempts": 50}})
+EIGHT_MADE = json.dumps({"request_id": "r", "payload": {"fails": 99}, "retries": ["2027-01-15T07:59:00Z"] * 7})
+
+
+@pytest.mark.parametrize("trouble", ["ThrottlingException", "ParameterNotFound", "a typo"])
+def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
+    workplace: Workplace, trouble: str
+) -> None:
+    """The built-in policy would dead-letter a request that the operator's policy lets be tried again."""
+    if trouble == "a typo":
+        workplace.put_policy('{"default": {"max_attempt": 50}}')
+    else:
+        refuse(workplace.ssm, "GetParameter", trouble)
+    letter = workplace.send(body=EIGHT_MADE)
+    assert workplace.deliver(letter) is None
+    assert isinstance(workplace.left[0], PolicyUnread)
+    assert (workplace.queue, workplace.dead_letters, workplace.row()["status"]) == ([letter], [], FAILED)
+    assert letter.visible_at == NOW + SOON
+    assert len(workplace.invalid_policies) == 1
+    workplace.put_policy(PATIENT)
+    outcome = workplace.consume(letter)
+    assert isinstance(outcome, Retrying)
+    assert (outcome.reason, outcome.died) == ("not now", False)
+    assert workplace.performed == [("r", 8)]
+    assert parse_message(workplace.schedules()[0]["Target"]["Input"]).attempt == 9
+    assert [entry["M"]["attempt"] for entry in workplace.row()["history"]] == [{"N": "8"}]
+
+
+def test_r3_an_attempt_whose_policy_was_read_late_has_the_end_that_the_policy_says(workplace: Workplace) -> None:
+    refuse(workplace.ssm, "GetParameter", "ThrottlingException")
+    workplace.put_policy('{"default": {"max_attempts": 1}}')
+    workplace.send(fails=99)
+    workplace.live()
+    assert (workplace.performed, code(workplace)) == ([("r", 1)], "AttemptsExhausted")
+    (entry,) = json.loads(workplace.dead_letters[0].attributes["history"]["StringValue"])
+    assert entry["error"] == "not now"
+
+
+def test_what_a_downstream_asked_for_is_kept_until_there_is_a_policy(workplace: Workplace) -> None:
+    refuse(workplace.ssm, "GetParameter", "ThrottlingException")
+    letter = workplace.send(fails=1, retry_after=77)
+    workplace.deliver(letter)
+    outcome = workplace.consume(letter)
+    assert isinstance(outcome, Retrying)
+    assert outcome.booked.due == workplace.now + 77
+
+
+def test_an_attempt_that_died_is_counted_as_such_by_the_delivery_that_has_a_policy(workplace: Workplace) -> None:
+    letter = workplace.send(dies=1)
+    workplace.deliver(letter)
+    refuse(workplace.ssm, "GetParameter", "ThrottlingException")
+    workplace.deliver(letter)
+    outcome = workplace.consume(letter)
+    assert isinstance(outcome, Retrying)
+    assert outcome.died
+
+
+def test_poison_needs_no_policy(workplace: Workplace) -> None:
+    refuse(workplace.ssm, "GetParameter", "ParameterNotFound", times=99)
+    workplace.consume(workplace.send(poison="bad"))
+    assert code(workplace) == "Poison"
+
+
+def test_a_request_waits_for_a_policy_without_being_received_too_often(workplace: Workplace) -> None:
+    """SQS would move it to the dead-letter queue after a thousand receives, without a reason."""
+    refuse(workplace.ssm, "GetParameter", "ThrottlingException", times=99)
+    letter = workplace.send(fails=1)
+    waits = []
+    for _ in range(SOON_RECEIVES + 2):
+        workplace.deliver(letter)
+        waits.append(letter.visible_at - workplace.now)
+    assert waits == [SOON] * SOON_RECEIVES + [VISIBILITY] * 2
+
+
+def test_an_attempt_is_made_however_old_its_request_is(workplace: Workplace) -> None:
+    """The age is asked when an attempt is booked. A redriven dead letter is older, and has its attempt all the same."""
+    workplace.send(body='{"request_id": "r", "payload": {}, "retries": ["2026-11-01T00:00:00Z"]}')
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+
+
+@pytest.mark.parametrize("left", [RESERVE + 0.9, 3.0, 0.0])
+def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(workplace: Workplace, left: float) -> None:
+    def claim_slowly() -> None:
+        workplace.remaining = left
+
+    workplace.put_policy('{"default": {"max_attempts": 1}}')
+    workplace.strike(1, "after", claim_slowly)
+    outcome = workplace.consume(workplace.send())
+    assert isinstance(outcome, Retrying)
+    assert (
+        outcome.reason == f"TooSlow: {left:.0f} s of the invocation were left after the claim; the work was not called"
+    )
+    assert workplace.performed == []
+    message = parse_message(workplace.queue[0].body)
+    assert (message.attempt, message.uncounted) == (2, 1)
+    workplace.remaining = INVOCATION
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+
+
+def test_a_message_whose_claim_failed_comes_back_soon_but_not_too_often(workplace: Workplace) -> None:
+    refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException", times=SOON_RECEIVES + 1)
+    letter = workplace.send()
+    waits = []
+    for _ in range(SOON_RECEIVES + 1):
+        workplace.deliver(letter)
+        waits.append(letter.visible_at - workplace.now)
+    assert waits == [SOON] * SOON_RECEIVES + [VISIBILITY]
+    workplace.live()
+    assert workplace.effects == [("r", 1)]
+
+
+def test_where_a_message_cannot_be_shown_soon_it_comes_back_later(workplace: Workplace) -> None:
+    refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException")
+    refuse(workplace.sqs, "ChangeMessageVisibility", "AccessDenied")
+    letter = workplace.send()
+    workplace.deliver(letter)
+    assert letter.visible_at == NOW + VISIBILITY
+
+
+def test_a_message_whose_success_could_not_be_noted_comes_back_after_its_lease(workplace: Workplace) -> None:
+    letter = workplace.send()
+    workplace.strike(3, "before", _is_throttled)  # claim, effect, settle
+    workplace.deliver(letter)
+    assert letter.visible_at == NOW + VISIBILITY
+
+
+def _is_throttled() -> None:
+    raise ClientError({"Error": {"Code": "ThrottlingException"}}, "UpdateItem")
+
+
+def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: Workplace) -> None:
+    letter = workplace.send(dies=1)
+    workplace.deliver(letter)
+    outcome = workplace.consume(letter)
+    assert isinstance(outcome, Retrying)
+    assert outcome.died
+    assert outcome.reason.startswith("Died: nobody noted how the attempt ended")
+    assert workplace.performed == [("r", 1)]
+    assert parse_message(workplace.queue[0].body).retries == (NOW,)
+
+
+def test_an_attempt_that_dies_every_time_is_set_aside(workplace: Workplace) -> None:
+    workplace.send(dies=99)
+    workplace.live()
+    assert code(workplace) == "AttemptsExhausted"
+    assert [attempt for _, attempt in workplace.performed] == [1, 2, 3, 4, 5]  # the built-in rule for Died
+
+
+def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workplace: Workplace) -> None:
+    workplace.put_policy(PLAIN)
+    letter = workplace.send(fails=1)
+    refuse(workplace.sqs, "SendMessage", "Throttling")
+    with pytest.raises(ClientError, match="Throttling"):
+        workplace.consume(letter)
+    assert workplace.row()["status"] == FAILED
+    workplace.put_policy('{"default": {"max_attempts": 1}}')
+    workplace.use()
+    outcome = workplace.consume(letter)
+    assert outcome == Retrying(Booked("delay", NOW + 30), "not now")
+    assert workplace.queue[0].visible_at == workplace.now  # its time has passed meanwhile
+    assert workplace.performed == [("r", 1)]
+
+
+@pytest.mark.parametrize(("when", "status"), [("before", RUNNING), ("after", FAILED)])
+def test_nothing_is_booked_before_the_decision_is_noted(workplace: Workplace, when: When, status: str) -> None:
+    letter = workplace.send(fails=1)
+    workplace.strike(3, when, _dies)  # claim, policy, record
+    workplace.deliver(letter)
+    assert (workplace.deaths, workplace.queue, workplace.row()["status"]) == (1, [letter], status)
+
+
+def _dies() -> None:
+    raise Killed
+
+
+def test_f25_a_retry_is_booked_before_its_message_is_given_up(workplace: Workplace) -> None:
+    letter = workplace.send(fails=1)
+    refuse(workplace.sqs, "SendMessage", "Throttling")
+    workplace.deliver(letter)
+    assert workplace.queue == [letter]
+    workplace.live()
+    assert workplace.effects == [("r", 2)]
+
+
+def test_f25_a_dead_letter_is_sent_before_its_message_is_given_up(workplace: Workplace) -> None:
+    letter = workplace.send(poison="bad")
+    refuse(workplace.sqs, "SendMessage", "Throttling")
+    workplace.deliver(letter)
+    assert (workplace.queue, workplace.dead_letters) == ([letter], [])
+    workplace.live()
+    assert code(workplace) == "Poison"
+
+
+def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: Workplace) -> None:
+    def claim_slowly() -> None:
+        workplace.remaining = 40
+
+    workplace.strike(1, "after", claim_slowly)
+    workplace.consume(workplace.send())
+    assert workplace.seconds == 40 - RESERVE
+
+
+def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: Workplace) -> None:
+    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
+    assert workplace.consume(workplace.send(attributes=due)) == NotDue(NOW + 2000)
+    (letter,) = workplace.queue
+    assert letter.visible_at == NOW + 900
+    assert letter.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800002000"}
+    assert (workplace.calls, workplace.performed) == (["SendMessage"], [])
+    workplace.live()
+    assert (workplace.effects, workplace.now) == ([("r", 1)], NOW + 2000)
+
+
+def test_a_message_before_its_time_is_sent_on_once_where_nothing_can_be_deleted(workplace: Workplace) -> None:
+    """Else each of its deliveries made another one, which are twice as many with every hop."""
+    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
+    letter = workplace.send(attributes=due)
+    workplace.consume(letter)
+    workplace.queue.append(letter)
+    assert workplace.deliver(letter) is None
+    assert (len(workplace.queue), letter.visible_at) == (2, NOW + 2000)
+    workplace.live()
+    assert workplace.performed == [("r", 1)]
+
+
+def test_a_message_before_its_time_whose_worker_died_over_it_stays_until_it_is_due(workplace: Workplace) -> None:
+    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
+    letter = workplace.send(attributes=due)
+    kill_before(workplace.sqs, "SendMessage")
+    workplace.deliver(letter)
+    workplace.live()
+    assert workplace.effects == [("r", 1)]
+    assert workplace.now == NOW + 2000
+
+
+@pytest.mark.parametrize("trouble", ["refused", "died"])
+def test_r4_a_message_that_was_not_sent_on_is_sent_on_again_before_sqs_gives_it_up(
+    workplace: Workplace, trouble: str
+) -> None:
+    """SQS deletes it after 14 days, and moves it without a reason after a thousand receives; it is due in 20 days."""
+    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
+    letter = workplace.send(attributes=due)
+    if trouble == "refused":
+        refuse(workplace.sqs, "SendMessage", "Throttling")
+    else:
+        kill_before(workplace.sqs, "SendMessage")
+    outcomes = [workplace.deliver(letter)]
+    while letter in workplace.queue:
+        outcomes.append(workplace.deliver(letter))
+    assert outcomes == [None] * (len(outcomes) - 1) + [NotDue(NOW + 20 * 86400)]
+    assert len(outcomes) < 30
+    assert workplace.now < NOW + 14 * 86400
+    (copy,) = workplace.queue
+    assert copy.attributes["not_before"]["StringValue"] == str(int(NOW) + 20 * 86400)
+    assert (workplace.performed, workplace.dead_letters) == ([], [])
+
+
+def test_copies_do_not_multiply_where_nothing_can_be_deleted_for_a_fortnight(workplace: Workplace) -> None:
+    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
+    letter = workplace.send(attributes=due)
+    made = 0
+    while workplace.now < NOW + 14 * 86400:
+        workplace.deliver(letter)
+        made += len([each for each in workplace.queue if each is not letter])
+        workplace.queue = [letter]
+    assert made <= 1 + 10
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + LONGEST_AGE + 1)],
+)
+def test_what_is_no_time_that_a_booking_could_have_set_keeps_nobody_waiting(workplace: Workplace, told: str) -> None:
+    due = {"not_before": {"DataType": "Number", "StringValue": told}}
+    assert isinstance(workplace.consume(workplace.send(attributes=due)), Succeeded)
+
+
+def test_a_retry_that_no_schedule_takes_comes_in_hops_when_it_is_due(workplace: Workplace) -> None:
+    refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
+    workplace.send(fails=1, retry_after=5000)
+    workplace.live()
+    assert (workplace.effects, workplace.now) == ([("r", 2)], NOW + 5000)
+
+
+def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear_reason(workplace: Workplace) -> None:
+    workplace.use(largest=1024)
+    body = workplace.send(filling="x" * 930).body
+    workplace.live()
+    letter = workplace.dead_letters[0]
+    assert (code(workplace), letter.body, workplace.performed) == ("TooLarge", body, [])
+    reason = letter.attributes["reason"]["StringValue"]
+    assert reason == (
+        f"the body has {len(body)} bytes, and a request may have 768; put its payload into S3, and send the key"
+    )
+
+
+def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(workplace: Workplace) -> None:
+    """A body that somebody has sent with more attempts than there is room for."""
+    workplace.use(largest=1024)
+    workplace.put_policy('{"default": {"max_attempts": 100}}')
+    body = json.dumps({"request_id": "r", "payload": {"fails": 40}, "retries": ["2027-01-15T07:59:00Z"] * 34})
+    workplace.send(body=body)
+    workplace.live()
+    assert code(workplace) == "TooLarge"
+    reason = workplace.dead_letters[0].attributes["reason"]["StringValue"]
+    assert "attempt 38 is 1094 bytes" in reason
+    assert reason.endswith("the queue takes 1024, so it was not tried again after not now")
+    assert workplace.row()["status"] == DEAD_LETTERED
+
+
+@pytest.mark.parametrize("length", [1_048_576 - 100, 1_048_576])
+@pytest.mark.parametrize("payload", [{"fails": 1}, {"poison": "bad"}, {"dies": 1}])
+def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
+    workplace: Workplace, length: int, payload: dict[str, Any]
+) -> None:
+    """Where a queue takes as much as SQS does, so that nothing is left for the story."""
+    workplace.use(largest=1_048_576)
+    empty = json.dumps({"request_id": "r", "payload": {**payload, "filling": ""}})
+    workplace.send(body=empty.replace('"filling": ""', f'"filling": "{"x" * (length - len(empty))}"'))
+    workplace.live()
+    assert len(workplace.dead_letters) + len(workplace.effects) >= 1
+
+
+@pytest.mark.parametrize("result", [{1, 2}, float, {"a": object()}, b"bytes"])
+def test_a_result_that_is_no_json_does_not_undo_the_work(workplace: Workplace, result: Any) -> None:
+    workplace.perform = lambda _request, _seconds: result
+    assert workplace.consume(workplace.send()) == Succeeded(result)
+    assert "is not JSON" in workplace.row()["result"]
+
+
+def test_a_result_that_is_too_long_does_not_undo_the_work(workplace: Workplace) -> None:
+    workplace.perform = lambda _request, _seconds: {"a": "x" * RESULT_LENGTH}
+    workplace.consume(workplace.send())
+    assert "characters, above 32768" in workplace.row()["result"]
+
+
+def test_without_idempotency_nothing_is_worked_on(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "true")
+    with (
+        pytest.warns(match="Disabling idempotency"),
+        pytest.raises(RuntimeError, match="POWERTOOLS_IDEMPOTENCY_DISABLED"),
+    ):
+        workplace.consume(workplace.send())
+    assert (workplace.performed, len(workplace.queue)) == ([], 1)

@@ -1,0 +1,264 @@
+"""The request ledger, step by step: who may claim, take over, record and settle, and what everybody else is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
+
+from slotkeeper.retry import ledger as protocol
+from slotkeeper.retry.delivery import DELIVERY_AGE
+from slotkeeper.retry.ledger import (
+    DEAD_LETTERED,
+    FAILED,
+    RUNNING,
+    SUCCEEDED,
+    WAITING,
+    Claimed,
+    IdReused,
+    InProgress,
+    Ledger,
+    MalformedRow,
+    Settled,
+)
+from slotkeeper.retry.message import instant
+from slotkeeper.retry.policy import LONGEST_AGE
+from tests.support.boundary import refuse
+from tests.unit.rows import FIRST, ME, OTHER, OTHER_PAYLOAD, PLAN, SECOND, claim, claimed, end
+from tests.unit.working import LEASE, NOW, TABLE, Workplace
+
+QUEUE_RETENTION = 14 * 86400
+
+
+@pytest.fixture
+def ledger(workplace: Workplace) -> Ledger:
+    return workplace.ledger
+
+
+def test_the_first_claim_makes_the_row(workplace: Workplace, ledger: Ledger) -> None:
+    assert claim(ledger) == Claimed(ME, NOW)
+    assert workplace.row() == {
+        "request_id": "r",
+        "status": RUNNING,
+        "attempts": "1",
+        "claim": ME,
+        "lease_until": str(int(NOW + LEASE)),
+        "first_attempt_at": instant(NOW),
+        "last_attempt_at": instant(NOW),
+        "payload_hash": FIRST.payload_hash,
+        "expires_at": str(int(NOW) + protocol.KEEP),
+    }
+
+
+def test_the_first_attempt_of_a_request_that_the_ledger_has_not_seen_is_the_one_that_its_message_names(
+    workplace: Workplace, ledger: Ledger
+) -> None:
+    claim(ledger, SECOND, now=NOW + 60)
+    row = workplace.row()
+    assert (row["attempts"], row["first_attempt_at"]) == ("2", instant(NOW))
+    assert row["last_attempt_at"] == instant(NOW + 60)
+
+
+def test_when_the_first_attempt_began_stays_as_it_was_whatever_a_later_message_says(
+    workplace: Workplace, ledger: Ledger
+) -> None:
+    end(ledger, WAITING)
+    claim(ledger, FIRST.after(NOW + 500), now=NOW + 600)
+    assert workplace.row()["first_attempt_at"] == instant(NOW)
+
+
+def test_a_claim_says_when_the_attempt_began_as_the_row_has_it_to_the_millisecond(ledger: Ledger) -> None:
+    assert claimed(ledger, now=NOW + 0.12345).began == NOW + 0.123
+
+
+@pytest.mark.parametrize("status", [FAILED, WAITING, DEAD_LETTERED])
+def test_the_next_attempt_is_claimed_whatever_the_one_before_has_come_to(
+    workplace: Workplace, ledger: Ledger, status: str
+) -> None:
+    end(ledger, status)
+    got = claimed(ledger, SECOND, "next", NOW + 60)
+    assert (got.token, got.began, got.died, got.plan) == ("next", NOW + 60, False, None)
+    row = workplace.row()
+    assert (row["status"], row["attempts"], row["claim"]) == (RUNNING, "2", "next")
+    assert row["first_attempt_at"] == instant(NOW)
+    assert row["expires_at"] == str(int(NOW) + 60 + protocol.KEEP)
+    assert not {"plan", "next_attempt_at", "result"} & row.keys()
+
+
+def test_the_next_attempt_is_not_claimed_while_the_one_before_runs_under_a_lease(
+    workplace: Workplace, ledger: Ledger
+) -> None:
+    """No worker sends such a message; somebody who writes `retries` by hand does."""
+    claim(ledger)
+    before = workplace.row()
+    assert {claim(ledger, SECOND, "next", now) for now in (NOW + 1, NOW + LEASE)} == {InProgress(NOW + LEASE)}
+    assert workplace.row() == before
+    assert claimed(ledger, SECOND, "next", NOW + LEASE + 1).token == "next"
+
+
+def test_f24_nothing_is_claimed_of_a_request_that_succeeded(ledger: Ledger) -> None:
+    end(ledger, SUCCEEDED)
+    assert claim(ledger, FIRST, "later") == Settled(SUCCEEDED, 1)
+    assert claim(ledger, SECOND, "later") == Settled(SUCCEEDED, 1)
+    assert claim(ledger, SECOND.after(NOW), "later", NOW + 10**6) == Settled(SUCCEEDED, 1)
+
+
+@pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED])
+def test_an_attempt_that_had_its_end_is_not_claimed_again(ledger: Ledger, status: str) -> None:
+    end(ledger, status)
+    assert claim(ledger, FIRST, "later", NOW + 10**6) == Settled(status, 1)
+
+
+@pytest.mark.parametrize("now", [NOW, NOW + 10**6])
+def test_f25_an_attempt_before_the_latest_is_not_claimed_whatever_the_latest_does(ledger: Ledger, now: float) -> None:
+    end(ledger, FAILED)
+    claim(ledger, SECOND, "next")
+    assert claim(ledger, FIRST, "late", now) == Settled(RUNNING, 2)
+
+
+@pytest.mark.parametrize("status", [RUNNING, FAILED])
+def test_an_attempt_is_in_progress_until_its_lease_has_ended(ledger: Ledger, status: str) -> None:
+    end(ledger, status)
+    assert claim(ledger, FIRST, OTHER, NOW + LEASE - 0.001) == InProgress(NOW + LEASE)
+
+
+def test_who_claims_an_attempt_whose_lease_has_ended_has_one_that_died(workplace: Workplace, ledger: Ledger) -> None:
+    claim(ledger)
+    assert claim(ledger, FIRST, OTHER, NOW + LEASE) == Claimed(OTHER, NOW, died=True)
+    row = workplace.row()
+    assert (row["claim"], row["lease_until"]) == (OTHER, str(int(NOW + 2 * LEASE)))
+    assert (row["status"], row["attempts"], row["last_attempt_at"]) == (RUNNING, "1", instant(NOW))
+
+
+def test_who_claims_a_failed_attempt_whose_lease_has_ended_has_its_plan_and_history(ledger: Ledger) -> None:
+    end(ledger, FAILED)
+    got = claim(ledger, FIRST, OTHER, NOW + LEASE)
+    assert got == Claimed(OTHER, NOW, plan=PLAN, history=({"attempt": 1, "at": instant(NOW), "error": "failed"},))
+
+
+def test_a_lease_that_was_taken_over_is_a_lease(ledger: Ledger) -> None:
+    claim(ledger)
+    claim(ledger, FIRST, OTHER, NOW + LEASE)
+    assert claim(ledger, FIRST, "third", NOW + LEASE + 1) == InProgress(NOW + 2 * LEASE)
+
+
+@pytest.mark.parametrize("also", ["takes over", "is the owner, who records", "is the owner, who settles"])
+def test_a_lease_is_taken_over_only_as_it_was_seen(workplace: Workplace, ledger: Ledger, also: str) -> None:
+    """Between the look and the step, somebody else was there."""
+    mine = claimed(ledger)
+
+    def somebody_else() -> None:
+        with workplace.unnoted():
+            if also == "takes over":
+                claim(ledger, FIRST, "quicker", NOW + LEASE)
+            elif also == "is the owner, who records":
+                ledger.record(FIRST, mine, PLAN, "failed")
+            else:
+                ledger.settle_succeeded(FIRST, mine, "{}")
+
+    workplace.strike(2, "before", somebody_else)
+    got = claim(ledger, FIRST, "slower", NOW + LEASE)
+    if also == "is the owner, who records":  # it is the same claim; the plan is found, and no death
+        assert isinstance(got, Claimed)
+        assert (got.died, got.plan) == (False, PLAN)
+    else:
+        assert isinstance(got, InProgress)
+
+
+@pytest.mark.parametrize("status", [RUNNING, FAILED, WAITING, DEAD_LETTERED, SUCCEEDED])
+def test_another_payload_under_the_same_id_is_told_so(ledger: Ledger, status: str) -> None:
+    end(ledger, status)
+    assert claim(ledger, OTHER_PAYLOAD, OTHER, NOW + 10**6) == IdReused(status, 1)
+
+
+def test_another_payload_for_a_request_that_succeeded_is_told_so_whatever_its_attempt(ledger: Ledger) -> None:
+    end(ledger, SUCCEEDED)
+    assert claim(ledger, OTHER_PAYLOAD.after(NOW), OTHER) == IdReused(SUCCEEDED, 1)
+
+
+def test_a_dead_letter_whose_payload_was_put_right_is_the_next_attempt(workplace: Workplace, ledger: Ledger) -> None:
+    end(ledger, DEAD_LETTERED)
+    corrected = OTHER_PAYLOAD.after(NOW)
+    claimed(ledger, corrected, "next")
+    assert workplace.row()["payload_hash"] == corrected.payload_hash
+
+
+def test_an_engine_that_does_not_tell_the_item_is_asked_for_it(workplace: Workplace, ledger: Ledger) -> None:
+    end(ledger, SUCCEEDED)
+    refuse(workplace.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
+    assert claim(ledger, FIRST, "later") == Settled(SUCCEEDED, 1)
+    assert workplace.calls[-1] == "GetItem"
+
+
+def test_any_other_refusal_is_raised_as_it_is(workplace: Workplace, ledger: Ledger) -> None:
+    refuse(workplace.dynamodb, "UpdateItem", "ProvisionedThroughputExceededException")
+    with pytest.raises(ClientError, match="ProvisionedThroughput"):
+        claim(ledger)
+
+
+def test_a_row_outlives_every_message_of_its_request() -> None:
+    """The latest attempt's: booked for the end of the longest age, put by Scheduler into its dead-letter queue after a
+    day, and sent from there when it was about to expire."""
+    assert protocol.KEEP >= LONGEST_AGE + DELIVERY_AGE + 2 * QUEUE_RETENTION
+
+
+COMPLETE: dict[str, Any] = {
+    "status": {"S": RUNNING},
+    "attempts": {"N": "1"},
+    "claim": {"S": OTHER},
+    "lease_until": {"N": "1"},
+    "last_attempt_at": {"S": instant(NOW)},
+    "payload_hash": {"S": FIRST.payload_hash},
+}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("status", None),
+        ("status", {"S": "PAUSED"}),
+        ("status", {"S": FAILED}),  # and no plan
+        ("attempts", None),
+        ("attempts", {"N": "1.5"}),
+        ("claim", None),
+        ("claim", {"N": "7"}),
+        ("lease_until", {"S": "soon"}),
+        ("last_attempt_at", {"S": "yesterday"}),
+        ("payload_hash", None),
+        ("plan", {"S": "not JSON"}),
+        ("plan", {"S": "[1]"}),
+        ("history", {"S": "none"}),
+        ("history", {"L": [{"S": "failed"}]}),
+        ("next_attempt_at", {"S": "tomorrow"}),
+        ("last_error", {"N": "7"}),
+    ],
+)
+def test_a_row_that_is_not_as_documented_is_named_and_left_alone(
+    workplace: Workplace, ledger: Ledger, attribute: str, value: Any
+) -> None:
+    row = {**COMPLETE, attribute: value}
+    workplace.put_row(**{name: value for name, value in row.items() if value})
+    named = "plan" if value == {"S": FAILED} else attribute
+    before = workplace.row()
+    with pytest.raises(MalformedRow, match=f"item 'r' of the request ledger: {named} is missing or not"):
+        claim(ledger, FIRST, ME, 0)
+    assert workplace.row() == before
+
+
+def test_no_attribute_of_an_expression_is_a_reserved_word() -> None:
+    """DynamoDB refuses them at every call; a # takes the place of those that are."""
+    expressions = [value for name, value in vars(protocol).items() if name.endswith(("_CONDITION", "_UPDATE"))]
+    words = set(re.findall(r"(?<![#:\w])\w+", " ".join(expressions)))
+    syntax = {"SET", "REMOVE", "AND", "OR", "IN", "attribute_not_exists", "if_not_exists"}
+    assert not {word for word in words - syntax if word.upper() in ReservedKeywords.get_reserved_keywords()}
+    assert len(expressions) == 13
+
+
+def test_a_request_is_named_by_its_id_alone(workplace: Workplace, ledger: Ledger) -> None:
+    claim(ledger)
+    assert claim(ledger, replace(FIRST, request_id="R")) == Claimed(ME, NOW)
+    assert len(workplace.dynamodb.scan(TableName=TABLE)["Items"]) == 2

@@ -1,0 +1,198 @@
+"""The rules that retries go by, and the waits that come of them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from math import inf, nan
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.retry.backoff import decorrelated, share
+from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
+
+KEYS = st.text(max_size=20)
+NUMBERS = st.integers(1, 5000)
+BASES = st.floats(0.001, 10_000)
+BACKOFFS = st.sampled_from(["exponential", "linear", "fixed"])
+JITTERS = st.sampled_from(["none", "full", "equal", "decorrelated"])
+MANY = [f"request-{number}" for number in range(400)]
+
+
+@st.composite
+def rules(draw: st.DrawFn, jitter: st.SearchStrategy[Any] = JITTERS) -> Rule:
+    base = draw(BASES)
+    return Rule(draw(BACKOFFS), draw(jitter), base, base * draw(st.floats(1, 200)))
+
+
+def plain(rule: Rule) -> list[float]:
+    return [rule.delay("any", attempt) for attempt in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("backoff", "waits"),
+    [
+        ("exponential", [30, 60, 120, 240, 300]),
+        ("linear", [30, 60, 90, 120, 150]),
+        ("fixed", [30, 30, 30, 30, 30]),
+    ],
+)
+def test_a_wait_begins_with_base_grows_as_it_is_told_and_ends_at_cap(backoff: Any, waits: list[float]) -> None:
+    assert plain(Rule(backoff, "none", base=30, cap=300)) == waits
+
+
+@given(rules(st.just("none")), NUMBERS)
+def test_without_jitter_no_wait_is_shorter_than_the_one_before(rule: Rule, attempt: int) -> None:
+    assert rule.base <= rule.delay("k", attempt) <= rule.delay("k", attempt + 1) <= rule.cap
+
+
+@given(rules(), KEYS, NUMBERS)
+def test_no_wait_is_below_zero_or_above_cap(rule: Rule, key: str, attempt: int) -> None:
+    assert 0 <= rule.delay(key, attempt) <= rule.cap
+
+
+@given(rules(), KEYS, NUMBERS)
+def test_the_same_question_has_the_same_answer(rule: Rule, key: str, attempt: int) -> None:
+    assert rule.delay(key, attempt) == rule.delay(key, attempt)
+
+
+@given(KEYS, NUMBERS)
+def test_a_share_is_from_zero_to_below_one(key: str, attempt: int) -> None:
+    assert 0 <= share(key, attempt) < 1
+
+
+def test_an_answer_does_not_change_with_the_release() -> None:
+    assert share("request-1", 3) == pytest.approx(0.1312, abs=0.0001)
+
+
+def test_full_jitter_spreads_the_requests_evenly_from_zero_to_the_wait() -> None:
+    rule = Rule("fixed", "full", base=100, cap=100)
+    tenths = [int(rule.delay(key, 1) // 10) for key in MANY]
+    assert all(20 <= tenths.count(tenth) <= 60 for tenth in range(10))
+
+
+def test_full_jitter_spreads_one_request_s_attempts_too() -> None:
+    rule = Rule("fixed", "full", base=100, cap=100)
+    assert len({rule.delay("k", attempt) for attempt in range(1, 101)}) == 100
+
+
+def test_equal_jitter_waits_at_least_half() -> None:
+    delays = [Rule("fixed", "equal", base=100, cap=100).delay(key, 1) for key in MANY]
+    assert (50 <= min(delays) < 52, 98 < max(delays) <= 100) == (True, True)
+
+
+@given(rules(st.just("decorrelated")), KEYS)
+def test_decorrelated_jitter_stays_between_base_and_three_times_the_wait_before(rule: Rule, key: str) -> None:
+    chain = [rule.base, *(rule.delay(key, attempt) for attempt in range(1, 12))]
+    assert all(rule.base <= wait <= min(rule.cap, 3 * before) * 1.000001 for before, wait in pairwise(chain))
+
+
+def test_decorrelated_jitter_is_reckoned_with_the_share_of_each_attempt_on_the_way() -> None:
+    shares = {1: 0.0, 2: 1.0, 3: 0.5}
+    assert [decorrelated(attempt, 1, 1000, shares.__getitem__) for attempt in (1, 2, 3)] == [1, 3, 5]
+
+
+def test_decorrelated_jitter_grows_and_spreads() -> None:
+    rule = Rule(jitter="decorrelated", base=1, cap=1000)
+    first, sixth = ([rule.delay(key, attempt) for key in MANY] for attempt in (1, 6))
+    assert (2.9 < max(first) <= 3, sorted(sixth)[200] > 5, len(set(sixth)) > 390) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("backoff", "cubic", "one of exponential, linear, fixed"),
+        ("jitter", "FULL", "one of none, full, equal, decorrelated"),
+        ("jitter", None, "one of"),
+        ("base", 0, "above 0"),
+        ("base", -1.0, "above 0"),
+        ("base", nan, "above 0"),
+        ("base", "30", "a number of seconds"),
+        ("base", True, "a number of seconds"),
+        ("cap", 29.9, "at least base, which is 30"),
+        ("cap", inf, "at most 2592000"),
+        ("cap", 10**400, "at most 2592000"),
+        ("max_attempts", 0, "from 1 to 100"),
+        ("max_attempts", 101, "from 1 to 100"),
+        ("max_attempts", 8.0, "a whole number"),
+        ("max_attempts", True, "a whole number"),
+        ("max_age", 0, "above 0"),
+        ("max_age", 2592001, "at most 2592000 (30 days)"),
+        ("max_age", nan, "above 0"),
+        ("counts", 0, "True or False"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_names_field_value_and_what_was_expected(
+    field: str, value: Any, expected: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"^Rule\.{field} must be .*{re.escape(expected)}") as refusal:
+        Rule(**{field: value})
+    assert str(refusal.value).endswith(f"got {value!r}")
+
+
+def test_the_ends_of_every_range_are_allowed() -> None:
+    least = Rule(base=1e-9, cap=1e-9, max_attempts=1, max_age=1e-9)
+    most = Rule(base=LONGEST_AGE, cap=LONGEST_AGE, max_attempts=MOST_ATTEMPTS, max_age=LONGEST_AGE)
+    assert (least.max_attempts, most.max_attempts) == (1, 100)
+
+
+@pytest.mark.parametrize("bad", [{"default": {}}, {"errors": {"": Rule()}}, {"errors": {"A": None}}])
+def test_a_policy_is_made_of_rules(bad: Any) -> None:
+    with pytest.raises(ValueError, match=r"^Policy\.\w+ must be"):
+        Policy(**bad)
+
+
+def test_the_most_specific_type_that_has_a_rule_decides() -> None:
+    narrow, wide = Rule(max_attempts=2), Rule(max_attempts=3)
+    policy = Policy(errors={"OSError": wide, "FullDisk": narrow})
+    asked = [("FullDisk", "OSError"), ("Unheard", "OSError"), ("Unheard",), ()]
+    assert [policy.rule_for(types) for types in asked] == [narrow, wide, policy.default, policy.default]
+
+
+def test_the_built_in_policy_is_as_documented() -> None:
+    assert (BUILT_IN.default, BUILT_IN.errors) == (
+        Rule("exponential", "full", 30, 3600, 8, 86400, counts=True),
+        {"RateLimited": Rule(counts=False), "Died": Rule(max_attempts=5)},
+    )
+
+
+def test_an_empty_document_is_the_built_in_policy() -> None:
+    assert Policy.from_document({}) == BUILT_IN
+
+
+def test_what_a_document_leaves_out_is_inherited() -> None:
+    document = {
+        "default": {"base_seconds": 2, "cap_seconds": 20, "max_age_seconds": 600, "max_attempts": 3.0},
+        "errors": {"Slow": {"backoff": "linear", "base_seconds": 5}, "RateLimited": {"jitter": "equal"}},
+    }
+    default = Rule(base=2, cap=20, max_attempts=3, max_age=600)
+    assert Policy.from_document(document) == Policy(
+        default,
+        {
+            "Slow": Rule("linear", base=5, cap=20, max_attempts=3, max_age=600),
+            "RateLimited": Rule(jitter="equal", base=2, cap=20, max_attempts=3, max_age=600, counts=False),
+            "Died": default,
+        },
+    )
+
+
+def test_no_default_that_is_valid_by_itself_contradicts_a_built_in_rule() -> None:
+    least = Policy.from_document({"default": {"base_seconds": 0.1, "cap_seconds": 0.1, "max_attempts": 1}})
+    most = Policy.from_document({"default": {"base_seconds": 3e5, "cap_seconds": 3e5, "max_attempts": 100}})
+    assert (least.errors["Died"].max_attempts, most.errors["Died"].max_attempts) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("document", "where"),
+    [
+        ({"default": {"base_seconds": 7200}}, "default: Rule.cap must be at least base, which is 7200"),
+        ({"errors": {"Slow": {"cap_seconds": 3}}}, "errors.Slow: Rule.cap must be at least base, which is 30"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused_with_the_rule_they_stand_in(document: Any, where: str) -> None:
+    with pytest.raises(ValueError, match=where) as refusal:
+        Policy.from_document(document)
+    assert str(refusal.value).endswith("(what is left out is inherited)")

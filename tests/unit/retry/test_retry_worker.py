@@ -1,0 +1,240 @@
+"""The worker's handler: batches, what is counted, and what is logged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from slotkeeper.aws.sqs import size
+from slotkeeper.retry import Poison, Request, Retryable
+from slotkeeper.settings import MissingSetting, RetrySettings
+from tests.support.boundary import Killed, refuse
+from tests.unit.conftest import NOW
+from tests.unit.work_account import WorkAccount, invocation, record
+
+SECRET = "hunter2"
+
+
+class Worker:
+    """The function as Lambda has it, with a plug that does what the payload says, on a clock that stands still."""
+
+    def __init__(self, module: ModuleType, output: pytest.CaptureFixture[str]) -> None:
+        self.module = module
+        self.consumer = module._worker._consumer
+        self.consumer._clock = lambda: self.now
+        self.now = NOW
+        self.seconds = 0.0
+        self._output = output
+        module._worker._perform = self._perform
+
+    def handle(self, *records: dict[str, Any], left: float = 120.0) -> list[str]:
+        """The ids of the messages that stay on the queue."""
+        answer = self.module.handler({"Records": list(records)}, invocation(left))
+        return [failed["itemIdentifier"] for failed in answer["batchItemFailures"]]
+
+    def output(self) -> list[dict[str, Any]]:
+        """What has been written since the last look."""
+        self.written = self._output.readouterr().out
+        return [json.loads(line) for line in self.written.splitlines() if line.startswith("{")]
+
+    def logged(self) -> list[dict[str, Any]]:
+        return [line for line in self.output() if "message" in line]
+
+    def metrics(self) -> dict[str, list[float]]:
+        (emitted,) = [line for line in self.output() if "_aws" in line and "ColdStart" not in line]
+        return {name: value for name, value in emitted.items() if name.startswith(("Work", "Retry"))}
+
+    def _perform(self, request: Request, seconds: float) -> Any:
+        self.seconds = seconds
+        told = request.payload
+        if "dies" in told:
+            raise Killed
+        if "poison" in told:
+            raise Poison(told["poison"])
+        if "fails" in told:
+            raise Retryable(told["fails"], retry_after=told.get("retry_after"))
+        if "breaks" in told:
+            raise KeyError(told["breaks"])
+        return {}
+
+
+@pytest.fixture
+def worker(work_account: WorkAccount, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]) -> Worker:
+    return Worker(load("worker"), capsys)
+
+
+def work(request_id: str = "r", **payload: Any) -> dict[str, Any]:
+    return {"request_id": request_id, "payload": payload}
+
+
+def test_only_what_has_to_come_back_is_reported(worker: Worker) -> None:
+    refuse(worker.consumer._ledger._dynamodb, "UpdateItem", "Throttling")
+    stays = worker.handle(
+        record(work("throttled"), "m1"),
+        record(work("done"), "m2"),
+        record(work("poison", poison="bad"), "m3"),
+        record("junk", "m4"),
+        record(work("again", fails="not now"), "m5"),
+    )
+    assert stays == ["m1"]
+
+
+def test_a_batch_of_which_everything_stays_is_reported_and_not_raised(worker: Worker) -> None:
+    refuse(worker.consumer._ledger._dynamodb, "UpdateItem", "Throttling", times=2)
+    assert worker.handle(record(work("a"), "m1"), record(work("b"), "m2")) == ["m1", "m2"]
+
+
+def test_what_there_is_no_time_for_stays(worker: Worker) -> None:
+    assert worker.handle(record(work()), left=10) == ["m1"]
+    assert worker.metrics() == {"WorkHops": [1.0]}
+
+
+@pytest.mark.parametrize(
+    ("body", "counted"),
+    [
+        (work(), {"WorkSucceeded": [1.0], "WorkHops": [1.0]}),
+        (work(fails="not now"), {"WorkRetried": [1.0], "WorkHops": [1.0]}),
+        (work(poison="bad"), {"WorkDeadLettered": [1.0], "WorkHops": [1.0]}),
+        ("junk", {"WorkDeadLettered": [1.0]}),
+        (work() | {"retries": ["2027-01-15T08:00:00Z"] * 4}, {"WorkSucceeded": [1.0], "WorkHops": [5.0]}),
+    ],
+    ids=["done", "retried", "poison", "no message", "attempt 5"],
+)
+def test_each_end_of_a_message_is_counted(worker: Worker, body: Any, counted: dict[str, list[float]]) -> None:
+    assert worker.handle(record(body)) == []
+    assert worker.metrics() == counted
+
+
+def test_a_repeat_is_counted(worker: Worker) -> None:
+    worker.handle(record(work()))
+    worker.output()
+    assert worker.handle(record(work())) == []
+    assert worker.metrics() == {"WorkRepeated": [1.0], "WorkHops": [1.0]}
+
+
+def test_a_delivery_beside_another_is_no_trouble_and_stays(worker: Worker) -> None:
+    with pytest.raises(Killed):
+        worker.handle(record(work(dies=True)))
+    worker.output()
+    assert worker.handle(record(work(dies=True))) == ["m1"]
+    assert worker.metrics() == {"WorkHops": [1.0]}
+
+
+def test_an_attempt_that_died_is_counted(worker: Worker) -> None:
+    with pytest.raises(Killed):
+        worker.handle(record(work(dies=True)))
+    worker.output()
+    worker.now += 126
+    assert worker.handle(record(work(dies=True))) == []
+    assert worker.metrics() == {"WorkRetried": [1.0], "WorkDied": [1.0], "WorkHops": [1.0]}
+
+
+def test_what_aws_refuses_is_counted_as_left(worker: Worker) -> None:
+    refuse(worker.consumer._queue._sqs, "SendMessage", "Throttling")
+    assert worker.handle(record(work(fails="not now"))) == ["m1"]
+    assert worker.metrics() == {"WorkLeft": [1.0], "WorkHops": [1.0]}
+
+
+def test_a_schedule_that_was_refused_is_counted(worker: Worker) -> None:
+    refuse(worker.consumer._queue._scheduler, "CreateSchedule", "AccessDeniedException")
+    assert worker.handle(record(work(fails="not now", retry_after=5000))) == []
+    assert worker.metrics() == {"RetryScheduleRefused": [1.0], "WorkRetried": [1.0], "WorkHops": [1.0]}
+
+
+def test_a_policy_that_cannot_be_read_is_counted(worker: Worker) -> None:
+    refuse(worker.consumer._policy._ssm, "GetParameter", "ParameterNotFound")
+    assert worker.handle(record(work(fails="not now"))) == ["m1"]
+    assert worker.metrics() == {"RetryPolicyInvalid": [1.0], "WorkLeft": [1.0], "WorkHops": [1.0]}
+
+
+def test_each_line_says_whose_it_is_and_none_says_what_belongs_to_the_message_before(worker: Worker) -> None:
+    worker.handle(record(work("first"), "m1"), record("junk", "m2"), record(work("third", fails="not now"), "m3"))
+    named = [(line["message_id"], line.get("request_id"), line.get("attempt")) for line in worker.logged()]
+    assert named == [("m1", "first", 1), ("m2", None, None), ("m3", "third", 1)]
+
+
+def test_a_retry_is_logged_with_its_reason_its_bearer_and_its_time(worker: Worker) -> None:
+    worker.handle(record(work(fails="S3 is slow", retry_after=60)))
+    (line,) = worker.logged()
+    assert (line["level"], line["reason"], line["by"]) == ("WARNING", "S3 is slow", "delay")
+    assert line["due"] == "2027-01-15T08:01:00.000Z"
+    assert "exception" not in line
+
+
+def test_only_what_the_work_did_not_expect_brings_a_traceback(worker: Worker) -> None:
+    worker.handle(record(work("a", breaks="field"), "m1"), record(work("b", poison="bad"), "m2"))
+    broken, poison = worker.logged()
+    assert "_perform" in broken["exception"]
+    assert "exception" not in poison
+    assert (poison["level"], poison["code"], poison["reason"]) == ("ERROR", "Poison", "bad")
+
+
+@pytest.mark.parametrize("ends", [{}, {"fails": "not now"}, {"breaks": "field"}, {"poison": "bad"}])
+def test_the_payload_is_not_logged_whatever_becomes_of_it(worker: Worker, ends: dict[str, Any]) -> None:
+    worker.handle(record(work(password=SECRET, **ends)))
+    worker.handle(record(work(password=SECRET, **ends)))  # the repeat of it
+    worker.handle(record(work(password=SECRET, another="payload")))
+    assert len(worker.logged()) == 3
+    assert SECRET not in worker.written
+
+
+def test_without_idempotency_nothing_is_worked_on_and_the_message_stays(
+    worker: Worker, work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "true")
+    with pytest.warns(match="Disabling idempotency"):
+        assert worker.handle(record(work())) == ["m1"]
+    (line,) = worker.logged()
+    assert "POWERTOOLS_IDEMPOTENCY_DISABLED" in line["exception"]
+
+
+SETTINGS: dict[str, tuple[str, dict[str, Any], Callable[[Worker], bool]]] = {
+    "WORK_SECONDS": ("7", {}, lambda worker: worker.seconds == 7),
+    "SCHEDULER_BEYOND_SECONDS": ("0", {"fails": "x"}, lambda worker: worker.logged()[0]["by"] == "schedule"),
+    "WORK_QUEUE_LARGEST_MESSAGE": (
+        "1024",
+        {"fails": "x" * 1024, "retry_after": 9},
+        lambda worker: worker.logged()[0]["code"] == "TooLarge",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_of_the_environment_is_kept_to(
+    work_account: WorkAccount,
+    load: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    value, payload, kept = SETTINGS[name]
+    monkeypatch.setenv(name, value)
+    worker = Worker(load("worker"), capsys)
+    worker.handle(record(work(**payload)))
+    assert kept(worker)
+
+
+def test_a_dead_letter_is_no_larger_than_the_queue_that_it_may_be_moved_back_to(
+    work_account: WorkAccount,
+    load: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORK_QUEUE_LARGEST_MESSAGE", "4096")
+    worker = Worker(load("worker"), capsys)
+    worker.handle(record(work(poison="x" * 3020)))
+    (letter,) = work_account.dead_letters()
+    assert size(letter["Body"], letter["MessageAttributes"]) <= 4096
+    assert letter["MessageAttributes"]["code"]["StringValue"] == "Poison"
+
+
+def test_every_missing_setting_is_named(work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in work_account.environment.keys() - {"DATA_BUCKET_NAME"}:
+        with monkeypatch.context() as environment:
+            environment.delenv(name)
+            with pytest.raises(MissingSetting, match=name):
+                RetrySettings.from_environment()

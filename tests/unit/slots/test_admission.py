@@ -1,0 +1,427 @@
+"""The starter, message by message, with faults at the botocore boundary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from slotkeeper.slots.admission import Admitted, DeadLettered, HeldBack, Repeated, Waiting
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.protocol import CONFIRM_UPDATE
+from slotkeeper.slots.queues import LONGEST_HIDE
+from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
+from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
+
+REQUEST = {"process": "p", "request_id": "order-1"}
+EXECUTION = execution_name("p", "order-1", 1)
+
+
+def _finish(account: Account, execution: str) -> None:
+    arn = account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + execution
+    account.stepfunctions.stop_execution(executionArn=arn)
+
+
+def _hidden_for(account: Account) -> list[int]:
+    """For how many seconds messages are hidden from now on."""
+    hidden: list[int] = []
+    account.sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility",
+        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
+    )
+    return hidden
+
+
+def _fill(account: Account) -> None:
+    account.slots.reserve("p", "p-somebody", NOW)
+
+
+def test_an_admitted_message_costs_two_calls(account: Account) -> None:
+    calls = Calls(account.dynamodb, account.sqs, account.stepfunctions)
+    assert account.starter.admit(delivery(REQUEST), NOW) == Admitted(EXECUTION, "p")
+    assert calls.made == ["UpdateItem", "StartExecution"]
+
+
+def test_the_workflow_gets_the_request_as_its_input(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    arn = account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + EXECUTION
+    started = json.loads(account.stepfunctions.describe_execution(executionArn=arn)["input"])
+    assert started == {"process": "p", "request_id": "order-1", "arguments": {}, "attempt": 1}
+
+
+def test_f24_a_message_delivered_a_hundred_times_starts_one_workflow(account: Account) -> None:
+    for receive in range(1, 101):
+        account.starter.admit(delivery(REQUEST, receives=receive), NOW)
+    assert account.executions() == [EXECUTION]
+    assert account.item().slots_in_use == 1
+
+
+def test_f1_a_start_whose_answer_is_lost_keeps_slot_and_message(account: Account) -> None:
+    lose_answer(account.stepfunctions, "StartExecution")
+    with pytest.raises(ReadTimeoutError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.executions() == [EXECUTION]
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError", "ServiceUnavailable", "SomethingNew"])
+def test_f1_an_answer_that_says_nothing_certain_keeps_slot_and_message(account: Account, code: str) -> None:
+    refuse(account.stepfunctions, "StartExecution", code)
+    with pytest.raises(ClientError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+
+
+def test_f1_a_refusal_after_a_lost_answer_of_the_same_call_is_not_believed(account: Account) -> None:
+    refuse(account.stepfunctions, "StartExecution", "AccessDeniedException", retry_attempts=1)
+    with pytest.raises(ClientError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+
+
+def test_f17_a_reserve_whose_answer_is_lost_is_found_by_the_next_delivery(account: Account) -> None:
+    lose_answer(account.dynamodb, "UpdateItem")
+    with pytest.raises(ReadTimeoutError):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.item().slots_in_use == 1
+
+
+@pytest.mark.parametrize(
+    "died", [(kill_after, "dynamodb", "UpdateItem"), (kill_before, "stepfunctions", "StartExecution")]
+)
+def test_f15_a_starter_that_dies_before_the_start_is_continued_by_the_next(account: Account, died: Any) -> None:
+    kill, client, operation = died
+    kill(getattr(account, client), operation)
+    with pytest.raises(Killed):
+        account.starter.admit(delivery(REQUEST), NOW)
+    assert account.executions() == []
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.item().slots_in_use == 1
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "StateMachineDoesNotExist", "ExecutionLimitExceeded"])
+def test_a_definite_refusal_that_is_our_fault_gives_the_slot_back_and_keeps_the_message(
+    account: Account, code: str
+) -> None:
+    refuse(account.stepfunctions, "StartExecution", code)
+    hidden = _hidden_for(account)
+    outcome = account.starter.admit(account.send(REQUEST), NOW + 7200)
+    assert isinstance(outcome, HeldBack)
+    assert code in outcome.reason
+    assert account.item().slots_in_use == 0
+    assert hidden == [5]  # not by how long it has waited: nothing wakes it when the trouble is over
+    assert account.messages(account.dead_letter_url) == []
+
+
+def test_a_definite_refusal_that_is_the_messages_fault_sets_it_aside(account: Account) -> None:
+    refuse(account.stepfunctions, "StartExecution", "InvalidExecutionInput")
+    assert isinstance(account.starter.admit(delivery(REQUEST), NOW), DeadLettered)
+    assert account.item().slots_in_use == 0
+    assert len(account.messages(account.dead_letter_url)) == 1
+
+
+def test_a_request_that_has_run_gives_its_slot_back_and_is_done_with(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    _finish(account, EXECUTION)
+    account.slots.cancel("p", EXECUTION)
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 0
+
+
+def test_s6_a_slot_that_a_message_took_again_between_release_and_end_comes_back_with_the_next_delivery(
+    account: Account,
+) -> None:
+    """Until a workflow that has given its slot back is over, its request can reserve one that nobody will confirm."""
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.slots.cancel("p", EXECUTION)  # as the workflow's release
+    assert isinstance(account.starter.admit(delivery(REQUEST, receives=2), NOW), Admitted)
+    assert account.item().slots_in_use == 1
+    _finish(account, EXECUTION)
+    assert account.starter.admit(delivery(REQUEST, receives=3), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 0
+
+
+def test_a_request_that_has_run_does_not_take_back_a_slot_that_a_glue_run_may_use(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression=CONFIRM_UPDATE,
+        ExpressionAttributeNames={"#me": EXECUTION, "#state": "state"},
+        ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+    )
+    _finish(account, EXECUTION)
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 1
+
+
+OTHERS = REQUEST | {"arguments": {"--day": "another"}}
+
+
+def test_a_request_id_that_an_open_execution_has_with_other_arguments_leaves_its_reservation(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "RequestIdReused"
+    assert "'order-1' belongs to another request, which runs with other arguments" in outcome.reason
+    assert account.item().holders.keys() == {EXECUTION}
+    assert len(account.messages(account.dead_letter_url)) == 1
+
+
+def test_a_reservation_that_a_reused_request_id_made_itself_is_given_back(account: Account) -> None:
+    """The first workflow has released its slot and has not ended yet, so its name can reserve one more."""
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.slots.cancel("p", EXECUTION)  # as the workflow's release
+    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert account.item().slots_in_use == 0
+
+
+def test_a_reservation_under_a_request_id_whose_execution_has_closed_is_given_back(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    _finish(account, EXECUTION)
+    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert "which ran with other arguments" in outcome.reason
+    assert account.item().slots_in_use == 0
+
+
+def test_an_execution_that_is_not_described_yet_is_asked_for_again(account: Account) -> None:
+    """DescribeExecution is eventually consistent, so it may not know yet what StartExecution refuses."""
+    account.starter.admit(delivery(REQUEST), NOW)
+    refuse(account.stepfunctions, "DescribeExecution", "ExecutionDoesNotExist")
+    with pytest.raises(ClientError, match="ExecutionAlreadyExists"):
+        account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
+    assert account.item().holders.keys() == {EXECUTION}
+
+
+def test_a_closed_execution_that_is_still_described_as_running_has_run(account: Account) -> None:
+    """An open execution would have answered the same input with success."""
+    account.starter.admit(delivery(REQUEST), NOW)
+    refuse(account.stepfunctions, "StartExecution", "ExecutionAlreadyExists")
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
+    assert account.item().slots_in_use == 0
+
+
+@pytest.mark.parametrize(("is_open", "outcome"), [(True, Admitted), (False, Repeated)])
+def test_the_same_request_in_another_spelling_is_the_same_request(
+    account: Account, is_open: bool, outcome: type
+) -> None:
+    """As another version of this code has written it, during a deployment."""
+    account.stepfunctions.start_execution(
+        stateMachineArn=account.workflow_arn,
+        name=EXECUTION,
+        input=json.dumps(REQUEST | {"attempt": 1, "arguments": {}}, indent=1),
+    )
+    if not is_open:
+        _finish(account, EXECUTION)
+    assert isinstance(account.starter.admit(delivery(REQUEST), NOW), outcome)
+    assert account.item().slots_in_use == int(is_open)
+
+
+def test_room_made_by_giving_up_wakes_who_waits(account: Account) -> None:
+    waiting = account.send({"process": "p", "request_id": "waits"}, message_id="waits")
+    _fill(account)
+    account.slots.wait("p", "p-waits", waiting)
+    account.slots.cancel("p", "p-somebody")
+    refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
+    account.starter.admit(delivery(REQUEST), NOW)
+    assert len(account.messages(account.queue_url)) == 1
+
+
+def test_a_refused_message_registers_before_it_hides_and_looks_again(account: Account) -> None:
+    _fill(account)
+    refused = account.send(REQUEST)
+    calls = Calls(account.dynamodb, account.sqs)
+    assert account.starter.admit(refused, NOW) == Waiting("p", "full", 0.0)
+    # reserve, register, hide, look
+    assert calls.made == ["UpdateItem", "UpdateItem", "ChangeMessageVisibility", "GetItem"]
+    assert account.messages(account.queue_url) == []
+
+
+def test_a_slot_that_frees_before_the_registration_is_taken_at_once(account: Account) -> None:
+    _fill(account)
+    freed = []
+
+    def free_it_between(model: Any, **_: Any) -> None:
+        if model.name == "UpdateItem" and not freed:
+            freed.append(True)
+        elif model.name == "UpdateItem" and len(freed) == 1:
+            freed.append(True)
+            account.slots.cancel("p", "p-somebody")
+
+    account.dynamodb.meta.events.register("before-call", free_it_between)
+    assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Admitted)
+
+
+def test_a_slot_that_frees_between_registration_and_hide_is_taken_at_once(account: Account) -> None:
+    """A wakes the message, the starter hides it after all: only the look after the hide finds the room."""
+    _fill(account)
+    refused = account.send(REQUEST)
+    account.sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: account.slots.cancel("p", "p-somebody") and None
+    )
+    assert isinstance(account.starter.admit(refused, NOW), Admitted)
+
+
+def _before_the_hide(account: Account, act: Callable[[], Any]) -> None:
+    """Acts once, between the registration and the hide."""
+    acts = [act]
+    account.sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()() if acts else None) and None
+    )
+
+
+def test_s6_a_message_whose_process_is_removed_while_it_begins_to_wait_is_set_aside_at_once(account: Account) -> None:
+    account.processes.pause("p")
+    refused = account.send(REQUEST)
+    _before_the_hide(account, lambda: account.processes.remove("p"))
+    outcome = account.starter.admit(refused, NOW + 4 * 3600)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "UnknownProcess"
+
+
+def test_s6_a_message_whose_process_is_removed_and_added_again_registers_again(account: Account) -> None:
+    account.processes.pause("p")
+    refused = account.send(REQUEST)
+
+    def replace_it() -> None:
+        account.processes.remove("p")
+        account.processes.create("p", 0, "job")
+
+    _before_the_hide(account, replace_it)
+    assert account.starter.admit(refused, NOW) == Waiting("p", "full", 0.0)
+    assert account.item().waiting_handle == refused.receipt_handle
+
+
+@pytest.mark.parametrize(("receives", "seconds"), [(1, 5), (2, 10), (6, 160), (7, 180), (900, 180)])
+def test_s6_after_an_error_a_message_comes_back_within_seconds_at_first(
+    account: Account, receives: int, seconds: int
+) -> None:
+    """Nothing would wake it: it is not registered, and its whole group waits behind it."""
+    sent = replace(account.send(REQUEST), receives=receives)
+    hidden = _hidden_for(account)
+    assert account.starter.defer(sent, NOW, RuntimeError("why")).reason.startswith("RuntimeError: why")
+    assert hidden == [seconds]
+
+
+def test_an_error_that_lasts_sets_a_message_aside_before_sqs_moves_it_without_a_reason(account: Account) -> None:
+    outcome = account.starter.defer(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW, RuntimeError("why"))
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.request is not None
+    (letter,) = account.messages(account.dead_letter_url)
+    reason = letter["MessageAttributes"]["reason"]["StringValue"]
+    assert reason.startswith("received 999 times, as often as the queue allows: RuntimeError: why")
+
+
+def test_what_is_no_request_is_deferred_too(account: Account) -> None:
+    assert isinstance(account.starter.defer(account.send("{"), NOW, RuntimeError("why")), HeldBack)
+
+
+def test_a_hide_that_is_refused_because_a_wake_was_faster_is_no_error(account: Account) -> None:
+    _fill(account)
+    refused = account.send(REQUEST)
+    refuse(account.sqs, "ChangeMessageVisibility", "MessageNotInflight")
+    assert isinstance(account.starter.admit(refused, NOW), Waiting)
+
+
+def test_a_message_at_the_end_of_the_queues_retention_is_set_aside_and_not_lost(account: Account) -> None:
+    _fill(account)
+    outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "Expired"
+    assert "full" in outcome.reason
+
+
+def test_a_burst_of_as_many_as_a_queue_delivers_is_set_aside_before_sqs_deletes_it(account: Account) -> None:
+    """One after the other, half a second each, after a head that is seen half an hour late."""
+    burst = 120_000 * 0.5 + LONGEST_HIDE
+    _fill(account)
+    outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + burst), NOW)
+    assert isinstance(outcome, DeadLettered)
+
+
+def test_a_request_may_wait_for_thirteen_days(account: Account) -> None:
+    _fill(account)
+    sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + 86_401)
+    assert isinstance(account.starter.admit(sent, NOW), Waiting)
+
+
+@pytest.mark.parametrize(("left", "outcome"), [(80_000, HeldBack), (600, DeadLettered)])
+def test_after_an_error_a_request_is_given_up_in_the_last_hour_only(account: Account, left: int, outcome: type) -> None:
+    """Its workflow may have started, which the next delivery finds out."""
+    sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
+    assert isinstance(account.starter.defer(sent, NOW, RuntimeError("why")), outcome)
+
+
+def test_a_message_that_the_queue_would_set_aside_without_a_reason_gets_one(account: Account) -> None:
+    refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
+    outcome = account.starter.admit(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert "received 999 times" in outcome.reason
+    assert "AccessDenied" in outcome.reason
+
+
+def test_a_message_at_the_end_of_its_retention_still_takes_a_free_slot(account: Account) -> None:
+    outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
+    assert isinstance(outcome, Admitted)
+
+
+def test_a_paused_process_lets_its_messages_wait(account: Account) -> None:
+    account.processes.pause("p")
+    assert account.starter.admit(account.send(REQUEST), NOW) == Waiting("p", "paused", 0.0)
+
+
+def test_f22_a_bad_message_is_set_aside_at_once_and_changes_nothing_else(account: Account) -> None:
+    before = account.raw_item()
+    outcome = account.starter.admit(delivery('{"process": "p", "priority": 1}'), NOW)
+    assert isinstance(outcome, DeadLettered)
+    (letter,) = account.messages(account.dead_letter_url)
+    assert "priority" in letter["MessageAttributes"]["reason"]["StringValue"]
+    assert account.raw_item() == before
+
+
+def test_f19_an_unknown_process_is_set_aside_and_not_kept_waiting(account: Account) -> None:
+    outcome = account.starter.admit(delivery({"process": "nobody"}, group="nobody"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "UnknownProcess"
+
+
+def test_f7_a_malformed_process_keeps_its_messages(account: Account) -> None:
+    item = account.raw_item() | {"slot_limit": {"S": "10"}}
+    refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
+    outcome = account.starter.admit(account.send(REQUEST), NOW)
+    assert isinstance(outcome, HeldBack)
+    assert "slot_limit" in outcome.reason
+
+
+def test_a_letter_that_is_moved_back_and_refused_again_is_not_swallowed(account: Account) -> None:
+    """SQS remembers deduplication ids for five minutes: the message that comes back is another one, with another id."""
+    ids: list[str] = []
+    account.sqs.meta.events.register(
+        "provide-client-params.sqs.SendMessage", lambda params, **_: ids.append(params["MessageDeduplicationId"])
+    )
+    for message_id in ("first", "moved-back"):
+        body = {"process": "nobody", "request_id": "order-1"}
+        account.starter.admit(delivery(body, group="nobody", message_id=message_id), NOW)
+    assert ids == ["first", "moved-back"]
+
+
+def test_a_dead_letter_that_cannot_be_sent_leaves_the_message_on_the_queue(account: Account) -> None:
+    refuse(account.sqs, "SendMessage", "ServiceUnavailable")
+    with pytest.raises(ClientError):
+        account.starter.admit(delivery("{"), NOW)
+
+
+def test_the_hide_is_longer_than_the_queues_default(account: Account) -> None:
+    _fill(account)
+    refused = account.send(REQUEST)
+    hidden = _hidden_for(account)
+    account.starter.admit(refused, NOW)
+    assert hidden[0] > VISIBILITY

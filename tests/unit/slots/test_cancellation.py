@@ -1,0 +1,183 @@
+"""A request that an operator cancels while it is queued never starts, and stands in the dead-letter queue."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.admission import Admitted, DeadLettered, Waiting
+from slotkeeper.slots.cancellation import KEPT, MOST, Cancellation
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.protocol import Cancelled, Granted
+from tests.unit.conftest import NOW, Account, delivery
+
+REQUEST = {"process": "p", "request_id": "order-1"}
+EXECUTION = execution_name("p", "order-1", 1)
+
+
+@pytest.fixture
+def operations(account: Account) -> Operations:
+    return Operations(account.processes, account.slots, account.queue)
+
+
+def _fill(account: Account) -> None:
+    account.slots.reserve("p", "p-somebody", NOW)
+
+
+def _write(account: Account, cancelled: dict[str, Any]) -> None:
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression="SET cancelled = :value",
+        ExpressionAttributeValues={":value": cancelled},
+    )
+
+
+def test_a_cancelled_request_is_not_started_although_there_is_room(account: Account, operations: Operations) -> None:
+    assert operations.cancel_request("p", EXECUTION, NOW, "anna") == "cancelled"
+    assert account.slots.reserve("p", EXECUTION, NOW) == Cancelled(int(NOW), "anna")
+    assert account.item().slots_in_use == 0
+    assert account.slots.reserve("p", "p-another", NOW) == Granted()
+
+
+@pytest.mark.parametrize("state", ["free", "full", "paused"])
+def test_its_message_is_set_aside_with_who_and_when(account: Account, operations: Operations, state: str) -> None:
+    if state == "full":
+        _fill(account)
+    elif state == "paused":
+        operations.pause("p")
+    operations.cancel_request("p", EXECUTION, NOW, "anna")
+    outcome = account.starter.admit(delivery(REQUEST), NOW)
+    assert outcome == DeadLettered("Cancelled", "cancelled by anna at 2027-01-15T08:00:00Z")
+    (letter,) = account.messages(account.dead_letter_url)
+    assert letter["MessageAttributes"]["code"]["StringValue"] == "Cancelled"
+    assert json.loads(letter["Body"]) == REQUEST
+    assert account.executions() == []
+
+
+def test_a_message_that_comes_again_after_its_dead_letter_is_not_started(
+    account: Account, operations: Operations
+) -> None:
+    """The starter dies between the dead letter and the message's end; the note must outlive that."""
+    operations.cancel_request("p", EXECUTION, NOW)
+    for receive in (1, 2):
+        outcome = account.starter.admit(delivery(REQUEST, receives=receive), NOW)
+        assert outcome == DeadLettered("Cancelled", "cancelled at 2027-01-15T08:00:00Z")
+    assert account.executions() == []
+
+
+def test_who_holds_a_slot_cannot_be_cancelled_any_more(account: Account, operations: Operations) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    assert operations.cancel_request("p", EXECUTION, NOW) == "holds a slot"
+    assert account.item().cancelled == {}
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+
+
+def test_the_next_attempt_is_not_cancelled(account: Account, operations: Operations) -> None:
+    operations.cancel_request("p", EXECUTION, NOW)
+    assert isinstance(account.starter.admit(delivery({**REQUEST, "attempt": 2}), NOW), Admitted)
+
+
+def test_who_waits_first_is_woken_to_be_set_aside_at_once(account: Account, operations: Operations) -> None:
+    _fill(account)
+    assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Waiting)
+    assert account.item().waiting_execution == EXECUTION
+    assert account.messages(account.queue_url) == []
+    operations.cancel_request("p", EXECUTION, NOW)
+    assert len(account.messages(account.queue_url)) == 1
+
+
+def test_who_waits_first_is_left_alone_when_another_is_cancelled(account: Account, operations: Operations) -> None:
+    _fill(account)
+    account.starter.admit(account.send(REQUEST), NOW)
+    operations.cancel_request("p", "p-another", NOW)
+    assert account.messages(account.queue_url) == []
+
+
+def test_a_waiter_of_an_earlier_version_has_no_name_and_is_woken(account: Account, operations: Operations) -> None:
+    _fill(account)
+    account.starter.admit(account.send(REQUEST), NOW)
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression="REMOVE waiting.execution",
+    )
+    assert account.item().waiting_execution is None
+    operations.cancel_request("p", EXECUTION, NOW)
+    assert len(account.messages(account.queue_url)) == 1
+
+
+@pytest.mark.parametrize("before", ["dynamodb", "sqs"], ids=["registration", "hide"])
+def test_who_is_cancelled_after_its_refusal_is_set_aside_at_once(
+    account: Account, operations: Operations, before: str
+) -> None:
+    """The operator finds nobody to wake yet, or the hide undoes the wake: the look after the hide finds the note."""
+    _fill(account)
+    refused = account.send(REQUEST)
+    steps: list[str] = []
+
+    def cancel(model: Any, **_: Any) -> None:
+        steps.append(model.name)
+        if steps in (["UpdateItem", "UpdateItem"], ["ChangeMessageVisibility"]):
+            operations.cancel_request("p", EXECUTION, NOW)
+
+    getattr(account, before).meta.events.register("before-call", cancel)
+    assert isinstance(account.starter.admit(refused, NOW), DeadLettered)
+
+
+def test_cancelled_twice_is_cancelled_once(account: Account, operations: Operations) -> None:
+    operations.cancel_request("p", EXECUTION, NOW, "anna")
+    assert operations.cancel_request("p", EXECUTION, NOW + 60, "bert") == "cancelled"
+    assert account.item().cancelled == {EXECUTION: Cancellation(int(NOW) + 60, "bert")}
+
+
+def test_there_is_an_end_to_how_many_are_noted(account: Account, operations: Operations) -> None:
+    noted = {f"p-{n}": {"M": {"since": {"N": "1"}}} for n in range(MOST - 1)}
+    _write(account, {"M": noted})
+    assert operations.cancel_request("p", "p-last", NOW) == "cancelled"
+    assert operations.cancel_request("p", "p-more", NOW) == "too many"
+    assert operations.cancel_request("p", "p-0", NOW) == "cancelled"
+    assert len(account.item().cancelled) == MOST
+
+
+@pytest.mark.parametrize(("later", "left"), [(KEPT - 1, {EXECUTION}), (KEPT, set[str]())])
+def test_the_janitor_drops_a_note_when_the_queue_cannot_hold_its_message_any_more(
+    account: Account, operations: Operations, later: int, left: set[str]
+) -> None:
+    operations.cancel_request("p", EXECUTION, NOW)
+    account.round_at(NOW + later)
+    assert account.item().cancelled.keys() == left
+
+
+def test_a_note_that_was_made_anew_is_not_dropped(account: Account, operations: Operations) -> None:
+    operations.cancel_request("p", EXECUTION, NOW)
+    seen = account.item().cancelled[EXECUTION]
+    operations.cancel_request("p", EXECUTION, NOW + 1)
+    assert account.processes.cancellations.drop("p", EXECUTION, seen) is False
+    assert account.item().cancelled.keys() == {EXECUTION}
+
+
+def test_cancelling_in_a_process_that_is_not_there_says_so(operations: Operations) -> None:
+    with pytest.raises(LookupError, match="there is no process 'nobody'"):
+        operations.cancel_request("nobody", "nobody-1", NOW)
+
+
+def test_a_note_stays_small(account: Account, operations: Operations) -> None:
+    """Each costs every write of the item its share; who did it may have a long name."""
+    name = "p" * 47 + "-" + "a" * 32
+    operations.cancel_request("p", name, NOW, "anna" * 100)
+    fields = account.raw_item()["cancelled"]["M"][name]["M"]
+    assert len(name) + 3 + sum(len(key) + 1 + len(next(iter(value.values()))) for key, value in fields.items()) < 200
+
+
+@pytest.mark.parametrize(
+    "value", [{"S": "me"}, {"M": {"p-1": {"S": "x"}}}, {"M": {"p-1": {"M": {"since": {"S": "today"}}}}}]
+)
+def test_notes_that_somebody_wrote_by_hand_are_reported(account: Account, value: dict[str, Any]) -> None:
+    _write(account, value)
+    with pytest.raises(MalformedProcess, match="cancelled"):
+        account.item()

@@ -1,0 +1,152 @@
+"""hand_offs: how long a slot stood free before the request that waited for it was started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dev.scenarios.slots.figures import Release, Start, handoffs
+from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.hand_off import LOOK_BACK, SETTLING, HandOffs, Stay, hand_off
+from slotkeeper.slots.process import Process
+from tests.unit.conftest import CONTEXT, NOW, Account
+
+WAITING = Process("p", 1, 1, {}, paused=False, job_name="job", waiting_since=0, waiting_execution="p-b")
+ROUND = 60.0
+
+
+@pytest.mark.parametrize(
+    ("others", "limit", "seconds"),
+    [
+        ([Stay(0, 90)], 1, 10.0),
+        ([Stay(0, 90), Stay(0)], 2, 10.0),
+        ([Stay(0, 80), Stay(0, 90)], 2, 20.0),
+        ([Stay(0, 80), Stay(80, 90), Stay(0)], 2, 10.0),  # the slot that came free at 80 was taken at once
+        ([Stay(0), Stay(90), Stay(0, 90), Stay(0, 50)], 3, 50.0),  # one took another's slot at 90; the third was free
+        ([Stay(0, 100.2)], 1, 0.0),  # had released its slot, and ended a moment later
+        ([Stay(0, 90), Stay(200, 300)], 1, 10.0),
+    ],
+)
+def test_a_slot_stands_free_from_the_end_that_left_room(others: list[Stay], limit: int, seconds: float) -> None:
+    assert hand_off(100, others, limit) == seconds
+
+
+@pytest.mark.parametrize("others", [[], [Stay(0, 90)], [Stay(0, 50), Stay(60, 90)]])
+def test_where_there_was_room_all_along_nothing_was_handed_on(others: list[Stay]) -> None:
+    assert hand_off(100, others, 2) is None
+
+
+seconds = st.integers(0, 1000).map(lambda tenths: tenths / 8)  # no rounding
+
+
+@given(st.lists(st.tuples(seconds, seconds), min_size=2, max_size=12))
+def test_with_one_slot_it_is_the_gap_that_the_run_command_measures(rounds: list[tuple[float, float]]) -> None:
+    now, stays = 0.0, []
+    for gap, length in rounds:
+        stays.append(Stay(now + gap, now + gap + length + 1))
+        now = stays[-1].ended or now
+    releases = [Release(str(stay), stay.ended or 0, stay.ended or 0) for stay in stays]
+    starts = [Start(str(stay), stay.started, 0.0) for stay in stays]
+    expected = [each.seconds for each in handoffs(releases, starts, 1)]
+    assert [hand_off(stay.started, stays[:n], 1) for n, stay in enumerate(stays)][1:] == expected
+
+
+class Executions:
+    """Step Functions' list, as a Workflow tells it."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, tuple[float, float | None]] = {}
+        self.asked: list[float] = []
+
+    def since(self, moment: float) -> Iterator[Execution]:
+        self.asked.append(moment)
+        for name, (started, stopped) in self.told.items():
+            status = "RUNNING" if stopped is None else "SUCCEEDED"
+            yield Execution(name, status, stopped, started_at=started)
+
+
+@pytest.fixture
+def executions() -> Executions:
+    return Executions()
+
+
+@pytest.fixture
+def hand_offs(executions: Executions) -> HandOffs:
+    """After a round in which p-b waited for p-a's slot."""
+    executions.told["p-a"] = (NOW - 100, None)
+    made = HandOffs(executions)  # type: ignore[arg-type]
+    assert made.measure([WAITING], NOW) == {}
+    return made
+
+
+def _hand_on(executions: Executions, ended: float, started: float) -> None:
+    executions.told |= {"p-a": (NOW - 100, ended), "p-b": (started, None)}
+
+
+def test_a_slot_that_is_handed_on_is_measured_once(executions: Executions, hand_offs: HandOffs) -> None:
+    _hand_on(executions, NOW + 20, NOW + 23)
+    assert hand_offs.measure([WAITING], NOW + ROUND) == {"p": 3.0}
+    assert hand_offs.measure([WAITING], NOW + 2 * ROUND) == {}
+
+
+def test_a_start_is_measured_when_the_list_has_had_time_to_tell_of_the_end(
+    executions: Executions, hand_offs: HandOffs
+) -> None:
+    executions.told["p-b"] = (NOW + 23, None)  # p-a seems to run still
+    assert hand_offs.measure([WAITING], NOW + 24) == {}
+    _hand_on(executions, NOW + 20, NOW + 23)
+    assert hand_offs.measure([WAITING], NOW + 23 + SETTLING) == {"p": 3.0}
+
+
+@pytest.mark.parametrize("changed", [{"slot_limit": 2}, {"paused": True}])
+def test_after_a_change_by_an_operator_there_is_no_sample(
+    executions: Executions, hand_offs: HandOffs, changed: dict[str, int | bool]
+) -> None:
+    _hand_on(executions, NOW + 20, NOW + 50)
+    assert hand_offs.measure([replace(WAITING, **changed)], NOW + ROUND) == {}  # type: ignore[arg-type]
+    assert hand_offs.measure([WAITING], NOW + 2 * ROUND) == {}
+
+
+def test_what_started_before_the_containers_first_round_is_no_sample(executions: Executions) -> None:
+    _hand_on(executions, NOW - 60, NOW - 50)
+    hand_offs = HandOffs(executions)  # type: ignore[arg-type]
+    assert [hand_offs.measure([WAITING], NOW), hand_offs.measure([WAITING], NOW + ROUND)] == [{}, {}]
+
+
+def test_who_waited_before_memory_is_not_looked_for_again_and_again(executions: Executions) -> None:
+    hand_offs = HandOffs(executions)  # type: ignore[arg-type]
+    idle = replace(WAITING, slots_in_use=0)
+    for number in range(3):
+        hand_offs.measure([idle], NOW + number * ROUND)
+    assert executions.asked == [NOW - LOOK_BACK]
+
+
+def test_of_more_executions_than_a_round_has_time_for_nothing_is_measured(
+    executions: Executions, hand_offs: HandOffs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.slots.hand_off.MOST_EXECUTIONS", 1)
+    _hand_on(executions, NOW + 20, NOW + 23)
+    assert hand_offs.measure([WAITING], NOW + ROUND) == {}
+
+
+def test_nobody_is_asked_where_nobody_waited(executions: Executions) -> None:
+    HandOffs(executions).measure([replace(WAITING, waiting_execution=None)], NOW)  # type: ignore[arg-type]
+    assert executions.asked == []
+
+
+def test_a_round_goes_on_where_it_cannot_measure(
+    account: Account, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    janitor = load("janitor")
+
+    def fail(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(janitor._hand_offs, "measure", fail)
+    account.slots.reserve("p", "p-1", NOW - 10**9)
+    assert janitor.handler({}, CONTEXT) == {"SlotsReclaimed": 1, "JanitorErrors": 1}

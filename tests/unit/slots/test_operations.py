@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from slotkeeper.slots.operations import Operations
+from tests.unit.conftest import NOW, Account
+
+
+@pytest.fixture
+def operations(account: Account) -> Operations:
+    """Over a process that is full and has a message waiting."""
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", "p-waits", account.send())
+    return Operations(account.processes, account.slots, account.queue)
+
+
+def test_a_raised_limit_wakes_who_waits(account: Account, operations: Operations) -> None:
+    assert operations.set_limit("p", 2) is True
+    assert len(account.messages(account.queue_url)) == 1
+
+
+def test_a_lowered_limit_wakes_nobody(account: Account, operations: Operations) -> None:
+    assert operations.set_limit("p", 0) is False
+    assert account.messages(account.queue_url) == []
+
+
+def test_a_lifted_pause_wakes_who_waits(account: Account, operations: Operations) -> None:
+    operations.pause("p")
+    account.slots.cancel("p", "p-1")
+    assert operations.resume("p") is True
+    assert len(account.messages(account.queue_url)) == 1

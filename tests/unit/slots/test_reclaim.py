@@ -1,0 +1,342 @@
+"""The janitor: what it may take back, and what it must not."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.janitor import judge
+from slotkeeper.slots.process import Holder
+from slotkeeper.slots.settlement_table import HORIZON
+from tests.support.boundary import refuse
+from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.world import World, http
+
+LATER = NOW + GRACE + 1
+
+
+def _holder(state: Any, since: float = NOW, quiet_since: int | None = None) -> Holder:
+    return Holder(state, int(since), "job", quiet_since, {})
+
+
+def _execution(status: Any, stopped_at: float | None = None) -> Execution:
+    return Execution("p-1", status, stopped_at)
+
+
+@pytest.mark.parametrize(
+    ("holder", "execution", "now", "verdict"),
+    [
+        (_holder("RESERVED"), None, NOW + GRACE - 1, "alive"),
+        (_holder("RESERVED"), None, NOW + GRACE, "cancel"),
+        (_holder("RESERVED"), _execution("ABORTED", NOW), NOW + GRACE, "cancel"),
+        (_holder("RESERVED"), _execution("RUNNING"), NOW + 10**7, "alive"),
+        (_holder("RUNNING"), _execution("RUNNING"), NOW + 10**7, "alive"),
+        (_holder("RUNNING"), _execution("PENDING_REDRIVE", NOW), NOW + 10**7, "alive"),
+        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE - 1, "alive"),
+        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE, "look at Glue"),
+        (_holder("RUNNING"), _execution("SUCCEEDED", NOW), NOW + GRACE, "look at Glue"),
+        (_holder("RUNNING"), None, NOW + 3600, "alive"),
+        (_holder("RUNNING"), None, NOW + 86400, "look at Glue"),
+    ],
+)
+def test_f9_age_alone_takes_nothing_back(holder: Holder, execution: Execution | None, now: float, verdict: str) -> None:
+    assert judge(holder, execution, now, GRACE) == verdict
+
+
+@pytest.fixture
+def world(account: Account) -> World:
+    return World(account)
+
+
+def test_f15_a_reservation_that_never_became_a_workflow_is_taken_back(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    assert account.round_at(NOW + GRACE - 1).counts == {}
+    assert account.round_at(LATER).counts["SlotsReclaimed"] == 1
+    assert account.item().slots_in_use == 0
+
+
+def test_f18_an_aborted_workflow_is_dealt_with_without_its_status_event(world: World) -> None:
+    world.start()
+    world.abort()
+    first = world.account.round_at(LATER)
+    second = world.account.round_at(LATER + LOOK_GAP)
+    assert (first.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
+    assert world.account.item().slots_in_use == 0
+
+
+def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    for n in range(5):
+        world.account.round_at(LATER + n * LOOK_GAP)
+    assert world.account.item().slots_in_use == 1
+    assert set(world.stopped) == {"jr_1"}
+
+
+def test_f2_one_look_is_not_enough(world: World) -> None:
+    """A StartJobRun that was on its way when the workflow was aborted shows only later."""
+    world.start()
+    world.abort()
+    world.account.round_at(LATER)
+    world.account.round_at(LATER + LOOK_GAP - 1)
+    world.run("STARTING")
+    world.account.round_at(LATER + LOOK_GAP)
+    assert world.account.item().slots_in_use == 1
+    world.run("STOPPED")
+    world.account.round_at(LATER + 2 * LOOK_GAP)
+    assert world.account.item().slots_in_use == 1
+    world.account.round_at(LATER + 3 * LOOK_GAP)
+    assert world.account.item().slots_in_use == 0
+
+
+def test_a_run_of_another_execution_is_left_alone(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    world.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-somebody-else"}
+    world.account.round_at(LATER)
+    world.account.round_at(LATER + LOOK_GAP)
+    assert world.stopped == []
+    assert world.account.item().slots_in_use == 0
+
+
+def test_a_job_that_does_not_exist_any_more_runs_nothing(world: World) -> None:
+    world.start()
+    world.abort()
+    world.job_exists = False
+    counts = world.account.round_at(LATER).counts
+    world.account.round_at(LATER + LOOK_GAP)
+    assert counts["GlueJobsMissing"] == 1
+    assert world.account.item().slots_in_use == 0
+
+
+def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.event_at(world.execution, NOW + 1)
+    (kept,) = world.account.messages(world.account.failed_url)
+    assert json.loads(kept["Body"])["request_id"] == "order-1"
+    assert kept["MessageAttributes"]["execution_name"]["StringValue"] == world.execution
+    assert kept["MessageAttributes"]["error"]["StringValue"] == "ABORTED"
+
+
+def test_a_request_is_kept_once_however_often_it_is_found(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.event_at(world.execution, NOW + 1)
+    for n in range(3):
+        world.account.round_at(LATER + n * LOOK_GAP)
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: World) -> None:
+    """TTL is in seconds; later than the horizon, since who is forgotten before it has its request kept again."""
+    world.start()
+    world.abort()
+    world.account.event_at(world.execution, NOW + 1)
+    (entry,) = world.account.dynamodb.scan(TableName=world.account.settled_table)["Items"]
+    assert NOW + HORIZON < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
+
+
+def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: World) -> None:
+    world.start()
+    world.abort()
+    refuse(world.account.sqs, "SendMessage", "ServiceUnavailable")
+    assert world.account.round_at(LATER).counts["JanitorErrors"] == 1
+    world.account.round_at(LATER + 60)
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+@pytest.mark.parametrize(("error", "kept"), [("RequestFailed", 0), ("RequestReturned", 0), ("RequestNotKept", 1)])
+def test_a_workflow_that_accounted_for_its_request_is_believed(world: World, error: str, kept: int) -> None:
+    world.start()
+    world.abort()
+    world.account.stepfunctions.meta.events.register(
+        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status="FAILED", error=error)
+    )
+    world.account.round_at(LATER)
+    assert len(world.account.messages(world.account.failed_url)) == kept
+
+
+def test_executions_from_before_the_horizon_are_left_in_peace(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.round_at(NOW + HORIZON + 1)
+    assert world.account.messages(world.account.failed_url) == []
+
+
+def test_the_event_of_a_workflow_that_runs_again_does_nothing(world: World) -> None:
+    world.start()
+    world.run("RUNNING")
+    again, findings = world.account.event_at(world.execution, NOW + 1)
+    assert (again, findings.counts) == (None, {})
+    assert world.stopped == []
+
+
+def test_every_round_wakes_who_waits_beside_room(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    waiting = account.send()
+    account.slots.wait("p", "p-waits", waiting)
+    account.slots.cancel("p", "p-1")  # and its wake is lost
+    assert account.round_at(NOW).counts["WaitingWoken"] == 1
+    assert len(account.messages(account.queue_url)) == 1
+
+
+def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression="SET slots_in_use = :n",
+        ExpressionAttributeValues={":n": {"N": "5"}},
+    )
+    assert account.round_at(NOW).counts["CounterDrift"] == 1
+    assert account.item().slots_in_use == 1
+
+
+def test_one_malformed_item_does_not_keep_the_others_from_their_turn(account: Account) -> None:
+    account.dynamodb.put_item(
+        TableName=account.slot_table, Item={"process_name": {"S": "broken"}, "slot_limit": {"S": "3"}}
+    )
+    account.slots.reserve("p", "p-1", NOW)
+    counts = account.round_at(LATER).counts
+    assert (counts["MalformedProcesses"], counts["SlotsReclaimed"]) == (1, 1)
+
+
+def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(world: World) -> None:
+    world.account.slots.reserve("p", world.execution, NOW)
+    world.confirm()
+    day = 86400
+    first = world.account.round_at(NOW + day)
+    world.account.round_at(NOW + day + LOOK_GAP)
+    assert first.counts["ExecutionsForgotten"] == 1
+    assert world.account.item().slots_in_use == 0
+
+
+def test_a_run_beyond_the_first_page_is_found(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    world.older_runs, world.runs = world.runs, [{**world.runs[0], "Id": "jr_2", "Arguments": {}}]
+    world.account.round_at(LATER)
+    assert world.stopped == ["jr_1"]
+
+
+def test_a_run_without_a_start_is_no_end_of_the_search(world: World) -> None:
+    world.start()
+    world.abort()
+    world.run("WAITING")
+    del world.runs[0]["StartedOn"]
+    world.account.round_at(LATER)
+    assert world.stopped == ["jr_1"]
+
+
+def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: World) -> None:
+    """A check lasts: the second must begin a gap after the end of the first."""
+    world.start()
+    world.abort()
+    world.look_takes = LOOK_GAP + 5
+    world.account.round_at(LATER)
+    world.look_takes = 0
+    world.account.round_at(world.account.now + LOOK_GAP - 1)
+    assert world.account.item().slots_in_use == 1
+    world.account.round_at(world.account.now + 1)
+    assert world.account.item().slots_in_use == 0
+
+
+def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_turn(world: World) -> None:
+    world.account.processes.set_limit("p", 2)
+    world.start()
+    world.abort()
+    world.run("RUNNING")
+    world.stopping_is_denied = True
+    world.account.slots.reserve("p", "p-dead", NOW)
+    world.account.slots.wait("p", "p-waits", world.account.send())
+    counts = world.account.round_at(LATER).counts
+    assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("operation", ["ListExecutions", "DescribeExecution"])
+def test_step_functions_that_fail_do_not_keep_the_waiting_from_their_wake(account: Account, operation: str) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", "p-waits", account.send())
+    account.slots.cancel("p", "p-1")
+    refuse(account.stepfunctions, operation, "ThrottlingException", times=9)
+    assert account.round_at(LATER).counts["WaitingWoken"] == 1
+
+
+def test_a_settled_table_that_is_gone_does_not_keep_slots(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.dynamodb.delete_table(TableName=world.account.settled_table)
+    world.account.round_at(LATER)
+    counts = world.account.round_at(LATER + LOOK_GAP).counts
+    assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
+
+
+def test_what_has_just_closed_is_left_to_its_status_event(world: World) -> None:
+    world.start()
+    world.abort(at=NOW)
+    world.account.round_at(NOW + GRACE - 1)
+    assert world.account.messages(world.account.failed_url) == []
+
+
+def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(world: World) -> None:
+    world.start()
+    world.abort()
+    world.account.stepfunctions.meta.events.register(
+        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(error="RequestFailed")
+    )
+    world.account.round_at(LATER)
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_the_list_of_executions_is_read_no_further_than_it_can_matter(account: Account) -> None:
+    """Sorted by end, the last first."""
+    pages: list[str] = []
+
+    def answer(params: Any, **_: Any) -> Any:
+        pages.append(json.loads(params["body"])["statusFilter"])
+        return http(200), {"executions": [listed("p-old", NOW, NOW - HORIZON - 1)], "nextToken": "more"}
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
+    assert list(account.workflow.unsuccessful(NOW - HORIZON)) == []
+    assert pages == ["FAILED", "TIMED_OUT", "ABORTED"]
+
+
+def test_an_old_execution_that_was_redriven_hides_none_that_ended_before_it(account: Account) -> None:
+    """It began weeks ago, was redriven, and ended last: it stands first in the list."""
+    executions = [listed("p-redriven", NOW - 30 * 86400, NOW - 10), listed("p-aborted", NOW - 60, NOW - 20)]
+
+    def answer(params: Any, **_: Any) -> Any:
+        wanted = json.loads(params["body"])["statusFilter"]
+        return http(200), {"executions": executions if wanted == "ABORTED" else []}
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
+    found = [execution.name for execution in account.workflow.unsuccessful(NOW - HORIZON)]
+    assert found == ["p-redriven", "p-aborted"]
+
+
+def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
+    """An aborted execution as ListExecutions tells it."""
+    times = {"startDate": datetime.fromtimestamp(started_at, UTC), "stopDate": datetime.fromtimestamp(stopped_at, UTC)}
+    return {"name": name, "status": "ABORTED", **times}
+
+
+def test_a_reservation_that_was_made_anew_since_it_was_read_is_left(account: Account) -> None:
+    """A run reads the table, another one takes the reservation back, and a redelivery reserves again."""
+    account.slots.reserve("p", "p-1", NOW)
+    answers = account.stepfunctions.meta.events
+
+    def meanwhile(**_: Any) -> None:
+        account.slots.cancel("p", "p-1")
+        account.slots.reserve("p", "p-1", LATER - 10)
+
+    answers.register("before-call.stepfunctions.DescribeExecution", meanwhile)
+    assert "SlotsReclaimed" not in account.round_at(LATER).counts
+    assert account.item().holders["p-1"].since == LATER - 10

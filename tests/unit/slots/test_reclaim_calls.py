@@ -1,0 +1,156 @@
+"""The janitor: what a round calls, one call after the other, and what it need not call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.queues import wake_next
+from slotkeeper.slots.settlement_table import HORIZON
+from tests.support.boundary import refuse
+from tests.unit.conftest import GRACE, NOW, Account
+from tests.unit.world import World, http
+
+LATER = NOW + GRACE + 1
+
+
+@pytest.fixture
+def world(account: Account) -> World:
+    return World(account)
+
+
+def test_a_round_asks_for_no_process_that_needs_nothing(account: Account) -> None:
+    """A thousand processes would be a thousand calls, one after the other, in every round."""
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", "p-waits", account.send())
+    account.processes.create("idle", 1, "job")
+    account.round_at(NOW)  # a container's first run reads, and notes, where all was settled
+    asked: list[str] = []
+    for client in (account.dynamodb, account.sqs):
+        client.meta.events.register("before-call", lambda model, **_: asked.append(model.name))
+    account.round_at(NOW)
+    assert asked == ["Scan"]
+
+
+def test_a_registration_whose_message_is_gone_is_tried_once_and_removed(account: Account) -> None:
+    """Every process that has ever had a request wait leaves one, and every container would try each of them again."""
+    account.slots.reserve("p", "p-1", NOW)
+    gone = account.send()
+    account.slots.wait("p", "p-waits", gone)
+    account.slots.cancel("p", "p-1")
+    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=gone.receipt_handle)
+    tried: list[str] = []
+    account.sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibilityBatch",
+        lambda params, **_: tried.extend(entry["ReceiptHandle"] for entry in params["Entries"]),
+    )
+    for seconds in (0, 60, 120):
+        account.new_janitor()
+        account.round_at(NOW + seconds)
+    assert tried == [gone.receipt_handle]
+    assert account.item().waiting_handle is None
+
+
+def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Account) -> None:
+    """The message was received again between the janitor's read and its removal, and is hidden under a new handle."""
+    account.slots.reserve("p", "p-1", NOW)
+    account.slots.wait("p", "p-waits", replace(account.send(), receives=2))
+    assert not account.slots.forget_waiter("p", "the handle of its first receive")
+    assert account.item().waiting_execution == "p-waits"
+
+
+def test_every_wake_removes_a_spent_registration(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    gone = account.send()
+    account.slots.wait("p", "p-waits", gone)
+    account.slots.cancel("p", "p-1")
+    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=gone.receipt_handle)
+    assert not wake_next(account.slots, account.queue, "p")
+    assert account.item().waiting_handle is None
+
+
+def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Account) -> None:
+    for number in range(23):
+        name = f"q{number}"
+        account.processes.create(name, 1, "job")
+        account.slots.reserve(name, f"{name}-1", NOW)
+        account.slots.wait(name, f"{name}-2", account.send(group=name))
+        account.slots.cancel(name, f"{name}-1")
+    calls: list[str] = []
+    account.sqs.meta.events.register("before-call.sqs", lambda model, **_: calls.append(model.name))
+    assert account.round_at(NOW).counts["WaitingWoken"] == 23
+    assert calls == ["ChangeMessageVisibilityBatch"] * 3
+
+
+def test_a_list_that_breaks_off_tells_of_those_that_it_has_told(account: Account) -> None:
+    """Else each of thousands that run would be asked for, one after the other."""
+    account.processes.set_limit("p", 2)
+    for name in ("p-listed", "p-beyond"):
+        account.slots.reserve("p", name, NOW)
+    asked: list[str] = []
+
+    def answer(params: Any, **_: Any) -> Any:
+        if "nextToken" in json.loads(params["body"]):
+            return http(400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+        runs = {"name": "p-listed", "status": "RUNNING", "startDate": datetime.fromtimestamp(NOW, UTC)}
+        return http(200), {"executions": [runs], "nextToken": "more"}
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
+    account.stepfunctions.meta.events.register(
+        "provide-client-params.stepfunctions.DescribeExecution",
+        lambda params, **_: asked.append(params["executionArn"].rpartition(":")[2]),
+    )
+    account.round_at(LATER)
+    assert asked == ["p-beyond"]
+
+
+def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At one failure in a hundred, a million requests a day leave a hundred pages; every round would read them."""
+    looked: list[float] = []
+    unsuccessful = Workflow.unsuccessful
+
+    def listing(self: Workflow, stopped_after: float) -> Any:
+        looked.append(stopped_after)
+        return unsuccessful(self, stopped_after)
+
+    monkeypatch.setattr(Workflow, "unsuccessful", listing)
+    world.start()
+    world.abort()
+    refuse(world.account.sqs, "SendMessage", "InternalError", times=1)
+    for seconds in (0, 60, 120):
+        world.account.round_at(LATER + seconds)
+    # As far as ever until all is settled, and then an hour back from what was too young to be looked at.
+    assert looked == [LATER - HORIZON, LATER + 60 - HORIZON, LATER + 60 - GRACE - 3600]
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: World) -> None:
+    world.start()
+    world.abort()
+    refuse(world.account.stepfunctions, "ListExecutions", "ThrottlingException")
+    world.account.round_at(LATER + 2 * 3600)
+    world.account.new_janitor()
+    world.account.round_at(LATER + 2 * 3600 + 60)
+    assert len(world.account.messages(world.account.failed_url)) == 1
+
+
+def test_a_new_container_lists_from_where_the_last_one_had_settled_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[float] = []
+    unsuccessful = Workflow.unsuccessful
+
+    def listing(self: Workflow, stopped_after: float) -> Any:
+        looked.append(stopped_after)
+        return unsuccessful(self, stopped_after)
+
+    monkeypatch.setattr(Workflow, "unsuccessful", listing)
+    world.account.round_at(LATER)
+    world.account.new_janitor()
+    world.account.round_at(LATER + 86400)
+    assert looked == [LATER - HORIZON, LATER - GRACE - 3600]

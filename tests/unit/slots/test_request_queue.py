@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slotkeeper.slots.queues import LONGEST_HIDE, hide_seconds, wake_next
+from tests.support.boundary import refuse
+from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
+
+
+def test_f21_waiting_for_as_long_as_the_queue_keeps_a_message_does_not_use_up_its_receives() -> None:
+    waited, receives = 0.0, 0
+    while waited < RETENTION:
+        waited += hide_seconds(waited, VISIBILITY)
+        receives += 1
+    assert receives < 750  # of 1,000: the rest is for wakes
+
+
+@pytest.mark.parametrize("waited", [0, 60, 1e4, 1e6])
+def test_a_message_is_hidden_for_longer_than_by_default_and_for_half_an_hour_at_most(waited: float) -> None:
+    assert VISIBILITY < hide_seconds(waited, VISIBILITY) <= LONGEST_HIDE
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "MessageNotInflight",
+        "AWS.SimpleQueueService.MessageNotInflight",
+        "ReceiptHandleIsInvalid",
+        "InvalidParameterValue",
+        "InvalidParameterValueException",
+    ],
+)
+def test_a_spent_handle_is_no_error(account: Account, code: str) -> None:
+    refuse(account.sqs, "ChangeMessageVisibility", code)
+    assert account.queue.make_visible("spent") is False
+
+
+def test_a_dead_letter_carries_its_reason_and_its_message_as_it_was(account: Account) -> None:
+    account.queue.dead_letter(delivery("junk \u2603"), "InvalidRequest", "because\x00of a \x07 bell")
+    (letter,) = account.messages(account.dead_letter_url)
+    assert letter["Body"] == "junk \u2603"
+    assert letter["MessageAttributes"]["reason"]["StringValue"] == "because?of a ? bell"
+    assert letter["MessageAttributes"]["code"]["StringValue"] == "InvalidRequest"
+
+
+def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    waiting = account.send()
+    account.slots.wait("p", "p-waits", waiting)
+    account.slots.cancel("p", "p-1")
+    assert wake_next(account.slots, account.queue, "p") is True
+    assert len(account.messages(account.queue_url)) == 1
+
+
+def test_s6_a_slow_delivery_wakes_the_later_one_of_its_message(account: Account) -> None:
+    """The message was given out again under a starter that stood still; the second delivery found no room and hid it.
+
+    The first one then finds that the request has run, gives its slot back, and cannot delete with its old handle. Taken
+    for its own, the message would sleep on beside a free slot.
+    """
+    account.slots.reserve("p", "p-1", NOW)
+    later = account.send()
+    account.slots.wait("p", "p-waits", later)
+    account.slots.cancel("p", "p-1")
+    assert wake_next(account.slots, account.queue, "p", but_not=replace(later, receives=later.receives - 1)) is True
+
+
+def test_nobody_wakes_the_message_in_their_own_hands(account: Account) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    mine = account.send()
+    account.slots.wait("p", "p-waits", mine)
+    account.slots.cancel("p", "p-1")
+    assert wake_next(account.slots, account.queue, "p", but_not=mine) is False

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.slots.request import ADDED, LARGEST, SCHEMA_FILE, InvalidRequest, parse_request
+from tests.unit.conftest import delivery
+
+SCHEMA = json.loads(SCHEMA_FILE.read_text())
+
+
+def test_a_request_needs_no_more_than_its_process() -> None:
+    request = parse_request(delivery({"process": "p"}))
+    assert (request.arguments, request.attempt) == ({}, 1)
+
+
+def test_the_message_id_stands_in_for_a_missing_request_id() -> None:
+    assert parse_request(delivery({"process": "p"})).request_id == "message-1"
+
+
+def test_the_input_does_not_depend_on_the_delivery_where_the_caller_gave_an_id() -> None:
+    body = {"process": "p", "request_id": "mine"}
+    first = parse_request(delivery(body, message_id="one", receives=1, sent_at=1.0))
+    again = parse_request(delivery(body, message_id="two", receives=9, sent_at=2.0))
+    assert first.to_json() == again.to_json()
+
+
+def test_a_request_can_be_sent_again_as_it_is_kept() -> None:
+    request = parse_request(delivery({"process": "p", "arguments": {"--a": "ü"}, "request_id": "x", "attempt": 3}))
+    assert parse_request(delivery(request.to_json(), message_id="another")) == request
+
+
+FULL = {
+    "one long value": json.dumps({"process": "p", "arguments": {"--t": "v" * 65_000}}, separators=(",", ":")),
+    "Cyrillic": json.dumps({"process": "p", "arguments": {"--t": "я" * 32_700}}, ensure_ascii=False),
+    "many short arguments": json.dumps(
+        {"process": "p", "arguments": {f"--{n}": "" for n in range(5_500)}}, separators=(",", ":")
+    ),
+    "what SQS takes only escaped": '{"process": "p", "arguments": {"--t": "' + "\\uffff" * 10_000 + '"}}',
+}
+
+
+@pytest.mark.parametrize("body", FULL.values(), ids=FULL)
+def test_a_request_of_the_largest_size_fits_its_queue_when_it_is_sent_again(body: str) -> None:
+    body += " " * (LARGEST - len(body.encode()))
+    request = parse_request(delivery(body, message_id="i" * 36))
+    again = replace(request, attempt=1_000_000).to_json()
+    assert len(again.encode()) <= LARGEST + ADDED
+    assert parse_request(delivery(again, message_id="another")).arguments == request.arguments
+    assert not {"\ufffe", "\uffff"} & set(again)
+
+
+@given(
+    arguments=st.dictionaries(st.from_regex("--[0-9]{1,5}", fullmatch=True), st.text()),
+    ensure_ascii=st.booleans(),
+    separators=st.sampled_from([(",", ":"), (", ", ": ")]),
+)
+def test_a_request_never_grows_by_more_than_its_id_and_attempt(
+    arguments: dict[str, str], ensure_ascii: bool, separators: tuple[str, str]
+) -> None:
+    fields = {"process": "p", "arguments": arguments}
+    body = json.dumps(fields, ensure_ascii=ensure_ascii, separators=separators)
+    body = body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")  # as SQS would have taken it
+    again = replace(parse_request(delivery(body, message_id="i" * 36)), attempt=1_000_000)
+    assert len(again.to_json().encode()) - len(body.encode()) <= len(',"request_id":"","attempt":1000000') + 36
+
+
+BAD_BODIES = {
+    "not JSON": ("{", "not JSON"),
+    "empty": ("", "not JSON"),
+    "nested without end": ("[" * 100_000, "not JSON"),
+    "half a surrogate pair": ('{"process": "p", "request_id": "\\ud800"}', "surrogate"),
+    "not an object": ("[]", "body must be object"),
+    "no process": ("{}", "process"),
+    "process of another type": ('{"process": 7}', "body.process must be string"),
+    "process too long": (json.dumps({"process": "p" * 48}), "body.process"),
+    "process with a line feed": (json.dumps({"process": "p\n"}), "body.process"),
+    "unknown field": ('{"process": "p", "priority": 1}', "priority"),
+    "argument of another type": ('{"process": "p", "arguments": {"--a": 1}}', "body.arguments.--a must be string"),
+    "argument without dashes": ('{"process": "p", "arguments": {"a": "1"}}', "a"),
+    "argument with a line feed": ('{"process": "p", "arguments": {"--a\\n": "1"}}', "--a"),
+    "attempt zero": ('{"process": "p", "attempt": 0}', "body.attempt"),
+    "attempt true": ('{"process": "p", "attempt": true}', "body.attempt must be integer"),
+    "attempt NaN": ('{"process": "p", "attempt": NaN}', "body.attempt"),
+    "request id too long": (json.dumps({"process": "p", "request_id": "x" * 129}), "body.request_id"),
+    "empty request id": ('{"process": "p", "request_id": ""}', "body.request_id"),
+    "junk of the maximum size": ("\x00" * (LARGEST + ADDED), "not JSON"),
+    "too large": (json.dumps({"process": "p", "request_id": "x"}).ljust(LARGEST + 1), "65,537 bytes"),
+}
+
+
+@pytest.mark.parametrize(("body", "names"), BAD_BODIES.values(), ids=BAD_BODIES)
+def test_a_bad_body_is_refused_with_a_reason_that_names_the_field(body: str, names: str) -> None:
+    with pytest.raises(InvalidRequest, match=names) as refused:
+        parse_request(delivery(body))
+    assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "--extra-py-files",
+        "--additional-python-modules",
+        "--enable-metrics",
+        "--scriptLocation",
+        "--TempDir",
+        "--JOB_NAME",
+        "--job-language",
+        "--conf",
+        "--slotkeeper-execution",
+    ],
+)
+def test_an_argument_that_glue_or_slotkeeper_acts_on_is_refused_by_name(name: str) -> None:
+    with pytest.raises(InvalidRequest, match=name):
+        parse_request(delivery({"process": "p", "arguments": {"--month": "1", name: "x"}}))
+
+
+@pytest.mark.parametrize("name", ["--bucket", "--input_key", "--class_of", "--extra", "--job", "--jobs"])
+def test_other_arguments_pass(name: str) -> None:
+    assert parse_request(delivery({"process": "p", "arguments": {name: "x"}})).arguments == {name: "x"}
+
+
+def test_the_group_must_be_the_process() -> None:
+    with pytest.raises(InvalidRequest, match="MessageGroupId is 'other' but process is 'p'"):
+        parse_request(delivery({"process": "p"}, group="other"))
+
+
+_json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+_nearly_requests = st.fixed_dictionaries(
+    {},
+    optional={
+        "process": st.text() | st.just("p") | _json_values,
+        "arguments": _json_values | st.dictionaries(st.from_regex("^-{0,2}[a-z-]{0,12}"), st.text() | _json_values),
+        "request_id": _json_values | st.text(),
+        "attempt": _json_values | st.integers(),
+        "more": _json_values,
+    },
+)
+
+
+@given(_nearly_requests | _json_values)
+def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> None:
+    """The schema is a file that producers validate with: what passes there must pass here, and the reverse."""
+    text = json.dumps(body)
+    try:
+        request = parse_request(delivery(text, group=body.get("process", "") if isinstance(body, dict) else ""))
+    except InvalidRequest as refused:
+        if "surrogate" not in str(refused):
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate(json.loads(text), SCHEMA)
+    else:
+        jsonschema.validate(json.loads(request.to_json()), SCHEMA)

@@ -1,0 +1,66 @@
+"""Whoever looks before it writes, at a process with many holders, is answered as whoever writes at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.protocol import (
+    LARGE,
+    AlreadyMine,
+    Cancelled,
+    Full,
+    Granted,
+    Misconfigured,
+    Paused,
+    Reservation,
+    Slots,
+    UnknownProcess,
+)
+from tests.support.boundary import Calls
+from tests.unit.conftest import NOW, Account
+
+
+def test_a_large_process_that_is_full_is_looked_at_and_not_written_to(account: Account) -> None:
+    """A refused write is charged by the item's size, as one that is made; a read costs a twentieth of it."""
+    account.processes.set_limit("p", LARGE)
+    for n in range(LARGE):
+        account.slots.reserve("p", f"p-{n}", NOW)
+    account.slots.reserve("p", "p-late", NOW)
+    calls = Calls(account.dynamodb)
+    assert account.slots.reserve("p", "p-later", NOW) == Full()
+    assert calls.made == ["GetItem"]
+
+
+def test_a_large_process_that_has_become_small_is_written_to_at_once_again(account: Account) -> None:
+    account.processes.set_limit("p", 1)
+    account.slots.reserve("p", "p-1", NOW)
+    slots = Slots(account.dynamodb, account.slot_table, large={"p"})
+    slots.reserve("p", "p-2", NOW)
+    calls = Calls(account.dynamodb)
+    slots.reserve("p", "p-2", NOW)
+    assert calls.made[0] == "UpdateItem"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "answer"),
+    [
+        ("slot_limit", {"N": "2"}, Granted()),
+        ("paused", {"BOOL": True}, Paused()),
+        ("holders", {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}}}, AlreadyMine()),
+        ("cancelled", {"M": {"p-2": {"M": {"since": {"N": "1"}, "by": {"S": "me"}}}}}, Cancelled(1, "me")),
+        ("holders", {"S": "somebody"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'somebody'}")),
+    ],
+)
+def test_whoever_looks_first_is_answered_as_whoever_writes_at_once(
+    account: Account, attribute: str, value: dict[str, Any], answer: Reservation
+) -> None:
+    account.slots.reserve("p", "p-1", NOW)
+    account.write(attribute, value)
+    assert Slots(account.dynamodb, account.slot_table, large={"p"}).reserve("p", "p-2", NOW) == answer
+
+
+def test_whoever_looks_first_is_not_told_that_a_missing_process_is_full(account: Account) -> None:
+    slots = Slots(account.dynamodb, account.slot_table, large={"nobody"})
+    assert slots.reserve("nobody", "nobody-1", NOW) == UnknownProcess()

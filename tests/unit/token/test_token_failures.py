@@ -1,0 +1,398 @@
+"""Holders that die or stand still, answers that are lost, and the bounds of every wait."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from slotkeeper.token import lock as token_lock
+from slotkeeper.token import refresh as token_search
+from slotkeeper.token.item import RefreshLock, TokenItem
+from slotkeeper.token.lock import (
+    AuthenticationRefused,
+    Refreshed,
+    StoredTooLate,
+    Timing,
+    TokenRefused,
+    TokenTable,
+    TokenTimeout,
+    TookOver,
+)
+from slotkeeper.token.timing import Known
+from tests.support.boundary import Killed, kill_after, kill_before, lose_answer, refuse
+from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, TABLE, Instances, lock_of_another
+
+
+@pytest.mark.parametrize("moment", ["before the POST", "between POST and store", "after the store"])
+def test_f30_a_holder_that_dies_delays_the_others_until_its_lease_ends(instances: Instances, moment: str) -> None:
+    doomed = boto3.client("dynamodb")
+    instances.table._dynamodb = doomed
+    if moment == "before the POST":
+        kill_after(doomed, "UpdateItem")
+    elif moment == "between POST and store":
+        instances.api.before_answer = lambda: kill_before(doomed, "UpdateItem")
+    else:
+        instances.api.before_answer = lambda: kill_after(doomed, "UpdateItem")
+    with pytest.raises(Killed):
+        instances.new().get()
+    instances.table._dynamodb = instances.dynamodb
+    instances.api.before_answer = lambda: None
+    if moment != "after the store":
+        with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
+            instances.new().get(within=0)
+        instances.time += QUICK.lease
+    assert instances.new(timing=Timing(clock_skew=0)).call(instances.api.ask) == "answer"
+
+
+def test_f36_a_lock_that_has_expired_is_taken_over_once_and_reported(instances: Instances) -> None:
+    lock_of_another(instances, NOW)
+    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
+    assert TookOver() in instances.events
+
+
+def test_t3_f29_a_holder_that_thaws_past_its_lease_neither_overwrites_nor_leaves_a_dead_token(
+    instances: Instances,
+) -> None:
+    patient = Timing(clock_skew=0, min_interval=0)
+    other = instances.new(timing=patient)
+
+    def frozen() -> None:
+        instances.api.before_answer = lambda: None
+        instances.time += patient.lease
+        other.get()
+
+    instances.api.before_answer = frozen
+    thawed = instances.new(timing=patient)
+
+    def late_post(seconds: float) -> str:
+        token = instances.api.authenticate(seconds)
+        if instances.api.posts == 2:  # this one took effect after the other's
+            instances.api.live = token
+        return token
+
+    thawed._means = thawed._means.__class__(**{**vars(thawed._means), "authenticate": late_post})
+    token = thawed.get()
+    stored = instances.raw_item()["access_token"]["S"]
+    assert (token, stored, instances.api.accepts(stored)) == ("token-3", "token-3", True)
+    assert StoredTooLate() in instances.events
+
+
+@pytest.mark.parametrize("by_clock", [True, False])
+def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lock(
+    instances: Instances, by_clock: bool
+) -> None:
+    """The monotonic clock may stand still in a frozen container, and the other one is set only some time later."""
+    take, taken = instances.table.take, []
+
+    def take_and_freeze(*arguments: Any) -> bool:
+        taken.append(take(*arguments))
+        if len(taken) == 1 and by_clock:
+            instances.time += 0.6 * BRIEF.api
+        elif len(taken) == 1:
+            threading.Event().wait(0.6 * BRIEF.api)
+        return taken[-1]
+
+    instances.table.take = take_and_freeze
+    instances.new(timing=BRIEF).get()
+    assert (len(taken) > 1, instances.api.posts) == (True, 1)
+
+
+class _SlowProbe:
+    """An API whose probe takes a while and finds the token dead. `asked`: the seconds given to it and to the POST."""
+
+    def __init__(self, instances: Instances, seconds: float) -> None:
+        self._instances = instances
+        self._seconds = seconds
+        self.asked: list[float] = []
+        self.after_probe: Callable[[], object] = lambda: None
+
+    def probe(self, _token: str, seconds: float) -> bool:
+        self._instances.time += self._seconds
+        self.asked.append(seconds)
+        self.after_probe()
+        return False
+
+    def authenticate(self, seconds: float) -> str:
+        self.asked.append(seconds)
+        return self._instances.api.authenticate(seconds)
+
+
+def test_after_a_slow_probe_the_lock_is_taken_anew_and_the_post_has_all_its_time(instances: Instances) -> None:
+    instances.new().get()
+    slow, locks = _SlowProbe(instances, QUICK.api), []
+    slow.after_probe = lambda: locks.append(instances.raw_item()["refresh_lock"])
+    instances.api.before_answer = lambda: locks.append(instances.raw_item()["refresh_lock"])
+    token = instances.new(authenticate=slow.authenticate, still_valid=slow.probe)
+    token.invalidate("token-1")
+    assert token.get() == "token-2"
+    assert slow.asked[0] == QUICK.api
+    assert slow.asked[1] > QUICK.api / 2
+    expires = [float(lock["M"]["expires"]["N"]) for lock in locks]
+    assert expires == [NOW + QUICK.lease, NOW + QUICK.api + QUICK.lease]
+    assert TookOver() not in instances.events
+
+
+def test_t1_a_holder_that_stood_still_while_it_probed_leaves_the_refresh_to_the_one_that_took_over(
+    instances: Instances,
+) -> None:
+    instances.new().get()
+    other = instances.new()
+    slow = _SlowProbe(instances, QUICK.lease)
+
+    def overtaken() -> None:
+        other.invalidate("token-1")
+        other.get()
+
+    slow.after_probe = overtaken
+    thawed = instances.new(authenticate=slow.authenticate, still_valid=slow.probe)
+    thawed.invalidate("token-1")
+    assert (thawed.get(), instances.api.posts) == ("token-2", 2)
+
+
+def test_f36_a_lock_that_is_taken_over_is_not_probed(instances: Instances) -> None:
+    """Its holder has probably asked for a token, and the others have waited for a lease."""
+    stored = {"access_token": {"S": "token-1"}, "generation": {"N": "1"}, "stored_at": {"N": str(NOW - 60)}}
+    lock_of_another(instances, NOW, **stored)
+    token = instances.new(still_valid=lambda *_: pytest.fail("the API was asked"))
+    token.invalidate("token-1")
+    assert token.get() == "token-1"
+    assert instances.raw_item()["generation"] == {"N": "2"}
+
+
+def test_f31_a_probe_that_had_too_little_time_to_be_answered_costs_no_token(instances: Instances) -> None:
+    """The first token has used up most of what the caller allowed."""
+    token = instances.new(still_valid=instances.api.accepts)
+    token.get()
+
+    def unanswered(_token: str, seconds: float) -> bool:
+        instances.api.before_answer = lambda: pytest.fail("the API was asked for a token")
+        raise TimeoutError
+
+    token._means = replace(token._means, still_valid=unanswered)
+    token.invalidate("token-1")
+    with pytest.raises(TokenTimeout, match="too few"):
+        token._obtain(QUICK.holding + 0.2, allowed=QUICK.patience)
+    assert "refresh_lock" not in instances.raw_item()
+
+
+def test_the_lock_lasts_for_the_lease(instances: Instances) -> None:
+    seen: list[float] = []
+    instances.api.before_answer = lambda: seen.append(float(instances.raw_item()["refresh_lock"]["M"]["expires"]["N"]))
+    instances.new(timing=Timing()).get()
+    assert seen == [NOW + Timing().lease]
+
+
+def test_another_lock_is_watched_from_its_own_beginning(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+    monotonic = iter([0.0, 1.0, 1.0, 5.0, 5.0, 5.0, 9.0])
+    monkeypatch.setattr(token_search, "time", SimpleNamespace(monotonic=lambda: next(monotonic)))
+    search = token_search.Search(instances.new()._means, None, 20)
+    locks = [TokenItem(lock=RefreshLock(code, NOW)) for code in ("a", "a", "b", "b")]
+    assert [search._watch(lock) for lock in locks] == [0.0, 4.0, 0.0, 4.0]
+
+
+def test_f33_a_lock_taken_by_a_call_whose_answer_was_lost_is_ones_own(instances: Instances) -> None:
+    lose_answer(instances.dynamodb, "UpdateItem")
+    assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
+    assert TookOver() not in instances.events  # after a lease that it would have waited for itself
+
+
+def test_f33_botocores_own_second_attempt_finds_its_lock_and_knows_it(instances: Instances) -> None:
+    seen = instances.table.read(NAME)
+    assert [instances.table.take(NAME, seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
+
+
+def test_f33_a_token_stored_by_a_call_whose_answer_was_lost_is_not_refreshed_again(instances: Instances) -> None:
+    instances.api.before_answer = lambda: lose_answer(instances.dynamodb, "UpdateItem")
+    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
+    assert instances.raw_item()["generation"] == {"N": "1"}
+    assert any(isinstance(event, Refreshed) for event in instances.events)
+
+
+def test_f33_a_token_that_was_replaced_before_its_holder_knew_it_was_stored_costs_no_third(
+    instances: Instances,
+) -> None:
+    """The answer to the store is lost, and before the next look another instance has found that token invalid."""
+    other = instances.new(timing=Timing(min_interval=0))
+    mine = boto3.client("dynamodb")
+
+    def replaced_and_unheard(**_: Any) -> None:
+        other.invalidate("token-1")
+        other.get()
+        raise ReadTimeoutError(endpoint_url="the service")
+
+    def about_to_store() -> None:
+        instances.api.before_answer = lambda: None
+        mine.meta.events.register_first("after-call.dynamodb.UpdateItem", replaced_and_unheard)
+
+    instances.api.before_answer = about_to_store
+    holder = instances.new(timing=Timing())
+    holder._means = replace(holder._means, table=TokenTable(mine, TABLE))
+    assert (holder.get(), instances.api.posts, StoredTooLate() in instances.events) == ("token-2", 2, False)
+
+
+def test_f33_a_store_that_is_throttled_is_tried_again_with_the_token_in_hand(instances: Instances) -> None:
+    instances.api.before_answer = lambda: refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=2)
+    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
+
+
+def test_a_refusal_whose_answer_was_lost_stands(instances: Instances) -> None:
+    def down(_seconds: float) -> str:
+        lose_answer(instances.dynamodb, "UpdateItem")
+        raise AuthenticationRefused("out of order")
+
+    with pytest.raises(TokenRefused, match="out of order"):
+        instances.new(authenticate=down, timing=Timing()).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
+
+
+def test_a_look_that_is_throttled_is_no_error(instances: Instances) -> None:
+    refuse(instances.dynamodb, "GetItem", "ProvisionedThroughputExceededException")
+    assert instances.new(timing=Timing()).get() == "token-1"
+
+
+def test_a_denied_look_is_one_at_once(instances: Instances) -> None:
+    refuse(instances.dynamodb, "GetItem", "AccessDeniedException", times=9)
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        instances.new().get()
+
+
+def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_if_the_time_was_up(instances: Instances) -> None:
+    other = instances.new(timing=BRIEF)
+
+    def frozen(_seconds: float) -> str:
+        instances.time += BRIEF.lease
+        other.get()
+        threading.Event().wait(2.0)
+        return instances.api.authenticate(0)
+
+    thawed = instances.new(authenticate=frozen, timing=BRIEF)
+    with pytest.raises(TokenTimeout, match="no valid token within"):
+        thawed.get(within=2.0)
+    assert thawed.get() != "token-1"
+
+
+def test_t4_no_time_that_is_asked_for_exceeds_the_patience(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenTimeout, match=r"within 2\.0 s"):
+        instances.new(timing=replace(BRIEF, patience=2.0)).get(within=1000)
+
+
+def test_t4_both_tokens_of_a_call_share_the_time(instances: Instances) -> None:
+    def slow(seconds: float) -> str:
+        threading.Event().wait(0.75)
+        return instances.api.authenticate(seconds)
+
+    def kill(token: str) -> str:
+        instances.api.live = ""
+        return instances.api.ask(token)
+
+    with pytest.raises(TokenTimeout, match="are too few to begin"):
+        instances.new(authenticate=slow, timing=BRIEF).call(kill, within=2.0)
+
+
+def test_t4_a_thread_does_not_wait_longer_for_another_one(instances: Instances) -> None:
+    token = instances.new()
+    with token._one_at_a_time, pytest.raises(TokenTimeout, match=r"within 0\.1 s: another thread"):
+        token.get(within=0.1)
+
+
+def test_a_thread_that_waited_for_another_one_uses_its_token(instances: Instances) -> None:
+    token = instances.new()
+
+    class AnotherThreadFinds:
+        def acquire(self, timeout: float) -> bool:
+            token._cached = Known("its token", 1)
+            return True
+
+        def release(self) -> None:
+            pass
+
+    token._one_at_a_time = AnotherThreadFinds()
+    assert token.get() == "its token"
+
+
+class _AnotherThreadFirst:
+    """The lock between threads, which another thread holds for a while; `meanwhile` is what that one does."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = meanwhile
+
+    def acquire(self, timeout: float) -> bool:
+        assert timeout >= 0
+        self._meanwhile()
+        self._meanwhile = lambda: None
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+def test_t4_the_time_that_another_thread_took_is_not_there_a_second_time(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = [0.0]
+    monkeypatch.setattr(token_lock, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    token = instances.new(timing=BRIEF)
+    token._one_at_a_time = _AnotherThreadFirst(lambda: moment.__setitem__(0, BRIEF.api))
+    with pytest.raises(TokenTimeout, match="too few to begin"):
+        token.get(within=BRIEF.holding + 0.1)
+    assert instances.api.posts == 0
+
+
+def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instances) -> None:
+    idle = instances.new()
+    idle.get()
+    busy = instances.new()
+    busy.invalidate("token-1")
+    busy.get()
+    instances.api.live = "somebody else's"
+    idle._one_at_a_time = _AnotherThreadFirst(lambda: idle._search(9.0, 9.0, True, None))
+    assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
+
+
+def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    began = time.monotonic()
+    with pytest.raises(TokenTimeout, match=r"no valid token within 0\.2 s: another instance is refreshing it"):
+        instances.new().get(within=0.2)
+    assert time.monotonic() - began >= 0.2
+
+
+def test_t4_nobody_waits_longer_because_the_clock_is_set_back_meanwhile(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_of_another(instances, NOW + 10)
+    clock = itertools.chain([datetime(2026, 10, 25, 3)], itertools.repeat(datetime(2026, 10, 25, 2), 20))
+    set_back = SimpleNamespace(datetime=SimpleNamespace(now=lambda: next(clock)))
+    monkeypatch.setattr("backoff._sync.datetime", set_back)
+    with pytest.raises(TokenTimeout):
+        instances.new().get(within=0.2)
+
+
+@pytest.mark.parametrize("within", [0.1, QUICK.holding - 0.1])
+def test_f36_with_too_little_time_from_the_start_it_says_at_once_what_a_refresh_needs(
+    instances: Instances, within: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backoff._sync.time.sleep", lambda _: pytest.fail("it has waited"))
+    needs = r"nobody refreshes it, and .* are too few to begin: a refresh may take 3 s \(Timing.api \+ Timing.store\)"
+    with pytest.raises(TokenTimeout, match=needs):
+        instances.new().call(instances.api.ask, within=within)
+    assert (instances.api.posts, instances.raw_item()) == (0, {})
+
+
+def test_f36_with_too_little_time_from_the_start_it_waits_for_another_instance_that_refreshes(
+    instances: Instances,
+) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
+        instances.new().get(within=0.1)

@@ -1,0 +1,181 @@
+"""What an operator sees of the token and does to it, beside instances that use it and refresh it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from slotkeeper.token.item import MalformedToken, ShownToken
+from slotkeeper.token.lock import TokenRefused
+from tests.support.boundary import lose_answer
+from tests.unit.tokens import NAME, NOW, Api, Instances, lock_of_another
+
+TOKEN = "SECRET-TOKEN-OF-THE-API"
+
+
+@pytest.fixture
+def instances() -> Iterator[Instances]:
+    with mock_aws():
+        yield Instances(boto3.client("dynamodb"), Api())
+
+
+def test_before_the_first_token_there_is_nothing_to_see(instances: Instances) -> None:
+    assert instances.table.show(NAME) == ShownToken()
+
+
+def test_a_stored_token_shows_its_generation_and_age(instances: Instances) -> None:
+    instances.new().get()
+    assert instances.table.show(NAME) == ShownToken(generation=1, is_there=True, stored_at=NOW)
+
+
+def test_a_lock_shows_its_end_and_not_its_code(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 7)
+    assert instances.table.show(NAME) == ShownToken(lock_expires=NOW + 7)
+
+
+def test_a_refusal_shows_its_reason(instances: Instances) -> None:
+    instances.put(refused_until={"N": str(NOW + 30)}, refused_reason={"S": "wrong credentials"})
+    assert instances.table.show(NAME) == ShownToken(refused_until=NOW + 30, refused_reason="wrong credentials")
+
+
+def test_an_item_that_somebody_wrote_by_hand_is_named(instances: Instances) -> None:
+    instances.put(generation={"S": "seven"})
+    with pytest.raises(MalformedToken, match="generation is not of its documented type"):
+        instances.table.show(NAME)
+
+
+def test_what_operators_do_never_brings_the_token_over_the_wire(instances: Instances) -> None:
+    instances.put(
+        access_token={"S": TOKEN},
+        generation={"N": "7"},
+        refresh_lock={"M": {"release_code": {"S": "SECRET-CODE"}, "expires": {"N": "1"}}},
+    )
+    bodies: list[str] = []
+    instances.dynamodb.meta.events.register(
+        "response-received.dynamodb", lambda response_dict, **_: bodies.append(str(response_dict["body"]))
+    )
+    shown = instances.table.show(NAME)
+    dropped = [instances.table.drop(NAME, generation) for generation in (6, 7)]
+    assert (shown.generation, dropped, instances.table.lift(NAME, NOW)) == (7, [False, True], False)
+    assert len(bodies) == 4
+    assert "SECRET" not in "".join(bodies) + repr(shown)
+
+
+# Drop --------------------------------------------------------------------------------------------------------------
+
+
+def test_t1_after_a_drop_the_next_who_looks_refreshes_once_and_everybody_else_follows(instances: Instances) -> None:
+    warm = [instances.new() for _ in range(5)]
+    assert {instance.get() for instance in warm} == {"token-1"}
+    assert instances.table.drop(NAME, 1)
+    assert not instances.table.show(NAME).is_there
+    assert [instances.new().get() for _ in range(3)] == ["token-2"] * 3
+    assert [instance.call(instances.api.ask) for instance in warm] == ["answer"] * 5
+    assert instances.api.posts == 2
+    assert instances.table.show(NAME) == ShownToken(generation=2, is_there=True, stored_at=NOW)
+
+
+def test_a_token_that_is_dropped_twice_is_dropped(instances: Instances) -> None:
+    instances.new().get()
+    assert [instances.table.drop(NAME, 1) for _ in range(2)] == [True, True]
+
+
+def test_a_drop_whose_answer_was_lost_is_seen(instances: Instances) -> None:
+    instances.new().get()
+    lose_answer(instances.dynamodb, "UpdateItem")
+    with pytest.raises(Exception, match="Read timeout"):
+        instances.table.drop(NAME, 1)
+    assert not instances.table.show(NAME).is_there
+
+
+def test_t1_a_token_that_was_refreshed_meanwhile_is_not_dropped(instances: Instances) -> None:
+    instances.new().get()
+    seen = instances.table.show(NAME)
+    instances.api.live = "another's"
+    instances.new().call(instances.api.ask)
+    assert not instances.table.drop(NAME, seen.generation)
+    assert instances.new().get() == "token-2"
+    assert instances.api.posts == 2
+
+
+@pytest.mark.parametrize("expires", [NOW - 1, NOW + 10])
+def test_a_lock_stays_as_it_is(instances: Instances, expires: float) -> None:
+    lock_of_another(instances, expires, access_token={"S": "old"}, generation={"N": "3"})
+    assert instances.table.drop(NAME, 3)
+    assert instances.table.show(NAME).lock_expires == expires
+
+
+def test_t1_who_refreshes_while_it_is_dropped_stores_its_token_and_nobody_asks_again(instances: Instances) -> None:
+    first = instances.new()
+    first.get()
+    instances.api.live = "another's"
+    instances.api.before_answer = lambda: instances.table.drop(NAME, 1) and None
+    assert first.call(instances.api.ask) == "answer"
+    assert (instances.new().get(), instances.api.posts) == ("token-2", 2)
+
+
+def test_who_finds_the_token_valid_while_it_is_dropped_uses_it_and_the_next_one_refreshes(
+    instances: Instances,
+) -> None:
+    first = instances.new()
+    token = first.get()
+    first.invalidate(token)
+
+    def valid_and_dropped(_token: str, _seconds: float) -> bool:
+        instances.table.drop(NAME, 1)
+        return True
+
+    doubtful = instances.new(still_valid=valid_and_dropped)
+    doubtful.invalidate(token)
+    assert doubtful.get() == token
+    assert instances.new().get() == "token-2"
+    assert instances.api.posts == 2
+
+
+def test_the_function_that_refreshes_makes_good_a_token_that_is_gone(instances: Instances) -> None:
+    instances.new().get()
+    instances.table.drop(NAME, 1)
+    assert instances.new().refresh() == 2
+    assert instances.api.posts == 2
+
+
+# Lift --------------------------------------------------------------------------------------------------------------
+
+
+def refused(instances: Instances) -> float:
+    """Until when, after the API has given no token."""
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused) as told:
+        instances.new().get()
+    instances.api.down = ""
+    return told.value.until
+
+
+def test_a_refusal_that_is_lifted_lets_the_next_one_ask(instances: Instances) -> None:
+    until = refused(instances)
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    shown = instances.table.show(NAME)
+    assert shown.refused_until == until
+    assert instances.table.lift(NAME, until)
+    assert instances.table.show(NAME) == ShownToken()
+    assert [instances.new().get() for _ in range(3)] == ["token-2"] * 3
+    assert instances.api.posts == 2
+
+
+def test_a_later_refusal_than_the_one_that_was_seen_stays(instances: Instances) -> None:
+    until = refused(instances)
+    instances.time = until + 1
+    refused(instances)
+    assert not instances.table.lift(NAME, until)
+    assert instances.table.show(NAME).refused_reason == "out of order"
+
+
+def test_any_other_refusal_of_dynamodb_is_raised(instances: Instances) -> None:
+    instances.dynamodb.delete_table(TableName="tokens")
+    for step in (lambda: instances.table.drop(NAME, 1), lambda: instances.table.lift(NAME, NOW)):
+        with pytest.raises(instances.dynamodb.exceptions.ResourceNotFoundException):
+            step()

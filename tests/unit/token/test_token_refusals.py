@@ -1,0 +1,202 @@
+"""What happens when the API gives no token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotkeeper.token.lock import (
+    AuthenticationFailed,
+    AuthenticationNotAttempted,
+    AuthenticationRefused,
+    Event,
+    RefreshAbandoned,
+    Timing,
+    TokenRefused,
+    TokenTimeout,
+)
+from slotkeeper.token.timing import OWN_PAUSE
+from tests.support.boundary import refuse
+from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, Instances, lock_of_another
+
+
+def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(instances: Instances) -> None:
+    instances.api.down = "the credentials are wrong"
+    for _ in range(5):
+        with pytest.raises(TokenRefused, match="the API gave no token: the credentials are wrong") as error:
+            instances.new().get()
+        assert error.value.until == NOW + QUICK.refusal
+    assert (instances.api.posts, instances.events[0]) == (1, AuthenticationFailed("the credentials are wrong"))
+
+
+def test_f35_a_refusal_lasts_for_as_long_by_the_fastest_clock_too(instances: Instances) -> None:
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new(timing=Timing(clock_skew=2, refusal=30)).get()
+    assert float(instances.raw_item()["refused_until"]["N"]) == NOW + 30 + 4
+
+
+def test_f35_a_refusal_that_is_throttled_is_written_all_the_same(instances: Instances) -> None:
+    def down(_seconds: float) -> str:
+        refuse(instances.dynamodb, "UpdateItem", "ThrottlingException")
+        raise AuthenticationRefused("out of order")
+
+    with pytest.raises(TokenRefused, match="out of order"):
+        instances.new(authenticate=down).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
+
+
+def test_f35_a_refusal_that_cannot_be_written_is_told_and_the_lock_stays(instances: Instances) -> None:
+    def down(_seconds: float) -> str:
+        refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=99)
+        raise AuthenticationRefused("out of order")
+
+    with pytest.raises(TokenRefused, match="out of order"):
+        instances.new(authenticate=down, timing=BRIEF).get()
+    assert "refresh_lock" in instances.raw_item()
+
+
+def test_f35_a_refusal_is_written_though_the_callers_own_report_fails(instances: Instances) -> None:
+    instances.api.down = "out of order"
+
+    def broken(_event: Event) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        instances.new(report=broken).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
+
+
+def test_a_refusal_of_a_holder_that_was_overtaken_binds_nobody_not_even_itself(instances: Instances) -> None:
+    other = instances.new()
+
+    def slow_and_refused(_seconds: float) -> str:
+        instances.time += QUICK.lease
+        other.get()
+        raise AuthenticationRefused("too slow")
+
+    assert instances.new(authenticate=slow_and_refused).get() == "token-1"
+    assert "refused_until" not in instances.raw_item()
+
+
+def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_gone(instances: Instances) -> None:
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    instances.api.down = ""
+    instances.time += QUICK.refusal
+    assert instances.new().get() == "token-2"
+    assert instances.raw_item().keys() == {"token_name", "access_token", "generation", "stored_at", "refresh_seconds"}
+
+
+def test_f35_whoever_looked_before_another_was_refused_does_not_ask_the_api_after_it(instances: Instances) -> None:
+    seen = instances.table.read(NAME)
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    assert not instances.table.take(NAME, seen, "late", NOW + 10)
+
+
+@pytest.mark.parametrize("answer", ["", None, 7])
+def test_an_answer_without_a_token_is_a_refusal(instances: Instances, answer: Any) -> None:
+    with pytest.raises(TokenRefused, match="its answer held no token"):
+        instances.new(authenticate=lambda _seconds: answer).get()
+
+
+def test_an_unexpected_error_of_the_callable_is_named_without_its_text(instances: Instances) -> None:
+    def leaky(_seconds: float) -> str:
+        raise RuntimeError("client_secret=hunter2")
+
+    with pytest.raises(TokenRefused, match="asking for it failed with RuntimeError") as error:
+        instances.new(authenticate=leaky).get()
+    assert "hunter2" not in str(error.value) + str(instances.raw_item())
+
+
+# ------------------------------------------------------------------------------------------------- how long it asks for
+
+
+@pytest.mark.parametrize(("retry_after", "seconds"), [(1.0, 1.0), (600.0, 600.0), (10.0**6, 3600.0)])
+def test_f35_for_as_long_as_the_api_asks_no_instance_asks_it_again(
+    instances: Instances, retry_after: float, seconds: float
+) -> None:
+    def busy(_seconds: float) -> str:
+        raise AuthenticationRefused("HTTP 429", retry_after)
+
+    with pytest.raises(TokenRefused, match="429") as refused:
+        instances.new(authenticate=busy).get()
+    assert refused.value.until == NOW + seconds
+    instances.time += seconds - 0.5
+    with pytest.raises(TokenRefused, match="429"):
+        instances.new().get()
+    instances.time += 0.5
+    assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
+
+
+# ------------------------------------------------------------------------------------- a failure of the instance's own
+
+
+def unreadable(_seconds: float) -> str:
+    raise AuthenticationNotAttempted("the credentials cannot be read: ThrottlingException")
+
+
+def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: Instances) -> None:
+    with pytest.raises(TokenTimeout, match="this instance could not ask the API: the credentials cannot be read"):
+        instances.new(authenticate=unreadable, timing=BRIEF).get(within=2.5)
+    assert instances.raw_item() == {"token_name": {"S": NAME}}
+    assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
+    assert any(isinstance(event, RefreshAbandoned) for event in instances.events)
+    assert not any(isinstance(event, AuthenticationFailed) for event in instances.events)
+
+
+def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_while(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.token.refresh.OWN_PAUSE", 1000.0)
+    tries: list[float] = []
+
+    def failing(seconds: float) -> str:
+        tries.append(seconds)
+        return unreadable(seconds)
+
+    token = instances.new(authenticate=failing, timing=BRIEF)
+    for _ in range(2):
+        with pytest.raises(TokenTimeout, match="could not ask the API"):
+            token.get(within=2.0)
+    assert len(tries) == 1
+    token._rest = None
+    with pytest.raises(TokenTimeout):
+        token.get(within=2.0)
+    assert len(tries) == 2
+
+
+def test_a_failure_of_its_own_that_has_passed_is_tried_again_within_the_same_wait(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper.token.refresh.OWN_PAUSE", 0.1)
+    failures = iter([unreadable])
+
+    def once(seconds: float) -> str:
+        return next(failures, instances.api.authenticate)(seconds)
+
+    assert instances.new(authenticate=once).get() == "token-1"
+
+
+def test_a_failure_that_the_others_share_stops_all_for_as_long_as_it_says(instances: Instances) -> None:
+    def unconnected(_seconds: float) -> str:
+        raise AuthenticationNotAttempted("no connection", pause=2.0)
+
+    with pytest.raises(TokenRefused, match="no connection") as refused:
+        instances.new(authenticate=unconnected, timing=Timing(clock_skew=2.0)).get()
+    assert (refused.value.until, instances.events[0]) == (NOW + 2.0, AuthenticationFailed("no connection"))
+    with pytest.raises(TokenRefused, match="no connection"):
+        instances.new().get()
+    instances.time += 2.0
+    assert instances.new().get() == "token-1"
+
+
+def test_a_failure_of_the_function_that_alone_refreshes_is_heard_of_by_those_who_ask_it(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenRefused, match="cannot be read") as refused:
+        instances.new(authenticate=unreadable).refresh(handed_over="other")
+    assert refused.value.until == NOW + OWN_PAUSE

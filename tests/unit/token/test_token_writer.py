@@ -1,0 +1,99 @@
+"""The function that refreshes on a schedule or when it is asked, and those who ask it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from botocore.exceptions import ClientError
+
+from slotkeeper.token.lock import (
+    AuthenticationRefused,
+    HandOver,
+    Timing,
+    TokenRefused,
+    TokenTimeout,
+    TookOver,
+)
+from tests.support.boundary import Killed, lose_answer, refuse
+from tests.unit.tokens import BRIEF, NAME, NOW, TABLE, Instances, lock_of_another
+
+
+def test_the_scheduled_writer_replaces_a_token_that_nobody_doubts(instances: Instances) -> None:
+    instances.new().get()
+    writer = instances.new(timing=Timing(min_interval=0), still_valid=instances.api.accepts)
+    assert [writer.refresh(), writer.refresh()] == [2, 3]
+
+
+def test_the_scheduled_writer_makes_a_token_where_somebody_has_deleted_the_item(instances: Instances) -> None:
+    writer = instances.new()
+    writer.refresh()
+    instances.dynamodb.delete_item(TableName=TABLE, Key={"token_name": {"S": NAME}})
+    assert (writer.refresh(), instances.raw_item()["access_token"]) == (1, {"S": "token-2"})
+
+
+def test_f33_the_scheduled_writer_bears_a_read_that_is_not_answered(instances: Instances) -> None:
+    lose_answer(instances.dynamodb, "GetItem")
+    assert instances.new().refresh() == 1
+
+
+def test_the_scheduled_writer_does_not_ask_again_for_what_is_denied(instances: Instances) -> None:
+    refuse(instances.dynamodb, "GetItem", "AccessDeniedException")
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        instances.new().refresh()
+
+
+def test_t4_the_scheduled_writer_waits_no_longer_than_it_may(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10)
+    with pytest.raises(TokenTimeout, match=r"within 0\.0 s"):
+        instances.new().refresh(within=0)
+
+
+def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(instances: Instances) -> None:
+    patient = Timing()
+    writer = instances.new(timing=patient)
+    asked: list[str] = []
+
+    def ask(code: str) -> None:
+        asked.append(code)
+        writer.refresh(handed_over=code)
+
+    readers = [instances.new(authenticate=HandOver(ask), timing=patient) for _ in range(3)]
+    assert [reader.get() for reader in readers] == ["token-1"] * 3
+    assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
+
+
+def test_a_reader_asks_once_for_each_lock_it_takes(instances: Instances) -> None:
+    asked: list[str] = []
+    reader = instances.new(authenticate=HandOver(asked.append), timing=replace(BRIEF, api=1.5))
+    with pytest.raises(TokenTimeout):
+        reader.get(within=4.0)
+    assert 0 < len(asked) == len(set(asked))
+
+
+def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) -> None:
+    asked: list[str] = []
+
+    def ask_and_die(code: str) -> None:
+        asked.append(code)
+        raise Killed
+
+    with pytest.raises(Killed):
+        instances.new(authenticate=HandOver(ask_and_die)).get()
+    writer = instances.new(timing=Timing())
+    assert [writer.refresh(handed_over=asked[0]) for _ in range(2)] == [1, 1]
+    assert instances.api.posts == 1
+
+
+def test_a_question_about_a_lock_that_is_anothers_by_now_is_settled(instances: Instances) -> None:
+    lock_of_another(instances, NOW + 10, generation={"N": "4"})
+    assert (instances.new().refresh(handed_over="asker", within=0), instances.api.posts) == (4, 0)
+
+
+def test_a_function_that_surely_was_not_asked_is_a_refusal(instances: Instances) -> None:
+    def denied(_code: str) -> None:
+        raise AuthenticationRefused("the refresher could not be asked: AccessDeniedException")
+
+    with pytest.raises(TokenRefused, match="could not be asked"):
+        instances.new(authenticate=HandOver(denied), timing=Timing()).get()
+    assert instances.raw_item()["refused_reason"] == {"S": "the refresher could not be asked: AccessDeniedException"}
