@@ -239,13 +239,13 @@ def finish_setup(checkout: Path) -> None:
 @pytest.mark.parametrize("text", ["cost $5", "$(shell id) $$x", '`id` "it\'s" \\ #', ""])
 def test_make_says_the_text_as_it_is(checkout: Path, text: str) -> None:
     finish_setup(checkout)
-    assert make(checkout, "say", f"TEXT={text}").stdout == f"-m\nlocal\nsay\n--\n{text}\n"
+    assert make(checkout, "say", f"TEXT={text}").stdout == f"-m\ndev.emulator\nsay\n--\n{text}\n"
 
 
 @pytest.mark.parametrize("body", ['{"cost": "$5"}', "$(shell id) $$x", '`id` "it\'s" \\ #', "two\nlines", ""])
 def test_make_sends_the_body_as_it_is(checkout: Path, body: str) -> None:
     finish_setup(checkout)
-    assert make(checkout, "work", f"BODY={body}").stdout == f"-m\nlocal\nwork\n--\n{body}\n"
+    assert make(checkout, "work", f"BODY={body}").stdout == f"-m\ndev.emulator\nwork\n--\n{body}\n"
 
 
 def test_make_asks_no_python_without_packages(checkout: Path) -> None:
