@@ -35,7 +35,6 @@ PARTS = {
     "slot-cycle": "dev.benchmarks.slot_cycle.part",
     "token": "dev.benchmarks.token.part",
     "cold-start": "dev.benchmarks.cold_start.part",
-    "scale": "dev.benchmarks.scale.part",
     "hand-off": "dev.benchmarks.hand_off.part",
 }
 # Above it something else uses the machine, and the figures are noisier than they need be.
@@ -58,7 +57,7 @@ def chosen(_: click.Context, __: click.Parameter, text: str) -> list[str]:
 def main(names: list[str], small: bool, listing: bool) -> None:
     """Measure Slotkeeper beside what a user would pick instead.
 
-    Writes build/bench/report.md with every table, build/bench/report.json with all figures, and pictures.
+    Writes build/bench/report.md with every table, build/bench/report.json with all figures.
     """
     console = terminal()
     if listing:
@@ -98,7 +97,7 @@ def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str
             done.append(Measured(name, title, time.monotonic() - began, load, outcome))
             show(outcome, console)
         (FOLDER / "report.json").write_text(json.dumps(as_json(about, done, failed), indent=2) + "\n")
-        (FOLDER / "report.md").write_text(as_markdown(about, done, failed, FOLDER))
+        (FOLDER / "report.md").write_text(as_markdown(about, done, failed))
     say_the_end(done, console)
     if small:
         console.print("This was the smallest run: it shows that everything works, and its goals mean nothing.")
@@ -130,8 +129,6 @@ def show(outcome: Outcome, console: Console) -> None:
         console.print(f"{verdict}  {escape(goal.aim)}: {escape(goal.found)}", highlight=False, soft_wrap=True)
     for note in outcome.notes:
         console.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
-    for picture, caption in outcome.pictures:
-        console.print(f"{picture}: {escape(caption)}", highlight=False, soft_wrap=True)
 
 
 def say_the_end(parts: Sequence[Measured], console: Console) -> None:
@@ -141,7 +138,7 @@ def say_the_end(parts: Sequence[Measured], console: Console) -> None:
     console.rule(align="left")
     seconds = sum(part.seconds for part in parts)
     console.print(f"{len(goals) - missed} of {len(goals)} goals met, in {seconds / 60:.1f} min.", highlight=False)
-    console.print(f"Written: {', '.join(f'{FOLDER}/{name}' for name in WRITTEN)}, and the pictures", highlight=False)
+    console.print(f"Written: {', '.join(f'{FOLDER}/{name}' for name in WRITTEN)}", highlight=False)
 
 
 if __name__ == "__main__":

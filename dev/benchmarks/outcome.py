@@ -1,10 +1,9 @@
-"""What a part of the benchmark brings home: tables for the eye and for a page, goals, pictures, figures."""
+"""What a part of the benchmark brings home: tables for the eye and for a page, goals, figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
@@ -56,11 +55,9 @@ class Outcome:
 
     Args:
         figures: all that was measured, as JSON has it.
-        pictures: written files, each with what it shows, as a caption.
     """
 
     grids: Sequence[Grid]
     goals: Sequence[Goal]
     figures: dict[str, Any]
-    pictures: Sequence[tuple[Path, str]] = field(default=())
     notes: Sequence[str] = field(default=())

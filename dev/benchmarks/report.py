@@ -1,10 +1,9 @@
-"""The page of a run: what was measured on what, the goals, every table, and the pictures' places."""
+"""The page of a run: what was measured on what, the goals, and every table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Outcome
@@ -38,8 +37,8 @@ def as_json(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping
     }
 
 
-def as_markdown(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping[str, str], folder: Path) -> str:
-    """For people. The pictures are linked relative to `folder`, where the page is to stand."""
+def as_markdown(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping[str, str]) -> str:
+    """For people."""
     blocks = ["# What was measured", "\n".join(f"- {name}: {text}" for name, text in about.items())]
     blocks += [f"**{name} was not measured:** {why}" for name, why in failed.items()]
     for part in parts:
@@ -48,7 +47,6 @@ def as_markdown(about: Mapping[str, str], parts: Sequence[Measured], failed: Map
         blocks += ["\n".join(_goal(goal) for goal in part.outcome.goals)] if part.outcome.goals else []
         for grid in part.outcome.grids:
             blocks += [f"### {grid.title}", grid.markdown()]
-        blocks += [f"![{caption}]({picture.relative_to(folder)})" for picture, caption in part.outcome.pictures]
         blocks += ["\n".join(f"- {note}" for note in part.outcome.notes)] if part.outcome.notes else []
     return "\n\n".join(blocks) + "\n"
 

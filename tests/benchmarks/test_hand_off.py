@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from dev.benchmarks.hand_off import picture, report
-from dev.benchmarks.hand_off.figures import expected, holding, lanes, parts, slots_used, spread_out, summary, window
+from dev.benchmarks.hand_off import report
+from dev.benchmarks.hand_off.figures import expected, holding, parts, slots_used, spread_out, summary, window
 from dev.benchmarks.hand_off.records import Call, Passage, parse_call, parse_passage, read_calls, read_invocations
 from dev.benchmarks.hand_off.ways import WAKE_STATES, without_wake
 from dev.scenarios.runner.command import CannotGoOn
-from slotkeeper.slots import admission
+from slotkeeper import admission
 from slotkeeper.slots.admission import Starter, Waiting
-from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.protocol import Slots
 
 WORKFLOW = Path(__file__).resolve().parents[2] / "statemachines" / "glue_workflow.asl.json"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -269,11 +269,6 @@ def test_arithmetic_of_polling():
     assert (spread.hand_off, spread.slots_used, spread.invocations) == pytest.approx((15, 0.8, 1.625))
 
 
-def test_a_start_takes_the_slot_that_has_been_free_for_longest():
-    held = {"a": (0.0, 1.0), "b": (0.0, 2.0), "c": (1.1, 3.0), "d": (2.1, 3.0)}
-    assert [(slot, name) for slot, name, _ in lanes(held, 2)] == [(0, "a"), (1, "b"), (0, "c"), (1, "d")]
-
-
 # ------------------------------------------------------------------------------------------------------------ report
 
 
@@ -308,14 +303,7 @@ def figures(median: float, used: float, invocations: float) -> dict[str, Any]:
     ],
 )
 def test_goals_are_judged_by_the_figures(measured: tuple[float, float, float], met: list[bool]):
-    outcome = report.outcome(figures(*measured), 4, Path("picture.png"))
+    outcome = report.outcome(figures(*measured), 4)
     assert [goal.met for goal in outcome.goals] == met
     for grid in outcome.grids:
         assert {len(row) for row in grid.rows} == {len(grid.columns)}
-
-
-def test_the_picture_is_drawn_without_hand_offs_too(tmp_path: Path):
-    way = picture.Shown("wake", 0.9, [(0, 0.0, 1.0), (0, 1.1, 2.0)], [0.1, 0.0], None)
-    none = picture.Shown("polling", 0.0, [], [], 4.0)
-    picture.draw([way, none, none, none], 2, 10.0, tmp_path / "drawn.png")
-    assert (tmp_path / "drawn.png").stat().st_size > 0

@@ -67,12 +67,10 @@ def handler(made: Sequence[Client]) -> str:
     return "\n".join([*lines, "", "", EMPTY])
 
 
-def run(
-    code: str, path: Sequence[Path], environment: Mapping[str, str], *options: str
-) -> subprocess.CompletedProcess[str]:
+def run(code: str, path: Sequence[Path], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own, as a container starts it. Raises Unusable."""
     variables = {"PYTHONPATH": ":".join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    command = [sys.executable, *ISOLATED, *options, "-c", code]
+    command = [sys.executable, *ISOLATED, "-c", code]
     environment = child_environment(NOBODY, variables)
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if ran.returncode != 0:

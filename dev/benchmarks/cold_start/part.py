@@ -1,4 +1,4 @@
-"""The part: cold starts of every function beside their bare handlers, round by round, and what they are made of."""
+"""The part: cold starts of every function beside their bare handlers, round by round."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from dev.benchmarks.cold_start import bare, breakdown, picture
+from dev.benchmarks.cold_start import bare
 from dev.benchmarks.cold_start.artifacts import Artifacts, Size, build
-from dev.benchmarks.cold_start.breakdown import Breakdown
 from dev.benchmarks.cold_start.calls import Calls, deployed
 from dev.benchmarks.cold_start.start import Start, start
 from dev.benchmarks.outcome import Goal, Grid, Outcome, Tell
-from dev.scenarios.runner.command import CannotGoOn
 from dev.tools.invoke.runtime import Configuration, FunctionFailed, RuntimeUnavailable
 from dev.tools.invoke.stack import folders
+from dev.scenarios.runner.command import CannotGoOn
 
 NAME = "cold-start"
 TITLE = "Cold start of each function beside a handler that makes the same clients"
@@ -24,18 +23,15 @@ MINUTES = 1.5
 AIM = 1.25  # x the bare handler
 ROUNDS = 10
 SMALL = ("starter",)
-BREAKDOWNS = 3
-DEAREST = 14
 
 
 @dataclass
 class Measured:
-    """One function: its starts and its bare handler's, round by round, and what its import is made of."""
+    """One function: its starts and its bare handler's, round by round."""
 
     services: Sequence[str]
     ours: list[Start] = field(default_factory=list)
     bare: list[Start] = field(default_factory=list)
-    imports: list[Breakdown] = field(default_factory=list)
 
     def ratio(self, figure: str) -> tuple[float, float, float]:
         """Median, least and most of the rounds' ratios."""
@@ -51,49 +47,34 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         artifacts = build(Path(built))
         try:
             # Processes in other folders are told of it.
-            measured, empty = _measure(artifacts, folder.resolve(), tell, small=small)
+            measured = _measure(artifacts, folder.resolve(), tell, small=small)
         except (RuntimeUnavailable, FunctionFailed, bare.Unusable) as error:
             raise CannotGoOn(str(error)) from error
         sizes = artifacts.sizes()
-    path = folder / "cold-start.png"
-    picture.draw(
-        {name: shared_out(one, empty) for name, one in measured.items()},
-        {name: median(each.init_cpu for each in one.bare) for name, one in measured.items()},
-        path,
-    )
     return Outcome(
-        grids=[_starts(measured), _calls(measured), _dearest(measured), _sizes(sizes)],
+        grids=[_starts(measured), _calls(measured), _sizes(sizes)],
         goals=[goal(name, one) for name, one in measured.items()],
         figures={
-            "empty_init_cpu": empty,
             "functions": {name: asdict(one) for name, one in measured.items()},
             "sizes": {name: asdict(size) for name, size in sizes.items()},
         },
-        pictures=[(path, "What a cold start's processor time is for, and that of the bare handler.")],
         notes=NOTES,
     )
 
 
-def _measure(artifacts: Artifacts, folder: Path, tell: Tell, *, small: bool) -> tuple[dict[str, Measured], float]:
-    """What was measured of each function, and the processor time of the init phase of one that imports nothing."""
+def _measure(artifacts: Artifacts, folder: Path, tell: Tell, *, small: bool) -> dict[str, Measured]:
+    """What was measured of each function."""
     tell("deploys a stack for each function", 0.05)
     with deployed(folder / "aws", SMALL if small else folders()) as (aws, functions):
         subjects = {name: _Subject(artifacts, calls, aws.endpoint, folder / name) for name, calls in functions.items()}
         rounds = 1 if small else ROUNDS
-        empty = []
         for number in range(rounds):
             for at, (name, subject) in enumerate(subjects.items()):
-                tell(f"starts {name}", 0.1 + 0.75 * (number + at / len(subjects)) / rounds)
+                tell(f"starts {name}", 0.1 + 0.9 * (number + at / len(subjects)) / rounds)
                 if number == 0 and not small:
                     subject.start()  # not counted: it brings the files into the memory
                 subject.start(into=subject.measured, bare_first=number % 2 == 1)
-            empty.append(subject.start_empty().init_cpu)
-    times = 1 if small else BREAKDOWNS
-    for number in range(times):
-        for name, subject in subjects.items():
-            tell(f"takes the import of {name} apart", 0.85 + 0.15 * number / times)
-            subject.take_apart()
-    return {name: subject.measured for name, subject in subjects.items()}, median(empty)
+    return {name: subject.measured for name, subject in subjects.items()}
 
 
 class _Subject:
@@ -110,7 +91,6 @@ class _Subject:
         self._environment = dict(self._ours.environment) | {"LAMBDA_TASK_ROOT": str(self._ours.folder)}
         made = bare.clients((self._ours.folder, *self._path), self._environment)
         self._bare = self._written("bare", bare.handler(made))
-        self._empty = self._written("empty", bare.EMPTY)
         self.measured = Measured([client.service for client in made])
 
     def _written(self, name: str, source: str) -> Configuration:
@@ -129,28 +109,8 @@ class _Subject:
             into.ours.append(ours)
             into.bare.append(plain)
 
-    def start_empty(self) -> Start:
-        """Of a handler that imports nothing: Python, and the runtime's client."""
-        return self._start_rival(self._empty)
-
     def _start_rival(self, function: Configuration) -> Start:
         return start(function, self._bare_path, self._endpoint, [{}, {}], self._scratch)
-
-    def take_apart(self) -> None:
-        """Its import."""
-        self.measured.imports.append(breakdown.of((self._ours.folder, *self._path), self._environment))
-
-
-def quickest(each: Sequence[Breakdown]) -> Breakdown:
-    """The one that other programs disturbed least: it is taken by the clock."""
-    return min(each, key=lambda one: one.total)
-
-
-def shared_out(one: Measured, empty: float) -> dict[str, float]:
-    """Group -> seconds of processor time, by its share of the import. `empty`: what no import is a part of."""
-    imported = quickest(one.imports)
-    spent = median(each.init_cpu for each in one.ours) - empty
-    return {picture.EMPTY: empty} | {name: spent * time / imported.total for name, time in imported.groups.items()}
 
 
 def goal(name: str, one: Measured) -> Goal:
@@ -197,23 +157,6 @@ def _calls(measured: Mapping[str, Measured]) -> Grid:
         rows,
         "A usual event each, on the embedded AWS; the bare handler calls nothing. What was put off until it is needed "
         "shows in the first call, and so do connections.",
-    )
-
-
-def _dearest(measured: Mapping[str, Measured]) -> Grid:
-    each = {name: quickest(one.imports).packages for name, one in measured.items()}
-    dearest = {package: max(one.get(package, 0.0) for one in each.values()) for one in each.values() for package in one}
-    packages = sorted(dearest, key=lambda package: -dearest[package])
-    rows = [
-        [package, *(_ms(one[package]) if package in one else "-" for one in each.values())]
-        for package in packages[:DEAREST]
-    ]
-    return Grid(
-        "The dearest imports, own time in ms",
-        ["package", *measured],
-        rows,
-        "python -X importtime, which takes time itself; the quickest of the runs. What boto3 wants or the making of "
-        "clients is not among them.",
     )
 
 

@@ -9,7 +9,7 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -215,18 +215,3 @@ def summary(windows: Sequence[Window], invocations: Sequence[Interval], calls: S
 
 def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
-
-
-def lanes(held: Mapping[str, Interval], limit: int) -> list[tuple[int, str, Interval]]:
-    """(slot, workflow, when it held it): each takes the slot that has been free for longest.
-
-    The slots have no numbers in the table; this is how they would look if they had. A workflow that starts before its
-    predecessor's release is written down shares that one's slot for a moment.
-    """
-    free = [-math.inf] * limit
-    placed = []
-    for name, (start, end) in sorted(held.items(), key=lambda item: item[1]):
-        slot = min(range(limit), key=lambda number: free[number])
-        free[slot] = end
-        placed.append((slot, name, (start, end)))
-    return placed

@@ -10,9 +10,9 @@ from dev.benchmarks.outcome import Outcome, Tell
 from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.command import CannotGoOn
 
-from . import picture, report
+from . import report
 from .course import FULL, SMALL, Course
-from .figures import Window, lanes, parts, summary, window
+from .figures import parts, summary, window
 from .records import read_calls, read_invocations, read_passages
 from .ways import Stand, Way
 
@@ -23,7 +23,6 @@ MINUTES = 5.7
 ENGINE = {"CLOUDTRAIL_RECORDING": "1", "CLOUDTRAIL_MAX_EVENTS": "1000000"}
 # No round of the janitor falls into a window: what wakes is the workflow alone.
 PARAMETERS = {"JanitorSchedule": "rate(1 day)"}
-SHOWN = 40.0  # seconds of each way in the picture
 
 
 def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
@@ -39,40 +38,27 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         course.walk(wake, polling)
         tell("read the records", 1.0)
         ways = [wake, *polling]
-        windows, figures = _read(stand, ways, course)
-    shown = [
-        picture.Shown(
-            label=report.label(way.period),
-            slots_used=figures["ways"][way.name]["slots_used"],
-            bars=_bars(windows[way.name][0]),
-            gaps=figures["ways"][way.name]["hand_offs"],
-            expected=figures["ways"][way.name].get("expected", {}).get("hand_off"),
-        )
-        for way in ways
-    ]
-    drawn = folder / "hand-off.png"
-    picture.draw(shown, plan.limit, SHOWN, drawn)
-    return report.outcome(figures, plan.limit, drawn)
+        figures = _read(stand, ways, course)
+    return report.outcome(figures, plan.limit)
 
 
-def _read(stand: Stand, ways: Sequence[Way], course: Course) -> tuple[dict[str, list[Window]], dict[str, Any]]:
+def _read(stand: Stand, ways: Sequence[Way], course: Course) -> dict[str, Any]:
     limit = course.plan.limit
     # Function, queue and workflow of a way are its own, so whatever a call names tells whose it is.
     named = {name: way.name for way in ways for name in (way.name, way.queue_url, way.workflow_arn)}
     every_call = read_calls(stand.trail, named)
-    windows: dict[str, list[Window]] = {}
     figures: dict[str, Any] = {"limit": limit, "ways": {}}
     for way in ways:
         passages = read_passages(stand.stepfunctions, way.workflow_arn)
         invocations = read_invocations(stand.logs, stand.log_group(way))
         calls = [call for call in every_call if call.way == way.name]
-        windows[way.name] = [window(passages, span, way.period, limit) for span in course.windows[way.name]]
-        figures["ways"][way.name] = summary(windows[way.name], invocations, calls)
+        windows = [window(passages, span, way.period, limit) for span in course.windows[way.name]]
+        figures["ways"][way.name] = summary(windows, invocations, calls)
         if way.period is None:
-            told = [part for each in windows[way.name] for part in parts(each, invocations, calls)]
+            told = [part for each in windows for part in parts(each, invocations, calls)]
             figures["parts"] = report.part_figures(told, len(figures["ways"][way.name]["hand_offs"]))
     _check(figures["ways"])
-    return windows, figures
+    return figures
 
 
 def _check(ways: Mapping[str, Mapping[str, Any]]) -> None:
@@ -80,9 +66,3 @@ def _check(ways: Mapping[str, Mapping[str, Any]]) -> None:
     for name, figures in ways.items():
         if not figures["hand_offs"] or not figures["admitted"]:
             raise CannotGoOn(f"{name} handed no slot on: there is nothing to measure")
-
-
-def _bars(each: Window) -> list[tuple[int, float, float]]:
-    held = {p.name: span for p, span in zip(each.passages, each.held(), strict=True)}
-    origin = each.passages[0].started
-    return picture.bars(lanes(held, each.limit), origin, SHOWN)

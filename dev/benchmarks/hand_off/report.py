@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Grid, Outcome
@@ -51,13 +50,12 @@ def part_figures(told: Sequence[tuple[float, ...]], of: int) -> dict[str, Any]:
     }
 
 
-def outcome(figures: dict[str, Any], limit: int, drawn: Path) -> Outcome:
+def outcome(figures: dict[str, Any], limit: int) -> Outcome:
     ways = figures["ways"]
     return Outcome(
         grids=[hand_offs(ways, limit), costs(ways, limit), story(figures["parts"]), arithmetic(ways, limit)],
         goals=goals(ways),
         figures=figures,
-        pictures=[(drawn, "who holds which slot when, and how long a freed slot stays empty")],
         notes=NOTES,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dev.benchmarks.outcome import Outcome, Tell
-from dev.benchmarks.slot_cycle import course, overhead, picture, report
+from dev.benchmarks.slot_cycle import course, report
 from dev.emulator.aws import EngineError
 from dev.emulator.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
 
@@ -23,12 +23,4 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         raise EngineError(str(error)) from None
     with engine:
         measured = course.run(engine, extent, tell)
-    calls = overhead.measure(3 if small else 60)
-    cycles, units = folder / "cycles.png", folder / "units.png"
-    picture.draw_cycles(measured, extent, report.MOST, cycles)
-    picture.draw_units(units)
-    pictures = [
-        (cycles, "a cycle of each design in bare writes of our item: median of the rounds, and their middle half"),
-        (units, "what a cycle is charged by how many hold a slot, and how short jobs may be"),
-    ]
-    return report.outcome(measured, calls, extent, pictures)
+    return report.outcome(measured, extent)

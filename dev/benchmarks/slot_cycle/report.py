@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Outcome
-from dev.benchmarks.slot_cycle import overhead, reckoning, tables
+from dev.benchmarks.slot_cycle import tables
 from dev.benchmarks.slot_cycle.course import Course, Extent, processes
-from dev.benchmarks.slot_cycle.crew import DESIGNS
 from dev.scenarios.slots.figures import percentile
 
 MOST = 1.10  # times the floor
 
 
-def outcome(
-    course: Course, calls: Mapping[str, list[float]], extent: Extent, pictures: Sequence[tuple[Path, str]]
-) -> Outcome:
+def outcome(course: Course, extent: Extent) -> Outcome:
     """All of it."""
-    measured = (tables.cycles, tables.ratios, tables.operations, tables.rates, tables.refusals)
-    reckoned = (tables.units, tables.ceilings, tables.looks)
-    measured_grids = [*(grid(course, extent) for grid in measured), overhead.grid(calls)]
+    grids = (tables.cycles, tables.ratios, tables.operations, tables.rates, tables.units, tables.refusals)
     return Outcome(
-        grids=[*measured_grids, *(grid() for grid in reckoned)],
+        grids=[grid(course, extent) for grid in grids],
         goals=goals(course, extent),
-        figures={**figures(course), "calls": {name: median(seconds) for name, seconds in calls.items()}},
-        pictures=pictures,
+        figures=figures(course),
         notes=notes(course, extent),
     )
 
@@ -105,8 +98,8 @@ def notes(course: Course, extent: Extent) -> list[str]:
         "of an item it becomes slower; DynamoDB charges for it instead.",
         "Confirm and release are sent as the workflow's states send them, but for confirm's ReturnValues: DynamoDB "
         "returns the one holder, this engine all of them.",
-        "Write units are reckoned from the items' sizes by the guide's rules, and the engine was asked what a cycle "
-        f"consumes (ReturnConsumedCapacity): {_checked(course)}.",
+        "Write units are what the engine returns as ConsumedCapacity. It computes them from the sizes of the items, by "
+        "the rules of the DynamoDB guide.",
         "The lock client, python-dynamodb-lock, is a lock, so a semaphore of N places is N keys, tried in an order "
         f"drawn by chance: {tried} holders, with one contender; half of them is the average. Its heartbeats are on; a "
         "cycle without a job has none. It finds a dead owner by itself, after thirty seconds without a heartbeat; a "
@@ -118,23 +111,3 @@ def notes(course: Course, extent: Extent) -> list[str]:
         "this engine takes them one by one, and refuses none. What preparing and committing takes there is not seen "
         "here either.",
     ]
-
-
-def _checked(course: Course) -> str:
-    """Whether the engine reckons as we do."""
-    reckoned: dict[str, Callable[[reckoning.Names, int], int]] = {
-        "slotkeeper": reckoning.ours,
-        "counter": reckoning.counter,
-        "transaction": reckoning.transaction,
-    }
-    both = {
-        (design, holders): (units.written, reckoned[design](reckoning.SHORT, holders))
-        for (design, holders), units in course.cycle_units.items()
-        if design in reckoned
-    }
-    differing = [
-        f"{engine:g} for {DESIGNS[design].title} at {holders} holders, where {ours} were reckoned"
-        for (design, holders), (engine, ours) in both.items()
-        if engine != ours
-    ]
-    return "it says " + ", ".join(differing) if differing else f"it says the same, all {len(both)} times"

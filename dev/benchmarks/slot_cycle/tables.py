@@ -1,4 +1,4 @@
-"""The measurements as tables, and what is reckoned. Pure."""
+"""The measurements as tables. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 
 from dev.benchmarks.outcome import Grid
-from dev.benchmarks.slot_cycle import reckoning
 from dev.benchmarks.slot_cycle.course import COMPARED, Cell, Course, Extent, refusable
 from dev.benchmarks.slot_cycle.crew import DESIGNS
-from dev.benchmarks.slot_cycle.reckoning import LONG, SHORT
 from dev.scenarios.slots.figures import percentile
 from slotkeeper.slots.protocol import LARGE
-from slotkeeper_cli.write_units import demand
 
 RIVALS = ("counter", "transaction", "lock-client")
+TELLS_APART = {
+    "slotkeeper": "full, paused, mine, cancelled",
+    "looks-first": "full, paused, mine, cancelled",
+    "counter": "full, mine",
+    "transaction": "full or paused, mine",
+    "lock-client": "nothing",
+}
 STEPS = ("write", "reserve", "confirm", "release")
-BOTH = ((SHORT, "short"), (LONG, "long"))
-MINUTE = 60.0
 
 
 def cycles(course: Course, extent: Extent) -> Grid:
@@ -85,90 +87,34 @@ def rates(course: Course, extent: Extent) -> Grid:
 
 
 def refusals(course: Course, extent: Extent) -> Grid:
-    """What a reserve costs where there is no place, until the asker knows why."""
-    rows = []
-    for holders in extent.holders:
-        for design in refusable(holders):
-            taken = course.refused[design, holders]
-            rows.append((DESIGNS[design].title, str(holders), _latency(taken.cycles), *_refusal(design, holders)))
+    """The time that a refused reserve takes, until the caller has the reason."""
+    rows = [
+        (DESIGNS[design].title, str(holders), _latency(course.refused[design, holders].cycles), TELLS_APART[design])
+        for holders in extent.holders
+        for design in refusable(holders)
+    ]
     return Grid(
-        "A refused reserve: ms here, median (p99), and what it is on DynamoDB",
-        ("design", "holders", "here", "calls", "write units", "read units", "tells apart"),
+        "A refused reserve, in ms: median (p99)",
+        ("design", "holders", "time", "tells apart"),
         rows,
-        f"From {LARGE} holders on the starter looks first, once it has been refused. Where it does not, it needs a "
-        "second call in this engine alone, which refuses without the item. A transaction that is cancelled is charged "
-        "too; the guide does not say for what, so the least and the most stand there.",
+        f"From {LARGE} holders on the starter reads before it writes, once it has been refused. Below that it needs a "
+        "second call in this engine alone, which refuses without returning the item.",
     )
 
 
-def _refusal(design: str, holders: int) -> tuple[str, str, str, str]:
-    size = reckoning.sizes(SHORT, holders)
-    match design:
-        case "slotkeeper":
-            return "1", str(size.write), "0", "full, paused, mine, cancelled"
-        case "looks-first":
-            return "1", "0", str(size.read), "full, paused, mine, cancelled"
-        case "counter":
-            write, read = reckoning.counter(SHORT, holders) // 2, reckoning.counter_look(SHORT, holders)
-            return "2", str(write), f"{read:g}", "full, mine"
-        case "transaction":
-            return "1", "2 to 4", "0", "full or paused, mine"
-        case _:
-            return str(holders), "0", str(holders), "nothing"
-
-
-def units() -> Grid:
-    """Write units of a cycle."""
-    ours, sample = reckoning.ours, reckoning.counter
-    rows = []
-    for holders in (0, 1, 10, 20, 30, 50, 100, 200, 499):
-        cells = [str(charged(names, holders)) for charged in (ours, sample) for names, _ in BOTH]
-        rows.append((str(holders), *cells, str(reckoning.transaction(SHORT, holders)), "2"))
-    flat = reckoning.transaction(SHORT, 0)
-    crossed = [reckoning.dearer_than(charged, names, flat) for charged in (ours, sample) for names, _ in BOTH]
-    minute, ten = (reckoning.lock_client(minutes * MINUTE) for minutes in (1, 10))
+def units(course: Course, extent: Extent) -> Grid:
+    """Write units of a cycle, as the engine returns them."""
+    designs = [design for design in COMPARED if (design, extent.holders[0]) in course.cycle_units]
+    rows = [
+        (str(holders), *(f"{course.cycle_units[design, holders].written:g}" for design in designs))
+        for holders in extent.holders
+    ]
     return Grid(
-        "Write units of a cycle, by those who hold a slot beside it",
-        ("holders", "Slotkeeper, short", "long", "AWS sample, short", "long", "transaction", "lock client"),
+        "Write units of a cycle",
+        ("holders", *_titles(designs)),
         rows,
-        f"Names of process and job: 6 characters (short) or 47 (long). A transaction is cheaper than Slotkeeper from "
-        f"{crossed[0]} holders on (short) and from {crossed[1]} (long); than the AWS sample from {crossed[2]} and "
-        f"{crossed[3]}. The lock client adds a read for each key that it tries, and a write for every five seconds of "
-        f"the job: {minute:g} units for a minute, {ten:g} for ten. From 40 s on a transaction is cheaper than that.",
+        "Names of process and job of 6 characters. The AWS sample confirms nothing: two writes, not three.",
         words=0,
-    )
-
-
-def ceilings() -> Grid:
-    """What one item can do."""
-    rows = []
-    for slots in (1, 10, 50, 100, 200, 300, 500):
-        for names, label in BOTH:
-            asked = demand(*names, slots)
-            charged = map(str, (slots, asked.bytes, asked.cycle_units, asked.queued_units))
-            rows.append((label, *charged, f"{asked.starts_a_second:.1f}", f"{asked.shortest_job:.1f}"))
-    return Grid(
-        "What one item can do: 1,000 write units a second",
-        ("names", "slots", "bytes", "units, admitted at once", "units, after a wait", "starts/s", "shortest job, s"),
-        rows,
-        "All slots taken and others waiting. Of jobs shorter than the last column the slots cannot all be kept busy.",
-    )
-
-
-def looks() -> Grid:
-    """Looking before writing."""
-    rows = []
-    for slots in (1, 10, 100, 500):
-        for names, label in BOTH:
-            both = reckoning.looking(names, slots)
-            before, after = both.dollars
-            charged = (str(both.written), f"{both.looked} + {both.read} read", f"{before:.2f}", f"{after:.2f}")
-            rows.append((label, str(slots), *charged, f"{1 - after / before:.0%}"))
-    return Grid(
-        "Looking before writing: units of a request that had to wait once, and dollars of a million of them",
-        ("names", "slots", "refused by a write", "refused by a read", "USD", "USD", "saved"),
-        rows,
-        f"The starter looks first from {LARGE} holders on. Where nobody waits it does not look.",
     )
 
 

@@ -60,8 +60,7 @@ class Lock:
     """The token lock of the layer, with the probe that the chatbot has."""
 
     def __init__(self, store: Store, api: Api) -> None:
-        clock = time.time  # of now: reckoned.py has another one in its place
-        self._token = SharedToken(store, NAME, api.authenticate, still_valid=api.is_valid, timing=TIMING, clock=clock)
+        self._token = SharedToken(store, NAME, api.authenticate, still_valid=api.is_valid, timing=TIMING)
 
     def token_after(self, bad: str) -> str:
         self._token.invalidate(bad)

@@ -1,1 +1,0 @@
-"""Many processes and a standing queue in the simulation, and what that costs beside other designs."""

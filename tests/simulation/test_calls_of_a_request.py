@@ -1,0 +1,41 @@
+"""The calls of a request, counted in the simulation, are those that the page of costs multiplies."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.unit.test_document_tables import COSTS
+
+
+class CountingWorld(SlotsWorld):
+    """Counts every call but the janitor's."""
+
+    counted: Counter[str]
+
+    def call(self, name: str, how: str) -> None:
+        question = self.actors[name].node.question
+        assert question is not None
+        if name != "round":
+            self.counted[question.operation] += 1
+        super().call(name, how)
+
+
+def calls_of(requests: str) -> Counter[str]:
+    """The calls that these requests of one process with one slot make, where nothing fails."""
+    world = CountingWorld(Plan(tuple(requests), run_seconds=(60,)))
+    world.counted = Counter()
+    while choices := world.steps() or world.time_steps():
+        world.take(choices[0])
+    world.check_end()
+    return world.counted
+
+
+def test_a_request_that_has_to_wait_makes_the_calls_that_the_page_of_costs_states() -> None:
+    calls = calls_of("abcd") - calls_of("abc")
+    assert f"x {calls['update_item']} x $0.000000625" in COSTS
+    assert f"x {calls['get_item']} x $0.000000125" in COSTS
+    received, sent = 2, 1  # the service's calls and the submitter's
+    sqs = calls["change_message_visibility"] + calls["delete_message"] + received + sent
+    assert f"x {sqs} x $0.0000005 " in COSTS
+    assert calls["start_execution"] == calls["start_job_run"] == calls["put_events"] == 1
