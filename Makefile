@@ -152,11 +152,6 @@ races: setup-dev  ## Let 8 processes of 16 threads race for slots on DynamoDB Lo
 mutants: setup-dev  ## Put each known bug back, in a copy, and see which test catches it (build/mutants/report.md)
 	@$(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
 
-.PHONY: mutation
-mutation: setup-dev  ## Let mutmut change slots, token lock and retries, and list what no test notices (MODULES=)
-	@$(SETUP) --venv build/mutation requirements/mutation.txt
-	@$(PYTHON) -m tests.mutation $(MODULES)
-
 .PHONY: fuzz
 fuzz: setup-dev  ## Try the handlers with many more inputs, by chance
 	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=long
@@ -199,7 +194,7 @@ format: setup-dev  ## Put the code into the one format
 .PHONY: lock
 lock: setup  ## Compile requirements/*.in again (needs the registry)
 	@$(PYTHON) -m pip install --quiet uv
-	@for name in local dev runtime checkov mutation hooks; do \
+	@for name in local dev runtime checkov hooks; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done
