@@ -1,38 +1,55 @@
-"""Every command in every document: a shell runs it, and the program that it calls knows its options.
+"""Every command in every document: a shell runs it, and the program that it calls knows its options and values.
 
 The programs are stand-ins that note how they were called. What each page's commands do for real is shown elsewhere: on
-the embedded AWS (tests/e2e), in the real runtime (tests/runtime), or by botocore's models here.
+the embedded AWS (tests/e2e), in the real runtime (tests/runtime). A call of AWS is held against botocore's models.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import botocore.session
 import click
+import jmespath
 import pytest
 import typer.main
 from botocore import xform_name
+from botocore.model import Shape
+from botocore.validate import validate_parameters
 
+from local.deployment import check_names
+from local.gradual import TYPES
+from local.invoke.stack import events_of, folders
 from slotkeeper_cli.app import app
+from tests.template.test_samconfig import CONFIG
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), ROOT / "events" / "README.md"]
 )
+RETRIES = ROOT / "docs" / "retries.md"
 PROGRAMS = ("aws", "sam", "make", "slotkeeper", "pipx", "git", "curl", "python", "python3", "pip", "cfn-lint", "npx")
 PLACES = ("build/venv/bin/python", "build/cli/bin/slotkeeper", "build/venv/bin/slotkeeper", ".ci/run")
-# Notes its name and arguments. What is read from it is a word, or an empty document where that must be JSON.
+# Notes whose key it has, its name and arguments, and answers what the pages read: outputs, a message, an ARN that is
+# long enough for every field, a document where it must be JSON, or a word.
 STAND_IN = r"""#!/bin/bash
-{ printf '%s\0' "${0##*/}" "$@"; printf '\n'; } >> "$CALLS"
-case "$*" in *--json*|*"--output json"*) echo '{}' ;; *) echo word ;; esac
+{ printf '%s\0' "${AWS_ACCESS_KEY_ID:-}" "${0##*/}" "$@"; printf '\n'; } >> "$CALLS"
+case "${0##*/} $*" in
+  aws*describe-stacks*) printf '%s\n' $OUTPUTS ;;
+  aws*receive-message*) cat dead-letter.json ;;
+  *--json*|*"--output json"*) echo '{}' ;;
+  aws*) echo arn:aws:service:us-east-1:123456789012:thing ;;
+  *) echo word ;;
+esac
 """
 SAM = {
     "build": "samcli.commands.build.command",
@@ -44,66 +61,102 @@ SAM = {
     "local_invoke": "samcli.commands.local.invoke.cli",
 }
 _MAKEFILE = (ROOT / "Makefile").read_text()
+_TEMPLATE = (ROOT / "template.yaml").read_text()
 TARGETS = set(re.findall(r"^\.PHONY: (\S+)", _MAKEFILE, re.MULTILINE))
+RESOURCES = set(re.findall(r"^  (\w+):$", _TEMPLATE, re.MULTILINE))
 SLOTKEEPER: Any = typer.main.get_command(app)
 AWS_GLOBAL = {"--query", "--output", "--endpoint-url", "--region", "--profile", "--no-cli-pager", "--cli-input-json"}
+# The CLI's own, which are in no model.
 AWS_OWN = {("s3", "cp"), ("s3", "ls"), ("s3", "rb"), ("s3", "rm"), ("cloudformation", "wait"), ("logs", "tail"),
            ("cloudformation", "deploy"), ("dynamodb", "wait")}  # fmt: skip
+AWS_OWN_OPTIONS = {"--max-items", "--page-size", "--cli-binary-format"}
+
+OUTPUTS = {
+    name: f"https://{name.lower()}.invalid" if name.endswith("Url") else name.lower()
+    for name in re.findall(r"^  (\w+):$", _TEMPLATE.split("\nOutputs:\n")[1], re.MULTILINE)
+}
+BODY = '{"request_id": "r", "payload": {"text": "It\'s \\"so\\""}, "retries": ["2026-11-21T09:30:00.000Z"]}'
+DEAD_LETTER = {"Messages": [{"Body": BODY, "ReceiptHandle": "handle+/="}]}
+LOCAL = {
+    "endpoint": "http://127.0.0.1:4566",
+    "region": "us-east-1",
+    "access_key_id": "key",
+    "secret_access_key": "secret",
+}
 
 
-def _shell(page: Path) -> str:
-    """All blocks of a page, as one script: a later one may use what an earlier one has set."""
+class Call(NamedTuple):
+    """What a stand-in has noted."""
+
+    access_key: str
+    program: str
+    arguments: list[str]
+
+
+def blocks_of(page: Path) -> list[str]:
+    """A page's blocks of commands: the indented ones in their order, then the fenced ones."""
     text = page.read_text()
     fenced = re.findall(r"^```(?:shell|bash|sh)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    blocks = re.findall(r"(?:^|(?<=\n\n))((?:    .*\n)+)", outside)
-    script = "\n".join([*(re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks), *fenced])
-    return re.sub(r"<[a-z][a-z -]*>", "placeholder", script)  # for the reader to fill in
+    indented = re.findall(r"(?:^|(?<=\n\n))((?:    .*\n)+)", outside)
+    return [*(re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in indented), *fenced]
 
 
-def _calls(page: Path, folder: Path) -> list[list[str]]:
-    script = _shell(page)
+def run(folder: Path, blocks: list[str], *, strict: bool = False, **variables: str) -> list[Call]:
+    """The calls of these blocks, run as one script: a later one may use what an earlier one has set.
+
+    Args:
+        strict: only the AWS CLI is a stand-in, and every command succeeds. Otherwise output that a page reads piece by
+            piece may be missing: what counts is what is called.
+    """
+    script = re.sub(r"<[a-z][a-z -]*>", "placeholder", "\n".join(blocks))  # for the reader to fill in
     if not script:
         return []
-    bin_folder = folder / "bin"
-    for place in (*(f"bin/{name}" for name in PROGRAMS), *PLACES):
+    for place in ["bin/aws"] if strict else [*(f"bin/{name}" for name in PROGRAMS), *PLACES]:
         program = folder / place
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(STAND_IN)
         program.chmod(0o755)
-    for named in re.findall(r"[\w./-]+\.(?:json|jsonl|py|csv)\b", script):
-        file = folder / named.lstrip("/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("{}\n")
+    message, _, policy = re.findall(r"```json\n(.*?)```", RETRIES.read_text(), re.DOTALL)
+    contents = {
+        "message.json": message,
+        "policy.json": policy,
+        "dead-letter.json": json.dumps(DEAD_LETTER),
+        "build/local/outputs.json": json.dumps(LOCAL | {"outputs": OUTPUTS}),
+    }
+    contents = dict.fromkeys(re.findall(r"[\w./-]+\.(?:json|jsonl|py|csv|yaml)\b", script), "{}\n") | contents
+    for name, content in contents.items():
+        (folder / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name.lstrip("/")).write_text(content)
     wanted = set(re.findall(r"\$\{?([A-Za-z_]\w*)", script)) - set(os.environ)
     environment = {name: name.lower() for name in wanted} | {
-        "PATH": f"{bin_folder}:{os.environ['PATH']}",
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "CALLS": str(folder / "calls"),
         "HOME": str(folder),
+        "OUTPUTS": " ".join(f"{name}={value}" for name, value in OUTPUTS.items()),
+        **variables,
     }
-    # Output that a page reads piece by piece is not there: what is checked is what is called.
-    ran = subprocess.run(
-        ["bash", "-uc", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert "command not found" not in ran.stderr, ran.stderr
-    assert "No such file" not in ran.stderr, ran.stderr
-    assert "syntax error" not in ran.stderr, ran.stderr
+    command = ["bash", "-euc" if strict else "-uc", script]
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=strict)
+    assert not re.search("command not found|No such file|syntax error", ran.stderr), ran.stderr
     lines = (folder / "calls").read_text().removesuffix("\0\n").split("\0\n")
-    return [line.split("\0") for line in lines]
+    return [Call(key, program, arguments) for key, program, *arguments in (line.split("\0") for line in lines)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_of_a_page_is_one_that_there_is(page: Path, tmp_path: Path) -> None:
-    checks = {"aws": _check_aws, "sam": _check_sam, "make": _check_make, "slotkeeper": _check_slotkeeper}
-    for program, *arguments in _calls(page, tmp_path):
-        if program in checks:
-            checks[program](arguments)
+    checks = {"sam": _check_sam, "make": _check_make, "slotkeeper": _check_slotkeeper, "python": _check_python}
+    for call in run(tmp_path, blocks_of(page)):
+        if call.program == "aws":
+            _check_aws(call.arguments, tmp_path)
+        elif call.program in checks:
+            checks[call.program](call.arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_in_a_pages_text_is_one_that_there_is(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\b(?:or|by|see|run) make ([a-z-]+)", _shell(page)):  # in the comments of its blocks
+    for target in re.findall(r"\b(?:or|by|see|run) make ([a-z-]+)", "\n".join(blocks_of(page))):  # in their comments
         _check_make([target])
     for code in re.findall(r"`([^`\n]+)`", text):
         program, *arguments = code.split()
@@ -126,6 +179,46 @@ def test_every_command_is_on_its_page() -> None:
                 assert f"{path} {name}" in page
 
     walk(SLOTKEEPER, "slotkeeper")
+
+
+# ------------------------------------------------------------------------------------------------- the page of retries
+
+ACCOUNT, LOCALLY, *EVERYDAY = (block for block in blocks_of(RETRIES) if "sam deploy" not in block)
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Call]]:
+    """The folder and the calls of the page's commands, each of which succeeds, over an account's stack."""
+    folder = tmp_path_factory.mktemp("account")
+    return folder, run(folder, [ACCOUNT, *EVERYDAY], strict=True)
+
+
+def test_the_outputs_of_the_stack_are_the_variables_that_the_page_uses(account: tuple[Path, list[Call]]) -> None:
+    _, calls = account
+    sent = next(call.arguments for call in calls if "send-message" in call.arguments)
+    assert sent[2:4] == ["--queue-url", OUTPUTS["WorkQueueUrl"]]
+    asked = next(call.arguments for call in calls if "describe-stacks" in call.arguments)
+    outputs = [{"OutputKey": name, "OutputValue": value} for name, value in OUTPUTS.items()]
+    read = jmespath.search(asked[asked.index("--query") + 1], {"Stacks": [{"Outputs": outputs}]})
+    assert read == [f"{name}={value}" for name, value in OUTPUTS.items()]
+
+
+def test_a_dead_letter_is_sent_as_it_is_and_the_same_one_deleted(account: tuple[Path, list[Call]]) -> None:
+    folder, calls = account
+    assert (folder / "body.json").read_text() == BODY
+    (deleted,) = [call.arguments for call in calls if "delete-message" in call.arguments]
+    assert deleted[-2:] == ["--receipt-handle", "handle+/="]
+
+
+def test_the_same_commands_reach_nothing_but_the_local_stack(tmp_path: Path) -> None:
+    calls = run(tmp_path, [LOCALLY, *EVERYDAY], strict=True, AWS_ACCESS_KEY_ID="the-users-own")
+    called = [call for call in calls if call.program == "aws"]
+    assert len(called) > 10
+    for key, _, arguments in called:
+        assert (key, arguments[:2]) == ("key", ["--endpoint-url", LOCAL["endpoint"]])
+
+
+# -------------------------------------------------------------------------------------------------------- the programs
 
 
 def _leaf(arguments: list[str]) -> tuple[Any, list[str]]:
@@ -155,16 +248,34 @@ def _check_slotkeeper(arguments: list[str]) -> None:
 def _check_make(arguments: list[str]) -> None:
     targets = [one for one in arguments if "=" not in one and not one.startswith("-")]
     assert set(targets) <= TARGETS, arguments
-    for name in (one.split("=")[0] for one in arguments if "=" in one):
+    values = dict(one.split("=", 1) for one in arguments if "=" in one)
+    for name in values:
         assert re.search(rf"\b{name}\b", _MAKEFILE), f"make knows no variable {name}"
+    assert values.get("TYPE", TYPES[0]) in TYPES
+    if "invoke" in targets and "FUNCTION" in values:
+        assert values["FUNCTION"] in folders()
+        event = values.get("EVENT", "happy")
+        assert event in [path.stem for path in events_of(values["FUNCTION"])] or (ROOT / event).exists()
 
 
 def _check_sam(arguments: list[str]) -> None:
     words = [one for one in arguments if re.fullmatch(r"[a-z]+", one)][:2]
     path = "_".join(words) if words[0] == "local" else words[0]
     command = getattr(import_module(SAM[path]), "cli")  # noqa: B009 - a module's attribute, by its name
-    given = {one.split("=")[0] for one in arguments if re.match(r"--?[a-z]", one)}
-    assert given <= _options(command) | {"--config-env", "--config-file"}, arguments
+    options = {one.split("=")[0] for one in arguments if re.match(r"--?[a-z]", one)}
+    assert options <= _options(command) | {"--config-env", "--config-file"}, arguments
+    check_names(re.findall(r"^(\w+)=", "\n".join(arguments), re.MULTILINE))
+    values = dict(zip(arguments, [*arguments[1:], ""], strict=True))
+    assert values.get("--config-env", "default") in CONFIG
+    assert {each for each in arguments if each.endswith("Function")} <= RESOURCES
+    assert values.get("--resource-id", "StarterFunction") in RESOURCES
+    assert values.get("-e", "-") == "-" or (ROOT / values["-e"]).exists()
+
+
+def _check_python(arguments: list[str]) -> None:
+    if arguments[0] == "-m" and arguments[1] not in ("venv", "pip"):
+        import_module(arguments[1])
+        assert all((ROOT / each).exists() for each in arguments[2:] if "/" in each and not each.startswith("-"))
 
 
 @cache
@@ -173,7 +284,7 @@ def _operations(service: str) -> dict[str, Any]:
     return {xform_name(name, "-"): model.operation_model(name) for name in model.operation_names}
 
 
-def _check_aws(arguments: list[str]) -> None:
+def _check_aws(arguments: list[str], folder: Path) -> None:
     while arguments[0] in AWS_GLOBAL:
         arguments = arguments[2:]
     service, name, *options = arguments
@@ -181,8 +292,42 @@ def _check_aws(arguments: list[str]) -> None:
         return
     operations = _operations({"s3api": "s3"}.get(service, service))
     assert name in operations, f"aws {service} has no {name}"
-    members = {f"--{xform_name(each, '-')}" for each in operations[name].input_shape.members}
-    given = {one for one in options if one.startswith("--")} - AWS_GLOBAL
-    assert {one.replace("--no-", "--") if one not in members else one for one in given} <= members | {
-        "--max-items", "--page-size", "--cli-binary-format"
-    }, f"aws {service} {name}"  # fmt: skip
+    shape = operations[name].input_shape
+    validate_parameters(dict(_parameters(shape, options, folder)), shape)
+
+
+def _parameters(shape: Any, options: list[str], folder: Path) -> Iterator[tuple[str, Any]]:
+    """As the CLI makes them of its options."""
+    members = {f"--{xform_name(each, '-')}": each for each in shape.members}
+    at = 0
+    while at < len(options):
+        option, values = options[at], []
+        at += 1
+        while at < len(options) and not options[at].startswith("--"):
+            values.append(options[at])
+            at += 1
+        if option in AWS_GLOBAL | AWS_OWN_OPTIONS:
+            continue
+        if option not in members and option.replace("--no-", "--") in members:
+            yield members[option.replace("--no-", "--")], False
+            continue
+        assert option in members, f"there is no {option}"
+        yield members[option], _value(shape.members[members[option]], values, folder)
+
+
+def _value(shape: Shape, values: list[str], folder: Path) -> Any:
+    if shape.type_name == "boolean":
+        assert values == []
+        return True
+    if shape.type_name == "list":
+        return json.loads(values[0]) if values[0].startswith("[") else values
+    (value,) = values
+    assert value
+    if value.startswith("file://"):
+        value = (folder / value.removeprefix("file://")).read_text()
+    if shape.type_name in ("string", "timestamp", "blob"):
+        return value
+    if shape.type_name == "structure" and not value.startswith("{"):  # the CLI's shorthand
+        pairs = (pair.split("=", 1) for pair in value.split(","))
+        return {name: json.loads(text) if text in ("true", "false") else text for name, text in pairs}
+    return json.loads(value)
