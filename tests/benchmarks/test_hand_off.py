@@ -18,10 +18,10 @@ from dev.benchmarks.hand_off.figures import expected, holding, parts, slots_used
 from dev.benchmarks.hand_off.records import Call, Passage, parse_call, parse_passage, read_calls, read_invocations
 from dev.benchmarks.hand_off.ways import WAKE_STATES, without_wake
 from dev.scenarios.runner.command import CannotGoOn
-from slotkeeper import admission
+from slotkeeper.slots import admission
 from slotkeeper.slots.admission import Starter, Waiting
-from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import Delivery
 
 WORKFLOW = Path(__file__).resolve().parents[2] / "statemachines" / "glue_workflow.asl.json"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
-from botocore import xform_name
 from botocore.response import StreamingBody
 
 from slotkeeper.aws import sqs as message_attributes
@@ -59,13 +58,12 @@ class Answers:
     def answer(self, model: Any, told: Parameters) -> Told:
         """For `before-call`: the answer to an operation that is asked with these parameters."""
         self.asked.append(model.name)
-        handler: Callable[[Parameters], Parameters] = getattr(self, f"_{model.name}", None) or getattr(
-            self.tables, xform_name(model.name)
-        )
         try:
             if model.name in self.refuse:
                 raise Refusal(self.refuse[model.name])
-            return SimpleNamespace(status_code=200, headers={}), handler(told)
+            handler: Callable[[Parameters], Parameters] | None = getattr(self, f"_{model.name}", None)
+            answer = handler(told) if handler else self.tables.perform(model.name, told)
+            return SimpleNamespace(status_code=200, headers={}), answer
         except Refusal as refusal:
             return SimpleNamespace(status_code=400, headers={}), refusal.told
 

@@ -60,7 +60,7 @@ def test_cloudformation_is_answered_once_whatever_is_asked(
         account.refuse = dict([refused])
     stands = {"process_name": {"S": "p"}, "holders": there} if there else {}
     if stands:
-        account.tables.put(SLOTS, stands)
+        stands = account.tables.put(SLOTS, stands)
     event = {
         "RequestType": request,
         "ResponseURL": RESPONSE_URL,

@@ -31,7 +31,7 @@ ITEM = {
     "token_name": {"S": "chatbot"},
     "access_token": {"S": TOKEN},
     "generation": {"N": "7"},
-    "stored_at": {"N": "1700000000.000"},
+    "stored_at": {"N": "1700000000"},
 }
 
 
@@ -222,7 +222,7 @@ def test_whatever_the_api_answers_the_caller_has_an_answer_and_nothing_secret_is
     assert len([asked for asked in world.api.asked if asked.startswith(b"POST /auth")]) <= 2
 
 
-LOCK = {"refresh_lock": {"M": {"release_code": {"S": "code-1"}, "expires": {"N": "1700000000.000"}}}}
+LOCK = {"refresh_lock": {"M": {"release_code": {"S": "code-1"}, "expires": {"N": "1700000000"}}}}
 token_items = items(ITEM | LOCK | {"refused_until": {"N": "1700000000"}, "refused_reason": {"S": "down"}}).map(
     lambda item: item | {"token_name": {"S": "chatbot"}}
 )

@@ -81,7 +81,7 @@ def test_f7_a_message_meets_any_item_and_does_not_wait_past_its_time(
     functions: Functions, before: dict[str, Any], receives: int, age: float
 ) -> None:
     account = functions.new_account()
-    account.tables.put(SLOTS, before)
+    before = account.tables.put(SLOTS, before)
     sent = [_record(receives, age)]
     ran = functions.run(functions.load("starter"), {"Records": sent})
     check_each_has_one_end(account, sent, ran)
@@ -119,7 +119,7 @@ def test_the_janitor_serves_the_other_processes_whatever_one_item_holds(
     functions: Functions, before: dict[str, Any], status: str
 ) -> None:
     account = functions.new_account()
-    account.tables.put(SLOTS, before)
+    before = account.tables.put(SLOTS, before)
     account.tables.put(SLOTS, HEALTHY)
     account.execution("p-2", status)
     ran = functions.run(functions.load("janitor"), {})
@@ -137,7 +137,7 @@ def test_a_deployment_leaves_any_item_but_its_job_as_it_is(
     functions: Functions, before: dict[str, Any], request: str
 ) -> None:
     account = functions.new_account()
-    account.tables.put(SLOTS, before)
+    before = account.tables.put(SLOTS, before)
     account.jobs["new-job"] = {"Name": "new-job"}
     properties = {"ProcessName": "p", "SlotLimit": "4", "JobName": "new-job"}
     event = {
@@ -183,7 +183,7 @@ def test_the_request_of_whatever_closed_without_success_is_kept(
     functions: Functions, *, before: dict[str, Any], name: str, status: str, input: str, told: dict[str, str], by: str
 ) -> None:
     account = functions.new_account()
-    account.tables.put(SLOTS, before)
+    before = account.tables.put(SLOTS, before)
     account.execution(name, status, input, **told)
     account.age_executions(3600)
     function = "execution_closed" if by == "event" else "janitor"

@@ -26,9 +26,9 @@ from botocore import xform_name
 from botocore.model import Shape
 from botocore.validate import validate_parameters
 
-from local.deployment import check_names
-from local.gradual import TYPES
-from local.invoke.stack import events_of, folders
+from dev.emulator.deployment import check_names
+from dev.tools.gradual import TYPES
+from dev.tools.invoke.stack import events_of, folders
 from slotkeeper_cli.app import app
 from tests.template.test_samconfig import CONFIG
 
