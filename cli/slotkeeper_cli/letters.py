@@ -42,6 +42,10 @@ class Queue(StrEnum):
         """The name of its resource in the template."""
         return _NAMES[self]
 
+    def is_deployed(self, stack: Stack) -> bool:
+        """Whether a stack has it: the worker's two queues are deployed with the worker."""
+        return f"{self.full_name}Url" in stack.outputs
+
     def url(self, stack: Stack) -> str:
         """Where it is on a stack."""
         return stack.outputs[f"{self.full_name}Url"]

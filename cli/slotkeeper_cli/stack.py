@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,44 @@ _NOBODYS: dict[str, Any] = {
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
 }
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A part of the template that is deployed by a parameter. Its first output is there if and only if the flow is."""
+
+    name: str
+    parameter: str
+    outputs: tuple[str, ...]
+
+
+FLOWS = (
+    Flow(
+        "chatbot",
+        "ChatApiUrl=https://...",
+        (
+            "ChatbotUrl",
+            "ChatbotFunctionName",
+            "TokenTableName",
+            "SeenSignatureTableName",
+            "ApiCredentialsSecretArn",
+            "SigningKeySecretArn",
+        ),
+    ),
+    Flow(
+        "worker",
+        "DeployWorker=true",
+        (
+            "WorkQueueUrl",
+            "WorkDeadLetterQueueUrl",
+            "RequestLedgerTableName",
+            "WorkerFunctionName",
+            "RetryPolicyParameterName",
+            "RetryScheduleGroupName",
+            "RetryScheduleDeadLetterQueueUrl",
+        ),
+    ),
+)
 
 
 class Stack:
@@ -104,8 +143,13 @@ class Stack:
 
     @cached_property
     def outputs(self) -> dict[str, str]:
-        """The stack's outputs. A name that an older deployment lacks is told as Failed, not as KeyError."""
+        """The stack's outputs. A name that is not there raises NotFound if its flow is not deployed, else Failed."""
         return _Outputs({output["OutputKey"]: output["OutputValue"] for output in self.description["Outputs"]})
+
+    @cached_property
+    def not_deployed(self) -> tuple[Flow, ...]:
+        """The flows that the stack was deployed without."""
+        return tuple(flow for flow in FLOWS if flow.outputs[0] not in self.outputs)
 
     @cached_property
     def parameters(self) -> dict[str, str]:
@@ -135,6 +179,9 @@ def _isolated(local: dict[str, str]) -> boto3.Session:
 
 class _Outputs(dict[str, str]):
     def __missing__(self, name: str) -> str:
+        for flow in FLOWS:
+            if name in flow.outputs and flow.outputs[0] not in self:
+                raise NotFound(f"the {flow.name} is not deployed in this stack: deploy the stack with {flow.parameter}")
         raise Failed(f"the stack has no output {name}: it was deployed from an older template; deploy it again first")
 
 

@@ -23,7 +23,7 @@ from dev.scenarios.runner.waiting import Stuck, wait_until_over
 from dev.scenarios.slots import sending, work
 
 STATE_DIR = ROOT / "build" / "local"
-CHAT_API_URL = "ChatApiUrl"  # the template's parameter
+CHAT_API_URL, DEPLOY_WORKER = "ChatApiUrl", "DeployWorker"  # the template's parameters
 GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
 TALK = 'make say TEXT="Good morning"'
 FIRST_MONTH = worker.MONTH
@@ -78,6 +78,7 @@ def _parameter(_context: click.Context, _option: click.Parameter, values: tuple[
 def up(port: int, parameter: dict[str, str]) -> None:
     """Start it, deploy template.yaml, put one month of the sample data in its bucket, and leave it running.
 
+    All flows are deployed; --parameter ChatApiUrl= leaves out the chatbot, --parameter DeployWorker=false the worker.
     The chatbot asks a stand-in of the chat API, which lives as long as the engine does, unless you give it another by
     --parameter ChatApiUrl=...; then give it that one's credentials by `python -m dev.emulator credentials`.
     """
@@ -95,7 +96,8 @@ def up(port: int, parameter: dict[str, str]) -> None:
             started = True
         try:
             chat_api = None if own_api else aws.chat_service
-            outputs = aws.deploy(parameter | ({CHAT_API_URL: chat_api} if chat_api else {}), say=say)
+            flows = {DEPLOY_WORKER: "true"} | ({CHAT_API_URL: chat_api} if chat_api else {})
+            outputs = aws.deploy(flows | parameter, say=say)
             part = upload_sample(aws)
             if chat_api:
                 chatbot.give_credentials(aws, CLIENT_ID, CLIENT_SECRET)
@@ -113,12 +115,13 @@ def up(port: int, parameter: dict[str, str]) -> None:
     if chat_api:
         say(f"the chatbot asks the chat API's stand-in at {chat_api}; talk to the chatbot: {TALK}")
         say(f"kill the token of its instances: curl -X POST {chat_api}{PREFIX}invalidate")
-    if own_api:
+    if parameter.get(CHAT_API_URL):
         say(f"the chatbot asks {escape(parameter[CHAT_API_URL])}; this asks you for its credentials:")
         console.print(GIVE_CREDENTIALS)
     _say_chatbot_url(aws)
-    like = telling.resend(worker.sample_body("first"))
-    say(f"the worker: make work; or a body of your own, like this: {escape(like)}")
+    if "WorkQueueUrl" in outputs:
+        like = telling.resend(worker.sample_body("first"))
+        say(f"the worker: make work; or a body of your own, like this: {escape(like)}")
     say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
     # Bare, so that the line can be copied whole.
     console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
@@ -156,6 +159,8 @@ def credentials(client_id: str, client_secret: str) -> None:
         aws = EmbeddedAws.attach(STATE_DIR)
         if not aws.outputs:
             raise EngineError("nothing is deployed yet: run `make local-up`")
+        if not aws.chatbot_url:
+            raise EngineError("no chatbot is deployed here: deploy with --parameter ChatApiUrl=https://...")
         chatbot.give_credentials(aws, client_id, client_secret)
     except (EngineError, BotoCoreError, ClientError) as error:
         say(escape(str(error)))
@@ -221,7 +226,7 @@ def send_work(body: str) -> None:
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
         if "WorkQueueUrl" not in aws.outputs:
-            raise EngineError("no worker is deployed here: run `make local-up`")
+            raise EngineError("no worker is deployed here: run `make local-up`, which deploys it by default")
         sent = worker.Sent(aws, body or worker.sample_body())
         say(f"sent {escape(sent.name)}")
         with for_console(console, worker.live_line, worker.plain_line) as shown:

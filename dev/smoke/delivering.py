@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from botocore.exceptions import ClientError
 
 from dev.smoke.bench import Bench
-from dev.smoke.outcomes import Failed
+from dev.smoke.outcomes import Failed, Skipped
 
 PRECISION = 60  # seconds ("Schedule types in EventBridge Scheduler")
 WAY = 30  # seconds from the schedule to the dead-letter queue, by the work queue and a cold worker
@@ -20,6 +20,8 @@ def schedule(bench: Bench) -> str:
 
     The message is none that the worker takes, so that no work is done: it sets it aside at once, and there we find it.
     """
+    if "WorkerFunctionName" not in bench.stack.outputs:
+        raise Skipped("the worker is not deployed in this stack: deploy one with DeployWorker=true to check")
     scheduler = bench.stack.client("scheduler")
     worker = bench.stack.environment("WorkerFunctionName")
     named = {"Name": bench.run, "GroupName": worker["RETRY_SCHEDULE_GROUP"]}

@@ -38,7 +38,8 @@ def clean_up(bench: Bench) -> list[str]:
         _attempt(left, "messages that no workflow took yet", lambda: _wait_for_strays(bench))
     _attempt(left, "requests of executions that were stopped", lambda: _wait_for_kept(bench, stopped))
     for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
-        _attempt(left, f"messages in {output}", partial(bench.letters.collect, bench.stack.outputs[output]))
+        if url := bench.stack.outputs.get(output):
+            _attempt(left, f"messages in {output}", partial(bench.letters.collect, url))
     return left
 
 

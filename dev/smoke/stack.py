@@ -27,10 +27,7 @@ _OUTPUTS = {
     "JanitorFunctionName",
     "RequestDeadLetterQueueUrl",
     "RequestQueueUrl",
-    "RetryScheduleGroupName",
     "SlotTableName",
-    "WorkDeadLetterQueueUrl",
-    "WorkerFunctionName",
     "WorkflowArn",
 }
 

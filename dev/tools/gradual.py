@@ -60,12 +60,15 @@ def gradual(template: dict[str, Any], kind: str, release: str) -> dict[str, Any]
         properties = resources[name]["Properties"] | published | {"DeploymentPreference": preference}
         resources[name] = resources[name] | {"Properties": properties}
     resources["ChatbotApi"] = _through_the_alias(resources["ChatbotApi"])
+    # SAM knows the alias by this name.
+    permitted = resources["ChatbotPermission"]["Properties"] | {"FunctionName": {"Ref": "ChatbotFunction.Alias"}}
+    resources["ChatbotPermission"] = resources["ChatbotPermission"] | {"Properties": permitted}
     resources[ROLE] = _role(resources["StarterRole"])
     return template | {"Resources": resources}
 
 
 def _through_the_alias(api: dict[str, Any]) -> dict[str, Any]:
-    """SAM lets the API invoke the alias alone, so the API must ask for that."""
+    """The API invokes the alias, and ChatbotPermission lets it invoke nothing else."""
     text = json.dumps(api)
     function, alias = "${ChatbotFunction.Arn}/invocations", "${ChatbotFunction.Alias}/invocations"
     if text.count(function) != 1:

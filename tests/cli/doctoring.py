@@ -50,6 +50,7 @@ def queue(name: str, visibility: int, dead: str = "", **more: str) -> dict[str, 
 
 WHOLE: dict[str, Any] = {
     "now": NOW,
+    "not_deployed": [],
     "stack_status": "UPDATE_COMPLETE",
     "stack_age": 30 * 86_400.0,
     "parameters": {"GlueTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},

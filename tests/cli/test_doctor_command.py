@@ -113,6 +113,23 @@ def test_what_the_stack_has_not_is_a_problem_of_the_checks_that_ask_for_it(
     assert found["visibility"][0]["saw"] == "not looked at: there is no WorkerFunction"
 
 
+def test_a_check_of_a_flow_that_is_not_deployed_is_absent_and_no_fault(operator: Operator, monkeypatch: Patch) -> None:
+    functions = {"StarterFunction": Function("StarterFunction", 30, None)}
+    slots = {name: WHOLE[name] | {} for name in ("queues", "mappings")}
+    for each in slots.values():
+        del each["WorkQueue"]
+    missing = dict.fromkeys(("rows", "retry_policy"), Failed("asked for"))
+    over(monkeypatch, not_deployed=["chatbot", "worker"], functions=functions, **slots, **missing)
+    told = operator.run("doctor", "--json").json
+    levels = {one["check"]: one["level"] for one in told["checks"]}
+    absent = {"worker-concurrency", "retries", "retry-policy"}
+    assert levels == {name: "absent" if name in absent else "ok" for name in levels}
+    assert (told["worst"], told["not_deployed"]) == ("ok", ["chatbot", "worker"])
+    ended = operator.run("doctor")
+    assert f"{len(CHECKS) - 3} ok, 0 warnings, 0 problems" in ended.out
+    assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.out
+
+
 def test_some_of_the_checks_are_gone_through_alone(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch, stack_status="UPDATE_FAILED")
     ended = operator.run("doctor", "--only", "drift", "--only", "rules", "--json")

@@ -39,6 +39,7 @@ def parameters(chat_service: ChatService) -> dict[str, str]:
         "ChatApiUrl": chat_service.url,
         **UNTHROTTLED,
         "TokenMinRefreshSeconds": "0",  # tests kill tokens faster than anybody should
+        "DeployWorker": "true",
         "WorkSeconds": "5",
         "SchedulerBeyondSeconds": "20",
         "WorkerReservedConcurrency": "5",  # as the doctor advises

@@ -13,21 +13,23 @@ from tests.least_privilege.calls import needs, resources
 from tests.least_privilege.flows import run_all
 from tests.least_privilege.policies import Need
 from tests.least_privilege.recording import Call, Recorded, recorder
-from tests.least_privilege.stack import ROOT, Stack
+from tests.least_privilege.stack import CHATBOT, ROOT, WORKER, Stack
 
 JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
 WEATHER = b"date,precipitation,temp_max,temp_min,wind,weather\n2012/01/01,0.0,12.8,5.0,4.7,drizzle\n"
 KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
-# The parameters that change what roles may do, each on its own and all together.
+FLOWS = CHATBOT | WORKER
+# The parameters that change what roles may do, each on its own and all together; with every flow.
 VARIANTS: dict[str, dict[str, str]] = {
-    "as it is": {},
-    "one writer of the token": {"TokenRefreshSchedule": "rate(30 minutes)"},
-    "jobs of one's own": {
+    "as it is": FLOWS,
+    "one writer of the token": FLOWS | {"TokenRefreshSchedule": "rate(30 minutes)"},
+    "jobs of one's own": FLOWS
+    | {
         "GlueJobName": "own-job",
         "MoreGlueJobArns": ",".join(f"arn:aws:glue:us-east-1:123456789012:job/{name}" for name in ("second", "third")),
     },
-    "a key of one's own": {"KmsKeyArn": KEY_ARN},
-    "in a VPC": {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"},
+    "a key of one's own": FLOWS | {"KmsKeyArn": KEY_ARN},
+    "in a VPC": FLOWS | {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"},
 }
 VARIANTS["everything"] = {name: value for variant in VARIANTS.values() for name, value in variant.items()}
 

@@ -58,6 +58,9 @@ _ARNS = {
 }
 _REF_IS_THE_ARN = {"AWS::SNS::Topic", "AWS::SecretsManager::Secret", "AWS::StepFunctions::StateMachine"}
 _NO_VALUE = object()
+# What deploys the flows that are optional.
+CHATBOT = {"ChatApiUrl": "https://chat-api.invalid"}
+WORKER = {"DeployWorker": "true"}
 
 
 @cache
@@ -84,9 +87,9 @@ class Stack:
         self.parameters = {n: p.get("Default", "") for n, p in _written()["Parameters"].items()}
         assert parameters.keys() <= self.parameters.keys()
         self.parameters |= parameters
-        self._template = _transformed(self.parameters)
+        self.template = _transformed(self.parameters)
         self.resources: dict[str, dict[str, Any]] = {}
-        there = {n: r for n, r in self._template["Resources"].items() if self._holds(r.get("Condition"))}
+        there = {n: r for n, r in self.template["Resources"].items() if self.holds(r.get("Condition"))}
         self._types = {name: resource["Type"] for name, resource in there.items()}
         for name, resource in there.items():
             self.resources[name] = self.resolve(resource)
@@ -98,6 +101,11 @@ class Stack:
     def properties(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.resources[name]["Properties"]
         return found
+
+    def outputs(self) -> dict[str, Any]:
+        """The values of the outputs whose conditions hold."""
+        there = {n: o for n, o in self.template["Outputs"].items() if self.holds(o.get("Condition"))}
+        return {name: self.resolve(output["Value"]) for name, output in there.items()}
 
     def environment(self, function: str) -> dict[str, str]:
         variables = self.properties(function)["Environment"]["Variables"]
@@ -141,7 +149,7 @@ class Stack:
                 name, attribute = told if isinstance(told, list) else told.split(".", 1)
                 return self._attribute(name, attribute)
             case "Fn::If":
-                return self.resolve(told[1] if self._holds(told[0]) else told[2])
+                return self.resolve(told[1] if self.holds(told[0]) else told[2])
             case "Fn::Sub":
                 text, values = told if isinstance(told, list) else (told, {})
                 return self._substituted(text, self.resolve(values))
@@ -166,7 +174,7 @@ class Stack:
             return pseudo[name]
         if name in self.parameters:
             value = self.parameters[name]
-            is_list = "List" in self._template["Parameters"][name]["Type"]
+            is_list = "List" in self.template["Parameters"][name]["Type"]
             return str(value).split(",") if is_list else value
         if self._types[name] in _REF_IS_THE_ARN:
             return self.arn(name)
@@ -187,20 +195,21 @@ class Stack:
 
         return re.sub(r"\$\{([\w:.]+)\}", value, text).replace("${!", "${")
 
-    def _holds(self, condition: Any) -> bool:
+    def holds(self, condition: Any) -> bool:
+        """Whether a condition, by its name or as an expression, is true; None is no condition."""
         if condition is None:
             return True
-        told = self._template["Conditions"][condition] if isinstance(condition, str) else condition
+        told = self.template["Conditions"][condition] if isinstance(condition, str) else condition
         ((function, parts),) = told.items()
         match function:
             case "Condition":
-                return self._holds(parts)
+                return self.holds(parts)
             case "Fn::Not":
-                return not self._holds(parts[0])
+                return not self.holds(parts[0])
             case "Fn::And":
-                return all(map(self._holds, parts))
+                return all(map(self.holds, parts))
             case "Fn::Or":
-                return any(map(self._holds, parts))
+                return any(map(self.holds, parts))
             case "Fn::Equals":
                 left, right = self.resolve(copy.copy(parts))
                 return str(left) == str(right)

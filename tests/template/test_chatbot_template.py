@@ -175,7 +175,8 @@ def test_no_secret_value_is_in_an_environment_variable() -> None:
         ("http://127.0.0.1.example.com", False),
         ("https://user:password@api.example.com", False),
         ("https://api.example.com?x=1", False),
-        ("", False),
+        ("", True),  # no chatbot
+        ("https://", False),
     ],
 )
 def test_credentials_go_nowhere_in_the_clear(url: str, allowed: bool) -> None:

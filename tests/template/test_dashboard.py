@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import combinations
 from typing import Any
 
 import pytest
 
 from tests.support.metrics import in_source
 from tests.template.test_template import RESOURCES, TEMPLATE
-from tests.template.watched import ALARMS, FILTERED, asked_by_widget, dashboard, judge, unknown_references
+from tests.template.watched import ALARMS, FILTERED, FLOWS, asked_by_widget, dashboard, judge, unknown_references
 
 WIDGETS: list[dict[str, Any]] = dashboard()["widgets"]
 METRICS = [widget for widget in WIDGETS if widget["type"] == "metric"]
 TITLES = [widget["properties"]["title"] for widget in METRICS]
 
 
-@pytest.mark.parametrize("refresher", [True, False])
-def test_the_body_is_json_and_refers_to_what_the_template_has(refresher: bool) -> None:
-    text = json.dumps(dashboard(refresher))
+DEPLOYED = [
+    (),
+    ("HasChatbot",),
+    ("HasWorker",),
+    ("HasChatbot", "HasWorker"),
+    ("HasChatbot", "HasRefresher"),
+    FLOWS,
+]
+
+
+@pytest.mark.parametrize("conditions", DEPLOYED, ids=" ".join)
+def test_the_body_is_json_and_refers_to_what_is_deployed(conditions: tuple[str, ...]) -> None:
+    """And to all of it that an operator watches."""
+    text = json.dumps(dashboard(conditions))
     assert not unknown_references(text)
-    assert ("TokenRefresher" in text) is refresher
+    referred = {name for name in RESOURCES if f"${{{name}}}" in text or f"${{{name}." in text}
+    assert {RESOURCES[name].get("Condition") for name in referred} == {None, *conditions}
+    alarms = {name for name in ALARMS if RESOURCES[name].get("Condition") in (None, *conditions)}
+    assert referred & ALARMS.keys() == alarms
 
 
 @pytest.mark.parametrize("address", ['a"b', "a\\b", "a b", ""])
@@ -65,12 +78,6 @@ def test_every_alarm_is_on_it() -> None:
     assert sorted(alarms) == sorted(f"${{{name}.Arn}}" for name in ALARMS)
 
 
-def test_what_needs_the_refresher_is_left_out_without_it() -> None:
-    conditional = {name for name, r in RESOURCES.items() if r.get("Condition") == "HasRefresher"}
-    text = json.dumps(dashboard(refresher=False))
-    assert not {name for name in conditional if f"${{{name}" in text}
-
-
 def test_every_metric_of_the_application_is_on_it() -> None:
     """But those that only say that something runs."""
     shown = {asked.name for widget in METRICS for asked in asked_by_widget(widget)}
@@ -84,17 +91,17 @@ def test_every_metric_of_the_application_is_on_it() -> None:
     }
 
 
-def test_no_widget_lies_over_another() -> None:
-    """CloudWatch API Reference, "Dashboard body structure": a grid 24 units wide."""
-    for one, other in combinations(WIDGETS, 2):
-        apart = (
-            one["x"] + one["width"] <= other["x"]
-            or other["x"] + other["width"] <= one["x"]
-            or one["y"] + one["height"] <= other["y"]
-            or other["y"] + other["height"] <= one["y"]
-        )
-        assert apart, (one, other)
-    assert all(widget["x"] + widget["width"] <= 24 for widget in WIDGETS)
+@pytest.mark.parametrize("conditions", DEPLOYED, ids=" ".join)
+def test_widgets_fill_rows_of_one_height(conditions: tuple[str, ...]) -> None:
+    """CloudWatch API Reference, "Dashboard body structure": 24 units wide; without a place, the next that is free."""
+    used, height = 0, 0
+    for widget in dashboard(conditions)["widgets"]:
+        assert not {"x", "y"} & widget.keys()
+        assert used == 0 or widget["height"] == height, widget
+        used, height = used + widget["width"], widget["height"]
+        assert used <= 24, widget
+        used %= 24
+    assert used == 0
 
 
 @pytest.mark.parametrize("widget", METRICS, ids=TITLES)

@@ -17,7 +17,7 @@ from samcli.commands.deploy.auth_utils import auth_per_resource
 from samcli.lib.config.samconfig import SamConfig
 from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
-from tests.least_privilege.stack import Stack
+from tests.least_privilege.stack import CHATBOT, WORKER, Stack
 from tests.template.test_template import TEMPLATE
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_a_queue_is_encrypted_by_exactly_one_kind_of_key(key: str) -> None:
 
     CloudFormation passes over a property that an update leaves out, so a queue would keep SSE-SQS beside its new key.
     """
-    for name, queue in Stack(KmsKeyArn=key).of_type("AWS::SQS::Queue").items():
+    for name, queue in Stack(KmsKeyArn=key, **WORKER).of_type("AWS::SQS::Queue").items():
         assert (queue.get("KmsMasterKeyId", ""), queue.get("SqsManagedSseEnabled")) == (key, not key), name
 
 
@@ -129,7 +129,7 @@ def test_a_default_deployment_reserves_no_concurrency() -> None:
     """Else Lambda refuses it in a new account, whose 10 leave nothing beside the 100 that stay unreserved."""
     reserved = {
         name: function["ReservedConcurrentExecutions"]
-        for name, function in Stack().of_type("AWS::Lambda::Function").items()
+        for name, function in Stack(**CHATBOT, **WORKER).of_type("AWS::Lambda::Function").items()
         if "ReservedConcurrentExecutions" in function
     }
     assert NEW_ACCOUNT < LEFT_UNRESERVED
@@ -141,7 +141,7 @@ def test_a_default_deployment_reserves_no_concurrency() -> None:
     [("ChatbotFunction", "ChatbotReservedConcurrency"), ("WorkerFunction", "WorkerReservedConcurrency")],
 )
 def test_concurrency_is_reserved_by_a_parameter(function: str, parameter: str) -> None:
-    functions = Stack(**{parameter: "7"}).of_type("AWS::Lambda::Function")
+    functions = Stack(**{parameter: "7"}, **CHATBOT, **WORKER).of_type("AWS::Lambda::Function")
     reserved = {
         n: f["ReservedConcurrentExecutions"] for n, f in functions.items() if "ReservedConcurrentExecutions" in f
     }
@@ -153,7 +153,7 @@ SECONDS_OF_A_REFUSAL = 0.006  # a call of a warm container in the Lambda runtime
 
 def test_unsigned_requests_leave_a_new_account_most_of_its_concurrency() -> None:
     """They reach the function, which alone recognizes them, and every method of the API is throttled."""
-    (stage,) = Stack().of_type("AWS::ApiGateway::Stage").values()
+    (stage,) = Stack(**CHATBOT).of_type("AWS::ApiGateway::Stage").values()
     (settings,) = stage["MethodSettings"]
     assert (settings["HttpMethod"], settings["ResourcePath"]) == ("*", "/*")
     rate, burst = (float(settings[f"Throttling{name}Limit"]) for name in ("Rate", "Burst"))
@@ -162,7 +162,7 @@ def test_unsigned_requests_leave_a_new_account_most_of_its_concurrency() -> None
 
 
 def test_the_throttles_are_parameters() -> None:
-    (stage,) = Stack(ChatbotRate="9", ChatbotBurst="20").of_type("AWS::ApiGateway::Stage").values()
+    (stage,) = Stack(ChatbotRate="9", ChatbotBurst="20", **CHATBOT).of_type("AWS::ApiGateway::Stage").values()
     (settings,) = stage["MethodSettings"]
     assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == ("9", "20")
 
@@ -177,15 +177,11 @@ def test_the_sample_job_asks_for_no_more_runs_than_glue_allows_by_default() -> N
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # between SAM CLI's own packages
-@pytest.mark.parametrize("refresh", ["", "rate(1 hour)"])
-def test_guided_asks_of_no_function_whether_it_may_be_public(refresh: str) -> None:
+@pytest.mark.parametrize("flows", [{}, CHATBOT, CHATBOT | {"TokenRefreshSchedule": "rate(1 hour)"}, CHATBOT | WORKER])
+def test_guided_asks_of_no_function_whether_it_may_be_public(flows: dict[str, str]) -> None:
     """By SAM CLI's own rule. Its question takes Enter for no, and ends the deployment."""
-    stacks, _ = SamLocalStackProvider.get_stacks(
-        str(ROOT / "template.yaml"), parameter_overrides={"TokenRefreshSchedule": refresh}
-    )
-    found = auth_per_resource(stacks)
-    assert found
-    assert [function for function, has_auth in found if not has_auth] == []
+    stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"), parameter_overrides=flows)
+    assert [function for function, has_auth in auth_per_resource(stacks) if not has_auth] == []
 
 
 def test_guided_does_not_end_with_a_question_whose_default_is_no() -> None:

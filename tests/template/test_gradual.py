@@ -73,7 +73,7 @@ def test_codedeploy_moves_the_alias_and_each_of_its_alarms_is_there(made: dict[s
     assert alarms == gradual.ALARMS[function]
     for alarm in alarms:
         assert made[alarm]["Type"] == "AWS::CloudWatch::Alarm"
-        assert "Condition" not in made[alarm]
+        assert made[alarm].get("Condition") == made[_alias(function)].get("Condition")
 
 
 @pytest.mark.parametrize("function", gradual.ALARMS)

@@ -47,8 +47,33 @@ EXPENDABLE_TYPES = {
     "AWS::StepFunctions::StateMachine": "it ends with its executions; a state machine outside a stack starts nothing",
 }
 # Parameters that delete a stateful resource on purpose.
+_NO_CHATBOT = {"ChatApiUrl": "no API, no chatbot; its secrets are kept"}
+_NO_WORKER = {"DeployWorker": "no worker; its queues, ledger, retry policy and booked retries are kept"}
 MAY_MOVE = {
-    "TokenRefresherLogGroup": {"TokenRefreshSchedule": "no schedule, no refresher, no log"},
+    "TokenRefresherLogGroup": _NO_CHATBOT | {"TokenRefreshSchedule": "no schedule, no refresher, no log"},
+    **dict.fromkeys(
+        (
+            "ApiCredentialsSecret",
+            "ChatbotApi",
+            "ChatbotLogGroup",
+            "SeenSignatureTable",
+            "SigningKeySecret",
+            "TokenTable",
+        ),
+        _NO_CHATBOT,
+    ),
+    **dict.fromkeys(
+        (
+            "RequestLedgerTable",
+            "RetryPolicyParameter",
+            "RetryScheduleDeadLetterQueue",
+            "RetryScheduleGroup",
+            "WorkDeadLetterQueue",
+            "WorkQueue",
+            "WorkerLogGroup",
+        ),
+        _NO_WORKER,
+    ),
 }
 
 

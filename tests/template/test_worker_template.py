@@ -194,7 +194,7 @@ def test_concurrency_is_reserved_only_where_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", ["WorkQueue", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"])
 def test_the_queues_are_standard_encrypted_long_lived_and_refuse_plain_http(name: str) -> None:
-    queue, policy = _properties(name), _properties("QueuePolicy")
+    queue, policy = _properties(name), _properties("WorkQueuePolicy")
     assert "FifoQueue" not in queue
     assert queue["MessageRetentionPeriod"] == 1_209_600
     assert (queue["SqsManagedSseEnabled"]["Fn::If"], queue["KmsMasterKeyId"]["Fn::If"]) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +54,15 @@ def judge(asked: Asked) -> str:
     return ""
 
 
-def as_text(value: Any) -> str:
-    """A value of the template as one would write it into a text for Fn::Sub."""
+def as_text(value: Any, conditions: Collection[str] = ()) -> str:
+    """A value of the template as one would write it into a text for Fn::Sub, where these conditions hold."""
     match value:
+        case {"Fn::If": [condition, if_true, if_false]}:
+            return as_text(if_true if condition in conditions else if_false, conditions)
+        case {"Fn::Sub": [text, {**variables}]}:
+            for name, inner in variables.items():
+                text = text.replace(f"${{{name}}}", as_text(inner, conditions))
+            return str(text)
         case {"Ref": name}:
             return f"${{{name}}}"
         case {"Fn::GetAtt": [name, attribute]}:
@@ -79,14 +85,12 @@ def asked_by_alarm(alarm: Any) -> Iterator[Asked]:
 # --------------------------------------------------------------------------------------------------------- dashboard
 
 
-def dashboard(refresher: bool = True) -> dict[str, Any]:
+FLOWS = ("HasChatbot", "HasRefresher", "HasWorker")
+
+
+def dashboard(conditions: Collection[str] = FLOWS) -> dict[str, Any]:
     """The body, its references left as they are. Raises ValueError if CloudWatch would get no JSON."""
-    text, variables = RESOURCES["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
-    for name, choice in variables.items():
-        condition, if_true, if_false = choice["Fn::If"]
-        assert condition == "HasRefresher"
-        text = text.replace(f"${{{name}}}", as_text(if_true if refresher else if_false))
-    body: dict[str, Any] = json.loads(text)
+    body: dict[str, Any] = json.loads(as_text(RESOURCES["Dashboard"]["Properties"]["DashboardBody"], conditions))
     return body
 
 

@@ -77,7 +77,7 @@ def test_the_codes_of_dead_letters_are_those_that_the_starter_gives() -> None:
 COSTS = (ROOT / "docs" / "costs.md").read_text()
 
 
-@pytest.mark.parametrize("section", COSTS.split("\n| | arithmetic | USD |\n")[1:], ids=range(5))
+@pytest.mark.parametrize("section", COSTS.split("\n| | arithmetic | USD |\n")[1:], ids=range(7))
 def test_what_it_costs_is_what_the_arithmetic_says(section: str) -> None:
     together, total = 0.0, None
     for line in section.split("\n\n", maxsplit=1)[0].splitlines()[1:]:
@@ -99,11 +99,12 @@ def test_the_states_and_alarms_that_are_paid_for_are_those_that_there_are() -> N
         key=len,
     )
     alarms: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))["Resources"]
-    watched = 0
+    watched = {None: 0, "HasChatbot": 0, "HasWorker": 0, "HasRefresher": 0}
     for alarm in alarms.values():
-        if alarm["Type"] == "AWS::CloudWatch::Alarm" and "Condition" not in alarm:
+        if alarm["Type"] == "AWS::CloudWatch::Alarm":
             given = alarm["Properties"].get("Metrics", [])
-            watched += max(1, sum("MetricStat" in metric for metric in given))
+            watched[alarm.get("Condition")] += max(1, sum("MetricStat" in metric for metric in given))
 
     assert f"{len(straight)} states on the way" in COSTS
-    assert f"{watched} metrics x $0.10" in COSTS
+    told = re.findall(r"^\| alarms, .*\| (\d+) metrics x \$0\.10", COSTS, re.MULTILINE)
+    assert told == [str(watched[condition]) for condition in (None, "HasChatbot", "HasWorker")]

@@ -46,7 +46,7 @@ def list_letters(
     """What stands in the queues, by code, and each letter's reason. Nothing is changed by looking."""
     here = cli()
     seen: list[tuple[dict[str, Any], list[Letter]]] = []
-    for one in [queue] if queue else list(Queue):
+    for one in [queue] if queue else [each for each in Queue if each.is_deployed(here.stack)]:
         box = Box(here.stack, one)
         letters = box.peek(limit)
         told = {

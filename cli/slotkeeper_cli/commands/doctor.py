@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from slotkeeper_cli.commands.status import print_not_deployed
 from slotkeeper_cli.common import cli
 from slotkeeper_cli.doctor import CHECKS, DRIFT
 from slotkeeper_cli.doctor.facts import Facts
@@ -16,7 +17,7 @@ from slotkeeper_cli.doctor.findings import Result, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
 from slotkeeper_cli.words import count, iso
 
-_STYLES = {"ok": "green", "warn": "yellow", "problem": "red"}
+_STYLES = {"absent": "dim", "ok": "green", "warn": "yellow", "problem": "red"}
 
 
 def doctor(
@@ -47,8 +48,9 @@ def doctor(
         "at": iso(facts.now),
         "worst": worst(result.level for result in results),
         "checks": [_told(result) for result in results],
+        "not_deployed": facts.not_deployed,
     }
-    here.out.result(data, lambda console: _render(console, results))
+    here.out.result(data, lambda console: _render(console, results, facts.not_deployed))
     if problems := [result.check.name for result in results if result.level == "problem"]:
         raise ProblemsFound(f"{count(len(problems), 'check')} found a problem: {', '.join(problems)}")
 
@@ -62,7 +64,7 @@ def _told(result: Result) -> dict[str, Any]:
     }
 
 
-def _render(console: Console, results: list[Result]) -> None:
+def _render(console: Console, results: list[Result], not_deployed: list[str]) -> None:
     for result in results:
         console.print(
             Text.assemble((f"{result.level:<8}", _STYLES[result.level]), f"{result.check.name:<20}", result.check.about)
@@ -72,3 +74,4 @@ def _render(console: Console, results: list[Result]) -> None:
             console.print(Text.assemble("          -> ", finding.do))
     levels = Counter(result.level for result in results)
     console.print(f"\n{levels['ok']} ok, {count(levels['warn'], 'warning')}, {count(levels['problem'], 'problem')}")
+    print_not_deployed(console, not_deployed)

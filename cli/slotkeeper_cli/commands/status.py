@@ -18,7 +18,7 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.common import cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.output import table
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.stack import FLOWS, Stack
 from slotkeeper_cli.words import count, duration, iso, local_time
 
 QUEUES = {
@@ -76,6 +76,7 @@ def look(stack: Stack, only: str | None = None) -> dict[str, Any]:
         "processes": [_process(stack, one, executions, runs, now) for one in processes],
         "malformed": [str(one) for one in found if isinstance(one, MalformedProcess)],
         "queues": _queues(stack),
+        "not_deployed": [flow.name for flow in stack.not_deployed],
     }
 
 
@@ -202,6 +203,15 @@ def _render(console: Console, seen: dict[str, Any]) -> None:
         style = "yellow" if name in END_QUEUES and any(counts.values()) else ""
         queues.add_row(name, *(f"{counts[kind]:,}" for kind in _COUNTS), style=style)
     console.print(queues)
+    print_not_deployed(console, seen["not_deployed"])
+
+
+def print_not_deployed(console: Console, flows: list[str]) -> None:
+    """One line that names the flows that the stack was deployed without; none if it has all."""
+    parameters = {flow.name: flow.parameter for flow in FLOWS}
+    named = ", ".join(f"{name} (deploy with {parameters[name]})" for name in flows)
+    if named:
+        console.print(f"Not deployed: {named}.", style="dim")
 
 
 def _render_process(console: Console, process: dict[str, Any]) -> None:

@@ -87,6 +87,11 @@ class Facts:
         return self._stack.parameters
 
     @property
+    def not_deployed(self) -> list[str]:
+        """The flows that the stack was deployed without."""
+        return [flow.name for flow in self._stack.not_deployed]
+
+    @property
     def stack_status(self) -> str:
         return str(self._stack.description["StackStatus"])
 
@@ -230,7 +235,7 @@ class Facts:
             arn = self.queues[queue]["QueueArn"]
             return [one for page in pages.paginate(EventSourceArn=arn) for one in page["EventSourceMappings"]]
 
-        return {queue: look(queue) for queue in ("RequestQueue", "WorkQueue")}
+        return {queue: look(queue) for queue in ("RequestQueue", "WorkQueue") if queue in self.queues}
 
     @cached_property
     def recursion(self) -> list[Setting]:

@@ -13,8 +13,8 @@ from slotkeeper_cli.errors import CommandError
 if TYPE_CHECKING:
     from slotkeeper_cli.doctor.facts import Facts
 
-Level = Literal["ok", "warn", "problem"]
-LEVELS: tuple[Level, ...] = ("ok", "warn", "problem")
+Level = Literal["absent", "ok", "warn", "problem"]
+LEVELS: tuple[Level, ...] = ("absent", "ok", "warn", "problem")
 
 # By these a service says that the caller may not look.
 _DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "NotAuthorized")
@@ -37,11 +37,13 @@ class Check:
         name: for scripts.
         about: what is looked at, for people.
         look: what is amiss; nothing if all is well.
+        flow: the flow that it is about; a stack without this flow is not checked. Empty for the slots.
     """
 
     name: str
     about: str
     look: Callable[[Facts], Iterable[Finding]]
+    flow: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ class Result:
     """What came of a check."""
 
     check: Check
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
+    is_absent: bool = False
 
     @property
     def level(self) -> Level:
-        return worst(finding.level for finding in self.findings)
+        return "absent" if self.is_absent else worst(finding.level for finding in self.findings)
 
 
 def warn(saw: str, do: str) -> Finding:
@@ -74,6 +77,9 @@ def worst(levels: Iterable[Level]) -> Level:
 def examine(facts: Facts, checks: Iterable[Check]) -> Iterator[Result]:
     """Goes through the checks. One that cannot look warns, and says why it cannot."""
     for check in checks:
+        if check.flow and check.flow in facts.not_deployed:
+            yield Result(check, is_absent=True)
+            continue
         try:
             yield Result(check, tuple(check.look(facts)))
         except (ClientError, BotoCoreError, CommandError) as error:

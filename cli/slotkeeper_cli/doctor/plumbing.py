@@ -30,8 +30,15 @@ def stack(facts: Facts) -> Iterator[Finding]:
         yield warn(f"the stack is {status}", "look again when it is done")
 
 
+def _worked_on(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The queues of WORKED_ON that the stack was deployed with."""
+    for queue, names in WORKED_ON.items():
+        if queue != "WorkQueue" or "worker" not in facts.not_deployed:
+            yield queue, names
+
+
 def visibility(facts: Facts) -> Iterator[Finding]:
-    for queue, (function, _) in WORKED_ON.items():
+    for queue, (function, _) in _worked_on(facts):
         seconds, timeout = int(facts.queues[queue]["VisibilityTimeout"]), facts.functions[function].timeout
         if seconds < _TIMES * timeout:
             yield problem(
@@ -41,7 +48,7 @@ def visibility(facts: Facts) -> Iterator[Finding]:
 
 
 def redrive(facts: Facts) -> Iterator[Finding]:
-    for queue, (_, dead) in WORKED_ON.items():
+    for queue, (_, dead) in _worked_on(facts):
         policy = json.loads(facts.queues[queue].get("RedrivePolicy", "{}"))
         target = str(policy.get("deadLetterTargetArn", ""))
         if target != facts.queues[dead]["QueueArn"]:
@@ -54,7 +61,7 @@ def redrive(facts: Facts) -> Iterator[Finding]:
 
 
 def mappings(facts: Facts) -> Iterator[Finding]:
-    for queue, (function, _) in WORKED_ON.items():
+    for queue, (function, _) in _worked_on(facts):
         found = facts.mappings[queue]
         if len(found) != 1:
             yield problem(
@@ -164,6 +171,7 @@ CHECKS = (
         "worker-concurrency",
         "the worker takes as many at once as it should, and can run them",
         worker_concurrency,
+        flow="worker",
     ),
     Check("functions", "no function was stopped by hand", stopped_functions),
     Check("recursion", "Lambda ends loops where none is meant, and nowhere else", recursion),

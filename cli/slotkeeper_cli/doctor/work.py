@@ -76,7 +76,7 @@ def dead_letters(facts: Facts) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("retries", "no retry is overdue, and no attempt is stuck", overdue),
-    Check("retry-policy", "the retry policy is valid", retry_policy),
+    Check("retries", "no retry is overdue, and no attempt is stuck", overdue, flow="worker"),
+    Check("retry-policy", "the retry policy is valid", retry_policy, flow="worker"),
     Check("dead-letters", "nothing lies in the queues that nobody works on", dead_letters),
 )

@@ -79,6 +79,7 @@ def perform(
     with phases.phase("deploy", "build and deploy"):
         outputs = aws.deploy(
             {
+                "DeployWorker": "true",
                 "WorkSeconds": str(parameters.work_seconds),
                 "SchedulerBeyondSeconds": str(scheduler_beyond),
                 "WorkerConcurrency": str(parameters.workers),

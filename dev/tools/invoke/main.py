@@ -91,6 +91,8 @@ def own_world(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunctio
         if function in ("chatbot", "token_refresher"):
             service = ChatService(client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
             parameters["ChatApiUrl"] = stack.enter_context(service).url
+        if function == "worker":
+            parameters["DeployWorker"] = "true"
         if function == "token_refresher":
             parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without one there is no such function
         made = DeployedFunction(aws, bring_up(aws, function, parameters), function)

@@ -1,0 +1,60 @@
+"""Commands on a stack that was deployed without a flow: it is stated, and the others' work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cfnlint.decode import cfn_yaml
+
+from slotkeeper_cli.stack import FLOWS
+from tests.cli.operating import ROOT, Operator
+
+CONDITIONS = {"chatbot": "HasChatbot", "worker": "HasWorker"}
+
+
+@pytest.fixture
+def slots_alone(operator: Operator) -> Iterator[Operator]:
+    """An operator of a stack that has the slots alone."""
+    taken = {name: operator.outputs.pop(name) for flow in FLOWS for name in flow.outputs}
+    yield operator
+    operator.outputs |= taken
+
+
+def test_the_flows_outputs_are_the_templates() -> None:
+    outputs = cfn_yaml.load(str(ROOT / "template.yaml"))["Outputs"]
+    for flow in FLOWS:
+        assert {n for n, each in outputs.items() if each.get("Condition") == CONDITIONS[flow.name]} == {*flow.outputs}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("token", "show"), "the chatbot is not deployed in this stack: deploy the stack with ChatApiUrl=https://..."),
+        (("retries", "list"), "the worker is not deployed in this stack: deploy the stack with DeployWorker=true"),
+        (("dlq", "show", "work"), "the worker is not deployed in this stack"),
+        (("dlq", "redrive", "schedule", "--all", "--yes"), "the worker is not deployed in this stack"),
+    ],
+)
+def test_a_command_of_an_absent_flow_says_so(slots_alone: Operator, arguments: tuple[str, ...], said: str) -> None:
+    ended = slots_alone.run(*arguments)
+    assert (ended.exit_code, said in ended.told) == (4, True)
+
+
+def test_an_output_that_an_older_template_lacks_is_told_apart(operator: Operator) -> None:
+    url = operator.outputs.pop("RetryScheduleGroupName")
+    assert "deployed from an older template" in operator.run("retries", "list").told
+    operator.outputs["RetryScheduleGroupName"] = url
+
+
+def test_status_and_the_list_of_letters_show_the_queues_that_there_are(slots_alone: Operator) -> None:
+    seen = slots_alone.run("status", "--json").json
+    assert seen["queues"].keys() == {"RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue"}
+    assert seen["not_deployed"] == ["chatbot", "worker"]
+    assert "Not deployed: chatbot (deploy with ChatApiUrl=https://...), worker" in slots_alone.run("status").out
+    assert [one["queue"] for one in slots_alone.run("dlq", "list", "--json").json["queues"]] == ["request", "failed"]
+
+
+def test_of_a_stack_with_all_flows_nothing_is_said(operator: Operator) -> None:
+    assert "Not deployed" not in operator.run("status").out
+    assert operator.run("status", "--json").json["not_deployed"] == []

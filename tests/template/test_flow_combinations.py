@@ -1,0 +1,135 @@
+"""Which flows are deployed is a choice: in each of the four combinations nothing is left of an absent one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.least_privilege.stack import CHATBOT, WORKER, Stack
+from tests.template.test_template import RESOURCES, TEMPLATE
+
+COMBINATIONS = [chatbot | worker for chatbot, worker in product(({}, CHATBOT), ({}, WORKER))]
+# Where the flows say their name: in what they are called, and in what their alarms, log groups and metrics name.
+WORDS = {
+    "ChatApiUrl": re.compile("chat|token|signature|credential", re.I),
+    "DeployWorker": re.compile("work(?!flow)|retr[yi]|hop", re.I),
+}
+# Said of both by their words: `WorkflowRole` is none of the worker's.
+CONDITIONS = {"ChatApiUrl": {"HasChatbot", "HasRefresher"}, "DeployWorker": {"HasWorker"}}
+
+
+def _named(flows: dict[str, str]) -> str:
+    return " ".join(flows) or "slots alone"
+
+
+def _absent(flows: dict[str, str]) -> set[str]:
+    """The conditions that do not hold."""
+    return set().union(*(CONDITIONS[parameter] for parameter in CONDITIONS.keys() - flows))
+
+
+@pytest.fixture(scope="module", params=COMBINATIONS, ids=_named)
+def flows(request: pytest.FixtureRequest) -> dict[str, str]:
+    found: dict[str, str] = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def stack(flows: dict[str, str]) -> Stack:
+    """With all references resolved, which fails for one to a resource that is not there."""
+    return Stack(**flows)
+
+
+def test_by_default_the_slots_are_deployed_alone() -> None:
+    defaults = {name: TEMPLATE["Parameters"][name]["Default"] for name in CONDITIONS}
+    assert defaults == {"ChatApiUrl": "", "DeployWorker": "false"}
+
+
+def test_nothing_of_an_absent_flow_is_deployed(stack: Stack, flows: dict[str, str]) -> None:
+    """By the conditions, and by the names: a resource that lacks its condition still has its flow's name."""
+    absent = {name for name, each in RESOURCES.items() if each.get("Condition") in _absent(flows)}
+    assert not absent & stack.resources.keys()
+    for parameter in CONDITIONS.keys() - flows:
+        assert [name for name in stack.resources if WORDS[parameter].search(name)] == []
+
+
+def test_a_flow_that_is_deployed_is_whole(stack: Stack, flows: dict[str, str]) -> None:
+    conditional = {name for name, each in RESOURCES.items() if each.get("Condition") in ("HasChatbot", "HasWorker")}
+    there = {name for name in conditional if RESOURCES[name]["Condition"] not in _absent(flows)}
+    assert there == conditional & stack.resources.keys()
+    for parameter in flows:
+        assert [name for name in there if WORDS[parameter].search(name)]
+
+
+def test_no_resource_and_no_output_mentions_what_is_absent(stack: Stack, flows: dict[str, str]) -> None:
+    absent = RESOURCES.keys() - stack.resources.keys()
+    for name in stack.resources:
+        assert not absent & set(_mentioned(stack, stack.template["Resources"][name])), name
+        assert not absent & set(_listed(stack.template["Resources"][name].get("DependsOn", []))), name
+    for name, output in stack.outputs().items():
+        assert output, name
+
+
+def test_outputs_are_those_of_the_flows_that_are_deployed(stack: Stack, flows: dict[str, str]) -> None:
+    expected = {n for n, output in TEMPLATE["Outputs"].items() if output.get("Condition") not in _absent(flows)}
+    assert stack.outputs().keys() == expected
+    for parameter in CONDITIONS.keys() - flows:
+        assert [name for name in expected if WORDS[parameter].search(name)] == []
+
+
+def test_no_alarm_watches_an_absent_flow(stack: Stack, flows: dict[str, str]) -> None:
+    """Its metric has no data: an alarm would cost, and one that takes silence for a fault would ring for ever."""
+    for name, alarm in stack.of_type("AWS::CloudWatch::Alarm").items():
+        watched = json.dumps([alarm.get(key) for key in ("MetricName", "Dimensions", "Metrics")])
+        for parameter in CONDITIONS.keys() - flows:
+            assert not WORDS[parameter].search(watched.replace("AWS/", "")), name
+
+
+def test_the_dashboard_shows_the_flows_that_are_deployed(stack: Stack, flows: dict[str, str]) -> None:
+    titles = [w["properties"]["markdown"] for w in _widgets(stack) if w["type"] == "text"][1:]
+    assert len(titles) == 1 + len(flows)
+
+
+def _widgets(stack: Stack) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(stack.properties("Dashboard")["DashboardBody"])["widgets"]
+    return found
+
+
+def _listed(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+def _mentioned(stack: Stack, node: Any) -> Iterator[str]:
+    """The resources to which a part of the template refers, in the branches that are taken."""
+    match node:
+        case {"Fn::If": [condition, if_true, if_false]}:
+            yield from _mentioned(stack, if_true if stack.holds(condition) else if_false)
+        case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
+            yield name
+        case {"Fn::Sub": [text, variables]}:
+            yield from re.findall(r"\$\{(\w+)", text)
+            yield from _mentioned(stack, variables)
+        case {"Fn::Sub": text}:
+            yield from re.findall(r"\$\{(\w+)", text)
+        case dict():
+            for each in node.values():
+                yield from _mentioned(stack, each)
+        case list():
+            for each in node:
+                yield from _mentioned(stack, each)
+
+
+def test_a_reference_to_an_absent_resource_is_noticed() -> None:
+    """Negative control."""
+    stack = Stack()
+    for node in (
+        {"Ref": "WorkQueue"},
+        {"Fn::Sub": "${WorkQueue.Arn}"},
+        [{"Fn::If": ["HasWorker", 1, {"Ref": "WorkQueue"}]}],
+    ):
+        assert list(_mentioned(stack, node)) == ["WorkQueue"]
+    assert list(_mentioned(stack, {"Fn::If": ["HasWorker", {"Ref": "WorkQueue"}, 1]})) == []
