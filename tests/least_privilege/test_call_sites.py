@@ -11,22 +11,22 @@ FUNCTIONS = sorted(evidence.stack("one writer of the token").of_type("AWS::Lambd
 # What a function's code comes to by its names, and never by its course: (module, function in it) and why.
 ANOTHERS = {
     "StarterFunction": {
-        ("conditional", "update"): "the token's and the ledger's step; an `update` here is a dict's",
-        ("workflow", "Workflow._list"): "the janitor's look at executions",
+        ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a dict's",
+        ("slots/executions", "Workflow._list"): "the janitor's look at executions",
     },
     "JanitorFunction": {
-        ("conditional", "update"): "the token's and the ledger's step; an `update` here is a set's",
-        ("workflow", "Workflow.start"): "the starter's; a `start` here is an index",
+        ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a set's",
+        ("slots/executions", "Workflow.start"): "the starter's; a `start` here is an index",
     },
     "ExecutionClosedFunction": {
-        ("conditional", "update"): "the token's and the ledger's step; an `update` here is a dict's",
-        ("workflow", "Workflow._list"): "the janitor's list of what has closed",
-        ("workflow", "Workflow.start"): "the starter's; a `start` here is an index",
+        ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a dict's",
+        ("slots/executions", "Workflow._list"): "the janitor's list of what has closed",
+        ("slots/executions", "Workflow.start"): "the starter's; a `start` here is an index",
     },
     "ProcessRegistrarFunction": {
-        ("conditional", "update"): "the token's and the ledger's step; an `update` here is text"
+        ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is text"
     },
-    "TokenRefresherFunction": {("chat_token", "Refresher.ask"): "the chatbot's, which asks this very function"},
+    "TokenRefresherFunction": {("chatbot/token", "Refresher.ask"): "the chatbot's, which asks this very function"},
     "WorkerFunction": {("retry/ledger", "Ledger.read"): "the operator command's"},
 }
 
