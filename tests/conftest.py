@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import botocore.session
 import pytest
 
+from tests.support import quick_clients
 from tests.support.profiles import same_examples
 
 same_examples()  # before a test is read; --hypothesis-profile loads another profile after this
@@ -17,9 +16,7 @@ same_examples()  # before a test is read; --hypothesis-profile loads another pro
 # deployments of `e2e` come from one build folder.
 TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
 
-# Every test has boto3 sessions of its own, and each would parse the descriptions of its services anew: most of the time
-# of a test with a client or two. They are only read, as by the clients of one session.
-botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+quick_clients.install()  # before a test makes a session
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,0 +1,77 @@
+"""Caches for botocore and moto: the same clients and the same answers at a third of the cost.
+
+Every test makes sessions and clients of its own. For each, botocore parses the description of the service anew, copies
+its handlers and compiles the rules of its endpoints: most of the time of a test with a client or two. Each function here
+replaces one of botocore's or moto's by one with the same result. What is shared is only ever read.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import botocore.session
+from botocore import client, hooks, regions, useragent
+from botocore.hooks import NodeList
+from moto.core import models as moto_models
+
+VARIABLE_KEYWORDS = inspect.CO_VARKEYWORDS
+
+
+def install() -> None:
+    """Install the caches. They have to be there before the first session."""
+    botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+    client.ServiceModel = _once_for_each_description(client.ServiceModel)
+    regions.EndpointProvider = _once_for_each_description(regions.EndpointProvider)
+    client.ClientCreator._create_methods = _methods_of_a_model(client.ClientCreator._create_methods)
+    hooks.EventAliaser._alias_event_name = _alias_of_a_name(hooks.EventAliaser._alias_event_name)
+    hooks.accepts_kwargs = _accepts_kwargs
+    hooks._PrefixTrie._recursive_copy = lambda _trie, node: _copied(node)
+    useragent.sanitize_user_agent_string_component = functools.cache(useragent.sanitize_user_agent_string_component)
+    moto_models.RESPONSES_METHODS.clear()  # for callers that use `requests`, which is none of ours
+
+
+def _once_for_each_description(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Botocore's loader returns the same object for the same file, so that its identity is a key."""
+    made: dict[int, tuple[Any, Any]] = {}
+
+    def make_once(*args: Any, **kwargs: Any) -> Any:
+        description = kwargs.get("ruleset_data") or args[0]
+        if id(description) not in made:
+            made[id(description)] = description, make(*args, **kwargs)
+        return made[id(description)][1]
+
+    return make_once
+
+
+def _methods_of_a_model(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    created: dict[Any, dict[str, Any]] = {}
+
+    def methods(creator: client.ClientCreator, model: Any) -> dict[str, Any]:
+        if model not in created:
+            created[model] = create(creator, model)
+        return dict(created[model])
+
+    return methods
+
+
+def _alias_of_a_name(alias: Callable[..., str]) -> Callable[..., str]:
+    aliases = functools.cache(functools.partial(alias, hooks.EventAliaser(None)))
+    return lambda _aliaser, event_name: aliases(event_name)
+
+
+def _accepts_kwargs(handler: Callable[..., Any]) -> bool:
+    code = getattr(inspect.unwrap(handler), "__code__", None)
+    return bool(code.co_flags & VARIABLE_KEYWORDS) if code else bool(inspect.getfullargspec(handler)[2])
+
+
+def _copied(node: dict[str, Any]) -> dict[str, Any]:
+    copy = node.copy()
+    if "children" not in node:
+        return {"_root": _copied(node["_root"])}
+    copy["children"] = {chunk: _copied(child) for chunk, child in node["children"].items()}
+    if node["values"] is not None:
+        copy["values"] = NodeList(*(values.copy() for values in node["values"]))
+    return copy
