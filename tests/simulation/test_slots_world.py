@@ -28,7 +28,7 @@ from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper.slots.run_report import Findings
 from slotkeeper.slots.settlement import Settlement
 from tests.simulation import catalogue, scheduling, slots_actors, slots_state, slots_world, workflow
-from tests.simulation.looking import broken, first_broken, first_violation
+from tests.simulation.looking import breaks, first_broken, first_violation
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import THROTTLE, Choice
@@ -438,4 +438,4 @@ def test_a_bound_in_time_that_is_exceeded_is_noticed_often(
         return slots_world.drawn(random, **given)
 
     remove(monkeypatch)
-    assert broken(drawn, SEEDS)[broken_property] >= least * len(SEEDS)
+    assert breaks(drawn, SEEDS, broken_property, times=int(least * len(SEEDS)))

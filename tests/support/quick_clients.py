@@ -1,8 +1,8 @@
 """Caches for botocore and moto: the same clients and the same answers at a third of the cost.
 
 Every test makes sessions and clients of its own. For each, botocore parses the description of the service anew, copies
-its handlers and compiles the rules of its endpoints: most of the time of a test with a client or two. Each function here
-replaces one of botocore's or moto's by one with the same result. What is shared is only ever read.
+its handlers and compiles the rules of its endpoints: most of the time of a test with a client or two. Each function
+here replaces one of botocore's or moto's by one with the same result. What is shared is only ever read.
 """
 
 from __future__ import annotations
