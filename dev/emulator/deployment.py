@@ -44,7 +44,7 @@ def deploy(aws: Target, parameters: Mapping[str, str], template: Path, say: Call
     no_config.write_text("version = 0.1\n")
     default = template == ROOT / "template.yaml"
     build_dir = BUILD_DIR if default else aws.state_dir / "sam"
-    with _one_at_a_time(build_dir):
+    with _thread_lock(build_dir):
         say("sam build")
         command = ["build", "--template-file", str(template), "--config-file", str(no_config), "--cached"]
         command += ["--build-dir", str(build_dir), "--cache-dir", str(build_dir.with_name(build_dir.name + "-cache"))]
@@ -112,7 +112,7 @@ def _quoted(value: str) -> str:
 
 
 @contextmanager
-def _one_at_a_time(build_dir: Path) -> Iterator[None]:
+def _thread_lock(build_dir: Path) -> Iterator[None]:
     """Two programs that build into the same folder would deploy half of each other's work."""
     build_dir.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(build_dir.with_name(build_dir.name + ".lock"), os.O_CREAT | os.O_RDWR)

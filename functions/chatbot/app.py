@@ -24,13 +24,12 @@ from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.chatbot.token import ITEM_NAME, Refresher, report, timing
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ChatbotSettings, TokenSettings
-from slotkeeper.token.item import TokenTable
-from slotkeeper.token.lock import HandOver, SharedToken
+from slotkeeper.token import DelegateRefresh, SharedToken, TokenTable
 
 ROUTE = "/messages"
 # API Gateway gives up after 29 s (its guide, "Quotas for configuring and running a REST API"), and the start of a cold
 # container is a part of them, but no part of this function's timeout of 28 s. So an answer is ready before that.
-SPARE_SECONDS = 2.0
+ANSWER_MARGIN_SECONDS = 2.0
 
 _settings = ChatbotSettings.from_environment()
 _shared = TokenSettings.from_environment()
@@ -39,7 +38,7 @@ _api = ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_settings.cred
 _token = SharedToken(
     TokenTable(boto3.client("dynamodb", config=PROMPT), _shared.token_table_name),
     ITEM_NAME,
-    HandOver(Refresher(boto3.client("lambda", config=BRISK), _settings.token_refresher).ask)
+    DelegateRefresh(Refresher(boto3.client("lambda", config=BRISK), _settings.token_refresher).ask)
     if _settings.token_refresher
     else _api.authenticate,
     still_valid=_api.is_valid,
@@ -67,7 +66,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 @app.post(ROUTE)
 def answer_message() -> Response[str]:
     def left() -> float:
-        return float(app.lambda_context.get_remaining_time_in_millis() / 1000 - SPARE_SECONDS)
+        return float(app.lambda_context.get_remaining_time_in_millis() / 1000 - ANSWER_MARGIN_SECONDS)
 
     event = app.current_event
     try:

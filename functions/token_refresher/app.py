@@ -21,8 +21,7 @@ from slotkeeper.chatbot.credentials import Secrets
 from slotkeeper.chatbot.token import ITEM_NAME, report, timing
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import RefresherSettings, TokenSettings
-from slotkeeper.token.item import TokenTable
-from slotkeeper.token.lock import SharedToken, TokenError
+from slotkeeper.token import SharedToken, TokenError, TokenTable
 
 _settings = RefresherSettings.from_environment()
 _shared = TokenSettings.from_environment()

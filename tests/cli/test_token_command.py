@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.chatbot.token import ITEM_NAME
-from slotkeeper.token.item import TokenTable
+from slotkeeper.token import TokenTable
 from tests.cli.operating import Answers, Operator
 
 TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"
@@ -207,13 +207,13 @@ def test_a_refusal_is_lifted_beside_the_token_or_alone(operator: Operator) -> No
 
 def test_a_refusal_that_came_meanwhile_stays(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     put(operator, **refusal(20))
-    lift = TokenTable.lift
+    lift = TokenTable.clear_refusal
 
     def late(self: TokenTable, name: str, seen: float) -> bool:
         put(operator, **refusal(40))
         return lift(self, name, seen)
 
-    monkeypatch.setattr(TokenTable, "lift", late)
+    monkeypatch.setattr(TokenTable, "clear_refusal", late)
     ended = operator.run("token", "invalidate", "--clear-refusal", "--yes", "--json")
     assert (ended.exit_code, ended.json["refusal_lifted"]) == (0, False)
     assert "refused_until" in raw(operator)

@@ -117,11 +117,16 @@ def test_an_operator_is_granted_no_read_of_the_token() -> None:
     found = re.search(r"^```json\n(.*?)^```", _section("Operators do not need the token"), re.MULTILINE | re.DOTALL)
     assert found is not None
     read, write = json.loads(found[1])
-    shown = {path.partition(".")[0] for path in token_item.SHOWN.split(", ")}
+    shown = {path.partition(".")[0] for path in token_item.STATUS_ATTRIBUTES.split(", ")}
     assert set(_attributes(read)) == {"token_name", *shown}
     assert "access_token" not in _attributes(read)
     written = " ".join(
-        (token_item.DROP_UPDATE, token_item.DROP_CONDITION, token_item.LIFT_UPDATE, token_item.LIFT_CONDITION)
+        (
+            token_item.DROP_UPDATE,
+            token_item.DROP_CONDITION,
+            token_item.CLEAR_REFUSAL_UPDATE,
+            token_item.CLEAR_REFUSAL_CONDITION,
+        )
     )
     known = set(re.findall(r"^    (\w+) +[SNM]\b", token_item.__doc__ or "", re.MULTILINE))
     assert set(_attributes(write)) == {"token_name", *(known & set(re.findall(r"\w+", written)))}

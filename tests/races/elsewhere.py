@@ -15,7 +15,7 @@ from typing import Any
 from dev.emulator.clients import local_client
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
-from slotkeeper.token.lock import Timing
+from slotkeeper.token import Timing
 from tests.races.apart import Apart, hear, say
 from tests.races.freezing import Point
 from tests.races.sharing import Instance, Sharing, at_once

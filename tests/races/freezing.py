@@ -8,7 +8,7 @@ from typing import Literal
 
 from dev.emulator.chat_service import answer_to
 from dev.emulator.clients import local_client
-from slotkeeper.token.lock import Timing
+from slotkeeper.token import Timing
 from tests.races.sharing import SKEW, UNHURRIED, Sharing, at_once, start
 from tests.support.waiting import NEVER
 

@@ -17,8 +17,8 @@ from dev.emulator.chat_service import ChatService
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
 from slotkeeper.chatbot.messages import ChatMessage
-from slotkeeper.token.item import TokenItem, TokenTable
-from slotkeeper.token.lock import Event, SharedToken, Timing
+from slotkeeper.token import SharedToken, Timing, TokenEvent, TokenTable
+from slotkeeper.token.item import TokenItem
 from tests.support.waiting import NEVER
 
 TABLE = "tokens"
@@ -71,7 +71,7 @@ class Instance:
         **changes: Any,
     ) -> None:
         self.api = api
-        self.events: list[Event] = []
+        self.events: list[TokenEvent] = []
         arguments: dict[str, Any] = {"authenticate": api.authenticate, "still_valid": api.is_valid, "timing": timing}
         arguments |= {"report": self.events.append, "clock": lambda: clock() + skew}
         self.token = SharedToken(TokenTable(dynamodb, TABLE), name, **arguments | changes)
@@ -117,7 +117,7 @@ class Sharing:
     def stored_is_live(self) -> bool:
         return self.service.is_live(self.item().access_token or "")
 
-    def count(self, kind: type[Event]) -> int:
+    def count(self, kind: type[TokenEvent]) -> int:
         """How many events of one kind the instances here have reported."""
         return sum(isinstance(event, kind) for instance in self.instances for event in instance.events)
 

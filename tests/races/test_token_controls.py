@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dev.emulator.chat_service import AUTH, Outage
+from slotkeeper.token import Timing, TokenRefused, TokenTable
 from slotkeeper.token import item as token_item
 from slotkeeper.token import lock as token_lock
-from slotkeeper.token.item import TokenItem, TokenTable
-from slotkeeper.token.lock import Timing, TokenRefused
-from slotkeeper.token.timing import Known
+from slotkeeper.token.item import TokenItem
+from slotkeeper.token.timing import KnownToken
 from tests.races.freezing import OTHERS, Freeze, ask_after_standing_still_between_look_and_take
 from tests.races.sharing import SKEW, Sharing, at_once, errors_of
 
@@ -55,7 +55,7 @@ def test_control_without_comparing_tokens_everybody_who_had_the_old_one_posts(
     instances = sharing.several(OTHERS, still_valid=None, timing=SOON_OVER)
     at_once([instance.get for instance in instances])
     sharing.service.invalidate()
-    monkeypatch.setattr(Known, "is_in", lambda _known, _item: True)
+    monkeypatch.setattr(KnownToken, "is_stored_in", lambda _known, _item: True)
     errors_of([instance.ask for instance in instances])
     assert sharing.service.auths > 1 + 1
 
@@ -64,7 +64,7 @@ def test_control_without_the_release_code_a_late_store_overwrites_the_newer_toke
     sharing: Sharing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_item, "HELD_CONDITION", f"(refresh_lock.release_code = :mine OR {ALWAYS})")
-    monkeypatch.setattr(token_lock, "MOST_TOKENS", 2)  # with a third one it would refresh what it has just spoilt
+    monkeypatch.setattr(token_lock, "MAX_TOKENS_PER_REQUEST", 2)
     freeze = Freeze(sharing, "between POST and store", SOON_OVER)
     freeze.begin()
     freeze.outlast_the_lease()

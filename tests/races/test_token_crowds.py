@@ -13,7 +13,7 @@ import pytest
 
 from dev.emulator.chat_service import AUTH, Outage
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper.token.lock import StillUnauthorized, TokenRefused
+from slotkeeper.token import StillUnauthorized, TokenRefused
 from tests.races.elsewhere import Elsewhere
 from tests.races.sharing import SKEW, UNHURRIED, Instance, Sharing, at_once, errors_of, start
 from tests.support.boundary import Calls

@@ -9,7 +9,7 @@ import pytest
 
 from dev.emulator.chat_service import AUTH, Outage, answer_to
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper.token.lock import StoredTooLate, TookOver
+from slotkeeper.token import StoredTooLate, TookOver
 from tests.races.elsewhere import Elsewhere
 from tests.races.freezing import OTHERS, Freeze, Point, ask_after_standing_still_between_look_and_take
 from tests.races.sharing import QUICK, SKEW, Sharing, at_once, start

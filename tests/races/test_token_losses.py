@@ -13,7 +13,7 @@ import pytest
 from dev.emulator.chat_service import AUTH, Outage
 from dev.emulator.clients import local_client
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper.token.lock import Refreshed, TokenRefused, TookOver
+from slotkeeper.token import Refreshed, TokenRefused, TookOver
 from tests.races.sharing import Sharing, start
 from tests.support.boundary import Calls
 from tests.support.losing_proxy import LosingProxy

@@ -23,7 +23,8 @@ from slotkeeper.slots.process import MalformedProcess, Process, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.settlement_table import Settled
-from slotkeeper.token.item import MalformedToken, RefreshLock, TokenItem, TokenTable
+from slotkeeper.token import MalformedToken, TokenTable
+from slotkeeper.token.item import RefreshLock, TokenItem
 from tests.simulation.both_dynamodbs import Both
 from tests.simulation.frozen import freeze
 from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, RECEIVES, Item
@@ -135,7 +136,7 @@ def _repair(both: Both, fits: bool, in_use: int, held: int) -> Any:
 
 def _take(both: Both, fits: bool, seen: TokenItem, code: str) -> Any:
     tokens = _tokens(both)
-    return tokens.take(KEY, tokens.read(KEY) if fits else seen, code, NOW + 60)
+    return tokens.acquire(KEY, tokens.read(KEY) if fits else seen, code, NOW + 60)
 
 
 def _code(both: Both, fits: bool, code: str) -> str:
@@ -198,10 +199,10 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "tokens": {
         "TokenTable.read": (lambda both: _tokens(both).read(KEY),),
-        "TokenTable.show": (lambda both: _tokens(both).show(KEY),),
+        "TokenTable.status": (lambda both: _tokens(both).status(KEY),),
         "TokenTable.drop": (lambda both, generation: _tokens(both).drop(KEY, generation), _few),
-        "TokenTable.lift": (lambda both, until: _tokens(both).lift(KEY, until), _seconds),
-        "TokenTable.take": (_take, _fits, _seen_tokens, _codes),
+        "TokenTable.clear_refusal": (lambda both, until: _tokens(both).clear_refusal(KEY, until), _seconds),
+        "TokenTable.acquire": (_take, _fits, _seen_tokens, _codes),
         "TokenTable.store": (
             *(lambda both, fits, code, now: _tokens(both).store(KEY, _code(both, fits, code), "t", now), _fits),
             *(_codes, _seconds),
@@ -210,8 +211,8 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
             *(lambda both, fits, code, until: _tokens(both).refuse(KEY, _code(both, fits, code), until, "r"), _fits),
             *(_codes, _seconds),
         ),
-        "TokenTable.unlock": (
-            lambda both, fits, code: _tokens(both).unlock(KEY, _code(both, fits, code)),
+        "TokenTable.release": (
+            lambda both, fits, code: _tokens(both).release(KEY, _code(both, fits, code)),
             _fits,
             _codes,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slotkeeper.chatbot.token import timing
-from slotkeeper.token.lock import Timing
+from slotkeeper.token import Timing
 from tests.simulation.token_latency import Course, Latencies, Message, play
 
 SHIPPED = {"the chatbot's": timing(5), "the default": Timing()}

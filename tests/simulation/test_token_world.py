@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.token import Timing, TokenTable
 from slotkeeper.token import item as token_item
 from slotkeeper.token import refresh as token_search
-from slotkeeper.token.item import TokenItem, TokenTable
-from slotkeeper.token.refresh import Search
-from slotkeeper.token.timing import Timing
+from slotkeeper.token.item import TokenItem
+from slotkeeper.token.refresh import TokenRefresh
 from tests.simulation import catalogue, token_world
 from tests.simulation.looking import first_broken, first_violation
 from tests.simulation.token_world import DEATHS, NO_TOKEN, STANDING_STILL, Plan, TokenWorld
@@ -99,21 +99,21 @@ def lease_shorter_than_the_post(patch: Patch) -> None:
 
 
 def f30_nobody_takes_over(patch: Patch) -> None:
-    take = TokenTable.take
+    take = TokenTable.acquire
     patch.setattr(
-        TokenTable, "take", lambda self, name, seen, *lock: seen.lock is None and take(self, name, seen, *lock)
+        TokenTable, "acquire", lambda self, name, seen, *lock: seen.lock is None and take(self, name, seen, *lock)
     )
 
 
 def a_failure_of_ones_own_refuses_everybody(patch: Patch) -> None:
-    def step_back(self: Search, code: str, reason: str, _pause: float) -> None:
-        self._refuse(code, reason, self._means.timing.refusal)
+    def step_back(self: TokenRefresh, code: str, reason: str, _pause: float) -> None:
+        self._refuse(code, reason, self._deps.timing.refusal)
 
-    patch.setattr(Search, "_step_back", step_back)
+    patch.setattr(TokenRefresh, "_unlock_after_own_failure", step_back)
 
 
 def no_lock_anew_after_a_slow_probe(patch: Patch) -> None:
-    patch.setattr(token_search, "QUICK_PROBE", inf)
+    patch.setattr(token_search, "QUICK_PROBE_SHARE", inf)
 
 
 UNASKED = Plan(probes=False)

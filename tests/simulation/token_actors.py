@@ -20,19 +20,19 @@ from uuid import uuid4
 from backoff import _jitter, _sync
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.token import lock as token_lock
-from slotkeeper.token import refresh as token_search
-from slotkeeper.token.item import TokenTable
-from slotkeeper.token.lock import (
+from slotkeeper.token import (
     AuthenticationNotAttempted,
     AuthenticationRefused,
-    HandOver,
+    DelegateRefresh,
     SharedToken,
     Timing,
     TokenError,
+    TokenTable,
     Unauthorized,
 )
-from slotkeeper.token.timing import Known
+from slotkeeper.token import lock as token_lock
+from slotkeeper.token import refresh as token_search
+from slotkeeper.token.timing import KnownToken
 from tests.simulation.frozen import freeze
 from tests.simulation.transcript import Outside, Program, Question
 
@@ -173,7 +173,7 @@ def _shared_token(outside: Outside, name: str, clocks: Clocks, chat: Chat, setti
     return SharedToken(
         TokenTable(outside.client("dynamodb"), TOKENS),
         NAME,
-        HandOver(chat.hand_over) if settings.hands_over else chat.authenticate,
+        DelegateRefresh(chat.hand_over) if settings.hands_over else chat.authenticate,
         still_valid=chat.accepts if settings.probes else None,
         timing=settings.timing,
         clock=clocks.wall,
@@ -195,7 +195,7 @@ def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls:
         chat = Chat(outside, name)
         token = _shared_token(outside, name, clocks, chat, settings)
         if cached is not None:
-            token._cached = Known(*cached)
+            token._cached = KnownToken(*cached)
         while calls:
             calls -= 1
             outside.ask(Question("actor", "begin", None))
@@ -203,13 +203,13 @@ def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls:
             outside.ask(Question("actor", "end", outcome))
 
 
-def refresh(outside: Outside, name: str, handed_over: str | None, settings: Settings) -> None:
+def refresh(outside: Outside, name: str, delegated_code: str | None, settings: Settings) -> None:
     """One invocation of the function that refreshes."""
     with outside_only(outside, name) as clocks:
         chat = Chat(outside, name)
         token = _shared_token(outside, name, clocks, chat, settings._replace(probes=False, hands_over=False))
         outside.ask(Question("actor", "begin", None))
-        outcome = _outcome(lambda: token.refresh(handed_over, settings.within))
+        outcome = _outcome(lambda: token.refresh(delegated_code, settings.within))
         outside.ask(Question("actor", "end", outcome))
 
 
@@ -217,7 +217,7 @@ def operate(outside: Outside, name: str) -> None:
     """An operator looks at the token's state, and drops the token."""
     outside.ask(Question("actor", "begin", None))
     table = TokenTable(outside.client("dynamodb"), TOKENS)
-    _outcome(lambda: table.drop(NAME, table.show(NAME).generation))
+    _outcome(lambda: table.drop(NAME, table.status(NAME).generation))
 
 
 # What the code counts, and does not act upon: `looks` and `because` go into reports and texts only, `tries`, `wait`,

@@ -15,16 +15,16 @@ from typing import Any
 from greenlet import greenlet
 
 from slotkeeper.chatbot.service import ANSWER_SECONDS
-from slotkeeper.token.item import TokenTable
-from slotkeeper.token.lock import (
+from slotkeeper.token import (
     AuthenticationNotAttempted,
     AuthenticationRefused,
     SharedToken,
     Timing,
     TokenError,
+    TokenTable,
     Unauthorized,
 )
-from slotkeeper.token.timing import Known
+from slotkeeper.token.timing import KnownToken
 from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.token_actors import NAME, TOKENS, Clocks, outside_only
@@ -158,7 +158,7 @@ class _Play:
                 timing=self._timing,
                 clock=clocks.wall,
             )
-            token._cached = Known("t1", 1)
+            token._cached = KnownToken("t1", 1)
             for message in messages:
                 if self.now < NOW + message.at:
                     outside.sleep(NOW + message.at - self.now)

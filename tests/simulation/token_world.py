@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from slotkeeper.chatbot.token import timing
-from slotkeeper.token.lock import Timing
-from slotkeeper.token.timing import OWN_PAUSE
+from slotkeeper.token import Timing
+from slotkeeper.token.timing import OWN_FAILURE_PAUSE
 from tests.simulation import token_actors as code
 from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import Record, freeze, record
@@ -278,9 +278,9 @@ class TokenWorld(World):
             self._settle(name, actor._replace(node=actor.node.after(Answer(error="503"))))
         elif how == OWN:
             self.say(name, "fails before", question)
-            # A refresher's own failure refuses all who need a token for OWN_PAUSE: no other instance can ask the API.
+            # A refresher's own failure refuses all instances a token for OWN_FAILURE_PAUSE: no other can ask the API.
             self.own_failures += not name.startswith("refresher")
-            rests = self.now + OWN_PAUSE + notes.behind
+            rests = self.now + OWN_FAILURE_PAUSE + notes.behind
             self.actors[name] = actor = actor._replace(notes=notes._replace(rests=rests))
             self._settle(name, actor._replace(node=actor.node.after(Answer(error=OWN_FAILURE))))
         else:
@@ -331,10 +331,10 @@ class TokenWorld(World):
         name = f"operator {self.drops}"
         self.begin(name, code.operators.begin(name), Notes())
 
-    def _invoke(self, handed_over: str | None) -> None:
+    def _invoke(self, delegated_code: str | None) -> None:
         self.refreshers += 1
         name = f"refresher {self.refreshers}"
-        self.begin(name, code.refreshers.begin(name, handed_over, self.plan.settings), Notes())
+        self.begin(name, code.refreshers.begin(name, delegated_code, self.plan.settings), Notes())
 
     def pass_time(self, _: str, __: str) -> None:
         """The clock moves on."""

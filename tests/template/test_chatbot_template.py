@@ -12,7 +12,7 @@ from slotkeeper.aws import custom_resource
 from slotkeeper.chatbot.service import ANSWER_SECONDS
 from slotkeeper.chatbot.signatures import WINDOW
 from slotkeeper.chatbot.token import timing
-from slotkeeper.token.timing import LONGEST_PAUSE
+from slotkeeper.token.timing import LONGEST_POLL_SECONDS
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
 # API Gateway guide, "Quotas for configuring and running a REST API in API Gateway": integration timeout.
@@ -26,7 +26,7 @@ def _app(function: str) -> str:
 
 
 def _spare_seconds() -> float:
-    found = re.search(r"^SPARE_SECONDS = ([\d.]+)$", _app("chatbot"), re.MULTILINE)
+    found = re.search(r"^ANSWER_MARGIN_SECONDS = ([\d.]+)$", _app("chatbot"), re.MULTILINE)
     assert found is not None
     return float(found[1])
 
@@ -54,7 +54,7 @@ def test_two_answers_and_the_longest_wait_between_them_fit_the_functions_timeout
 
 def test_patience_outlives_a_holder_that_dies_and_the_refresh_of_whoever_takes_over() -> None:
     # Who waits looks again a pause after the lease's end at the latest, and may have begun a bit before the holder.
-    assert TIMING.patience >= TIMING.lease + LONGEST_PAUSE + TIMING.holding + 1
+    assert TIMING.patience >= TIMING.lease + LONGEST_POLL_SECONDS + TIMING.holding + 1
 
 
 def test_a_wait_is_alarmed_once_it_is_longer_than_a_lock_lasts_and_before_it_is_in_vain() -> None:
@@ -71,7 +71,7 @@ def test_the_refresher_has_time_to_wait_and_to_answer_cloudformation() -> None:
 
 def test_a_token_that_dies_at_once_is_old_enough_to_be_refreshed_before_patience_ends() -> None:
     """By the slowest clock too, and seen at the end of the longest pause between two looks."""
-    longest = TEMPLATE["Parameters"]["TokenMinRefreshSeconds"]["MaxValue"] + TIMING.spread + LONGEST_PAUSE
+    longest = TEMPLATE["Parameters"]["TokenMinRefreshSeconds"]["MaxValue"] + TIMING.spread + LONGEST_POLL_SECONDS
     assert longest + TIMING.holding <= TIMING.patience
 
 

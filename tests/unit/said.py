@@ -12,7 +12,7 @@ import pytest
 from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
 
 from slotkeeper import events as completion_news
-from slotkeeper import observability
+from slotkeeper import observability, token
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.chatbot.service import Answered, Refused
 from slotkeeper.retry import attempt
@@ -24,7 +24,6 @@ from slotkeeper.slots import run_report as findings
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.run_report import Findings
-from slotkeeper.token import lock as token_lock
 from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT
 
@@ -105,7 +104,7 @@ def _chatbot(module: ModuleType) -> Iterator[None]:
     for answer in answers:
 
         def reply(*_: Any, answer: Any = answer) -> Any:
-            chat_token.report(token_lock.Waited(1.25))
+            chat_token.report(token.Waited(1.25))
             return answer
 
         module._chatbot = SimpleNamespace(reply=reply)
@@ -122,11 +121,11 @@ def _chatbot(module: ModuleType) -> Iterator[None]:
 def _token_refresher(module: ModuleType) -> Iterator[None]:
     def refresh(*_: Any, **__: Any) -> int:
         for event in (
-            token_lock.Refreshed(7, 0.5),
-            token_lock.Waited(0.5),
-            token_lock.TookOver(),
-            token_lock.AuthenticationFailed("why"),
-            token_lock.StoredTooLate(),
+            token.Refreshed(7, 0.5),
+            token.Waited(0.5),
+            token.TookOver(),
+            token.AuthenticationFailed("why"),
+            token.StoredTooLate(),
         ):
             chat_token.report(event)
         return 7

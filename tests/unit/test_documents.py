@@ -26,8 +26,7 @@ from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, ch
 from slotkeeper.retry import Failure, Request
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
-from slotkeeper.token import http_client
-from slotkeeper.token.lock import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout
+from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout, http_client
 from tests.unit.conftest import CONTEXT
 from tests.unit.listeners import HangsUp
 from tests.unit.tokens import TABLE, Api, Instances

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from slotkeeper.token.item import TokenTable
-from slotkeeper.token.lock import AuthenticationRefused, Event, SharedToken, Timing, Unauthorized
+from slotkeeper.token import AuthenticationRefused, SharedToken, Timing, TokenEvent, TokenTable, Unauthorized
 
 TABLE = "tokens"
 NAME = "bot"
@@ -56,7 +55,7 @@ class Instances:
         self.api = api
         self.time = NOW
         self.table = TokenTable(dynamodb, TABLE)
-        self.events: list[Event] = []
+        self.events: list[TokenEvent] = []
 
     def new(self, **changes: Any) -> SharedToken:
         arguments = {

@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 
 from slotkeeper.chatbot.token import ITEM_NAME, timing
-from slotkeeper.token.item import MalformedToken, ShownToken, TokenTable
-from slotkeeper.token.lock import Timing
+from slotkeeper.token import MalformedToken, Timing, TokenStatus, TokenTable
 from slotkeeper.token.timing import is_young
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.common import StackCommand, cli
@@ -58,7 +57,7 @@ def invalidate(
     audit("token invalidate", generation=shown.generation, removed=drops, refusal_lifted=lifts)
     if drops and not tokens.drop(ITEM_NAME, shown.generation):
         raise Refused(f"another token was stored this very moment, in place of generation {shown.generation}: it stays")
-    lifted = lifts and tokens.lift(ITEM_NAME, shown.refused_until or 0)
+    lifted = lifts and tokens.clear_refusal(ITEM_NAME, shown.refused_until or 0)
     asked = _ask_the_refresher(here.stack)
     data = {
         "generation": shown.generation,
@@ -82,9 +81,9 @@ def invalidate(
     here.out.result(data, render)
 
 
-def _is_to_drop(shown: ShownToken, generation: int | None, clear_refusal: bool, limits: Timing, now: float) -> bool:
+def _is_to_drop(shown: TokenStatus, generation: int | None, clear_refusal: bool, limits: Timing, now: float) -> bool:
     """Whether there is a token to remove. Raises NotFound, Refused."""
-    if not shown.is_there:
+    if not shown.has_token:
         if clear_refusal:
             return False
         if shown.generation == 0:
@@ -102,15 +101,15 @@ def _is_to_drop(shown: ShownToken, generation: int | None, clear_refusal: bool, 
     return True
 
 
-def _question(drops: bool, lifts: bool, shown: ShownToken) -> str:
+def _question(drops: bool, lifts: bool, shown: TokenStatus) -> str:
     what = [f"Remove the token of generation {shown.generation}"] * drops + ["let the API be asked again"] * lifts
     text = " and ".join(what)
     return f"{text[0].upper()}{text[1:]}?"
 
 
-def _look(tokens: TokenTable) -> ShownToken:
+def _look(tokens: TokenTable) -> TokenStatus:
     try:
-        return tokens.show(ITEM_NAME)
+        return tokens.status(ITEM_NAME)
     except MalformedToken as error:
         raise Failed(f"{error}: somebody has edited it; delete the item, and the next message makes it again") from None
 
@@ -138,7 +137,7 @@ def _ask_the_refresher(stack: Stack) -> bool:
     return True
 
 
-def _told(stack: Stack, shown: ShownToken, now: float) -> dict[str, Any]:
+def _told(stack: Stack, shown: TokenStatus, now: float) -> dict[str, Any]:
     limits = _timing(stack)
     lock, refused = None, None
     if shown.lock_expires is not None:
@@ -151,7 +150,7 @@ def _told(stack: Stack, shown: ShownToken, now: float) -> dict[str, Any]:
     return {
         "token_name": ITEM_NAME,
         "generation": shown.generation,
-        "stored": shown.is_there,
+        "stored": shown.has_token,
         "stored_at": iso(shown.stored_at) if shown.generation else None,
         "age_seconds": int(now - shown.stored_at) if shown.generation else None,
         "lock": lock,
@@ -160,11 +159,11 @@ def _told(stack: Stack, shown: ShownToken, now: float) -> dict[str, Any]:
     }
 
 
-def _render(console: Console, data: dict[str, Any], shown: ShownToken, now: float) -> None:
+def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: float) -> None:
     made = table("token", data["token_name"])
     made.add_row("generation", str(shown.generation) if shown.generation else "none yet")
     if shown.generation:
-        gone = "" if shown.is_there else "; removed by an operator, and not asked for since"
+        gone = "" if shown.has_token else "; removed by an operator, and not asked for since"
         stored = f"{local_time(shown.stored_at)}, {duration(now - shown.stored_at)} ago{gone}"
         made.add_row("stored", stored)
     if shown.lock_expires is not None:

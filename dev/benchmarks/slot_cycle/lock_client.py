@@ -30,7 +30,7 @@ class LockClient(Design):
 
     title = "lock client"
     _clients: ClassVar[dict[tuple[str, str], DynamoDBLockClient]] = {}
-    _one_at_a_time = threading.Lock()
+    _thread_lock = threading.Lock()
 
     def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
         super().__init__(dynamodb, table, holders, limit)
@@ -57,7 +57,7 @@ class LockClient(Design):
 
     def _try_all(self, me: str) -> bool:
         for number in random.sample(range(self.limit), self.limit):
-            with self._one_at_a_time:
+            with self._thread_lock:
                 self.tries += 1
             try:
                 self._held[me] = self._client().acquire_lock(self._key(number), retry_timeout=ONCE)
@@ -73,7 +73,7 @@ class LockClient(Design):
 
     def _client(self) -> DynamoDBLockClient:
         where = (self.dynamodb.meta.endpoint_url, self.table)
-        with self._one_at_a_time:
+        with self._thread_lock:
             if where not in self._clients:
                 resource = local_resource("dynamodb", where[0])
                 self._clients[where] = DynamoDBLockClient(resource, self.table)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from uuid import uuid4
 
-from slotkeeper.token.item import TokenTable
-from slotkeeper.token.lock import SharedToken, Timing
+from slotkeeper.token import SharedToken, Timing, TokenTable
 
 NAME = "benchmark"
 TABLE = "tokens"
@@ -34,7 +33,7 @@ class Store(TokenTable):
         self._client = dynamodb
 
     def put(self, token: str, seconds: float = 0.0) -> None:
-        """Stores a token without any condition. `seconds`: see `refresh_seconds` in token_item.py."""
+        """Stores a token without any condition. `seconds`: see `refresh_seconds` in token/item.py."""
         self._client.update_item(
             TableName=TABLE,
             Key={"token_name": {"S": NAME}},
@@ -81,7 +80,7 @@ class TextbookLoop:
             if item.access_token not in (None, bad):
                 return str(item.access_token)
             code = uuid4().hex
-            if item.lock is None and self._store.take(NAME, item, code, time.time() + TIMING.lease):
+            if item.lock is None and self._store.acquire(NAME, item, code, time.time() + TIMING.lease):
                 token = self._api.authenticate(TIMING.api)
                 self._store.store(NAME, code, token, time.time())
                 return token

@@ -18,7 +18,7 @@ from .messages import Message, signed
 
 MOST_TRIES = 3
 TRY_AGAIN = {429, 500, 502, 503, 504}  # what a chat service would send again; anything else is the message's own fault
-LONGEST_PAUSE = 10.0  # seconds, whatever Retry-After says
+LONGEST_POLL_SECONDS = 10.0  # seconds, whatever Retry-After says
 # API Gateway answers within 29 s (its guide, "Quotas for configuring and running a REST API"). The embedded AWS does
 # not keep that, and a machine that starts fifty containers at once needs longer, so the senders are patient.
 TIMEOUT = 300.0
@@ -87,7 +87,7 @@ class Sender:
             return Try(began, time.time(), None, type(error).__name__), {}, 0.0
         content = content if isinstance(content, dict) else {}
         code = content.get("code") or content.get("message")
-        seconds = min(float(pause), LONGEST_PAUSE) if pause.isdecimal() else 0.0
+        seconds = min(float(pause), LONGEST_POLL_SECONDS) if pause.isdecimal() else 0.0
         return Try(began, time.time(), status, None if code is None else str(code)), content, seconds
 
     def _request(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str, bytes]:

@@ -22,7 +22,7 @@ from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.token.item import TokenTable
+from slotkeeper.token import TokenTable
 
 # Name -> limit, and whether it is paused. The job is never run.
 PROCESSES = {"sample": (3, False), "full": (0, False), "paused": (3, True)}
@@ -144,7 +144,7 @@ class World:
         if name == "ask":
             # The chatbot that asks has taken the lock a moment ago.
             table = TokenTable(self._client("dynamodb"), self.names["TokenTable"])
-            table.take(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
+            table.acquire(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
         return event
 
     def _worker(self, name: str, event: Event) -> Event:

@@ -11,9 +11,7 @@ from dev.emulator.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, an
 from slotkeeper.chatbot.api import NO_CONNECTION_PAUSE, ChatApi, ChatApiFailed
 from slotkeeper.chatbot.credentials import Credentials, UnreadableSecret, UnusableSecret
 from slotkeeper.chatbot.messages import ChatMessage
-from slotkeeper.token import http_client
-from slotkeeper.token.http_client import NotSent
-from slotkeeper.token.lock import AuthenticationNotAttempted, AuthenticationRefused, Unauthorized
+from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, NotSent, Unauthorized, http_client
 from tests.unit.listeners import HangsUp, Listener, http
 
 SECRET = "a-secret-that-nobody-may-see"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.chatbot.messages import (
-    LONGEST_BODY,
+    MAX_BODY_BYTES,
     SCHEMA_FILE,
     ChatMessage,
     MessageTooLarge,
@@ -35,7 +35,7 @@ BAD = {
     "not UTF-8": (b'{"message_id": "\xff"}', "not UTF-8"),
     "UTF-16": ('{"message_id": "m", "text": "t"}'.encode("utf-16"), "not UTF-8"),
     "half a surrogate pair": (b'{"message_id": "m", "text": "\\ud800"}', "surrogate"),
-    "nested without end": (b"[" * LONGEST_BODY, "not JSON"),
+    "nested without end": (b"[" * MAX_BODY_BYTES, "not JSON"),
     "not an object": (b"[]", "body must be object"),
     "no id": (b'{"text": "t"}', "message_id"),
     "an id of another type": (b'{"message_id": 1, "text": "t"}', "body.message_id must be string"),
@@ -74,9 +74,9 @@ def test_no_reason_repeats_what_a_person_wrote(body: str) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:
-    check_size(b"x" * LONGEST_BODY)
+    check_size(b"x" * MAX_BODY_BYTES)
     with pytest.raises(MessageTooLarge, match="65537 bytes, and must not have more than 65536"):
-        check_size(b"x" * (LONGEST_BODY + 1))
+        check_size(b"x" * (MAX_BODY_BYTES + 1))
 
 
 _json_values = st.recursive(

@@ -17,9 +17,9 @@ import pytest
 
 from dev.emulator.chat_service import ANSWERS, AUTH, Outage, answer_to
 from slotkeeper.chatbot import credentials
-from slotkeeper.chatbot.credentials import NO_KEYS_AGE
+from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
-from slotkeeper.token.lock import Timing
+from slotkeeper.token import Timing
 from tests.support.boundary import refuse
 from tests.unit.chat import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, Chat, clients_to_be
 from tests.unit.conftest import CONTEXT, NOW
@@ -185,7 +185,7 @@ def test_while_there_is_no_signing_key_strangers_make_the_bot_ask_for_it_once_in
     for _ in range(20):
         assert bot.send()[0] == 503
         now[0] += 1.0
-    assert calls.count(("GetSecretValue", SIGNING)) == 20 / NO_KEYS_AGE
+    assert calls.count(("GetSecretValue", SIGNING)) == 20 / MISSING_KEYS_CACHE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_t2_a_container_that_cannot_read_its_credentials_does_not_stop_the_other
     sick.module._secrets._provider.client.meta.events.register("before-call", throttled)
     shared = sick.module._token
     shared._timing = Timing(api=0.5, store=0.2, patience=1.0)
-    shared._means = replace(shared._means, timing=shared._timing)
+    shared._deps = replace(shared._deps, timing=shared._timing)
     status, body = sick.send()
     assert (status, body["code"]) == (503, "TokenTimeout")
     assert "cannot be read: ThrottlingException" in body["reason"]

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.chatbot.credentials import SIGNING_KEYS_AGE, Credentials, Secrets, UnreadableSecret, UnusableSecret
+from slotkeeper.chatbot.credentials import (
+    SIGNING_KEYS_CACHE_SECONDS,
+    Credentials,
+    Secrets,
+    UnreadableSecret,
+    UnusableSecret,
+)
 from tests.support.boundary import Calls, lose_answer, refuse
 from tests.unit.chat import CREDENTIALS, KEY, SIGNING, Chat
 
@@ -116,7 +122,7 @@ def test_signing_keys_are_read_once_in_five_minutes_right_or_wrong(secrets: Secr
         except UnusableSecret:
             assert value == "not JSON"
     assert calls.made == ["GetSecretValue"]
-    assert SIGNING_KEYS_AGE == 300
+    assert SIGNING_KEYS_CACHE_SECONDS == 300
 
 
 def test_credentials_that_were_corrected_count_at_once(secrets: Secrets, chat: Chat) -> None:

@@ -15,7 +15,7 @@ import urllib3
 
 from dev.emulator.chat_service import AUTH
 from slotkeeper.settings import ChatbotSettings, MissingSetting, RefresherSettings, TokenSettings
-from slotkeeper.token.item import TokenTable
+from slotkeeper.token import TokenTable
 from tests.support.boundary import refuse
 from tests.unit.chat import CREDENTIALS, TOKEN_TABLE, Chat, clients_to_be
 from tests.unit.conftest import CONTEXT, NOW
@@ -36,7 +36,7 @@ def test_on_its_schedule_it_replaces_a_token_that_nobody_has_complained_of(chat:
 
 
 def _lock(chat: Chat, code: str, seconds: float = 60.0) -> None:
-    TokenTable(chat.dynamodb, TOKEN_TABLE).take(
+    TokenTable(chat.dynamodb, TOKEN_TABLE).acquire(
         "chatbot", TokenTable(chat.dynamodb, TOKEN_TABLE).read("chatbot"), code, time.time() + seconds
     )
 

@@ -11,16 +11,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.token import http_client
-from slotkeeper.token.http_client import (
-    LARGEST_ANSWER,
-    HttpClient,
-    HttpFailed,
-    NoAnswer,
-    NoConnection,
-    NotSent,
-    parse_retry_after,
-)
+from slotkeeper.token import HttpClient, HttpFailed, NoConnection, NotSent, http_client
+from slotkeeper.token.http_client import LARGEST_ANSWER, NoAnswer, parse_retry_after
 from tests.support.waiting import wait_until
 from tests.unit.listeners import Listener, http
 

@@ -15,10 +15,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from slotkeeper.token import lock as token_lock
-from slotkeeper.token import refresh as token_search
-from slotkeeper.token.item import RefreshLock, TokenItem
-from slotkeeper.token.lock import (
+from slotkeeper.token import (
     AuthenticationRefused,
     Refreshed,
     StoredTooLate,
@@ -28,7 +25,10 @@ from slotkeeper.token.lock import (
     TokenTimeout,
     TookOver,
 )
-from slotkeeper.token.timing import Known
+from slotkeeper.token import lock as token_lock
+from slotkeeper.token import refresh as token_search
+from slotkeeper.token.item import RefreshLock, TokenItem
+from slotkeeper.token.timing import KnownToken
 from tests.support.boundary import Killed, kill_after, kill_before, lose_answer, refuse
 from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, TABLE, Instances, lock_of_another
 
@@ -80,7 +80,7 @@ def test_t3_f29_a_holder_that_thaws_past_its_lease_neither_overwrites_nor_leaves
             instances.api.live = token
         return token
 
-    thawed._means = thawed._means.__class__(**{**vars(thawed._means), "authenticate": late_post})
+    thawed._deps = thawed._deps.__class__(**{**vars(thawed._deps), "authenticate": late_post})
     token = thawed.get()
     stored = instances.raw_item()["access_token"]["S"]
     assert (token, stored, instances.api.accepts(stored)) == ("token-3", "token-3", True)
@@ -92,7 +92,7 @@ def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lo
     instances: Instances, by_clock: bool
 ) -> None:
     """The monotonic clock may stand still in a frozen container, and the other one is set only some time later."""
-    take, taken = instances.table.take, []
+    take, taken = instances.table.acquire, []
 
     def take_and_freeze(*arguments: Any) -> bool:
         taken.append(take(*arguments))
@@ -102,7 +102,7 @@ def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lo
             threading.Event().wait(0.6 * BRIEF.api)
         return taken[-1]
 
-    instances.table.take = take_and_freeze
+    instances.table.acquire = take_and_freeze
     instances.new(timing=BRIEF).get()
     assert (len(taken) > 1, instances.api.posts) == (True, 1)
 
@@ -178,7 +178,7 @@ def test_f31_a_probe_that_had_too_little_time_to_be_answered_costs_no_token(inst
         instances.api.before_answer = lambda: pytest.fail("the API was asked for a token")
         raise TimeoutError
 
-    token._means = replace(token._means, still_valid=unanswered)
+    token._deps = replace(token._deps, still_valid=unanswered)
     token.invalidate("token-1")
     with pytest.raises(TokenTimeout, match="too few"):
         token._obtain(QUICK.holding + 0.2, allowed=QUICK.patience)
@@ -195,7 +195,7 @@ def test_the_lock_lasts_for_the_lease(instances: Instances) -> None:
 def test_another_lock_is_watched_from_its_own_beginning(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     monotonic = iter([0.0, 1.0, 1.0, 5.0, 5.0, 5.0, 9.0])
     monkeypatch.setattr(token_search, "time", SimpleNamespace(monotonic=lambda: next(monotonic)))
-    search = token_search.Search(instances.new()._means, None, 20)
+    search = token_search.TokenRefresh(instances.new()._deps, None, 20)
     locks = [TokenItem(lock=RefreshLock(code, NOW)) for code in ("a", "a", "b", "b")]
     assert [search._watch(lock) for lock in locks] == [0.0, 4.0, 0.0, 4.0]
 
@@ -208,7 +208,7 @@ def test_f33_a_lock_taken_by_a_call_whose_answer_was_lost_is_ones_own(instances:
 
 def test_f33_botocores_own_second_attempt_finds_its_lock_and_knows_it(instances: Instances) -> None:
     seen = instances.table.read(NAME)
-    assert [instances.table.take(NAME, seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
+    assert [instances.table.acquire(NAME, seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
 
 
 def test_f33_a_token_stored_by_a_call_whose_answer_was_lost_is_not_refreshed_again(instances: Instances) -> None:
@@ -236,7 +236,7 @@ def test_f33_a_token_that_was_replaced_before_its_holder_knew_it_was_stored_cost
 
     instances.api.before_answer = about_to_store
     holder = instances.new(timing=Timing())
-    holder._means = replace(holder._means, table=TokenTable(mine, TABLE))
+    holder._deps = replace(holder._deps, table=TokenTable(mine, TABLE))
     assert (holder.get(), instances.api.posts, StoredTooLate() in instances.events) == ("token-2", 2, False)
 
 
@@ -302,7 +302,7 @@ def test_t4_both_tokens_of_a_call_share_the_time(instances: Instances) -> None:
 
 def test_t4_a_thread_does_not_wait_longer_for_another_one(instances: Instances) -> None:
     token = instances.new()
-    with token._one_at_a_time, pytest.raises(TokenTimeout, match=r"within 0\.1 s: another thread"):
+    with token._thread_lock, pytest.raises(TokenTimeout, match=r"within 0\.1 s: another thread"):
         token.get(within=0.1)
 
 
@@ -311,13 +311,13 @@ def test_a_thread_that_waited_for_another_one_uses_its_token(instances: Instance
 
     class AnotherThreadFinds:
         def acquire(self, timeout: float) -> bool:
-            token._cached = Known("its token", 1)
+            token._cached = KnownToken("its token", 1)
             return True
 
         def release(self) -> None:
             pass
 
-    token._one_at_a_time = AnotherThreadFinds()
+    token._thread_lock = AnotherThreadFinds()
     assert token.get() == "its token"
 
 
@@ -343,7 +343,7 @@ def test_t4_the_time_that_another_thread_took_is_not_there_a_second_time(
     moment = [0.0]
     monkeypatch.setattr(token_lock, "time", SimpleNamespace(monotonic=lambda: moment[0]))
     token = instances.new(timing=BRIEF)
-    token._one_at_a_time = _AnotherThreadFirst(lambda: moment.__setitem__(0, BRIEF.api))
+    token._thread_lock = _AnotherThreadFirst(lambda: moment.__setitem__(0, BRIEF.api))
     with pytest.raises(TokenTimeout, match="too few to begin"):
         token.get(within=BRIEF.holding + 0.1)
     assert instances.api.posts == 0
@@ -356,7 +356,7 @@ def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instance
     busy.invalidate("token-1")
     busy.get()
     instances.api.live = "somebody else's"
-    idle._one_at_a_time = _AnotherThreadFirst(lambda: idle._search(9.0, 9.0, True, None))
+    idle._thread_lock = _AnotherThreadFirst(lambda: idle._search(9.0, 9.0, True, None))
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 

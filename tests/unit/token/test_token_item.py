@@ -9,7 +9,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper.token.item import REASON_LENGTH, MalformedToken, RefreshLock, TokenItem, TokenTable
+from slotkeeper.token import MalformedToken, TokenTable
+from slotkeeper.token.item import MAX_REASON_LENGTH, RefreshLock, TokenItem
 
 NOW = 1_800_000_000.0
 
@@ -34,68 +35,68 @@ def table(dynamodb: Any) -> TokenTable:
 
 def store(table: TokenTable, code: str) -> TokenItem:
     """A whole refresh; returns the item after it."""
-    table.take("bot", table.read("bot"), code, NOW + 10)
+    table.acquire("bot", table.read("bot"), code, NOW + 10)
     return table.store("bot", code, f"token of {code}", NOW)[1]
 
 
 def test_a_lock_is_not_taken_by_whoever_looked_before_another_took_it(table: TokenTable) -> None:
     seen = table.read("bot")
-    assert [table.take("bot", seen, code, NOW + 10) for code in ("first", "second")] == [True, False]
+    assert [table.acquire("bot", seen, code, NOW + 10) for code in ("first", "second")] == [True, False]
 
 
 def test_a_lock_is_not_taken_by_whoever_looked_before_another_stored_a_token(table: TokenTable) -> None:
     seen = store(table, "first")
     store(table, "second")
-    assert not table.take("bot", seen, "third", NOW + 10)
+    assert not table.acquire("bot", seen, "third", NOW + 10)
 
 
 def test_an_expired_lock_is_taken_over_by_one(table: TokenTable) -> None:
-    table.take("bot", table.read("bot"), "dead", NOW)
+    table.acquire("bot", table.read("bot"), "dead", NOW)
     seen = table.read("bot")
-    assert [table.take("bot", seen, code, NOW + 10) for code in ("first", "second")] == [True, False]
+    assert [table.acquire("bot", seen, code, NOW + 10) for code in ("first", "second")] == [True, False]
 
 
 def test_a_lock_that_is_gone_is_not_taken_over(table: TokenTable) -> None:
-    table.take("bot", table.read("bot"), "slow", NOW)
+    table.acquire("bot", table.read("bot"), "slow", NOW)
     seen = table.read("bot")
-    table.unlock("bot", "slow")
-    assert not table.take("bot", seen, "late", NOW + 10)
+    table.release("bot", "slow")
+    assert not table.acquire("bot", seen, "late", NOW + 10)
 
 
 @pytest.mark.parametrize("until", [NOW + 30, NOW + 30.0004, NOW + 30.9996])
 def test_a_refusal_that_was_seen_does_not_stand_in_the_way_for_ever(table: TokenTable, until: float) -> None:
-    table.take("bot", table.read("bot"), "refused", NOW)
+    table.acquire("bot", table.read("bot"), "refused", NOW)
     table.refuse("bot", "refused", until, "out of order")
-    assert table.take("bot", table.read("bot"), "next", NOW + 60)
+    assert table.acquire("bot", table.read("bot"), "next", NOW + 60)
 
 
 def test_nor_one_that_somebody_has_written_more_finely(table: TokenTable, dynamodb: Any) -> None:
     item = {"token_name": {"S": "bot"}, "refused_until": {"N": f"{NOW + 30:.0f}.0004"}}
     dynamodb.put_item(TableName="tokens", Item=item)
-    assert table.take("bot", table.read("bot"), "next", NOW + 60)
+    assert table.acquire("bot", table.read("bot"), "next", NOW + 60)
 
 
 @pytest.mark.parametrize("until", [NOW + 30.01, NOW + 70])
 def test_a_refusal_that_was_not_seen_does(table: TokenTable, until: float) -> None:
-    table.take("bot", table.read("bot"), "first", NOW)
+    table.acquire("bot", table.read("bot"), "first", NOW)
     table.refuse("bot", "first", NOW + 30, "out of order")
     seen = table.read("bot")
-    table.take("bot", seen, "second", NOW + 40)
+    table.acquire("bot", seen, "second", NOW + 40)
     table.refuse("bot", "second", until, "out of order")
-    assert not table.take("bot", seen, "third", NOW + 41)
+    assert not table.acquire("bot", seen, "third", NOW + 41)
 
 
 def test_t3_only_the_holder_of_the_lock_stores_refuses_and_unlocks(table: TokenTable) -> None:
-    table.take("bot", table.read("bot"), "mine", NOW + 10)
+    table.acquire("bot", table.read("bot"), "mine", NOW + 10)
     table.store("bot", "another", "stale", NOW)
     table.refuse("bot", "another", NOW + 30, "stale")
-    table.unlock("bot", "another")
+    table.release("bot", "another")
     assert table.read("bot") == TokenItem(lock=RefreshLock("mine", NOW + 10))
 
 
-@pytest.mark.parametrize("end", [TokenTable.unlock, lambda *step: TokenTable.refuse(*step, NOW + 30, "out of order")])
+@pytest.mark.parametrize("end", [TokenTable.release, lambda *step: TokenTable.refuse(*step, NOW + 30, "out of order")])
 def test_whoever_ends_a_lock_is_told_whether_it_was_its_own(table: TokenTable, end: Callable[..., bool]) -> None:
-    table.take("bot", table.read("bot"), "mine", NOW + 10)
+    table.acquire("bot", table.read("bot"), "mine", NOW + 10)
     assert [end(table, "bot", code) for code in ("another", "mine", "mine")] == [False, True, False]
 
 
@@ -103,7 +104,7 @@ def test_a_step_on_an_item_that_somebody_wrote_by_hand_names_it(table: TokenTabl
     seen = table.read("bot")
     dynamodb.put_item(TableName="tokens", Item={"token_name": {"S": "bot"}, "generation": {"S": "7"}})
     with pytest.raises(MalformedToken, match="item 'bot' of the token table: generation is not of its documented type"):
-        table.take("bot", seen, "mine", NOW + 10)
+        table.acquire("bot", seen, "mine", NOW + 10)
 
 
 def test_a_store_ends_the_lock_and_raises_the_generation(table: TokenTable) -> None:
@@ -119,7 +120,7 @@ def test_f33_a_store_that_took_effect_unheard_succeeds_when_it_is_repeated(table
 def test_an_engine_that_does_not_tell_the_item_is_asked_for_it(table: TokenTable, dynamodb: Any) -> None:
     seen = table.read("bot")
     dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", lambda parsed, **_: parsed.pop("Item", None))
-    assert [table.take("bot", seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
+    assert [table.acquire("bot", seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
 
 
 def test_looks_are_consistent(table: TokenTable, dynamodb: Any) -> None:
@@ -130,6 +131,6 @@ def test_looks_are_consistent(table: TokenTable, dynamodb: Any) -> None:
 
 
 def test_a_long_reason_is_cut(table: TokenTable) -> None:
-    table.take("bot", table.read("bot"), "mine", NOW + 10)
+    table.acquire("bot", table.read("bot"), "mine", NOW + 10)
     table.refuse("bot", "mine", NOW + 30, "x" * 10_000)
-    assert table.read("bot").refused_reason == "x" * REASON_LENGTH
+    assert table.read("bot").refused_reason == "x" * MAX_REASON_LENGTH

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.token.lock import (
-    HandOver,
+from slotkeeper.token import (
+    DelegateRefresh,
     MalformedToken,
     Refreshed,
     StillUnauthorized,
@@ -206,7 +206,7 @@ def test_a_request_that_is_always_answered_401_costs_nobodys_token_if_the_api_ca
 
 def test_f31_nor_does_it_where_another_function_refreshes(instances: Instances) -> None:
     asked: list[str] = []
-    reader = instances.new(authenticate=HandOver(asked.append), still_valid=instances.api.accepts)
+    reader = instances.new(authenticate=DelegateRefresh(asked.append), still_valid=instances.api.accepts)
     instances.new().get()
 
     def always_401(_value: str) -> str:
@@ -272,7 +272,7 @@ def test_f34_all_times_are_seconds(instances: Instances) -> None:
     with pytest.raises(TokenRefused):
         instances.new().get()
     assert float(instances.raw_item()["refused_until"]["N"]) == NOW + QUICK.refusal
-    instances.table.take("other", instances.table.read("other"), "code", NOW + QUICK.lease)
+    instances.table.acquire("other", instances.table.read("other"), "code", NOW + QUICK.lease)
     lock = instances.table.read("other").lock
     assert lock is not None
     assert lock.expires == NOW + QUICK.lease

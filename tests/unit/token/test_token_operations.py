@@ -8,8 +8,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper.token.item import MalformedToken, ShownToken
-from slotkeeper.token.lock import TokenRefused
+from slotkeeper.token import MalformedToken, TokenRefused, TokenStatus
 from tests.support.boundary import lose_answer
 from tests.unit.tokens import NAME, NOW, Api, Instances, lock_of_another
 
@@ -23,28 +22,28 @@ def instances() -> Iterator[Instances]:
 
 
 def test_before_the_first_token_there_is_nothing_to_see(instances: Instances) -> None:
-    assert instances.table.show(NAME) == ShownToken()
+    assert instances.table.status(NAME) == TokenStatus()
 
 
 def test_a_stored_token_shows_its_generation_and_age(instances: Instances) -> None:
     instances.new().get()
-    assert instances.table.show(NAME) == ShownToken(generation=1, is_there=True, stored_at=NOW)
+    assert instances.table.status(NAME) == TokenStatus(generation=1, has_token=True, stored_at=NOW)
 
 
 def test_a_lock_shows_its_end_and_not_its_code(instances: Instances) -> None:
     lock_of_another(instances, NOW + 7)
-    assert instances.table.show(NAME) == ShownToken(lock_expires=NOW + 7)
+    assert instances.table.status(NAME) == TokenStatus(lock_expires=NOW + 7)
 
 
 def test_a_refusal_shows_its_reason(instances: Instances) -> None:
     instances.put(refused_until={"N": str(NOW + 30)}, refused_reason={"S": "wrong credentials"})
-    assert instances.table.show(NAME) == ShownToken(refused_until=NOW + 30, refused_reason="wrong credentials")
+    assert instances.table.status(NAME) == TokenStatus(refused_until=NOW + 30, refused_reason="wrong credentials")
 
 
 def test_an_item_that_somebody_wrote_by_hand_is_named(instances: Instances) -> None:
     instances.put(generation={"S": "seven"})
     with pytest.raises(MalformedToken, match="generation is not of its documented type"):
-        instances.table.show(NAME)
+        instances.table.status(NAME)
 
 
 def test_what_operators_do_never_brings_the_token_over_the_wire(instances: Instances) -> None:
@@ -57,9 +56,9 @@ def test_what_operators_do_never_brings_the_token_over_the_wire(instances: Insta
     instances.dynamodb.meta.events.register(
         "response-received.dynamodb", lambda response_dict, **_: bodies.append(str(response_dict["body"]))
     )
-    shown = instances.table.show(NAME)
+    shown = instances.table.status(NAME)
     dropped = [instances.table.drop(NAME, generation) for generation in (6, 7)]
-    assert (shown.generation, dropped, instances.table.lift(NAME, NOW)) == (7, [False, True], False)
+    assert (shown.generation, dropped, instances.table.clear_refusal(NAME, NOW)) == (7, [False, True], False)
     assert len(bodies) == 4
     assert "SECRET" not in "".join(bodies) + repr(shown)
 
@@ -71,11 +70,11 @@ def test_t1_after_a_drop_the_next_who_looks_refreshes_once_and_everybody_else_fo
     warm = [instances.new() for _ in range(5)]
     assert {instance.get() for instance in warm} == {"token-1"}
     assert instances.table.drop(NAME, 1)
-    assert not instances.table.show(NAME).is_there
+    assert not instances.table.status(NAME).has_token
     assert [instances.new().get() for _ in range(3)] == ["token-2"] * 3
     assert [instance.call(instances.api.ask) for instance in warm] == ["answer"] * 5
     assert instances.api.posts == 2
-    assert instances.table.show(NAME) == ShownToken(generation=2, is_there=True, stored_at=NOW)
+    assert instances.table.status(NAME) == TokenStatus(generation=2, has_token=True, stored_at=NOW)
 
 
 def test_a_token_that_is_dropped_twice_is_dropped(instances: Instances) -> None:
@@ -88,12 +87,12 @@ def test_a_drop_whose_answer_was_lost_is_seen(instances: Instances) -> None:
     lose_answer(instances.dynamodb, "UpdateItem")
     with pytest.raises(Exception, match="Read timeout"):
         instances.table.drop(NAME, 1)
-    assert not instances.table.show(NAME).is_there
+    assert not instances.table.status(NAME).has_token
 
 
 def test_t1_a_token_that_was_refreshed_meanwhile_is_not_dropped(instances: Instances) -> None:
     instances.new().get()
-    seen = instances.table.show(NAME)
+    seen = instances.table.status(NAME)
     instances.api.live = "another's"
     instances.new().call(instances.api.ask)
     assert not instances.table.drop(NAME, seen.generation)
@@ -105,7 +104,7 @@ def test_t1_a_token_that_was_refreshed_meanwhile_is_not_dropped(instances: Insta
 def test_a_lock_stays_as_it_is(instances: Instances, expires: float) -> None:
     lock_of_another(instances, expires, access_token={"S": "old"}, generation={"N": "3"})
     assert instances.table.drop(NAME, 3)
-    assert instances.table.show(NAME).lock_expires == expires
+    assert instances.table.status(NAME).lock_expires == expires
 
 
 def test_t1_who_refreshes_while_it_is_dropped_stores_its_token_and_nobody_asks_again(instances: Instances) -> None:
@@ -158,10 +157,10 @@ def test_a_refusal_that_is_lifted_lets_the_next_one_ask(instances: Instances) ->
     until = refused(instances)
     with pytest.raises(TokenRefused):
         instances.new().get()
-    shown = instances.table.show(NAME)
+    shown = instances.table.status(NAME)
     assert shown.refused_until == until
-    assert instances.table.lift(NAME, until)
-    assert instances.table.show(NAME) == ShownToken()
+    assert instances.table.clear_refusal(NAME, until)
+    assert instances.table.status(NAME) == TokenStatus()
     assert [instances.new().get() for _ in range(3)] == ["token-2"] * 3
     assert instances.api.posts == 2
 
@@ -170,12 +169,12 @@ def test_a_later_refusal_than_the_one_that_was_seen_stays(instances: Instances) 
     until = refused(instances)
     instances.time = until + 1
     refused(instances)
-    assert not instances.table.lift(NAME, until)
-    assert instances.table.show(NAME).refused_reason == "out of order"
+    assert not instances.table.clear_refusal(NAME, until)
+    assert instances.table.status(NAME).refused_reason == "out of order"
 
 
 def test_any_other_refusal_of_dynamodb_is_raised(instances: Instances) -> None:
     instances.dynamodb.delete_table(TableName="tokens")
-    for step in (lambda: instances.table.drop(NAME, 1), lambda: instances.table.lift(NAME, NOW)):
+    for step in (lambda: instances.table.drop(NAME, 1), lambda: instances.table.clear_refusal(NAME, NOW)):
         with pytest.raises(instances.dynamodb.exceptions.ResourceNotFoundException):
             step()

@@ -6,20 +6,22 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.token.refresh import Means, Search
-from slotkeeper.token.timing import FIRST_PAUSE, FIRST_REST, Known
+from slotkeeper.token.refresh import Dependencies, TokenRefresh
+from slotkeeper.token.timing import FIRST_EXPECTED_SECONDS, FIRST_POLL_SECONDS, KnownToken
 from tests.unit.tokens import NAME, NOW, QUICK, Instances
 
 LAST = 1.0  # seconds that the last refresh took
 FOUND = {"access_token": {"S": "dead"}, "generation": {"N": "7"}, "refresh_seconds": {"N": str(LAST)}}
 
 
-def looked(instances: Instances, **item: Any) -> Search:
+def looked(instances: Instances, **item: Any) -> TokenRefresh:
     """A search after its first look at such an item."""
     instances.put(**item)
-    means = Means(instances.table, NAME, instances.api.authenticate, None, QUICK, instances.events.append, lambda: NOW)
-    search = Search(means, Known("dead", 7), 10.0)
-    assert search.look() is None
+    dependencies = Dependencies(
+        instances.table, NAME, instances.api.authenticate, None, QUICK, instances.events.append, lambda: NOW
+    )
+    search = TokenRefresh(dependencies, KnownToken("dead", 7), 10.0)
+    assert search.check() is None
     return search
 
 
@@ -40,23 +42,27 @@ def test_a_refresh_leaves_how_long_its_lock_was_held(instances: Instances) -> No
 def test_whoever_sees_a_lock_that_was_just_taken_rests_for_as_long_as_the_last_refresh_took(
     instances: Instances,
 ) -> None:
-    assert looked(instances, **FOUND, **lock_taken(0.0)).longest_pause == pytest.approx(FIRST_REST, abs=0.1)
+    assert looked(instances, **FOUND, **lock_taken(0.0)).longest_poll_interval == pytest.approx(
+        FIRST_EXPECTED_SECONDS, abs=0.1
+    )
 
 
 @pytest.mark.parametrize("ago", [LAST, 2.0, -1000.0 * LAST])
 def test_whoever_sees_an_older_lock_looks_again_soon_and_a_wrong_clock_makes_nobody_wait(
     instances: Instances, ago: float
 ) -> None:
-    pause = looked(instances, **FOUND, **lock_taken(ago)).longest_pause
-    assert pause <= FIRST_REST + 0.1
-    assert ago < 0 or pause == pytest.approx(FIRST_PAUSE, abs=0.1)
+    pause = looked(instances, **FOUND, **lock_taken(ago)).longest_poll_interval
+    assert pause <= FIRST_EXPECTED_SECONDS + 0.1
+    assert ago < 0 or pause == pytest.approx(FIRST_POLL_SECONDS, abs=0.1)
 
 
 def test_whoever_sees_a_lock_and_no_time_of_a_last_refresh_looks_again_soon(instances: Instances) -> None:
     del (item := dict(FOUND))["refresh_seconds"]
-    assert looked(instances, **item, **lock_taken(0.0)).longest_pause == pytest.approx(FIRST_PAUSE, abs=0.1)
+    assert looked(instances, **item, **lock_taken(0.0)).longest_poll_interval == pytest.approx(
+        FIRST_POLL_SECONDS, abs=0.1
+    )
 
 
 def test_whoever_is_beaten_to_the_lock_rests_as_well(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances.table, "take", lambda *_: False)
-    assert looked(instances, **FOUND).longest_pause == pytest.approx(FIRST_REST, abs=0.1)
+    monkeypatch.setattr(instances.table, "acquire", lambda *_: False)
+    assert looked(instances, **FOUND).longest_poll_interval == pytest.approx(FIRST_EXPECTED_SECONDS, abs=0.1)

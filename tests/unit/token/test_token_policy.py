@@ -9,85 +9,93 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slotkeeper.token import Timing
 from slotkeeper.token.item import RefreshLock, TokenItem
-from slotkeeper.token.timing import LONGEST_PAUSE, Known, Timing, Wait, decide, longest_pause
+from slotkeeper.token.timing import (
+    LONGEST_POLL_SECONDS,
+    KnownToken,
+    Step,
+    WaitForRefresh,
+    decide,
+    longest_poll_interval,
+)
 
 NOW = 1_800_000_000.0
 TIMING = Timing()
 STORED = TokenItem("a", 3, NOW - 1000)
-BAD = Known("a", 3)
+BAD = KnownToken("a", 3)
 
 
-def decided(item: TokenItem, bad: Known | None = BAD, **changes: Any) -> Any:
+def decided(item: TokenItem, bad: KnownToken | None = BAD, **changes: Any) -> Any:
     situation: dict[str, Any] = {"watched": 0.0, "now": NOW, "left": 20.0, "timing": TIMING, **changes}
     return decide(item, bad, **situation)
 
 
 def test_a_stored_token_that_nobody_doubts_is_used() -> None:
-    assert decided(STORED, None) == "use"
+    assert decided(STORED, None) == Step.USE
 
 
 def test_f31_a_token_other_than_the_invalid_one_is_used() -> None:
-    assert decided(STORED, Known("before", 2)) == "use"
+    assert decided(STORED, KnownToken("before", 2)) == Step.USE
 
 
 def test_the_same_token_stored_again_is_another_one() -> None:
-    assert decided(replace(STORED, generation=4)) == "use"
+    assert decided(replace(STORED, generation=4)) == Step.USE
 
 
 def test_an_invalid_token_is_refreshed_and_so_is_none_at_all() -> None:
-    assert (decided(STORED), decided(TokenItem(), None)) == ("take", "take")
+    assert (decided(STORED), decided(TokenItem(), None)) == (Step.ACQUIRE, Step.ACQUIRE)
 
 
 def test_a_live_lock_is_waited_for() -> None:
     locked = replace(STORED, lock=RefreshLock("other", NOW + 1))
-    assert decided(locked) == Wait("another instance is refreshing it")
+    assert decided(locked) == WaitForRefresh("another instance is refreshing it")
 
 
 def test_f32_an_expired_lock_is_taken_over_by_a_waiter_that_has_just_come() -> None:
-    assert decided(replace(STORED, lock=RefreshLock("other", NOW))) == "take"
+    assert decided(replace(STORED, lock=RefreshLock("other", NOW))) == Step.ACQUIRE
 
 
 def test_t2_a_slow_clock_makes_nobody_wait_longer_than_the_lease() -> None:
     locked = replace(STORED, lock=RefreshLock("other", NOW + 10**9))
-    assert (decided(locked, watched=TIMING.lease - 0.1).because[:7], decided(locked, watched=TIMING.lease)) == (
+    assert (decided(locked, watched=TIMING.lease - 0.1).reason[:7], decided(locked, watched=TIMING.lease)) == (
         "another",
-        "take",
+        Step.ACQUIRE,
     )
 
 
 def test_whoever_was_asked_to_refresh_takes_the_live_lock_of_the_asker_and_no_other() -> None:
     locked = replace(STORED, lock=RefreshLock("asker", NOW + 5))
-    assert decided(locked, handed_over="asker") == "take"
-    assert isinstance(decided(locked, handed_over="another"), Wait)
+    assert decided(locked, delegated_code="asker") == Step.ACQUIRE
+    assert isinstance(decided(locked, delegated_code="another"), WaitForRefresh)
 
 
 def test_f35_until_the_refusal_ends_nobody_asks_the_api() -> None:
     refused = replace(STORED, refused_until=NOW + 1, refused_reason="wrong credentials")
-    assert (decided(refused), decided(refused, now=NOW + 1)) == ("refused", "take")
+    assert (decided(refused), decided(refused, now=NOW + 1)) == (Step.RESPECT_REFUSAL, Step.ACQUIRE)
 
 
 def test_f34_a_refusal_or_an_age_in_milliseconds_does_not_stop_everybody_for_ever() -> None:
-    assert decided(replace(STORED, refused_until=NOW * 1000)) == "take"
-    assert decided(replace(STORED, stored_at=NOW * 1000)) == "take"
+    assert decided(replace(STORED, refused_until=NOW * 1000)) == Step.ACQUIRE
+    assert decided(replace(STORED, stored_at=NOW * 1000)) == Step.ACQUIRE
 
 
 def test_a_refusal_binds_nobody_who_has_a_good_token() -> None:
-    assert decided(replace(STORED, refused_until=NOW + 10), None) == "use"
+    assert decided(replace(STORED, refused_until=NOW + 10), None) == Step.USE
 
 
 def test_a_young_token_is_not_refreshed_on_the_word_of_one_401() -> None:
     young = replace(STORED, stored_at=NOW - TIMING.min_interval + 0.1)
-    assert isinstance(decided(young), Wait)
-    assert decided(young, now=NOW + 0.1) == "take"
+    assert isinstance(decided(young), WaitForRefresh)
+    assert decided(young, now=NOW + 0.1) == Step.ACQUIRE
 
 
 def test_a_token_stored_by_a_clock_that_is_ahead_counts_as_young() -> None:
-    assert isinstance(decided(replace(STORED, stored_at=NOW + TIMING.spread)), Wait)
+    assert isinstance(decided(replace(STORED, stored_at=NOW + TIMING.spread)), WaitForRefresh)
 
 
 def test_f36_with_too_little_time_left_the_lock_is_left_to_others() -> None:
-    assert (decided(STORED, left=6.9), decided(STORED, left=7.0)) == ("too late to take", "take")
+    assert (decided(STORED, left=6.9), decided(STORED, left=7.0)) == (Step.TOO_LATE, Step.ACQUIRE)
 
 
 @given(
@@ -103,15 +111,15 @@ def test_t1_no_clock_within_the_skew_sees_a_lock_expired_while_its_holder_is_at_
     locked = replace(STORED, lock=RefreshLock("holder", NOW + holder * skew + timing.lease))
     at_work = after * timing.holding * (1 - 1e-6)  # the clocks are floats of a large number
     seen = decided(locked, now=NOW + at_work + observer * skew, watched=at_work, timing=timing)
-    assert isinstance(seen, Wait)
+    assert isinstance(seen, WaitForRefresh)
 
 
 def test_f35_by_no_clock_within_the_skew_a_refusal_is_shorter_than_it_says_or_ignored() -> None:
     until = NOW - TIMING.clock_skew + TIMING.refusal + TIMING.spread  # written by the slowest clock
     item = replace(STORED, refused_until=until)
-    assert decided(item, now=NOW + TIMING.refusal - 0.1 + TIMING.clock_skew) == "refused"
+    assert decided(item, now=NOW + TIMING.refusal - 0.1 + TIMING.clock_skew) == Step.RESPECT_REFUSAL
     latest = replace(STORED, refused_until=until + TIMING.spread)  # by the fastest, seen by the slowest at once
-    assert decided(latest, now=NOW - TIMING.clock_skew) == "refused"
+    assert decided(latest, now=NOW - TIMING.clock_skew) == Step.RESPECT_REFUSAL
 
 
 @pytest.mark.parametrize(("asked", "seconds"), [(None, 30.0), (0.0, 0.0), (7.0, 7.0), (3600.0, 3600.0), (1e9, 3600.0)])
@@ -123,7 +131,7 @@ def test_f35_the_api_is_left_alone_for_as_long_as_it_asks_and_an_hour_at_most(
 
 def test_f35_a_refusal_for_as_long_as_the_api_may_ask_is_believed_by_every_clock() -> None:
     until = NOW + TIMING.refused_for(3600.0) + TIMING.spread  # written by the fastest clock, seen by the slowest
-    assert decided(replace(STORED, refused_until=until)) == "refused"
+    assert decided(replace(STORED, refused_until=until)) == Step.RESPECT_REFUSAL
 
 
 @pytest.mark.parametrize("field", ["api", "store", "refusal", "patience"])
@@ -147,7 +155,7 @@ def test_a_patience_in_which_nobody_could_refresh_is_refused() -> None:
 
 
 def test_the_default_patience_outlives_a_holders_death_and_the_next_ones_refresh() -> None:
-    assert TIMING.patience >= TIMING.lease + LONGEST_PAUSE + TIMING.holding + 1
+    assert TIMING.patience >= TIMING.lease + LONGEST_POLL_SECONDS + TIMING.holding + 1
 
 
 # ---------------------------------------------------------------------------------------------------- between two looks
@@ -156,14 +164,14 @@ def test_the_default_patience_outlives_a_holders_death_and_the_next_ones_refresh
 @pytest.mark.parametrize("expected", [-1.0, 0.1, 1.0, 100.0])
 @pytest.mark.parametrize("waited", [0.0, 0.1, 0.5, 1.0, 3.0, 15.0])
 def test_whatever_is_expected_the_next_look_is_within_half_of_the_time_waited(waited: float, expected: float) -> None:
-    pause = longest_pause(waited, expected)
-    assert 0 < pause <= min(LONGEST_PAUSE, 0.25 + waited / 2)
+    pause = longest_poll_interval(waited, expected)
+    assert 0 < pause <= min(LONGEST_POLL_SECONDS, 0.25 + waited / 2)
 
 
 def test_whoever_expects_nothing_looks_often_at_first_and_more_rarely_later() -> None:
-    pauses = [longest_pause(waited, -1.0) for waited in (0.0, 0.5, 1.0, 2.0, 9.0)]
-    assert pauses == pytest.approx([0.05, 0.15, 0.25, 0.45, LONGEST_PAUSE])
+    pauses = [longest_poll_interval(waited, -1.0) for waited in (0.0, 0.5, 1.0, 2.0, 9.0)]
+    assert pauses == pytest.approx([0.05, 0.15, 0.25, 0.45, LONGEST_POLL_SECONDS])
 
 
 def test_whoever_expects_the_token_later_rests_until_then() -> None:
-    assert (longest_pause(0.5, 0.3), longest_pause(0.5, 0.0)) == (0.3, pytest.approx(0.15))
+    assert (longest_poll_interval(0.5, 0.3), longest_poll_interval(0.5, 0.0)) == (0.3, pytest.approx(0.15))

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.token.lock import (
+from slotkeeper.token import (
     AuthenticationFailed,
     AuthenticationNotAttempted,
     AuthenticationRefused,
-    Event,
     RefreshAbandoned,
     Timing,
+    TokenEvent,
     TokenRefused,
     TokenTimeout,
 )
-from slotkeeper.token.timing import OWN_PAUSE
+from slotkeeper.token.timing import OWN_FAILURE_PAUSE
 from tests.support.boundary import refuse
 from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, Instances, lock_of_another
 
@@ -60,7 +60,7 @@ def test_f35_a_refusal_that_cannot_be_written_is_told_and_the_lock_stays(instanc
 def test_f35_a_refusal_is_written_though_the_callers_own_report_fails(instances: Instances) -> None:
     instances.api.down = "out of order"
 
-    def broken(_event: Event) -> None:
+    def broken(_event: TokenEvent) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -95,7 +95,7 @@ def test_f35_whoever_looked_before_another_was_refused_does_not_ask_the_api_afte
     instances.api.down = "out of order"
     with pytest.raises(TokenRefused):
         instances.new().get()
-    assert not instances.table.take(NAME, seen, "late", NOW + 10)
+    assert not instances.table.acquire(NAME, seen, "late", NOW + 10)
 
 
 @pytest.mark.parametrize("answer", ["", None, 7])
@@ -152,7 +152,7 @@ def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: I
 def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_while(
     instances: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slotkeeper.token.refresh.OWN_PAUSE", 1000.0)
+    monkeypatch.setattr("slotkeeper.token.refresh.OWN_FAILURE_PAUSE", 1000.0)
     tries: list[float] = []
 
     def failing(seconds: float) -> str:
@@ -164,7 +164,7 @@ def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_wh
         with pytest.raises(TokenTimeout, match="could not ask the API"):
             token.get(within=2.0)
     assert len(tries) == 1
-    token._rest = None
+    token._lock_pause = None
     with pytest.raises(TokenTimeout):
         token.get(within=2.0)
     assert len(tries) == 2
@@ -173,7 +173,7 @@ def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_wh
 def test_a_failure_of_its_own_that_has_passed_is_tried_again_within_the_same_wait(
     instances: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slotkeeper.token.refresh.OWN_PAUSE", 0.1)
+    monkeypatch.setattr("slotkeeper.token.refresh.OWN_FAILURE_PAUSE", 0.1)
     failures = iter([unreadable])
 
     def once(seconds: float) -> str:
@@ -198,5 +198,5 @@ def test_a_failure_that_the_others_share_stops_all_for_as_long_as_it_says(instan
 def test_a_failure_of_the_function_that_alone_refreshes_is_heard_of_by_those_who_ask_it(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10)
     with pytest.raises(TokenRefused, match="cannot be read") as refused:
-        instances.new(authenticate=unreadable).refresh(handed_over="other")
-    assert refused.value.until == NOW + OWN_PAUSE
+        instances.new(authenticate=unreadable).refresh(delegated_code="other")
+    assert refused.value.until == NOW + OWN_FAILURE_PAUSE

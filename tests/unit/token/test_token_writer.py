@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.token.lock import (
+from slotkeeper.token import (
     AuthenticationRefused,
-    HandOver,
+    DelegateRefresh,
     Timing,
     TokenRefused,
     TokenTimeout,
@@ -56,16 +56,16 @@ def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(inst
 
     def ask(code: str) -> None:
         asked.append(code)
-        writer.refresh(handed_over=code)
+        writer.refresh(delegated_code=code)
 
-    readers = [instances.new(authenticate=HandOver(ask), timing=patient) for _ in range(3)]
+    readers = [instances.new(authenticate=DelegateRefresh(ask), timing=patient) for _ in range(3)]
     assert [reader.get() for reader in readers] == ["token-1"] * 3
     assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
 
 
 def test_a_reader_asks_once_for_each_lock_it_takes(instances: Instances) -> None:
     asked: list[str] = []
-    reader = instances.new(authenticate=HandOver(asked.append), timing=replace(BRIEF, api=1.5))
+    reader = instances.new(authenticate=DelegateRefresh(asked.append), timing=replace(BRIEF, api=1.5))
     with pytest.raises(TokenTimeout):
         reader.get(within=4.0)
     assert 0 < len(asked) == len(set(asked))
@@ -79,15 +79,15 @@ def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) ->
         raise Killed
 
     with pytest.raises(Killed):
-        instances.new(authenticate=HandOver(ask_and_die)).get()
+        instances.new(authenticate=DelegateRefresh(ask_and_die)).get()
     writer = instances.new(timing=Timing())
-    assert [writer.refresh(handed_over=asked[0]) for _ in range(2)] == [1, 1]
+    assert [writer.refresh(delegated_code=asked[0]) for _ in range(2)] == [1, 1]
     assert instances.api.posts == 1
 
 
 def test_a_question_about_a_lock_that_is_anothers_by_now_is_settled(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10, generation={"N": "4"})
-    assert (instances.new().refresh(handed_over="asker", within=0), instances.api.posts) == (4, 0)
+    assert (instances.new().refresh(delegated_code="asker", within=0), instances.api.posts) == (4, 0)
 
 
 def test_a_function_that_surely_was_not_asked_is_a_refusal(instances: Instances) -> None:
@@ -95,5 +95,5 @@ def test_a_function_that_surely_was_not_asked_is_a_refusal(instances: Instances)
         raise AuthenticationRefused("the refresher could not be asked: AccessDeniedException")
 
     with pytest.raises(TokenRefused, match="could not be asked"):
-        instances.new(authenticate=HandOver(denied), timing=Timing()).get()
+        instances.new(authenticate=DelegateRefresh(denied), timing=Timing()).get()
     assert instances.raw_item()["refused_reason"] == {"S": "the refresher could not be asked: AccessDeniedException"}

@@ -15,8 +15,16 @@ from collections.abc import Callable
 
 from slotkeeper.chatbot.credentials import Credentials, UnreadableSecret, UnusableSecret
 from slotkeeper.chatbot.messages import ChatMessage
-from slotkeeper.token.http_client import HttpAnswer, HttpClient, HttpFailed, NoConnection, NotSent
-from slotkeeper.token.lock import AuthenticationNotAttempted, AuthenticationRefused, Unauthorized
+from slotkeeper.token import (
+    AuthenticationNotAttempted,
+    AuthenticationRefused,
+    HttpAnswer,
+    HttpClient,
+    HttpFailed,
+    NoConnection,
+    NotSent,
+    Unauthorized,
+)
 
 # For how many seconds no instance tries to ask for a token after one of them could not connect: the API is down more
 # often than one container's network.

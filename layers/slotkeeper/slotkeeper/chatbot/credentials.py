@@ -16,23 +16,28 @@ if TYPE_CHECKING:
 
 # For how many seconds a container goes on with what it has read; after that changed keys are known everywhere. They are
 # not read again any sooner for a signature that does not fit: a stranger could make us ask with every request.
-SIGNING_KEYS_AGE = 300
+SIGNING_KEYS_CACHE_SECONDS = 300
 # For how many seconds a container remembers that it could not read them.
-NO_KEYS_AGE = 5.0
+MISSING_KEYS_CACHE_SECONDS = 5.0
 # Never kept: they are read once for each POST /auth, of which the token lock allows few, and corrected ones count at
 # the next one.
-CREDENTIALS_AGE = 0
+CREDENTIALS_CACHE_SECONDS = 0
 
 # What every container is answered until a person changes it (API Reference, GetSecretValue, Errors; AccessDenied is of
 # "Common Errors"). Anything else passes, or is one container's own.
-_FOR_GOOD = {"AccessDeniedException", "DecryptionFailure", "InvalidParameterException", "InvalidRequestException"}
+_PERMANENT_ERRORS = {
+    "AccessDeniedException",
+    "DecryptionFailure",
+    "InvalidParameterException",
+    "InvalidRequestException",
+}
 
-SHORTEST_KEY = 16  # characters; an empty one would let anybody sign
+MIN_KEY_LENGTH = 16  # characters; an empty one would let anybody sign
 
 
 def _is_key(value: object) -> bool:
     # Half of a surrogate pair, which JSON can escape, is no text that anybody could sign with.
-    return isinstance(value, str) and len(value) >= SHORTEST_KEY and value.encode(errors="replace").decode() == value
+    return isinstance(value, str) and len(value) >= MIN_KEY_LENGTH and value.encode(errors="replace").decode() == value
 
 
 class UnusableSecret(Exception):
@@ -63,7 +68,7 @@ class Secrets:
         That there are none is remembered too: every stranger's request asks for them.
         """
         now = time.time()  # the monotonic clock may stand still while a container is frozen
-        if self._no_keys is not None and 0 <= now - self._no_keys_since < NO_KEYS_AGE:
+        if self._no_keys is not None and 0 <= now - self._no_keys_since < MISSING_KEYS_CACHE_SECONDS:
             raise type(self._no_keys)(*self._no_keys.args)
         try:
             return self._signing_keys(secret_id)
@@ -72,21 +77,21 @@ class Secrets:
             raise
 
     def _signing_keys(self, secret_id: str) -> list[str]:
-        found = self._read(secret_id, SIGNING_KEYS_AGE, "SigningKeySecretArn")
-        listed = found.get("signing_keys", [])
-        keys = [found["signing_key"]] if "signing_key" in found else []
+        secret = self._read(secret_id, SIGNING_KEYS_CACHE_SECONDS, "SigningKeySecretArn")
+        listed = secret.get("signing_keys", [])
+        keys = [secret["signing_key"]] if "signing_key" in secret else []
         keys += listed if isinstance(listed, list) else [listed]
         if not keys or not all(_is_key(key) for key in keys):
             raise UnusableSecret(
                 'the secret in the output SigningKeySecretArn must be {"signing_keys": ["..."]}, each key a text of at '
-                f"least {SHORTEST_KEY} characters"
+                f"least {MIN_KEY_LENGTH} characters"
             )
         return keys
 
     def credentials(self, secret_id: str) -> Credentials:
         """What the chat API knows us by."""
-        found = self._read(secret_id, CREDENTIALS_AGE, "ApiCredentialsSecretArn")
-        match found.get("client_id"), found.get("client_secret"):
+        secret = self._read(secret_id, CREDENTIALS_CACHE_SECONDS, "ApiCredentialsSecretArn")
+        match secret.get("client_id"), secret.get("client_secret"):
             case str(client_id), str(client_secret) if client_id and client_secret:
                 return Credentials(client_id, client_secret)
         raise UnusableSecret(
@@ -104,11 +109,11 @@ class Secrets:
             code = why.response["Error"]["Code"] if isinstance(why, ClientError) else type(why).__name__
             if code == "ResourceNotFoundException":
                 return {}  # nobody has put a value yet
-            for_good = isinstance(why, ClientError) and code in _FOR_GOOD
+            for_good = isinstance(why, ClientError) and code in _PERMANENT_ERRORS
             unusable = UnusableSecret if for_good else UnreadableSecret
             raise unusable(f"the secret in the output {output} cannot be read: {code}") from error
         try:
-            found = json.loads(str(text))
+            secret = json.loads(str(text))
         except (ValueError, RecursionError):
-            found = {}
-        return found if isinstance(found, dict) else {}
+            secret = {}
+        return secret if isinstance(secret, dict) else {}

@@ -14,11 +14,11 @@ from slotkeeper.schema import compile_schema, decode
 
 SCHEMA_FILE = Path(__file__).with_name("message.schema.json")
 
-LONGEST_BODY = 65536  # bytes; far more than anybody types
+MAX_BODY_BYTES = 65536  # bytes; far more than anybody types
 
 
 class MessageTooLarge(ValueError):
-    """The body has more than LONGEST_BODY bytes."""
+    """The body has more than MAX_BODY_BYTES bytes."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ChatMessage:
 
 def check_size(body: bytes) -> None:
     """Raises MessageTooLarge. For before anything else is done with a body, its signature included."""
-    if len(body) > LONGEST_BODY:
-        raise MessageTooLarge(f"body has {len(body)} bytes, and must not have more than {LONGEST_BODY}")
+    if len(body) > MAX_BODY_BYTES:
+        raise MessageTooLarge(f"body has {len(body)} bytes, and must not have more than {MAX_BODY_BYTES}")
 
 
 def parse_message(body: bytes) -> ChatMessage:

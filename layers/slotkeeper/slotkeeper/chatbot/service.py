@@ -22,7 +22,7 @@ from slotkeeper.chatbot.signatures import (
     verify,
 )
 from slotkeeper.schema import InvalidBody
-from slotkeeper.token.lock import SharedToken, StillUnauthorized, TokenRefused, TokenTimeout
+from slotkeeper.token import SharedToken, StillUnauthorized, TokenRefused, TokenTimeout
 
 ANSWER_SECONDS = 4.5  # for one `POST /answers`
 

@@ -9,14 +9,14 @@ from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import ClientError
 
 from slotkeeper.observability import logger, metrics
-from slotkeeper.token.lock import (
+from slotkeeper.token import (
     AuthenticationFailed,
     AuthenticationRefused,
-    Event,
     RefreshAbandoned,
     Refreshed,
     StoredTooLate,
     Timing,
+    TokenEvent,
     TookOver,
     Waited,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ITEM_NAME = "chatbot"
 
 # By these Lambda says that nobody was invoked, and asking again does not help (API Reference, Invoke, Errors).
-_NOBODY_THERE = {"AccessDeniedException", "ResourceNotFoundException"}
+_NOT_INVOKED_ERRORS = {"AccessDeniedException", "ResourceNotFoundException"}
 
 
 def timing(min_interval: float) -> Timing:
@@ -40,7 +40,7 @@ def timing(min_interval: float) -> Timing:
     return Timing(api=4.4, store=1.1, clock_skew=2.0, patience=17.0, min_interval=min_interval)
 
 
-def report(event: Event) -> None:
+def report(event: TokenEvent) -> None:
     """Metrics and a line in the log for what happened to the token. Never the token."""
     match event:
         case Refreshed(generation, seconds):
@@ -70,7 +70,12 @@ class Refresher:
         self._function_name = function_name
 
     def ask(self, release_code: str) -> None:
-        """For `HandOver`. Raises AuthenticationRefused if nobody can be asked; otherwise ClientError, BotoCoreError."""
+        """Invoke the function asynchronously, for `DelegateRefresh`.
+
+        Raises:
+            AuthenticationRefused: the function was not invoked, and a retry would not help.
+            ClientError, BotoCoreError: it may have been invoked.
+        """
         try:
             self._lambda.invoke(
                 FunctionName=self._function_name,
@@ -79,6 +84,6 @@ class Refresher:
             )
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            if code not in _NOBODY_THERE:
+            if code not in _NOT_INVOKED_ERRORS:
                 raise
             raise AuthenticationRefused(f"the function that refreshes the token cannot be invoked: {code}") from error

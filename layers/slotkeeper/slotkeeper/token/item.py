@@ -11,17 +11,17 @@
     refused_reason  S: why
     dropped         N: the generation whose token an operator has removed
 
-    take     an instance that found the token invalid  locks the refresh, if the item is still what it saw
-    store    holder of the lock                        stores the new token and unlocks
-    refuse   holder of the lock                        says why there is no new token, and unlocks
-    unlock   holder of the lock                        unlocks, since there was nothing to refresh
-    drop     an operator                               removes the token, if it is the one that was seen: whoever looks
-                                                       for one next refreshes it, by the lock as always
-    lift     an operator                               ends a refusal early, if it is the one that was seen
+    acquire        an instance that found the token invalid  locks the refresh, if the item is still what it read
+    store          holder of the lock                        stores the new token and unlocks
+    refuse         holder of the lock                        states why there is no new token, and unlocks
+    release        holder of the lock                        unlocks without a new token
+    drop           an operator                               removes the token that was read: the next instance that
+                                                             needs one refreshes it under the lock
+    clear_refusal  an operator                               ends the refusal that was read early
 
-`take` with the release code of an expired lock takes it over. A release code is used for one lock only, so a lock that
-still has the observed code is the observed one, and nothing was stored since. Times are seconds since the epoch, to
-the millisecond; never milliseconds.
+`acquire` with the release code of an expired lock takes it over. A release code is used for one lock only: a lock that
+still has the code that was read is the lock that was read, and no token was stored since. Times are seconds since the
+epoch, to the millisecond; never milliseconds.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from slotkeeper.aws import dynamodb as conditional
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-TAKE_UPDATE = "SET refresh_lock = :lock REMOVE refused_until, refused_reason"
+ACQUIRE_UPDATE = "SET refresh_lock = :lock REMOVE refused_until, refused_reason"
 STORE_UPDATE = (
     "SET access_token = :token, stored_at = :now, refresh_seconds = :seconds, "
     "generation = if_not_exists(generation, :zero) + :one REMOVE refresh_lock"
 )
 REFUSE_UPDATE = "SET refused_until = :until, refused_reason = :reason REMOVE refresh_lock"
-UNLOCK_UPDATE = "REMOVE refresh_lock"
+RELEASE_UPDATE = "REMOVE refresh_lock"
 HELD_CONDITION = "refresh_lock.release_code = :mine"
 # Whatever the lock says: who holds it stores a newer token or none, and neither needs the one that goes.
 DROP_UPDATE = "SET dropped = :generation REMOVE access_token"
 DROP_CONDITION = "generation = :generation"
-LIFT_UPDATE = "REMOVE refused_until, refused_reason"
-LIFT_CONDITION = "refused_until <= :until"
+CLEAR_REFUSAL_UPDATE = "REMOVE refused_until, refused_reason"
+CLEAR_REFUSAL_CONDITION = "refused_until <= :until"
 
 # Everything but the token: what was never read stands in no output, no traceback and no log of botocore's.
-SHOWN = "generation, stored_at, refresh_lock.expires, refused_until, refused_reason, dropped"
+STATUS_ATTRIBUTES = "generation, stored_at, refresh_lock.expires, refused_until, refused_reason, dropped"
 
-REASON_LENGTH = 500  # characters of a reason that are kept
+MAX_REASON_LENGTH = 500  # characters of a reason that are kept
 
 
 class MalformedToken(Exception):
@@ -81,15 +81,15 @@ class TokenItem:
 
 
 @dataclass(frozen=True)
-class ShownToken:
+class TokenStatus:
     """The item as people may see it: without the token, and without the release code, by which one could store another.
 
-    Times are seconds since the epoch. Before the first token the generation is 0. `is_there` is False once an operator
+    Times are seconds since the epoch. Before the first token the generation is 0. `has_token` is False once an operator
     has removed the token, until the next one.
     """
 
     generation: int = 0
-    is_there: bool = False
+    has_token: bool = False
     stored_at: float = 0.0
     lock_expires: float | None = None
     refused_until: float | None = None
@@ -112,7 +112,7 @@ class TokenTable:
         answer = self._dynamodb.get_item(TableName=self._table_name, Key=_key(name), ConsistentRead=True)
         return _parse(name, cast(dict[str, Any], answer.get("Item", {})))
 
-    def take(self, name: str, seen: TokenItem, release_code: str, expires: float) -> bool:
+    def acquire(self, name: str, seen: TokenItem, release_code: str, expires: float) -> bool:
         """Locks the refresh, if token, lock and refusal are still as `seen`; True if the lock is the caller's.
 
         With an unlocked item only the first of many gets it. With a locked one the caller must have found that lock
@@ -134,7 +134,7 @@ class TokenTable:
         else:
             conditions.append("refused_until <= :until")
             values[":until"] = _number(seen.refused_until + 0.001)  # rounding must not make it smaller than itself
-        _, now = self._update(name, TAKE_UPDATE, " AND ".join(conditions), values)
+        _, now = self._update(name, ACQUIRE_UPDATE, " AND ".join(conditions), values)
         # A condition that fails on one's own code is an answer lost on its way: the lock was taken by this very call.
         return now.lock is not None and now.lock.release_code == release_code
 
@@ -162,25 +162,25 @@ class TokenTable:
         values = {
             ":mine": {"S": release_code},
             ":until": _number(until),
-            ":reason": {"S": reason[:REASON_LENGTH]},
+            ":reason": {"S": reason[:MAX_REASON_LENGTH]},
         }
         return self._update(name, REFUSE_UPDATE, HELD_CONDITION, values)[0]
 
-    def unlock(self, name: str, release_code: str) -> bool:
+    def release(self, name: str, release_code: str) -> bool:
         """Ends one's own lock; the token stays. False if the lock was another's or gone."""
-        return self._update(name, UNLOCK_UPDATE, HELD_CONDITION, {":mine": {"S": release_code}})[0]
+        return self._update(name, RELEASE_UPDATE, HELD_CONDITION, {":mine": {"S": release_code}})[0]
 
-    def show(self, name: str) -> ShownToken:
+    def status(self, name: str) -> TokenStatus:
         """The item without the token, which is not read at all. Raises MalformedToken."""
         answer = self._dynamodb.get_item(
-            TableName=self._table_name, Key=_key(name), ConsistentRead=True, ProjectionExpression=SHOWN
+            TableName=self._table_name, Key=_key(name), ConsistentRead=True, ProjectionExpression=STATUS_ATTRIBUTES
         )
         item = dict(cast(dict[str, Any], answer.get("Item", {})))
         if "refresh_lock" in item:
             item["refresh_lock"] = {"M": {"release_code": {"S": ""}, **item["refresh_lock"].get("M", {})}}
         seen = _parse(name, item)
         dropped = item.get("dropped", {}).get("N")
-        return ShownToken(
+        return TokenStatus(
             seen.generation,
             seen.generation > 0 and dropped != str(seen.generation),
             seen.stored_at,
@@ -196,10 +196,10 @@ class TokenTable:
         """
         return self._operate(name, DROP_UPDATE, DROP_CONDITION, {":generation": {"N": str(generation)}})
 
-    def lift(self, name: str, seen_until: float) -> bool:
+    def clear_refusal(self, name: str, seen_until: float) -> bool:
         """Ends the refusal that was seen to last until then; False if it is gone, or another one stands there."""
-        until = _number(seen_until + 0.001)  # as in `take`
-        return self._operate(name, LIFT_UPDATE, LIFT_CONDITION, {":until": until})
+        until = _number(seen_until + 0.001)  # as in `acquire`
+        return self._operate(name, CLEAR_REFUSAL_UPDATE, CLEAR_REFUSAL_CONDITION, {":until": until})
 
     def _operate(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> bool:
         """A step whose answer does not bring the item, and with it the token."""

@@ -1,7 +1,7 @@
 """One token for every instance: one of them refreshes it while the others wait.
 
 An API that allows one token at a time kills every earlier token at each `POST /auth`. So all instances share the token
-in one DynamoDB item (token_item.py), each with a cache of its own, and:
+in one DynamoDB item (item.py), each with a cache of its own, and:
 
     get         cache, else the item, else refresh
     invalidate  a 401 marks the very token it was the answer to; if another one is stored by now, that one is used
@@ -11,8 +11,8 @@ in one DynamoDB item (token_item.py), each with a cache of its own, and:
 Safety needs no clock: a token is stored only under the lock that its `POST /auth` was made under. Clocks decide when a
 lock counts as expired, and thereby only whether two ask the API at once; the lease leaves room for the skew allowed.
 
-The parts: token_item.py the item and its conditional updates, token_policy.py the times and the decision,
-token_search.py one instance's way to a token, token_outcomes.py errors and events.
+The parts: item.py the item and its conditional updates, timing.py the times and the decision, refresh.py one
+instance's way to a token, outcomes.py errors and events.
 """
 
 from __future__ import annotations
@@ -23,49 +23,18 @@ from collections.abc import Callable
 
 import backoff
 
-from slotkeeper.token.item import MalformedToken, TokenTable
+from slotkeeper.token.item import TokenTable
 from slotkeeper.token.outcomes import (
-    AuthenticationFailed,
-    AuthenticationNotAttempted,
-    AuthenticationRefused,
-    Event,
-    RefreshAbandoned,
-    Refreshed,
     StillUnauthorized,
-    StoredTooLate,
-    TokenError,
-    TokenRefused,
+    TokenEvent,
     TokenTimeout,
-    TookOver,
     Unauthorized,
     Waited,
 )
-from slotkeeper.token.refresh import HandOver, Means, Rest, Search, insist
-from slotkeeper.token.timing import Known, Timing
+from slotkeeper.token.refresh import DelegateRefresh, Dependencies, LockPause, TokenRefresh, retry_transient
+from slotkeeper.token.timing import KnownToken, Timing
 
-__all__ = [
-    "AuthenticationFailed",
-    "AuthenticationNotAttempted",
-    "AuthenticationRefused",
-    "Event",
-    "HandOver",
-    "MalformedToken",
-    "RefreshAbandoned",
-    "Refreshed",
-    "SharedToken",
-    "StillUnauthorized",
-    "StoredTooLate",
-    "Timing",
-    "TokenError",
-    "TokenRefused",
-    "TokenTable",
-    "TokenTimeout",
-    "TookOver",
-    "Unauthorized",
-    "Waited",
-]
-
-MOST_TOKENS = 3  # with which one request is asked: the cached one, the stored one, a new one
+MAX_TOKENS_PER_REQUEST = 3  # with which one request is asked: the cached one, the stored one, a new one
 
 
 class SharedToken:
@@ -90,20 +59,20 @@ class SharedToken:
         self,
         table: TokenTable,
         name: str,
-        authenticate: Callable[[float], str] | HandOver,
+        authenticate: Callable[[float], str] | DelegateRefresh,
         *,
         still_valid: Callable[[str, float], bool] | None = None,
         timing: Timing | None = None,
-        report: Callable[[Event], None] = lambda _event: None,
+        report: Callable[[TokenEvent], None] = lambda _event: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._timing = timing or Timing()
-        self._means = Means(table, name, authenticate, still_valid, self._timing, report, clock)
-        self._cached: Known | None = None
+        self._deps = Dependencies(table, name, authenticate, still_valid, self._timing, report, clock)
+        self._cached: KnownToken | None = None
         self._cached_is_new = False  # see _obtain
-        self._bad: Known | None = None
-        self._rest: Rest | None = None
-        self._one_at_a_time = threading.Lock()
+        self._bad: KnownToken | None = None
+        self._lock_pause: LockPause | None = None
+        self._thread_lock = threading.Lock()
 
     def get(self, within: float | None = None) -> str:
         """A token that this instance has no reason to doubt. From the cache it costs no call.
@@ -116,7 +85,7 @@ class SharedToken:
         Raises:
             TokenRefused: the API gave no token a moment ago, to this or to another instance.
             TokenTimeout: no token came in time.
-            MalformedToken: the item is not what token_item.py says.
+            MalformedToken: the item is not what item.py says.
             ClientError, BotoCoreError: DynamoDB refused for good.
         """
         cached = self._cached
@@ -127,7 +96,7 @@ class SharedToken:
         cached = self._cached
         if cached is None:
             # Another thread was here before, or the token comes from outside.
-            self._bad = self._bad or Known(token, None)
+            self._bad = self._bad or KnownToken(token, None)
         elif cached.value == token:
             self._bad, self._cached = cached, None
 
@@ -146,35 +115,35 @@ class SharedToken:
             StillUnauthorized: a new token did not help, or the API accepts the token. Nobody's token is refreshed.
             Whatever `get` and the request raise.
         """
-        tried: list[Known] = []
+        tried: list[KnownToken] = []
         left, allowed = within, self._bounded(within)
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             cached = self._cached
             known, is_new = (cached, False) if cached is not None else self._obtain(left, allowed=allowed)
             if left is not None:
-                left -= time.monotonic() - began
+                left -= time.monotonic() - started
             if known in tried:
                 raise StillUnauthorized("the API answered 401 to this request, though it accepts the token")
             try:
                 return request(known.value)
             except Unauthorized:
                 # Where the API can be asked, the search for the next token finds out whether this one is dead.
-                blamed = is_new and self._means.still_valid is None
-                if tried and (blamed or len(tried) == MOST_TOKENS - 1):
+                blamed = is_new and self._deps.still_valid is None
+                if tried and (blamed or len(tried) == MAX_TOKENS_PER_REQUEST - 1):
                     raise StillUnauthorized("the API answered 401 to this request again, with a newer token") from None
                 self.invalidate(known.value)
                 tried.append(known)
 
-    def refresh(self, handed_over: str | None = None, within: float | None = None) -> int:
+    def refresh(self, delegated_code: str | None = None, within: float | None = None) -> int:
         """Replaces the stored token though nobody has found it invalid: for the one function that refreshes.
 
         If another instance is refreshing it, waits for that one's token instead.
 
         Args:
-            handed_over: the release code of whoever asked for it. If the lock has another code by now, that question is
-                settled, and nothing is done: an asynchronous invocation may arrive twice (Lambda guide, "Invoking a
-                Lambda function asynchronously").
+            delegated_code: the release code of the instance that delegates the refresh. If the lock has another code by
+                now, nothing is done: an asynchronous invocation may arrive twice (Lambda guide, "Invoking a Lambda
+                function asynchronously").
             within: as for `get`.
 
         Returns:
@@ -183,13 +152,13 @@ class SharedToken:
         Raises:
             As `get`.
         """
-        item = insist(self._means.table.read, self._timing.store)(self._means.name)
-        if handed_over is not None and (item.lock is None or item.lock.release_code != handed_over):
+        item = retry_transient(self._deps.table.read, self._timing.store)(self._deps.name)
+        if delegated_code is not None and (item.lock is None or item.lock.release_code != delegated_code):
             return item.generation
         # Dropped even if the item is gone: somebody has deleted it, and waits for a new token.
         self._cached = None
-        self._bad = Known(item.access_token, item.generation) if item.access_token is not None else None
-        return self._obtain(within, probes=False, handed_over=handed_over)[0].generation or 0
+        self._bad = KnownToken(item.access_token, item.generation) if item.access_token is not None else None
+        return self._obtain(within, probes=False, delegated_code=delegated_code)[0].generation or 0
 
     def _bounded(self, within: float | None) -> float:
         return self._timing.patience if within is None else max(0.0, min(within, self._timing.patience))
@@ -200,53 +169,55 @@ class SharedToken:
         *,
         allowed: float | None = None,
         probes: bool = True,
-        handed_over: str | None = None,
-    ) -> tuple[Known, bool]:
+        delegated_code: str | None = None,
+    ) -> tuple[KnownToken, bool]:
         """A token, and whether it is new: not stored yet when this thread, or the one that found it, began to look.
 
         Args:
             allowed: what `within` was before other tokens were tried.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         seconds = self._bounded(within)
         allowed = seconds if allowed is None else allowed
-        if not self._one_at_a_time.acquire(timeout=seconds):
+        if not self._thread_lock.acquire(timeout=seconds):
             raise TokenTimeout(f"no valid token within {seconds:.1f} s: another thread is looking for it")
         try:
-            found = self._cached  # by another thread, meanwhile
-            if found is not None:
-                return found, self._cached_is_new
-            return self._search(max(0.0, seconds - (time.monotonic() - began)), allowed, probes, handed_over)
+            cached = self._cached  # by another thread, meanwhile
+            if cached is not None:
+                return cached, self._cached_is_new
+            return self._search(max(0.0, seconds - (time.monotonic() - started)), allowed, probes, delegated_code)
         finally:
-            self._one_at_a_time.release()
+            self._thread_lock.release()
 
-    def _search(self, seconds: float, allowed: float, probes: bool, handed_over: str | None) -> tuple[Known, bool]:
-        search = Search(
-            self._means,
+    def _search(
+        self, seconds: float, allowed: float, probes: bool, delegated_code: str | None
+    ) -> tuple[KnownToken, bool]:
+        refresh = TokenRefresh(
+            self._deps,
             self._bad,
             seconds,
             allowed=allowed,
             probes=probes,
-            handed_over=handed_over,
-            rest=self._rest,
+            delegated_code=delegated_code,
+            lock_pause=self._lock_pause,
         )
-        look_until_found = backoff.on_predicate(
+        poll = backoff.on_predicate(
             backoff.runtime,
             # backoff's own bound goes by a clock that may be set back.
-            lambda found: found is None and search.waited < seconds,
+            lambda token: token is None and refresh.waited < seconds,
             # Enough to part those who met the 401 together; with more, they would look more often and learn it later.
             jitter=lambda pause: pause / 2 + backoff.full_jitter(pause / 2),
             max_time=seconds,
             logger=None,
-            value=lambda _: search.longest_pause,
-        )(search.look)
+            value=lambda _: refresh.longest_poll_interval,
+        )(refresh.check)
         try:
-            found = look_until_found()
+            token = poll()
         finally:
-            self._bad, self._rest = search.bad, search.rest
-            if search.looks > 1 or search.refreshing:
-                self._means.report(Waited(search.waited))
-        if found is None:
-            raise TokenTimeout(f"no valid token within {seconds:.1f} s: {search.because}")
-        self._cached, self._cached_is_new = found, search.is_new(found)
-        return found, self._cached_is_new
+            self._bad, self._lock_pause = refresh.bad, refresh.lock_pause
+            if refresh.reads > 1 or refresh.refreshing:
+                self._deps.report(Waited(refresh.waited))
+        if token is None:
+            raise TokenTimeout(f"no valid token within {seconds:.1f} s: {refresh.reason}")
+        self._cached, self._cached_is_new = token, refresh.is_new(token)
+        return token, self._cached_is_new

@@ -21,8 +21,8 @@ class AuthenticationRefused(Exception):
 class AuthenticationNotAttempted(Exception):
     """Raised by an `authenticate` callable that failed before it asked the API. The text is shown; no secret in it.
 
-    The instance unlocks the refresh, so that another instance can begin it immediately, and waits `OWN_PAUSE` seconds
-    before it tries again.
+    The instance unlocks the refresh, so that another instance can begin it immediately, and waits `OWN_FAILURE_PAUSE`
+    seconds before it tries again.
 
     Args:
         pause: for how many seconds no instance tries, for a failure that the others probably share: no connection.
@@ -97,4 +97,4 @@ class StoredTooLate:
     """This instance's token came after its lock was gone, was not stored, and has killed whichever was."""
 
 
-Event = Refreshed | Waited | TookOver | AuthenticationFailed | RefreshAbandoned | StoredTooLate
+TokenEvent = Refreshed | Waited | TookOver | AuthenticationFailed | RefreshAbandoned | StoredTooLate

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from math import inf
-from typing import Literal
 
 from slotkeeper.token.item import TokenItem
 
 # Between two looks, in seconds; the second is a share of the time waited. A thousand that wait stay below the 3,000
 # consistent reads a second that DynamoDB serves of one item (DynamoDB guide, "Service, account, and table quotas").
-FIRST_PAUSE, GROWTH, LONGEST_PAUSE = 0.05, 0.2, 0.6
+FIRST_POLL_SECONDS, POLL_GROWTH, LONGEST_POLL_SECONDS = 0.05, 0.2, 0.6
 # Whoever expects the token later does not look until then, but no less often than so: so everybody learns of it within
 # 1.5 times the time the API took, and a quarter of a second, also if it is much faster than the last time.
-FIRST_REST, REST_GROWTH = 0.2, 0.5
+FIRST_EXPECTED_SECONDS, EXPECTED_GROWTH = 0.2, 0.5
 # For how many seconds an instance leaves the lock to the others after a failure of its own: several of their looks.
-OWN_PAUSE = 2.0
+OWN_FAILURE_PAUSE = 2.0
 
 
 @dataclass(frozen=True)
@@ -83,26 +83,26 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownToken:
     """A token as this instance knows it; without a generation if it was told of it from outside."""
 
     value: str = field(repr=False)
     generation: int | None
 
-    def is_in(self, item: TokenItem) -> bool:
+    def is_stored_in(self, item: TokenItem) -> bool:
         """The generation counts too, for an API that answers `POST /auth` with the same token again."""
         return item.access_token == self.value and self.generation in (None, item.generation)
 
 
 @dataclass(frozen=True)
-class Wait:
-    because: str
+class WaitForRefresh:
+    reason: str
 
 
-def longest_pause(waited: float, expected: float) -> float:
+def longest_poll_interval(waited: float, expected: float) -> float:
     """How long one who has waited for `waited` and expects the token in `expected` does not look, at most. Pure."""
-    rest = min(expected, FIRST_REST + REST_GROWTH * waited)
-    return min(LONGEST_PAUSE, max(FIRST_PAUSE + GROWTH * waited, rest))
+    rest = min(expected, FIRST_EXPECTED_SECONDS + EXPECTED_GROWTH * waited)
+    return min(LONGEST_POLL_SECONDS, max(FIRST_POLL_SECONDS + POLL_GROWTH * waited, rest))
 
 
 def is_young(stored_at: float, now: float, timing: Timing) -> bool:
@@ -110,19 +110,23 @@ def is_young(stored_at: float, now: float, timing: Timing) -> bool:
     return -timing.spread <= now - stored_at < timing.min_interval
 
 
-Step = Literal["use", "refused", "take", "too late to take"] | Wait
+class Step(Enum):
+    USE = "use the stored token"
+    RESPECT_REFUSAL = "do not ask the API until its refusal has ended"
+    ACQUIRE = "acquire the lock and refresh"
+    TOO_LATE = "leave the refresh to an instance with more time"
 
 
 def decide(
     item: TokenItem,
-    bad: Known | None,
+    bad: KnownToken | None,
     *,
     watched: float,
     now: float,
     left: float,
     timing: Timing,
-    handed_over: str | None = None,
-) -> Step:
+    delegated_code: str | None = None,
+) -> Step | WaitForRefresh:
     """What an instance does that needs a token. Pure.
 
     Args:
@@ -130,18 +134,18 @@ def decide(
         watched: for how long it has seen this very lock, by its own count: so a slow clock makes nobody wait longer.
         now: its clock, seconds since the epoch.
         left: seconds until it must have a token.
-        handed_over: a release code whose lock it may take over at once.
+        delegated_code: a release code whose lock it may take over at once.
     """
-    if item.access_token is not None and (bad is None or not bad.is_in(item)):
-        return "use"
+    if item.access_token is not None and (bad is None or not bad.is_stored_in(item)):
+        return Step.USE
     if item.lock is not None:
         expired = now >= item.lock.expires or watched >= timing.lease
-        if not expired and item.lock.release_code != handed_over:
-            return Wait("another instance is refreshing it")
+        if not expired and item.lock.release_code != delegated_code:
+            return WaitForRefresh("another instance is refreshing it")
     elif item.refused_until is not None and 0 < item.refused_until - now <= timing.longest_refusal:
-        return "refused"
+        return Step.RESPECT_REFUSAL
     elif item.access_token is not None and is_young(item.stored_at, now, timing):
-        return Wait(f"the stored one is younger than the {timing.min_interval:g} s between two refreshes")
+        return WaitForRefresh(f"the stored one is younger than the {timing.min_interval:g} s between two refreshes")
     if left < timing.holding:
-        return "too late to take"
-    return "take"
+        return Step.TOO_LATE
+    return Step.ACQUIRE
