@@ -286,7 +286,7 @@ def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
         outcome = set_aside(self, delivery, code, reason)
         if code == "Cancelled":
             request = parse_request(delivery)
-            noted = cancellation.Cancellations(self.slots._dynamodb, self.slots._table_name)
+            noted = cancellation.Cancellations(self.slots._table.dynamodb, self.slots._table.name)
             seen = self.slots.read(request.process)
             assert seen is not None
             for name, note in seen.cancelled.items():

@@ -72,7 +72,7 @@ def work(request_id: str = "r", **payload: Any) -> dict[str, Any]:
 
 
 def test_only_what_has_to_come_back_is_reported(worker: Worker) -> None:
-    refuse(worker.consumer._ledger._dynamodb, "UpdateItem", "Throttling")
+    refuse(worker.consumer._ledger._table.dynamodb, "UpdateItem", "Throttling")
     stays = worker.handle(
         record(work("throttled"), "m1"),
         record(work("done"), "m2"),
@@ -84,7 +84,7 @@ def test_only_what_has_to_come_back_is_reported(worker: Worker) -> None:
 
 
 def test_a_batch_of_which_everything_stays_is_reported_and_not_raised(worker: Worker) -> None:
-    refuse(worker.consumer._ledger._dynamodb, "UpdateItem", "Throttling", times=2)
+    refuse(worker.consumer._ledger._table.dynamodb, "UpdateItem", "Throttling", times=2)
     assert worker.handle(record(work("a"), "m1"), record(work("b"), "m2")) == ["m1", "m2"]
 
 

@@ -36,7 +36,7 @@ from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, TABLE, Instances, lock_of
 @pytest.mark.parametrize("moment", ["before the POST", "between POST and store", "after the store"])
 def test_f30_a_holder_that_dies_delays_the_others_until_its_lease_ends(instances: Instances, moment: str) -> None:
     doomed = boto3.client("dynamodb")
-    instances.table._dynamodb = doomed
+    instances.table._table.dynamodb = doomed
     if moment == "before the POST":
         kill_after(doomed, "UpdateItem")
     elif moment == "between POST and store":
@@ -45,7 +45,7 @@ def test_f30_a_holder_that_dies_delays_the_others_until_its_lease_ends(instances
         instances.api.before_answer = lambda: kill_after(doomed, "UpdateItem")
     with pytest.raises(Killed):
         instances.new().get()
-    instances.table._dynamodb = instances.dynamodb
+    instances.table._table.dynamodb = instances.dynamodb
     instances.api.before_answer = lambda: None
     if moment != "after the store":
         with pytest.raises(TokenTimeout, match="another instance is refreshing it"):

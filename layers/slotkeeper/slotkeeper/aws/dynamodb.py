@@ -1,38 +1,162 @@
-"""One conditional UpdateItem, and the item as it stands after it, whether the condition held or not."""
+"""DynamoDB: conditional writes whose refusal is a value, and items decoded with the position of each error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, cast
 
 from botocore.exceptions import ClientError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+Item = dict[str, Any]
 
-def update(
-    dynamodb: DynamoDBClient, table_name: str, key: Mapping[str, Any], **expressions: Any
-) -> tuple[bool, dict[str, Any]]:
-    """Whether the condition held, and the item now; empty if there is none.
 
-    Errors of DynamoDB itself pass through as ClientError or BotoCoreError.
+class Write(NamedTuple):
+    """Whether the condition held, and the item as far as it was asked for and DynamoDB has returned it; else empty."""
+
+    held: bool
+    item: Item
+
+
+class Table:
+    """One table whose key is one text attribute. Errors of DynamoDB pass through as ClientError or BotoCoreError."""
+
+    def __init__(self, dynamodb: DynamoDBClient, name: str, key_attribute: str) -> None:
+        self.name = name
+        self.dynamodb = dynamodb
+        self._key_attribute = key_attribute
+
+    def read(self, key: str, **options: Any) -> Item:
+        """The item, read consistently; empty if there is none."""
+        answer = self.dynamodb.get_item(TableName=self.name, Key=self._key(key), ConsistentRead=True, **options)
+        return cast(Item, answer.get("Item", {}))
+
+    def update(
+        self,
+        key: str,
+        update: str,
+        condition: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Write:
+        """One UpdateItem. `item` is the item that refused it; empty after a write, unless the options ask for it."""
+        request = {"Key": self._key(key), "UpdateExpression": update, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        return self._write(self.dynamodb.update_item, condition, values, names, {**request, **options})
+
+    def update_and_read(
+        self,
+        key: str,
+        update: str,
+        condition: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> Write:
+        """One UpdateItem, and the item as it is after it, whether the condition held or not; empty if there is none."""
+        write = self.update(key, update, condition, values, names, ReturnValues="ALL_NEW")
+        # A refusal returns the item only if there is one, and from some engines never: so read before judging.
+        return write if write.held or write.item else Write(False, self.read(key))
+
+    def put(self, item: Mapping[str, Any], condition: str, values: Mapping[str, Any] | None = None) -> Write:
+        """One PutItem. `item` is the item that refused it."""
+        request = {"Item": item, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        return self._write(self.dynamodb.put_item, condition, values, None, request)
+
+    def delete(self, key: str, condition: str, values: Mapping[str, Any] | None = None) -> Write:
+        """One DeleteItem. `item` is the deleted item."""
+        request = {"Key": self._key(key), "ReturnValues": "ALL_OLD"}
+        return self._write(self.dynamodb.delete_item, condition, values, None, request)
+
+    def _write(
+        self,
+        call: Callable[..., Any],
+        condition: str,
+        values: Mapping[str, Any] | None,
+        names: Mapping[str, str] | None,
+        request: Mapping[str, Any],
+    ) -> Write:
+        # DynamoDB refuses an empty map of names or values (API Reference, UpdateItem).
+        given = {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
+        given = {name: mapping for name, mapping in given.items() if mapping}
+        try:
+            answer = call(TableName=self.name, ConditionExpression=condition, **given, **request)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return Write(False, cast(dict[str, Any], error.response).get("Item", {}))
+        return Write(True, answer.get("Attributes", {}))
+
+    def _key(self, key: str) -> Item:
+        return {self._key_attribute: {"S": key}}
+
+
+class MalformedAttribute(ValueError):
+    """An attribute is missing or not of its type. The text has the path to it (`holders.p-1.since`) and its value."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.attribute = path.partition(".")[0]
+
+
+_REQUIRED: Any = object()
+
+
+class Attributes:
+    """The attributes of an item, or of a map in it, in DynamoDB's own form (`raw`).
+
+    Each method returns one attribute, or `default` where there is none.
+
+    Raises:
+        MalformedAttribute: the attribute is of another type, or is missing and has no default.
     """
-    try:
-        answer = dynamodb.update_item(
-            TableName=table_name,
-            Key=key,
-            ReturnValues="ALL_NEW",
-            ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            **expressions,
+
+    def __init__(self, raw: Mapping[str, Any], path: str = "") -> None:
+        self.raw = raw
+        self._path = path
+
+    def text[D = Never](self, name: str, default: D = _REQUIRED) -> str | D:
+        return self._get(name, "S", str, default)
+
+    def flag[D = Never](self, name: str, default: D = _REQUIRED) -> bool | D:
+        return self._get(name, "BOOL", bool, default)
+
+    def number[D = Never](self, name: str, default: D = _REQUIRED) -> float | D:
+        return self._get(name, "N", float, default, "must be a number, got {}")
+
+    def whole[D = Never](self, name: str, default: D = _REQUIRED) -> int | D:
+        return self._get(name, "N", int, default, "must be a whole number, got {}")
+
+    def parsed[T, D = Never](self, name: str, parse: Callable[[str], T], default: D = _REQUIRED) -> T | D:
+        """A text as `parse` reads it. A ValueError, TypeError or KeyError of it becomes a MalformedAttribute."""
+        return self._get(name, "S", parse, default)
+
+    def map[D = Never](self, name: str, default: D = _REQUIRED) -> Attributes | D:
+        return self._get(name, "M", lambda raw: Attributes(raw, f"{self._path}{name}."), default)
+
+    def maps(self) -> Iterator[tuple[str, Attributes]]:
+        """The name and the attributes of each map in this one."""
+        return ((name, self._nested(name, value)) for name, value in self.raw.items())
+
+    def list_of_maps[D = Never](self, name: str, default: D = _REQUIRED) -> Iterable[Attributes] | D:
+        return self._get(
+            name, "L", lambda raw: [self._nested(f"{name}.{at}", each) for at, each in enumerate(raw)], default
         )
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+
+    def _nested(self, name: str, value: Any) -> Attributes:
+        return Attributes({name: value}, self._path).map(name)
+
+    def _get[T, D](self, name: str, kind: str, convert: Callable[[Any], T], default: D, problem: str = "") -> T | D:
+        value = self.raw.get(name)
+        if value is None and default is not _REQUIRED:
+            return default
+        path = self._path + name
+        if value is None or kind not in value:
+            raise MalformedAttribute(path, f"must be of DynamoDB type {kind}, got {value!r}")
+        try:
+            return convert(value[kind])
+        except MalformedAttribute:
             raise
-        # Told only if there is an item, and by some engines never: so look before judging.
-        told = cast(dict[str, Any], error.response).get("Item")
-        if not told:
-            read = dynamodb.get_item(TableName=table_name, Key=key, ConsistentRead=True)
-            told = cast(dict[str, Any], read.get("Item", {}))
-        return False, told
-    return True, cast(dict[str, Any], answer["Attributes"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedAttribute(path, problem.format(value[kind]) or str(error)) from error

@@ -15,9 +15,11 @@ import hmac
 import re
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
+
+from slotkeeper.aws.dynamodb import Attributes, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -105,8 +107,7 @@ class SeenSignatures:
     """
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "signature")
 
     def note(self, signature: str, signed_at: int, request_id: str) -> bool:
         """Notes a signature as used; False if another request has used it.
@@ -121,27 +122,13 @@ class SeenSignatures:
             return self._put(signature, signed_at, request_id)
 
     def _put(self, signature: str, signed_at: int, request_id: str) -> bool:
-        try:
-            self._dynamodb.put_item(
-                TableName=self._table_name,
-                Item={
-                    "signature": {"S": signature},
-                    "request_id": {"S": request_id},
-                    "expires_at": {"N": str(signed_at + _KEEP)},
-                },
-                ConditionExpression="attribute_not_exists(signature)",
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            # botocore repeats a write whose answer was lost by itself, too.
-            return self._user_of(signature, cast(dict[str, Any], error.response).get("Item")) == request_id
-        return True
-
-    def _user_of(self, signature: str, told: dict[str, Any] | None) -> str:
-        # Some engines do not tell the item that was in the way.
-        item: Any = told or self._dynamodb.get_item(
-            TableName=self._table_name, Key={"signature": {"S": signature}}, ConsistentRead=True
-        ).get("Item")
-        return str(item["request_id"]["S"]) if item else ""
+        item = {
+            "signature": {"S": signature},
+            "request_id": {"S": request_id},
+            "expires_at": {"N": str(signed_at + _KEEP)},
+        }
+        held, user = self._table.put(item, "attribute_not_exists(signature)")
+        if not held:
+            # botocore repeats a write whose answer was lost by itself, too. Some engines do not return the item.
+            user = user or self._table.read(signature)
+        return held or (bool(user) and Attributes(user).text("request_id") == request_id)

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws import dynamodb as conditional
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
 from slotkeeper.retry.message import Message, epoch, instant
 from slotkeeper.retry.policy import LONGEST_AGE
 
@@ -170,8 +170,7 @@ class Ledger:
     """The steps against one table. Errors of DynamoDB itself pass through as ClientError or BotoCoreError."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "request_id")
 
     def claim(self, message: Message, token: str, now: float, lease: float) -> Claim:
         """Claims the message's attempt for the delivery that `token` stands for, for `lease` seconds."""
@@ -258,9 +257,8 @@ class Ledger:
 
     def read(self, request_id: str) -> Row | None:
         """The row, read consistently; None if there is none. Raises MalformedRow."""
-        key = {"request_id": {"S": request_id}}
-        answer = self._dynamodb.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
-        return _parse(request_id, answer["Item"]) if "Item" in answer else None
+        item = self._table.read(request_id)
+        return _parse(request_id, item) if item else None
 
     def cancel(
         self, request_id: str, seen: Row, token: str, plan: Mapping[str, Any], error: str, now: float
@@ -303,8 +301,8 @@ class Ledger:
             on_page: told of each page how many rows were looked at.
         """
         wanted = {f":{status.lower()}": {"S": status} for status in statuses}
-        pages = self._dynamodb.get_paginator("scan").paginate(
-            TableName=self._table_name,
+        pages = self._table.dynamodb.get_paginator("scan").paginate(
+            TableName=self._table.name,
             FilterExpression=f"#status IN ({', '.join(wanted)})",
             ExpressionAttributeNames={"#status": "status"},
             ExpressionAttributeValues=wanted,
@@ -333,17 +331,12 @@ class Ledger:
         """Does the step if its condition holds; the row as it stands now."""
         expression = f"{update} {condition}"
         statuses = {f":{status.lower()}": {"S": status} for status in STATUSES}
-        _, item = conditional.update(
-            self._dynamodb,
-            self._table_name,
-            {"request_id": {"S": request_id}},
-            UpdateExpression=update,
-            ConditionExpression=condition,
-            # DynamoDB refuses names and values that its expressions do not use.
-            ExpressionAttributeNames={n: n[1:] for n in ("#status", "#plan", "#result") if n in expression},
-            ExpressionAttributeValues={**values, **{k: v for k, v in statuses.items() if k in expression}},
+        # DynamoDB refuses names and values that its expressions do not use.
+        names = {n: n[1:] for n in ("#status", "#plan", "#result") if n in expression}
+        used = {k: v for k, v in statuses.items() if k in expression}
+        return _parse(
+            request_id, self._table.update_and_read(request_id, update, condition, {**values, **used}, names).item
         )
-        return _parse(request_id, item)
 
 
 def _number(value: float) -> dict[str, str]:
@@ -362,44 +355,30 @@ def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
-    attribute = ""
+    row = Attributes(item)
     try:
-        texts = {}
-        for attribute in ("status", "claim", "payload_hash"):
-            texts[attribute] = str(item[attribute]["S"])
-        attribute = "status"
-        STATUSES.index(texts["status"])
-        attribute = "last_attempt_at"
-        last_attempt_at = epoch(item["last_attempt_at"]["S"])
-        attribute = "attempts"
-        attempts = int(item["attempts"]["N"])
-        attribute = "lease_until"
-        lease_until = float(item.get("lease_until", {"N": "0"})["N"])
-        attribute = "plan"
-        plan = dict(json.loads(item["plan"]["S"])) if "plan" in item or texts["status"] == FAILED else None
-        attribute = "history"
-        history = tuple(
-            {"attempt": int(e["M"]["attempt"]["N"]), "at": e["M"]["at"]["S"], "error": e["M"]["error"]["S"]}
-            for e in item.get("history", {"L": []})["L"]
+        status = STATUSES[row.parsed("status", STATUSES.index)]
+        return Row(
+            status=status,
+            attempts=row.whole("attempts"),
+            claim=row.text("claim"),
+            lease_until=row.number("lease_until", 0.0),
+            last_attempt_at=row.parsed("last_attempt_at", epoch),
+            payload_hash=row.text("payload_hash"),
+            plan=row.parsed("plan", _plan) if status == FAILED else row.parsed("plan", _plan, None),
+            history=tuple(
+                {"attempt": entry.whole("attempt"), "at": entry.text("at"), "error": entry.text("error")}
+                for entry in row.list_of_maps("history", ())
+            ),
+            next_attempt_at=row.parsed("next_attempt_at", epoch, None),
+            last_error=row.text("last_error", ""),
+            result=row.text("result", ""),
         )
-        attribute = "next_attempt_at"
-        next_attempt_at = epoch(item["next_attempt_at"]["S"]) if "next_attempt_at" in item else None
-        attribute = "last_error"
-        last_error = str(item.get("last_error", {"S": ""})["S"])
-        attribute = "result"
-        result = str(item.get("result", {"S": ""})["S"])
-    except (KeyError, TypeError, ValueError):
+    except MalformedAttribute as error:
         raise MalformedRow(
-            f"item {request_id!r} of the request ledger: {attribute} is missing or not of its documented type"
+            f"item {request_id!r} of the request ledger: {error.attribute} is missing or not of its documented type"
         ) from None
-    return Row(
-        attempts=attempts,
-        lease_until=lease_until,
-        last_attempt_at=last_attempt_at,
-        plan=plan,
-        history=history,
-        next_attempt_at=next_attempt_at,
-        last_error=last_error,
-        result=result,
-        **texts,
-    )
+
+
+def _plan(text: str) -> Mapping[str, Any]:
+    return dict(json.loads(text))

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from slotkeeper.aws.dynamodb import update
+from slotkeeper.aws.dynamodb import Item, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -53,35 +53,24 @@ class Cancellations:
     """The notes in one table. Errors of DynamoDB itself pass through as ClientError."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "process_name")
 
-    def add(self, process: str, execution: str, now: float, by: str = "") -> tuple[Cancelling, Mapping[str, Any]]:
+    def add(self, process: str, execution: str, now: float, by: str = "") -> tuple[Cancelling, Item]:
         """Notes that a request is not to start, once more if it is noted already; and the item as it then stands.
 
         Raises:
             LookupError: there is no such process.
         """
         # Two updates: no path leads into a map that is not there, and an item that was never needed it has none.
-        self._update(
-            process,
-            "SET cancelled = if_not_exists(cancelled, :none)",
-            "attribute_exists(process_name)",
-            None,
-            {":none": {"M": {}}},
-        )
+        add_map = "SET cancelled = if_not_exists(cancelled, :none)"
+        self._table.update(process, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
         entry = {"since": {"N": str(int(now))}} | ({"by": {"S": by[:_LONGEST_BY]}} if by else {})
-        noted, item = self._update(
-            process,
-            CANCEL_UPDATE,
-            CANCEL_CONDITION,
-            {"#me": execution},
-            {":entry": {"M": entry}, ":most": {"N": str(MOST)}},
-        )
+        values = {":entry": {"M": entry}, ":most": {"N": str(MOST)}}
+        noted, item = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, {"#me": execution})
         if noted:
             return "cancelled", item
         if not item:
-            raise LookupError(f"there is no process {process!r} in table {self._table_name}")
+            raise LookupError(f"there is no process {process!r} in table {self._table.name}")
         return ("holds a slot" if execution in item.get("holders", {}).get("M", {}) else "too many"), item
 
     def drop_what_is_over(self, process: str, noted: Mapping[str, Cancellation], now: float) -> int:
@@ -94,24 +83,6 @@ class Cancellations:
 
         Before its time only where an execution has taken the name: no message can start another under it.
         """
-        dropped, _ = self._update(
-            process,
-            "REMOVE cancelled.#me",
-            "cancelled.#me.#since = :since",
-            {"#me": execution, "#since": "since"},
-            {":since": {"N": str(seen.since)}},
-        )
-        return dropped
-
-    def _update(
-        self, process: str, change: str, condition: str, names: Mapping[str, str] | None, values: Mapping[str, Any]
-    ) -> tuple[bool, dict[str, Any]]:
-        return update(
-            self._dynamodb,
-            self._table_name,
-            {"process_name": {"S": process}},
-            UpdateExpression=change,
-            ConditionExpression=condition,
-            ExpressionAttributeValues=values,
-            **({"ExpressionAttributeNames": names} if names else {}),
-        )
+        names = {"#me": execution, "#since": "since"}
+        values = {":since": {"N": str(seen.since)}}
+        return self._table.update(process, "REMOVE cancelled.#me", "cancelled.#me.#since = :since", values, names).held

@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from botocore.exceptions import ClientError
-
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
 from slotkeeper.slots.cancellation import Cancellation, Cancellations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 MAX_SLOT_LIMIT = 500
+_EXISTS = "attribute_exists(process_name)"
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
@@ -76,65 +76,58 @@ def read_process(item: Mapping[str, Any]) -> Process:
         MalformedProcess: an attribute is missing or of another type. A limit stored as a string is the classic: no
             comparison across types is ever true, so the process would look full for ever.
     """
-    waiting = _typed(item, "waiting", "M", default={})
-    if waiting:
-        # By these a later delivery takes its place, and a wake finds its message: else nobody is woken any more.
-        _typed(waiting, "sequence", "S", path="waiting.")
-        _whole(waiting, "receives", "waiting.")
-    return Process(
-        name=_typed(item, "process_name", "S"),
-        slot_limit=_whole(item, "slot_limit"),
-        slots_in_use=_whole(item, "slots_in_use"),
-        holders={name: _read_holder(name, value) for name, value in _typed(item, "holders", "M").items()},
-        paused=bool(_typed(item, "paused", "BOOL", default=False)),
-        job_name=_typed(item, "job_name", "S"),
-        waiting_since=_whole(waiting, "since", "waiting.") if waiting else None,
-        waiting_execution=_typed(waiting, "execution", "S", default="", path="waiting.") or None,
-        waiting_handle=_typed(waiting, "receipt_handle", "S", path="waiting.") if waiting else None,
-        cancelled={
-            name: _read_cancellation(name, value) for name, value in _typed(item, "cancelled", "M", default={}).items()
-        },
-    )
+    attributes = Attributes(item)
+    try:
+        since, execution, handle = _read_waiting(attributes.map("waiting", Attributes({})))
+        return Process(
+            name=attributes.text("process_name"),
+            slot_limit=attributes.whole("slot_limit"),
+            slots_in_use=attributes.whole("slots_in_use"),
+            holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
+            paused=attributes.flag("paused", False),
+            job_name=attributes.text("job_name"),
+            waiting_since=since,
+            waiting_execution=execution,
+            waiting_handle=handle,
+            cancelled={
+                name: _read_cancellation(name, note)
+                for name, note in attributes.map("cancelled", Attributes({})).maps()
+            },
+        )
+    except MalformedAttribute as error:
+        raise MalformedProcess(str(error)) from None
 
 
-def _read_holder(name: str, value: Mapping[str, Any]) -> Holder:
-    path = f"holders.{name}"
-    raw = _typed({path: value}, path, "M")
-    state = _typed(raw, "state", "S", path=f"{path}.")
-    if state not in ("RESERVED", "RUNNING"):
-        raise MalformedProcess(f"{path}.state must be RESERVED or RUNNING, got {state!r}")
+def _read_waiting(waiting: Attributes) -> tuple[int | None, str | None, str | None]:
+    if not waiting.raw:
+        return None, None, None
+    # Without these no later delivery replaces it, and no wake finds its message.
+    waiting.text("sequence")
+    waiting.whole("receives")
+    return waiting.whole("since"), waiting.text("execution", "") or None, waiting.text("receipt_handle")
+
+
+def _read_holder(holder: Attributes) -> Holder:
     return Holder(
-        state=state,
-        since=_whole(raw, "since", f"{path}."),
-        job=_typed(raw, "job", "S", default="", path=f"{path}."),
-        quiet_since=_whole(raw, "quiet_since", f"{path}.") if "quiet_since" in raw else None,
-        raw=raw,
+        state=holder.parsed("state", _holder_state),
+        since=holder.whole("since"),
+        job=holder.text("job", ""),
+        quiet_since=holder.whole("quiet_since", None),
+        raw=holder.raw,
     )
 
 
-def _read_cancellation(name: str, value: Mapping[str, Any]) -> Cancellation:
-    path = f"cancelled.{name}"
-    raw = _typed({path: value}, path, "M")
-    since = _whole(raw, "since", f"{path}.")
-    if not 0 <= since <= _LAST_SECOND:  # people are told it as a date
-        raise MalformedProcess(f"{path}.since must be seconds since the epoch, got {since}")
-    return Cancellation(since, _typed(raw, "by", "S", default="", path=f"{path}."))
+def _holder_state(text: str) -> Literal["RESERVED", "RUNNING"]:
+    if text not in ("RESERVED", "RUNNING"):
+        raise ValueError(f"must be RESERVED or RUNNING, got {text!r}")
+    return cast(Literal["RESERVED", "RUNNING"], text)
 
 
-def _typed(item: Mapping[str, Any], attribute: str, kind: str, default: Any = None, path: str = "") -> Any:
-    value = item.get(attribute)
-    if value is None and default is not None:
-        return default
-    if value is None or kind not in value:
-        raise MalformedProcess(f"{path}{attribute} must be of DynamoDB type {kind}, got {value!r}")
-    return value[kind]
-
-
-def _whole(item: Mapping[str, Any], attribute: str, path: str = "") -> int:
-    number = _typed(item, attribute, "N", path=path)
-    if not number.lstrip("-").isdecimal():
-        raise MalformedProcess(f"{path}{attribute} must be a whole number, got {number}")
-    return int(number)
+def _read_cancellation(name: str, note: Attributes) -> Cancellation:
+    since = note.whole("since")
+    if not 0 <= since <= _LAST_SECOND:  # commands show it as a date
+        raise MalformedAttribute(f"cancelled.{name}.since", f"must be seconds since the epoch, got {since}")
+    return Cancellation(since, note.text("by", ""))
 
 
 def check_settings(name: str, slot_limit: int, job_name: str) -> None:
@@ -151,8 +144,7 @@ class Processes:
     """Makes and changes processes. Making room is half of it: `operations` adds the wake."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "process_name")
         self.cancellations = Cancellations(dynamodb, table_name)
 
     def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False) -> bool:
@@ -173,75 +165,45 @@ class Processes:
         }
         if paused:
             item["paused"] = {"BOOL": True}
-        try:
-            self._dynamodb.put_item(
-                TableName=self._table_name, Item=item, ConditionExpression="attribute_not_exists(process_name)"
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            return False
-        return True
+        return self._table.put(item, "attribute_not_exists(process_name)").held
 
     def remove(self, name: str) -> Mapping[str, Any] | None:
         """Removes a process that is paused and of which nobody holds a slot; returns the item that it was.
 
         None, and nothing done, if it is not so.
-
         """
-        try:
-            answer = self._dynamodb.delete_item(
-                TableName=self._table_name,
-                Key={"process_name": {"S": name}},
-                ConditionExpression="paused = :true AND size(holders) = :none",
-                ExpressionAttributeValues={":true": {"BOOL": True}, ":none": {"N": "0"}},
-                ReturnValues="ALL_OLD",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            return None
-        return answer["Attributes"]
+        values = {":true": {"BOOL": True}, ":none": {"N": "0"}}
+        deleted = self._table.delete(name, "paused = :true AND size(holders) = :none", values)
+        return deleted.item if deleted.held else None
 
     def set_limit(self, name: str, slot_limit: int) -> None:
         """Changes the limit. Lowered below the holders, it admits nobody until enough of them are done."""
         check_settings(name, slot_limit, "unchanged")
-        self._change(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
+        self._change_existing(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
 
     def change_job(self, name: str, job_name: str, before: str) -> bool:
         """Gives the process another Glue job, if it has still the one that the caller knows; False if not."""
         check_settings(name, 0, job_name)
-        names_as_known = {":job": {"S": job_name}, ":before": {"S": before}}
-        try:
-            self._change(name, "SET job_name = :job", names_as_known, " AND job_name = :before")
-        except LookupError:
-            return False
-        return True
+        values = {":job": {"S": job_name}, ":before": {"S": before}}
+        return self._table.update(name, "SET job_name = :job", f"{_EXISTS} AND job_name = :before", values).held
 
     def pause(self, name: str) -> None:
         """Admits nobody from now on; those who run go on."""
-        self._change(name, "SET paused = :true", {":true": {"BOOL": True}})
+        self._change_existing(name, "SET paused = :true", {":true": {"BOOL": True}})
 
     def resume(self, name: str) -> None:
         """Lifts the pause."""
-        self._change(name, "REMOVE paused", {})
+        self._change_existing(name, "REMOVE paused")
 
     def repair_counter(self, seen: Process) -> bool:
         """Sets slots_in_use to the number of holders, unless either has changed since `seen` was read."""
-        try:
-            self._change(
-                seen.name,
-                "SET slots_in_use = :held",
-                {":held": {"N": str(len(seen.holders))}, ":counted": {"N": str(seen.slots_in_use)}},
-                " AND slots_in_use = :counted AND size(holders) = :held",
-            )
-        except LookupError:
-            return False
-        return True
+        values = {":held": {"N": str(len(seen.holders))}, ":counted": {"N": str(seen.slots_in_use)}}
+        condition = f"{_EXISTS} AND slots_in_use = :counted AND size(holders) = :held"
+        return self._table.update(seen.name, "SET slots_in_use = :held", condition, values).held
 
     def all(self) -> Iterator[Process | MalformedProcess]:
         """Every process, read consistently; one that cannot be read comes as the error that says why."""
-        pages = self._dynamodb.get_paginator("scan").paginate(TableName=self._table_name, ConsistentRead=True)
+        pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
         for page in pages:
             for item in page["Items"]:
                 try:
@@ -249,18 +211,6 @@ class Processes:
                 except MalformedProcess as error:
                     yield MalformedProcess(f"process {item['process_name'].get('S')}: {error}")
 
-    def _change(self, name: str, update: str, values: Mapping[str, Any], and_only_if: str = "") -> None:
-        request: dict[str, Any] = {
-            "TableName": self._table_name,
-            "Key": {"process_name": {"S": name}},
-            "UpdateExpression": update,
-            "ConditionExpression": f"attribute_exists(process_name){and_only_if}",
-        }
-        if values:
-            request["ExpressionAttributeValues"] = values
-        try:
-            self._dynamodb.update_item(**request)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            raise LookupError(f"there is no process {name!r} in table {self._table_name}") from error
+    def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
+        if not self._table.update(name, update, _EXISTS, values).held:
+            raise LookupError(f"there is no process {name!r} in table {self._table.name}")

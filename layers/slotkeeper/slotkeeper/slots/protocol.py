@@ -26,10 +26,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
 
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
 from slotkeeper.slots.process import MalformedProcess, Process, read_process
 from slotkeeper.slots.request import Delivery
 
@@ -131,8 +132,7 @@ class Slots:
     """
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str, *, large: Iterable[str] = ()) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "process_name")
         self._is_large = dict.fromkeys(large, True)  # by the last refusal or look
 
     def reserve(self, process: str, execution: str, now: float) -> Reservation:
@@ -162,14 +162,9 @@ class Slots:
 
     def _reserve(self, process: str, execution: str, now: float) -> Reservation:
         entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
-        refused = self._update(
-            process,
-            RESERVE_UPDATE,
-            RESERVE_CONDITION,
-            names={"#me": execution},
-            values={":one": {"N": "1"}, ":entry": entry, ":false": {"BOOL": False}},
-        )
-        return Granted() if refused is None else self._why_refused(process, execution, refused)
+        values = {":one": {"N": "1"}, ":entry": entry, ":false": {"BOOL": False}}
+        write = self._table.update(process, RESERVE_UPDATE, RESERVE_CONDITION, values, {"#me": execution})
+        return Granted() if write.held else self._why_refused(process, execution, write.item)
 
     def wait(self, process: str, execution: str, delivery: Delivery) -> Registered:
         """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused.
@@ -186,21 +181,16 @@ class Slots:
             "since": {"N": str(int(delivery.sent_at))},
             "execution": {"S": execution},
         }
-        refused = self._update(
-            process,
-            WAIT_UPDATE,
-            WAIT_CONDITION,
-            names={"#sequence": "sequence"},
-            values={
-                ":waiting": {"M": waiting},
-                ":sequence": sequence,
-                ":receives": receives,
-                ":true": {"BOOL": True},
-            },
-        )
-        if refused is None:
+        values = {
+            ":waiting": {"M": waiting},
+            ":sequence": sequence,
+            ":receives": receives,
+            ":true": {"BOOL": True},
+        }
+        write = self._table.update(process, WAIT_UPDATE, WAIT_CONDITION, values, {"#sequence": "sequence"})
+        if write.held:
             return "registered"
-        seen = self._parse(process, refused)
+        seen = self._parse(process, write.item)
         return "reserve again" if seen is None or seen.has_room else "superseded"
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
@@ -222,7 +212,7 @@ class Slots:
         holder = {"state": {"S": "RUNNING"}, "since": {"N": str(int(since))}, "job": {"S": job}}
         condition = "attribute_exists(process_name) AND attribute_not_exists(holders.#me)"
         values = {":one": {"N": "1"}, ":entry": {"M": holder}}
-        return self._update(process, RESERVE_UPDATE, condition, {"#me": execution}, values) is None
+        return self._table.update(process, RESERVE_UPDATE, condition, values, {"#me": execution}).held
 
     def cancel(self, process: str, execution: str) -> bool:
         """Gives back a slot that is still RESERVED; False if it is not: confirmed since, or gone."""
@@ -242,7 +232,7 @@ class Slots:
             update = "SET holders.#me.quiet_since = :now"
             # Rounded up: the gap to the second check must not be shorter than it looks.
             values[":now"] = {"N": str(math.ceil(now))}
-        return self._update(process, update, UNCHANGED_CONDITION, names, values) is None
+        return self._table.update(process, update, UNCHANGED_CONDITION, values, names).held
 
     def forget_waiter(self, process: str, receipt_handle: str) -> bool:
         """Removes a registration whose receipt handle SQS has rejected; False if another stands there by now.
@@ -250,27 +240,20 @@ class Slots:
         Nothing makes such a handle valid again, so no wake is lost. A message that was received since then is
         registered under its new handle before it is hidden, whether or not there is a registration before it.
         """
-        # A name of its own, since DynamoDB refuses an empty map of names (API Reference, UpdateItem).
-        names, values = {"#handle": "receipt_handle"}, {":handle": {"S": receipt_handle}}
-        return self._update(process, "REMOVE waiting", "waiting.#handle = :handle", names, values) is None
+        values = {":handle": {"S": receipt_handle}}
+        return self._table.update(process, "REMOVE waiting", "waiting.receipt_handle = :handle", values).held
 
     def waiter_with_room(self, process: str) -> Waiter | None:
         """Who waits, if there is room; the read half of a wake."""
-        answer = self._dynamodb.get_item(
-            TableName=self._table_name,
-            Key={"process_name": {"S": process}},
-            ConsistentRead=True,
-            ProjectionExpression=WAKE_PROJECTION,
-        )
-        item = answer.get("Item", {})
-        waiting = item.get("waiting", {}).get("M", {})
-        in_use, limit = (float(item.get(name, {}).get("N", 0)) for name in ("slots_in_use", "slot_limit"))
-        # Whatever somebody else has written there, whoever makes room must not fail over it: the janitor reports it.
-        handle, sequence = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "sequence"))
-        if not handle or sequence is None or item.get("paused", {}).get("BOOL", False) or in_use >= limit:
-            return None
-        receives = waiting.get("receives", {}).get("N", "0")
-        return Waiter(handle, sequence, int(receives) if receives.isdecimal() else 0)
+        item = Attributes(self._table.read(process, ProjectionExpression=WAKE_PROJECTION))
+        try:
+            waiting = item.map("waiting", None)
+            is_full = item.number("slots_in_use") >= item.number("slot_limit")
+            if waiting is None or is_full or item.flag("paused", False):
+                return None
+            return Waiter(waiting.text("receipt_handle"), waiting.text("sequence"), waiting.whole("receives"))
+        except MalformedAttribute:
+            return None  # the step that freed a slot must not fail over it: the janitor reports the item
 
     def need_not_wait(self, process: str, execution: str) -> bool:
         """A consistent read of whether a reserve would be answered otherwise, or nothing would wake the request.
@@ -293,44 +276,18 @@ class Slots:
 
     def _give_back(self, process: str, execution: str, condition: str, values: Mapping[str, Any]) -> bool:
         names = {"#me": execution} | ({"#state": "state"} if "#state" in condition else {})
-        return self._update(process, RELEASE_UPDATE, condition, names, {":one": {"N": "1"}, **values}) is None
+        return self._table.update(process, RELEASE_UPDATE, condition, {":one": {"N": "1"}, **values}, names).held
 
-    def _update(
-        self, process: str, update: str, condition: str, names: Mapping[str, str], values: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
-        """None if the update was made; the item as it stood (empty if not told) if the condition refused it."""
-        named: Any = {"ExpressionAttributeNames": names} if names else {}  # DynamoDB refuses an empty one
-        try:
-            self._dynamodb.update_item(
-                TableName=self._table_name,
-                Key={"process_name": {"S": process}},
-                UpdateExpression=update,
-                ConditionExpression=condition,
-                ExpressionAttributeValues=values,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                **named,
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            told: dict[str, Any] = cast(dict[str, Any], error.response).get("Item", {})
-            return told
-        return None
-
-    def _parse(self, process: str, item: dict[str, Any]) -> Process | None:
-        # A refusal tells the item only if there is one, and some engines never tell it: so look before judging.
-        if not item:
-            answer = self._dynamodb.get_item(
-                TableName=self._table_name, Key={"process_name": {"S": process}}, ConsistentRead=True
-            )
-            item = cast(dict[str, Any], answer.get("Item", {}))
+    def _parse(self, process: str, item: Item) -> Process | None:
+        # A refusal returns the item only if there is one, and from some engines never: so read before judging.
+        item = item or self._table.read(process)
         if not item:
             return None
         seen = read_process(item)
         self._is_large[process] = len(seen.holders) >= LARGE
         return seen
 
-    def _why_refused(self, process: str, execution: str, item: dict[str, Any]) -> Reservation:
+    def _why_refused(self, process: str, execution: str, item: Item) -> Reservation:
         try:
             seen = self._parse(process, item)
         except MalformedProcess as error:

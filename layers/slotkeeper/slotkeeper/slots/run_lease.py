@@ -14,9 +14,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+from slotkeeper.aws.dynamodb import Table, Write
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -41,8 +41,7 @@ class RunLease:
         clock: Callable[[], float] = time.time,
         new_code: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "execution_name")
         self._clock = clock
         self._new_code = new_code
         self._code = ""
@@ -55,29 +54,16 @@ class RunLease:
         """
         now = self._clock()
         self._code = self._new_code()
-        refused = self._put(now + seconds_left + CLOCK_SKEW, TAKE_CONDITION, {":now": _number(now)})
+        write = self._put(now + seconds_left + CLOCK_SKEW, TAKE_CONDITION, {":now": _number(now)})
         # The SDK repeats a call whose answer was lost, and is then refused by its own first attempt.
-        return refused is None or refused.get("code", {}).get("S") == self._code
+        return write.held or write.item.get("code") == {"S": self._code}
 
     def release(self) -> None:
         """Returns the lease, if it is still this run's."""
         self._put(0, RETURN_CONDITION, {":code": {"S": self._code}})
 
-    def _put(self, until: float, condition: str, values: dict[str, Any]) -> dict[str, Any] | None:
-        try:
-            self._dynamodb.put_item(
-                TableName=self._table_name,
-                Item={**_KEY, "code": {"S": self._code}, "held_until": _number(until)},
-                ConditionExpression=condition,
-                ExpressionAttributeValues=values,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            refused: dict[str, Any] = cast(dict[str, Any], error.response).get("Item", {})
-            return refused
-        return None
+    def _put(self, until: float, condition: str, values: dict[str, Any]) -> Write:
+        return self._table.put({**_KEY, "code": {"S": self._code}, "held_until": _number(until)}, condition, values)
 
 
 def _number(seconds: float) -> dict[str, str]:

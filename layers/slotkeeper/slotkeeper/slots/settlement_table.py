@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+from slotkeeper.aws.dynamodb import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -39,8 +39,7 @@ class Settled:
     """
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str, claim: float = CLAIM) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "execution_name")
         self._claim = claim
         self._known: set[str] = set()
 
@@ -62,18 +61,18 @@ class Settled:
         A caller that fails afterwards leaves its claim, and the first caller after the claim's end keeps the request.
         """
         item = {"claimed_until": _number(now + self._claim), "expires_at": _number(now + _KEEP)}
-        return self._put(
+        return self._table.put(
             {"execution_name": {"S": closing}, **item},
             "attribute_not_exists(execution_name) OR (attribute_not_exists(settled_at) AND claimed_until <= :now)",
             {":now": _number(now)},
-        )
+        ).held
 
     def add(self, closing: str, by: str, now: float) -> bool:
         """Notes that a request is accounted for; False if it was already. `by`: who kept it, workflow or janitor."""
         item = {"settled_by": {"S": by}, "settled_at": _number(now), "expires_at": _number(now + _KEEP)}
-        added = self._put({"execution_name": {"S": closing}, **item}, "attribute_not_exists(settled_at)")
+        added = self._table.put({"execution_name": {"S": closing}, **item}, "attribute_not_exists(settled_at)")
         self._known.add(closing)
-        return added
+        return added.held
 
     def settled_by(self) -> float | None:
         """The moment up to which every execution that had ended was accounted for; None if none was noted."""
@@ -82,37 +81,22 @@ class Settled:
 
     def note_settled_by(self, moment: float) -> None:
         """Notes that moment for the janitor's next containers, which then need not list a fortnight."""
-        self._dynamodb.put_item(
-            TableName=self._table_name,
+        self._table.dynamodb.put_item(
+            TableName=self._table.name,
             Item={"execution_name": {"S": _SETTLED_BY}, "settled_by": _number(moment)},
         )
 
     def _read(self, keys: list[str], attributes: str) -> list[dict[str, Any]]:
-        answer = self._dynamodb.batch_get_item(
+        answer = self._table.dynamodb.batch_get_item(
             RequestItems={
-                self._table_name: {
+                self._table.name: {
                     "Keys": [{"execution_name": {"S": key}} for key in keys],
                     "ProjectionExpression": attributes,
                     "ConsistentRead": True,
                 }
             }
         )
-        return answer["Responses"].get(self._table_name, [])
-
-    def _put(self, item: dict[str, Any], condition: str, values: dict[str, Any] | None = None) -> bool:
-        with_values: Any = {"ExpressionAttributeValues": values} if values else {}
-        try:
-            self._dynamodb.put_item(
-                TableName=self._table_name,
-                Item=item,
-                ConditionExpression=condition,
-                **with_values,
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            return False
-        return True
+        return answer["Responses"].get(self._table.name, [])
 
 
 def _number(value: float) -> dict[str, str]:

@@ -28,11 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
-from slotkeeper.aws import dynamodb as conditional
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -100,8 +98,7 @@ class TokenTable:
     """The steps against one table. Errors of DynamoDB itself pass through as ClientError or BotoCoreError."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
-        self._dynamodb = dynamodb
-        self._table_name = table_name
+        self._table = Table(dynamodb, table_name, "token_name")
 
     def read(self, name: str) -> TokenItem:
         """The item, read consistently: an older one would bring back a token that is dead.
@@ -109,8 +106,7 @@ class TokenTable:
         Raises:
             MalformedToken: its attributes are not of the documented types.
         """
-        answer = self._dynamodb.get_item(TableName=self._table_name, Key=_key(name), ConsistentRead=True)
-        return _parse(name, cast(dict[str, Any], answer.get("Item", {})))
+        return _parse(name, self._table.read(name))
 
     def acquire(self, name: str, seen: TokenItem, release_code: str, expires: float) -> bool:
         """Locks the refresh, if token, lock and refusal are still as `seen`; True if the lock is the caller's.
@@ -172,10 +168,7 @@ class TokenTable:
 
     def status(self, name: str) -> TokenStatus:
         """The item without the token, which is not read at all. Raises MalformedToken."""
-        answer = self._dynamodb.get_item(
-            TableName=self._table_name, Key=_key(name), ConsistentRead=True, ProjectionExpression=STATUS_ATTRIBUTES
-        )
-        item = dict(cast(dict[str, Any], answer.get("Item", {})))
+        item = self._table.read(name, ProjectionExpression=STATUS_ATTRIBUTES)
         if "refresh_lock" in item:
             item["refresh_lock"] = {"M": {"release_code": {"S": ""}, **item["refresh_lock"].get("M", {})}}
         seen = _parse(name, item)
@@ -203,35 +196,12 @@ class TokenTable:
 
     def _operate(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> bool:
         """A step whose answer does not bring the item, and with it the token."""
-        try:
-            self._dynamodb.update_item(
-                TableName=self._table_name,
-                Key=_key(name),
-                UpdateExpression=update,
-                ConditionExpression=condition,
-                ExpressionAttributeValues=values,
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            return False
-        return True
+        return self._table.update(name, update, condition, values, ReturnValuesOnConditionCheckFailure="NONE").held
 
     def _update(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> tuple[bool, TokenItem]:
         """Whether the condition held, and the item as it stands now."""
-        held, item = conditional.update(
-            self._dynamodb,
-            self._table_name,
-            _key(name),
-            UpdateExpression=update,
-            ConditionExpression=condition,
-            ExpressionAttributeValues=values,
-        )
+        held, item = self._table.update_and_read(name, update, condition, values)
         return held, _parse(name, item)
-
-
-def _key(name: str) -> dict[str, Any]:
-    return {"token_name": {"S": name}}
 
 
 def _number(seconds: float) -> dict[str, str]:
@@ -239,23 +209,19 @@ def _number(seconds: float) -> dict[str, str]:
 
 
 def _parse(name: str, item: Mapping[str, Any]) -> TokenItem:
-    attribute = ""
+    token = Attributes(item)
     try:
-        attribute = "refresh_lock"
-        lock = item["refresh_lock"]["M"] if "refresh_lock" in item else None
-        held = None if lock is None else RefreshLock(lock["release_code"]["S"], float(lock["expires"]["N"]))
-        attribute = "access_token"
-        token = item["access_token"]["S"] if "access_token" in item else None
-        attribute = "generation"
-        generation = int(item.get("generation", {"N": "0"})["N"])
-        attribute = "stored_at"
-        stored_at = float(item.get("stored_at", {"N": "0"})["N"])
-        attribute = "refused_until"
-        refused_until = float(item["refused_until"]["N"]) if "refused_until" in item else None
-        attribute = "refused_reason"
-        reason = item.get("refused_reason", {"S": ""})["S"]
-        attribute = "refresh_seconds"
-        seconds = float(item.get("refresh_seconds", {"N": "0"})["N"])
-    except (KeyError, TypeError, ValueError):
-        raise MalformedToken(f"item {name!r} of the token table: {attribute} is not of its documented type") from None
-    return TokenItem(token, generation, stored_at, held, refused_until, reason, seconds)
+        lock = token.map("refresh_lock", None)
+        return TokenItem(
+            access_token=token.text("access_token", None),
+            generation=token.whole("generation", 0),
+            stored_at=token.number("stored_at", 0.0),
+            lock=RefreshLock(lock.text("release_code"), lock.number("expires")) if lock else None,
+            refused_until=token.number("refused_until", None),
+            refused_reason=token.text("refused_reason", ""),
+            refresh_seconds=token.number("refresh_seconds", 0.0),
+        )
+    except MalformedAttribute as error:  # without its text, which may hold the token
+        raise MalformedToken(
+            f"item {name!r} of the token table: {error.attribute} is not of its documented type"
+        ) from None
