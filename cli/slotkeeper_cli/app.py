@@ -19,19 +19,7 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli import __doc__ as what_it_is
-from slotkeeper_cli.commands import (
-    dead_letters,
-    doctor,
-    holders,
-    processes,
-    reconciling,
-    recursion,
-    requests,
-    retries,
-    status,
-    submitting,
-    token,
-)
+from slotkeeper_cli.commands import dlq, doctor, holder, process, request, retry, stack, status, token
 from slotkeeper_cli.common import StackCommand, StackGroup
 from slotkeeper_cli.errors import CommandError, NotFound
 
@@ -44,25 +32,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-slots = typer.Typer(help="The slots of a process.", no_args_is_help=True)
-
 app.command("status", cls=StackCommand)(status.status)
-app.add_typer(slots, name="slots")
-slots.command("set-limit", cls=StackCommand)(processes.set_limit)
-app.command("pause", cls=StackCommand)(processes.pause)
-app.command("resume", cls=StackCommand)(processes.resume)
-app.command("add-process", cls=StackCommand)(processes.add)
-app.command("remove-process", cls=StackCommand)(processes.remove)
-app.command("release", cls=StackCommand)(holders.release)
-app.command("reconcile", cls=StackCommand)(reconciling.reconcile)
-app.command("restore", cls=StackCommand)(reconciling.restore)
-app.command("submit", cls=StackCommand)(submitting.submit)
-app.add_typer(requests.request, name="request")
-app.add_typer(dead_letters.dlq, name="dlq")
-app.add_typer(retries.retries, name="retries")
-app.add_typer(token.token, name="token")
-app.add_typer(recursion.recursion, name="recursion")
 app.command("doctor", cls=StackCommand)(doctor.doctor)
+for group in (process, holder, request, dlq, retry, token, stack):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
 def _version(wanted: bool) -> None:

@@ -62,7 +62,7 @@ def plan(letter: Letter, processes: Collection[str]) -> Redrive:
         return _plan_work(letter)
     request = read_request(letter)
     if request.process not in processes:
-        raise Hopeless(f"there is no process {request.process!r}: slotkeeper add-process makes one")
+        raise Hopeless(f"there is no process {request.process!r}: slotkeeper process add makes one")
     if request.attempt >= MOST_ATTEMPTS:
         raise Hopeless(f"it was attempt {request.attempt}, the last that there can be")
     again = replace(request, attempt=request.attempt + 1)

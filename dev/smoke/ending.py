@@ -31,7 +31,7 @@ def clean_up(bench: Bench) -> list[str]:
         _attempt(left, name, remove)
     for process in bench.processes:
         if something_lives:
-            left.append(f"process {process}: kept for the janitor; afterwards, slotkeeper remove-process {process}")
+            left.append(f"process {process}: kept for the janitor; afterwards, slotkeeper process remove {process}")
         else:
             _attempt(left, f"process {process} in {bench.table}", partial(_remove, bench, process))
     if not something_lives:

@@ -90,8 +90,8 @@ def _check_jobs_in_use(properties: Mapping[str, Any], before: Mapping[str, Any])
                 raise ValueError(
                     f"{execution} holds a slot of process {process.name} for Glue job {job}, which this update would "
                     "take away; nothing has changed. Either keep the job in MoreGlueJobArns (not the sample job, which "
-                    f"is deleted), or let its runs end: slotkeeper pause {process.name}, wait until slotkeeper status "
-                    f"{process.name} shows no holder, deploy, slotkeeper resume {process.name}"
+                    f"is deleted), or let its runs end: slotkeeper process pause {process.name}, wait until slotkeeper "
+                    f"status {process.name} shows no holder, deploy, slotkeeper process resume {process.name}"
                 )
 
 

@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli import letters, stack
-from slotkeeper_cli.commands import holders
+from slotkeeper_cli.commands import holder
 from tests.cli.operating import Operator, client, made_stack
 
 
@@ -31,7 +31,7 @@ def _nobodys_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
-    monkeypatch.setattr(holders.time, "sleep", lambda _: None)
+    monkeypatch.setattr(holder.time, "sleep", lambda _: None)
     monkeypatch.setattr(letters, "LISTEN", 0)
     session = SimpleNamespace(client=lambda service, **_: client(service))
     monkeypatch.setattr(stack.boto3, "Session", lambda **_: session)

@@ -31,7 +31,7 @@ def test_the_flows_outputs_are_the_templates() -> None:
     ("arguments", "said"),
     [
         (("token", "show"), "the chatbot is not deployed in this stack: deploy the stack with ChatApiUrl=https://..."),
-        (("retries", "list"), "the worker is not deployed in this stack: deploy the stack with DeployWorker=true"),
+        (("retry", "list"), "the worker is not deployed in this stack: deploy the stack with DeployWorker=true"),
         (("dlq", "show", "work"), "the worker is not deployed in this stack"),
         (("dlq", "redrive", "schedule", "--all", "--yes"), "the worker is not deployed in this stack"),
     ],
@@ -43,7 +43,7 @@ def test_a_command_of_an_absent_flow_says_so(slots_alone: Operator, arguments: t
 
 def test_an_output_that_an_older_template_lacks_is_told_apart(operator: Operator) -> None:
     url = operator.outputs.pop("RetryScheduleGroupName")
-    assert "deployed from an older template" in operator.run("retries", "list").told
+    assert "deployed from an older template" in operator.run("retry", "list").told
     operator.outputs["RetryScheduleGroupName"] = url
 
 

@@ -87,7 +87,7 @@ def test_a_discarded_letter_is_gone_and_its_body_stands_in_the_audit_line(operat
     ended = operator.run("dlq", "discard", "request", "--code", "Cancelled", "--yes", "--json")
     assert [letter["request_id"] for letter in ended.json["deleted"]] == ["a"]
     (line,) = operator.audited()
-    assert (line["action"], line["body"]) == ("discard", REQUEST)
+    assert (line["action"], line["body"]) == ("dlq discard", REQUEST)
     (left,) = waiting(operator, "RequestDeadLetterQueue")
     assert json.loads(left["Body"])["request_id"] == "b"
 

@@ -64,7 +64,7 @@ def test_warnings_alone_end_with_0(operator: Operator, monkeypatch: Patch) -> No
                 {
                     "level": "warn",
                     "saw": "process p is paused and admits nobody",
-                    "do": "slotkeeper resume p, when it may go on",
+                    "do": "slotkeeper process resume p, when it may go on",
                 }
             ],
         }
@@ -163,7 +163,7 @@ def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
     return Facts(Stack("slotkeeper"))
 
 
-def listed(*resources: tuple[str, str, str]) -> Answers:
+def listed(*resources: tuple[str, str, str], template_text: str = "") -> Answers:
     """The stack's resources: logical id, physical id, type."""
     told = [
         {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": kind, "ResourceStatus": "CREATE_COMPLETE"}
@@ -181,7 +181,9 @@ def listed(*resources: tuple[str, str, str]) -> Answers:
     }
     answers = {
         "ListStackResources": lambda _: {"StackResourceSummaries": told},
-        "GetTemplate": lambda _: {"TemplateBody": json.dumps(template)},
+        "GetTemplate": lambda asked: (
+            {"TemplateBody": template_text or json.dumps(template)} if asked["TemplateStage"] == "Processed" else {}
+        ),
     }
     return Answers("cloudformation", answers)
 
@@ -228,6 +230,21 @@ def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
         }
         assert [one.differs for one in fetched.recursion] == [True, True]
         assert fetched.unreserved_concurrency == 995
+
+
+@pytest.mark.parametrize(("deployed", "differs"), [("Terminate", False), ("Allow", True)])
+def test_a_function_without_a_recursion_setting_in_the_template_has_lambdas_default(
+    fetched: Facts, deployed: str, differs: bool
+) -> None:
+    answers = {"GetFunctionRecursionConfig": lambda _: {"RecursiveLoop": deployed}}
+    with listed(("StarterFunction", "starter-1", FUNCTION)), Answers("lambda", answers):
+        (setting,) = fetched.recursion
+    assert (setting.template, setting.differs) == ("Terminate", differs)
+
+
+def test_a_deployed_template_that_is_not_json_fails(fetched: Facts) -> None:
+    with listed(template_text="Resources: {}"), pytest.raises(Failed, match="is not JSON"):
+        _ = fetched.template
 
 
 def test_tables_are_compared_with_the_template(operator: Operator, fetched: Facts) -> None:

@@ -1,4 +1,4 @@
-"""`slots set-limit`, `pause`, `resume`, `add-process`, `remove-process`: each change, its guard and its audit line."""
+"""`slotkeeper process`: each change, its guard and its audit line."""
 
 from __future__ import annotations
 
@@ -8,15 +8,36 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.protocol import Slots
-from slotkeeper_cli.commands import processes
+from slotkeeper_cli.commands import process
 from tests.cli.operating import Operator
+
+
+def test_the_processes_are_listed_with_their_limit_and_state(operator: Operator) -> None:
+    operator.hold("a")
+    operator.processes.create("nightly", 2, "sample-job", paused=True)
+    odd = {"process_name": {"S": "odd"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=odd)
+
+    listed = operator.run("process", "list", "--json").json
+    assert [(one["name"], one["slot_limit"], one["slots_in_use"], one["paused"]) for one in listed["processes"]] == [
+        ("nightly", 2, 0, True),
+        ("sample", 1, 1, False),
+    ]
+    assert len(listed["malformed"]) == 1
+    assert "malformed: " in operator.run("process", "list").out
+
+
+def test_a_list_without_processes_names_the_command_that_adds_one(operator: Operator) -> None:
+    operator.run("process", "remove", "sample", "--yes")
+
+    assert "slotkeeper process add" in operator.run("process", "list").out
 
 
 def test_a_limit_is_changed_live_and_who_waits_is_woken(operator: Operator, woken: list[str]) -> None:
     operator.hold("a")
     second = operator.send("b")
     operator.slots.wait("sample", operator.workflow_name(second), second)
-    ended = operator.run("slots", "set-limit", "sample", "3", "--json")
+    ended = operator.run("process", "set-limit", "sample", "3", "--json")
 
     assert ended.json == {"process": "sample", "before": 1, "after": 3, "holders": 1, "woken": True}
     assert operator.process().slot_limit == 3
@@ -26,12 +47,12 @@ def test_a_limit_is_changed_live_and_who_waits_is_woken(operator: Operator, woke
 def test_a_limit_below_the_holders_says_what_follows(operator: Operator) -> None:
     operator.hold("a")
 
-    assert "1 holder above it" in operator.run("slots", "set-limit", "sample", "0").out
+    assert "1 holder above it" in operator.run("process", "set-limit", "sample", "0").out
 
 
 @pytest.mark.parametrize("limit", ["-1", "501", "many"])
 def test_a_limit_that_cannot_be_is_refused_as_misuse(operator: Operator, limit: str) -> None:
-    ended = operator.run("slots", "set-limit", "sample", "--", limit)
+    ended = operator.run("process", "set-limit", "sample", "--", limit)
 
     assert ended.exit_code == 2
     assert limit in ended.told
@@ -42,28 +63,28 @@ def test_a_limit_that_glue_cannot_keep_up_with_is_told(operator: Operator) -> No
     operator.glue.create_job(Name="tight", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 3})
     operator.processes.create("second", 1, "tight")
 
-    assert "MaxConcurrentRuns" in operator.run("slots", "set-limit", "second", "3").told
+    assert "MaxConcurrentRuns" in operator.run("process", "set-limit", "second", "3").told
 
 
 def test_a_limit_that_one_item_cannot_keep_up_with_is_told(operator: Operator) -> None:
-    assert "divide it" not in operator.run("slots", "set-limit", "sample", "100").told
-    assert "divide it" in operator.run("slots", "set-limit", "sample", "500").told
+    assert "divide it" not in operator.run("process", "set-limit", "sample", "100").told
+    assert "divide it" in operator.run("process", "set-limit", "sample", "500").told
 
 
 def test_pause_and_resume_of_one_and_of_all(operator: Operator) -> None:
     operator.processes.create("second", 1, "sample-job")
 
-    assert operator.run("pause", "sample", "--json").json == {"paused": ["sample"], "running": {"sample": 0}}
+    assert operator.run("process", "pause", "sample", "--json").json == {"paused": ["sample"], "running": {"sample": 0}}
     assert [operator.process(name).paused for name in ("sample", "second")] == [True, False]
-    assert operator.run("pause", "--all").exit_code == 0
+    assert operator.run("process", "pause", "--all").exit_code == 0
     assert operator.process("second").paused
-    assert operator.run("resume", "--all", "--json").json["resumed"] == ["sample", "second"]
+    assert operator.run("process", "resume", "--all", "--json").json["resumed"] == ["sample", "second"]
     assert not operator.process().paused
 
 
 @pytest.mark.parametrize("arguments", [(), ("sample", "--all")])
 def test_which_processes_must_be_said_in_one_way(operator: Operator, arguments: tuple[str, ...]) -> None:
-    assert operator.run("pause", *arguments).exit_code == 2
+    assert operator.run("process", "pause", *arguments).exit_code == 2
     assert not operator.process().paused
 
 
@@ -73,17 +94,17 @@ def test_resume_is_refused_where_executions_run_without_a_slot(operator: Operato
     operator.slots.release("sample", execution, operator.process().holders[execution].raw)
     operator.processes.pause("sample")
 
-    ended = operator.run("resume", "sample")
+    ended = operator.run("process", "resume", "sample")
 
     assert ended.exit_code == 3
     assert "reconcile" in ended.told
     assert operator.process().paused
-    assert operator.run("resume", "sample", "--force").exit_code == 0
+    assert operator.run("process", "resume", "sample", "--force").exit_code == 0
     assert not operator.process().paused
 
 
 def test_a_process_is_added_and_its_requests_can_come(operator: Operator) -> None:
-    ended = operator.run("add-process", "second", "--limit", "2", "--job", "sample-job", "--paused", "--json")
+    ended = operator.run("process", "add", "second", "--limit", "2", "--job", "sample-job", "--paused", "--json")
 
     assert ended.json["problems"] == []
     assert (operator.process("second").slot_limit, operator.process("second").paused) == (2, True)
@@ -92,7 +113,7 @@ def test_a_process_is_added_and_its_requests_can_come(operator: Operator) -> Non
 def test_one_that_exists_is_left_as_it_is(operator: Operator) -> None:
     operator.hold("a")
 
-    ended = operator.run("add-process", "sample", "--limit", "5", "--job", "sample-job")
+    ended = operator.run("process", "add", "sample", "--limit", "5", "--job", "sample-job")
 
     assert ended.exit_code == 3
     assert operator.process().slot_limit == 1
@@ -102,13 +123,13 @@ def test_one_that_exists_is_left_as_it_is(operator: Operator) -> None:
 def test_a_job_that_would_not_work_is_refused_with_all_that_is_wrong(operator: Operator) -> None:
     operator.glue.create_job(Name="retrying", Role="r", Command={"Name": "x"}, MaxRetries=2)
 
-    ended = operator.run("add-process", "second", "--limit", "2", "--job", "retrying")
+    ended = operator.run("process", "add", "second", "--limit", "2", "--job", "retrying")
 
     assert ended.exit_code == 3
     assert "MaxRetries 2" in ended.told
     assert "MoreGlueJobArns" in ended.told
     assert operator.slots.read("second") is None
-    assert operator.run("add-process", "second", "--limit", "2", "--job", "retrying", "--force").exit_code == 0
+    assert operator.run("process", "add", "second", "--limit", "2", "--job", "retrying", "--force").exit_code == 0
     assert operator.audited()[-1]["forced"] is True
 
 
@@ -116,20 +137,20 @@ def test_a_job_that_the_parameters_allow_is_fine(operator: Operator) -> None:
     operator.glue.create_job(Name="other", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 9})
     operator.parameters["MoreGlueJobArns"] = "arn:aws:glue:us-east-1:123456789012:job/other"
 
-    assert operator.run("add-process", "second", "--limit", "2", "--job", "other").exit_code == 0
+    assert operator.run("process", "add", "second", "--limit", "2", "--job", "other").exit_code == 0
 
 
 def test_a_job_that_does_not_exist_is_refused(operator: Operator) -> None:
-    assert "does not exist" in operator.run("add-process", "second", "--limit", "2", "--job", "nowhere").told
+    assert "does not exist" in operator.run("process", "add", "second", "--limit", "2", "--job", "nowhere").told
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 48])
 def test_a_name_that_no_request_could_carry_is_misuse(operator: Operator, name: str) -> None:
-    assert operator.run("add-process", name, "--limit", "2", "--job", "sample-job").exit_code == 2
+    assert operator.run("process", "add", name, "--limit", "2", "--job", "sample-job").exit_code == 2
 
 
 def test_a_process_is_removed_once_it_is_empty(operator: Operator) -> None:
-    assert operator.run("remove-process", "sample", "--yes", "--json").json == {"removed": "sample"}
+    assert operator.run("process", "remove", "sample", "--yes", "--json").json == {"removed": "sample"}
     assert operator.slots.read("sample") is None
 
 
@@ -137,7 +158,7 @@ def test_removing_wakes_who_waits_so_that_it_is_set_aside(operator: Operator, wo
     operator.processes.pause("sample")
     first = operator.send("a")
     operator.slots.wait("sample", operator.workflow_name(first), first)
-    operator.run("remove-process", "sample", "--yes")
+    operator.run("process", "remove", "sample", "--yes")
 
     assert woken == ["handle-a"]
 
@@ -146,7 +167,7 @@ def test_removing_says_which_cancellations_end_with_the_process(operator: Operat
     """They are notes in its item: a cancelled request that is queued is set aside as any other, and can be redriven."""
     operator.processes.cancellations.add("sample", "sample-cancelled", 1_790_000_000.0)
 
-    ended = operator.run("remove-process", "sample", "--yes")
+    ended = operator.run("process", "remove", "sample", "--yes")
 
     assert ended.exit_code == 0
     assert "sample-cancelled" in ended.told
@@ -160,16 +181,16 @@ def test_removing_waits_for_those_who_run(operator: Operator, monkeypatch: pytes
         assert operator.process().paused
         operator.slots.release("sample", execution, operator.process().holders[execution].raw)
 
-    monkeypatch.setattr(processes.time, "sleep", end)
+    monkeypatch.setattr(process.time, "sleep", end)
 
-    assert operator.run("remove-process", "sample", "--yes").exit_code == 0
+    assert operator.run("process", "remove", "sample", "--yes").exit_code == 0
     assert operator.slots.read("sample") is None
 
 
 def test_removing_gives_up_after_its_time_and_leaves_the_process_paused(operator: Operator) -> None:
     operator.hold("a")
 
-    ended = operator.run("remove-process", "sample", "--yes", "--timeout", "0")
+    ended = operator.run("process", "remove", "sample", "--yes", "--timeout", "0")
 
     assert ended.exit_code == 1
     assert "stays paused" in ended.told
@@ -178,7 +199,7 @@ def test_removing_gives_up_after_its_time_and_leaves_the_process_paused(operator
 
 
 def test_nothing_is_removed_unless_somebody_says_so(operator: Operator) -> None:
-    ended = operator.run("remove-process", "sample")
+    ended = operator.run("process", "remove", "sample")
 
     assert ended.exit_code == 3
     assert "--yes" in ended.told
@@ -186,20 +207,20 @@ def test_nothing_is_removed_unless_somebody_says_so(operator: Operator) -> None:
 
 
 def test_every_change_has_its_audit_line_before_it(operator: Operator) -> None:
-    operator.run("slots", "set-limit", "sample", "2")
-    operator.run("pause", "sample")
+    operator.run("process", "set-limit", "sample", "2")
+    operator.run("process", "pause", "sample")
 
     first, second = operator.audited()
 
-    assert (first["action"], first["before"], first["after"]) == ("set-limit", 1, 2)
+    assert (first["action"], first["before"], first["after"]) == ("process set-limit", 1, 2)
     assert first["by"].startswith("arn:aws:")
-    assert (second["action"], second["process"], second["stack"]) == ("pause", "sample", "slotkeeper")
+    assert (second["action"], second["process"], second["stack"]) == ("process pause", "sample", "slotkeeper")
 
 
 def test_nothing_is_changed_without_an_audit_line(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
 
-    ended = operator.run("pause", "sample")
+    ended = operator.run("process", "pause", "sample")
 
     assert ended.exit_code == 3
     assert "audit" in ended.told
@@ -220,7 +241,7 @@ def test_a_line_that_fails_after_others_is_not_called_nothing(
 
     monkeypatch.setattr(operator.logs, "put_log_events", once)
 
-    ended = operator.run("pause", "--all")
+    ended = operator.run("process", "pause", "--all")
 
     assert ended.exit_code == 1
     assert "it stopped there" in ended.told
@@ -229,7 +250,7 @@ def test_a_line_that_fails_after_others_is_not_called_nothing(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("status", "sample"), ("slots", "set-limit", "sample", "2"), ("request", "cancel", "a", "--process", "sample")],
+    [("status", "sample"), ("process", "set-limit", "sample", "2"), ("request", "cancel", "a", "--process", "sample")],
 )
 def test_a_malformed_item_is_a_line_that_names_the_attribute(operator: Operator, arguments: tuple[str, ...]) -> None:
     operator.dynamodb.update_item(
@@ -251,7 +272,7 @@ def test_a_process_that_is_removed_meanwhile_is_not_found(operator: Operator, mo
     operator.dynamodb.delete_item(TableName=operator.outputs["SlotTableName"], Key={"process_name": {"S": "sample"}})
     monkeypatch.setattr(Slots, "read", lambda *_: seen)
 
-    ended = operator.run("pause", "sample")
+    ended = operator.run("process", "pause", "sample")
 
     assert ended.exit_code == 4
     assert "there is no process 'sample'" in ended.told

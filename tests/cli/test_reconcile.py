@@ -1,4 +1,4 @@
-"""`reconcile` and `restore`: after them the table agrees with what runs, and nobody is admitted beside the limit."""
+"""`slotkeeper stack`: after them the table agrees with what runs, and nobody is admitted beside the limit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_execution_that_runs_without_a_slot_gets_it_above_the_limit_too(opera
         _forget(operator, name)
     operator.processes.set_limit("sample", 1)
 
-    ended = operator.run("reconcile", "--json")
+    ended = operator.run("stack", "reconcile", "--json")
 
     assert sorted(ended.json["adopted"]) == sorted(names)
     process = operator.process()
@@ -59,7 +59,7 @@ def test_who_is_adopted_has_the_job_that_it_runs_though_the_process_has_another_
     told["stateEnteredEventDetails"]["input"] = json.dumps({"job_name": "earlier-job"})
     operator.histories[name] = [told]
 
-    operator.run("reconcile")
+    operator.run("stack", "reconcile")
 
     assert operator.process().holders[name].job == "earlier-job"
 
@@ -67,9 +67,9 @@ def test_who_is_adopted_has_the_job_that_it_runs_though_the_process_has_another_
 def test_twice_is_once(operator: Operator) -> None:
     _forget(operator, operator.hold("a"))
 
-    operator.run("reconcile")
+    operator.run("stack", "reconcile")
 
-    assert operator.run("reconcile", "--json").json["adopted"] == []
+    assert operator.run("stack", "reconcile", "--json").json["adopted"] == []
     assert operator.process().slots_in_use == 1
 
 
@@ -79,7 +79,7 @@ def test_one_that_has_given_its_slot_back_is_left_without(operator: Operator, mo
     _forget(operator, name)
     operator.histories[name] = [entered("ReleaseSlot"), entered("RunGlueJob")]
 
-    assert operator.run("reconcile", "--json").json["adopted"] == []
+    assert operator.run("stack", "reconcile", "--json").json["adopted"] == []
     assert operator.process().slots_in_use == 0
 
 
@@ -90,7 +90,7 @@ def test_one_that_has_lost_its_reservation_gives_its_request_back_and_is_not_ado
     other = operator.hold("b")
     operator.histories[name] = [entered("ConfirmSlot"), {"type": "ExecutionStarted"}]
 
-    assert operator.run("reconcile", "--json").json["adopted"] == []
+    assert operator.run("stack", "reconcile", "--json").json["adopted"] == []
     assert list(operator.process().holders) == [other]
 
 
@@ -103,7 +103,7 @@ def test_the_states_by_which_that_is_told_are_the_workflows() -> None:
 def test_an_execution_of_no_process_here_is_left_alone(operator: Operator) -> None:
     operator.stepfunctions.start_execution(stateMachineArn=operator.outputs["WorkflowArn"], name="by-hand", input="{}")
 
-    assert operator.run("reconcile", "--json").json["adopted"] == []
+    assert operator.run("stack", "reconcile", "--json").json["adopted"] == []
 
 
 def test_a_counter_that_is_wrong_is_repaired_and_adoption_counts_from_there(operator: Operator) -> None:
@@ -117,7 +117,7 @@ def test_a_counter_that_is_wrong_is_repaired_and_adoption_counts_from_there(oper
         ExpressionAttributeValues={":many": {"N": "3"}},
     )
 
-    ended = operator.run("reconcile", "--json")
+    ended = operator.run("stack", "reconcile", "--json")
 
     assert ended.json["drifted"] == ["sample"]
     assert operator.process().slots_in_use == len(operator.process().holders) == 2
@@ -129,7 +129,7 @@ def test_the_dead_are_told_and_left_to_the_janitor_which_goes_round_at_once(
     name = operator.hold("a")
     operator.stop(name)
 
-    ended = operator.run("reconcile", "--json")
+    ended = operator.run("stack", "reconcile", "--json")
 
     assert ended.json["dead"] == [name]
     assert ended.json["janitor"] == {"SlotsReclaimed": 1}
@@ -141,7 +141,7 @@ def test_a_round_that_failed_is_a_failure(operator: Operator, monkeypatch: pytes
     told = {"FunctionError": "Unhandled", "Payload": BytesIO(b'{"errorMessage": "boom"}')}
     monkeypatch.setattr(client("lambda"), "invoke", lambda **_: told)
 
-    ended = operator.run("reconcile")
+    ended = operator.run("stack", "reconcile")
 
     assert ended.exit_code == 1
     assert "boom" in ended.told
@@ -157,7 +157,7 @@ def test_a_round_is_asked_for_once_and_waited_for(operator: Operator, monkeypatc
 
     monkeypatch.setattr(stack.boto3, "Session", lambda **_: SimpleNamespace(client=make))
 
-    assert operator.run("reconcile").exit_code == 0
+    assert operator.run("stack", "reconcile").exit_code == 0
     (config,) = asked
     assert config.retries["total_max_attempts"] == 1
     assert config.read_timeout > TEMPLATE["Resources"]["JanitorFunction"]["Properties"]["Timeout"]
@@ -167,7 +167,7 @@ def test_check_changes_nothing_and_says_so_by_its_exit_code(operator: Operator, 
     name = operator.hold("a")
     _forget(operator, name)
 
-    ended = operator.run("reconcile", "--check", "--json")
+    ended = operator.run("stack", "reconcile", "--check", "--json")
 
     assert ended.exit_code == 5
     assert ended.json["adopted"] == [name]
@@ -179,7 +179,7 @@ def test_check_changes_nothing_and_says_so_by_its_exit_code(operator: Operator, 
 def test_check_is_content_where_all_agree(operator: Operator) -> None:
     operator.hold("a")
 
-    ended = operator.run("reconcile", "--check")
+    ended = operator.run("stack", "reconcile", "--check")
 
     assert ended.exit_code == 0
     assert "agrees" in ended.out
@@ -204,7 +204,7 @@ def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator)
     operator.dynamodb.put_item(TableName="restored", Item=old | {"process_name": {"S": "sample"}})
     operator.dynamodb.put_item(TableName="restored", Item={"process_name": {"S": "odd"}})
 
-    ended = operator.run("restore", "--from", "restored", "--json")
+    ended = operator.run("stack", "restore", "--from", "restored", "--json")
 
     assert (ended.json["taken"], ended.json["left"]) == (["lost"], ["sample"])
     assert "odd" in ended.json["malformed"][0]
@@ -214,7 +214,7 @@ def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator)
 
 
 def test_a_table_that_is_not_there_is_not_found(operator: Operator) -> None:
-    assert operator.run("restore", "--from", "nowhere").exit_code == 4
+    assert operator.run("stack", "restore", "--from", "nowhere").exit_code == 4
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_one_that_is_admitted_while_we_look_is_not_taken_for_astray(operator: Operator, admitted: str) -> None:
-    ended = operator.run("reconcile", "--check", "--json")
+    ended = operator.run("stack", "reconcile", "--check", "--json")
 
     assert ended.json["adopted"] == []
     assert ended.exit_code == 0
@@ -253,7 +253,7 @@ def test_one_that_gives_its_slot_back_while_we_look_is_not_either(operator: Oper
 
     operator.histories = Releasing()
 
-    assert operator.run("reconcile", "--check", "--json").json["adopted"] == []
+    assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == []
     assert admitted in operator.process().holders, "nobody had to ask"
 
 

@@ -31,7 +31,7 @@ def test_a_dead_letter_is_sent_as_the_next_attempt_and_removed(operator: Operato
     assert (redriven["execution"], redriven["attempt"]) == (name, 2)
     (line,) = operator.audited()
     assert (line["action"], line["queue"], line["letters"][0]["request_id"]) == (
-        "redrive",
+        "dlq redrive",
         "RequestDeadLetterQueue",
         "a",
     )

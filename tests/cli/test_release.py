@@ -1,10 +1,10 @@
-"""`slotkeeper release`: a slot is freed only once nothing uses it, and what was looked at is told."""
+"""`slotkeeper holder release`: a slot is freed only once nothing uses it, and what was looked at is told."""
 
 from __future__ import annotations
 
 import pytest
 
-from slotkeeper_cli.commands import holders
+from slotkeeper_cli.commands import holder
 from tests.cli.operating import Operator
 
 
@@ -18,7 +18,7 @@ def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operat
     name = operator.hold("a")
     _end(operator, name)
 
-    ended = operator.run("release", name, "--json")
+    ended = operator.run("holder", "release", name, "--json")
 
     assert ended.exit_code == 0
     assert ended.json["checked"] == [
@@ -32,7 +32,7 @@ def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operat
 def test_one_that_runs_is_refused(operator: Operator) -> None:
     name = operator.hold("a")
 
-    ended = operator.run("release", name)
+    ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
     assert "its execution is RUNNING" in ended.told
@@ -45,7 +45,7 @@ def test_one_whose_glue_run_outlives_its_execution_is_refused(operator: Operator
     run = operator.run_glue(name)
     _end(operator, name)
 
-    ended = operator.run("release", name)
+    ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
     assert run in ended.told
@@ -62,9 +62,9 @@ def test_a_run_that_shows_only_at_the_second_look_counts(operator: Operator, mon
         gaps.append(gap)
         operator.run_glue(name)
 
-    monkeypatch.setattr(holders.time, "sleep", begin)
+    monkeypatch.setattr(holder.time, "sleep", begin)
 
-    assert operator.run("release", name).exit_code == 3
+    assert operator.run("holder", "release", name).exit_code == 3
     assert gaps == [30]
     assert operator.process().slots_in_use == 1
 
@@ -74,7 +74,7 @@ def test_one_whose_execution_has_just_ended_may_have_a_run_on_the_way(operator: 
     name = operator.hold("a")
     operator.stop(name)
 
-    ended = operator.run("release", name)
+    ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
     assert "to wait" in ended.told
@@ -86,11 +86,11 @@ def test_one_that_runs_and_that_step_functions_does_not_show_yet_is_refused(
 ) -> None:
     """DescribeExecution is eventually consistent, and a run that Glue refuses for now is no run that a look shows."""
     name = operator.hold("a", started=False)
-    monkeypatch.setattr(holders.time, "time", lambda: 1_790_000_300.0)
+    monkeypatch.setattr(holder.time, "time", lambda: 1_790_000_300.0)
 
-    assert operator.run("release", name).exit_code == 3
-    monkeypatch.setattr(holders.time, "time", lambda: 1_790_000_000.0 + 2 * 86_400)
-    assert operator.run("release", name).exit_code == 0
+    assert operator.run("holder", "release", name).exit_code == 3
+    monkeypatch.setattr(holder.time, "time", lambda: 1_790_000_000.0 + 2 * 86_400)
+    assert operator.run("holder", "release", name).exit_code == 0
 
 
 def test_a_job_that_is_gone_has_no_run_alive(operator: Operator) -> None:
@@ -98,21 +98,21 @@ def test_a_job_that_is_gone_has_no_run_alive(operator: Operator) -> None:
     _end(operator, name)
     operator.glue.delete_job(JobName="sample-job")
 
-    assert operator.run("release", name).exit_code == 0
+    assert operator.run("holder", "release", name).exit_code == 0
 
 
 def test_an_old_reservation_without_execution_is_released(operator: Operator) -> None:
     name = operator.hold("a", started=False, confirmed=False)
 
-    assert operator.run("release", name).exit_code == 0
+    assert operator.run("holder", "release", name).exit_code == 0
     assert operator.process().slots_in_use == 0
 
 
 def test_a_young_reservation_is_its_starters(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     name = operator.hold("a", started=False, confirmed=False)
-    monkeypatch.setattr(holders.time, "time", lambda: 1_790_000_100.0)
+    monkeypatch.setattr(holder.time, "time", lambda: 1_790_000_100.0)
 
-    ended = operator.run("release", name)
+    ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
     assert "20 s to wait" in ended.told
@@ -136,9 +136,9 @@ def test_a_holder_that_changes_between_the_looks_keeps_its_slot(
         operator.slots.release("sample", name, holder.raw)
         operator.slots.reserve("sample", name, 1_790_000_500.0)
 
-    monkeypatch.setattr(holders.time, "sleep", again)
+    monkeypatch.setattr(holder.time, "sleep", again)
 
-    ended = operator.run("release", name)
+    ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 1
     assert operator.process().slots_in_use == 1
@@ -147,11 +147,11 @@ def test_a_holder_that_changes_between_the_looks_keeps_its_slot(
 def test_forced_it_is_freed_with_an_audit_line_that_says_so(operator: Operator) -> None:
     name = operator.hold("a")
 
-    assert operator.run("release", name, "--force").exit_code == 3, "nobody confirmed"
-    assert operator.run("release", name, "--force", "--yes").exit_code == 0
+    assert operator.run("holder", "release", name, "--force").exit_code == 3, "nobody confirmed"
+    assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
 
     (line,) = operator.audited()
-    assert (line["action"], line["execution"], line["forced"]) == ("release", name, True)
+    assert (line["action"], line["execution"], line["forced"]) == ("holder release", name, True)
     assert line["alive"] == "its execution is RUNNING"
     assert operator.process().slots_in_use == 0
 
@@ -161,10 +161,10 @@ def test_whoever_waits_is_woken(operator: Operator, woken: list[str]) -> None:
     second = operator.send("b")
     operator.slots.wait("sample", operator.workflow_name(second), second)
     _end(operator, name)
-    operator.run("release", name)
+    operator.run("holder", "release", name)
 
     assert woken == ["handle-b"]
 
 
 def test_nobody_of_that_name_is_not_found(operator: Operator) -> None:
-    assert operator.run("release", "sample-0123").exit_code == 4
+    assert operator.run("holder", "release", "sample-0123").exit_code == 4

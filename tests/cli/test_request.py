@@ -11,7 +11,7 @@ from slotkeeper.slots.admission import DeadLettered, Starter, Waiting
 from slotkeeper.slots.cancellation import MOST
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.request import Delivery, parse_request
-from slotkeeper_cli.commands import requests
+from slotkeeper_cli.commands import request
 from tests.cli.operating import Operator
 from tests.cli.posting import dead_letter, fail, waiting
 
@@ -172,7 +172,7 @@ def test_a_queued_request_is_cancelled_and_set_aside_by_the_starter(operator: Op
     attempt = _attempt(operator)
     assert (attempt["state"], attempt["letter"]["code"]) == ("dead-lettered", "Cancelled")
     (line,) = operator.audited()
-    assert (line["action"], line["execution"]) == ("cancel-request", execution_name("sample", "a", 1))
+    assert (line["action"], line["execution"]) == ("request cancel", execution_name("sample", "a", 1))
 
 
 def test_who_waits_first_is_woken_at_once(operator: Operator) -> None:
@@ -209,7 +209,7 @@ def test_one_that_runs_is_stopped_only_if_that_was_said(operator: Operator) -> N
     assert stopped is not None
     assert stopped.status == "ABORTED"
     assert operator.process().cancelled == {}
-    assert [line["action"] for line in operator.audited()] == ["stop-request"]
+    assert [(line["action"], line["stop"]) for line in operator.audited()] == [("request cancel", True)]
 
 
 def test_one_that_is_starting_is_left_alone(operator: Operator) -> None:
@@ -223,7 +223,7 @@ def test_one_that_takes_its_slot_this_very_moment_is_not_cancelled(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator.send("a")
-    monkeypatch.setattr(requests, "audit", lambda *_, **__: _starter(operator).admit(_receive(operator), NOW))
+    monkeypatch.setattr(request, "audit", lambda *_, **__: _starter(operator).admit(_receive(operator), NOW))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
     assert "this very moment" in ended.told
@@ -234,7 +234,7 @@ def test_one_that_runs_and_ends_while_the_command_looks_is_not_called_cancelled(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its note would call a late redelivery cancelled, of a request that has run."""
-    monkeypatch.setattr(requests, "audit", lambda *_, **__: _ended(operator))
+    monkeypatch.setattr(request, "audit", lambda *_, **__: _ended(operator))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
     assert "has run meanwhile (ABORTED)" in ended.told

@@ -1,4 +1,4 @@
-"""`slotkeeper retries`: what waits, what is given up and what is brought forward, as operators and scripts are told."""
+"""`slotkeeper retry`: what waits, what is given up and what is brought forward, as operators and scripts are told."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slotkeeper.retry.delivery import RetryQueue, Schedules
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.operations import Retries
-from slotkeeper_cli.commands import retries
+from slotkeeper_cli.commands import retry
 from tests.cli.operating import Operator, client
 
 HOUR = 3600.0
@@ -74,9 +74,9 @@ def test_an_id_with_brackets_is_printed_as_it_is(operator: Operator, waiting: Wa
     for name in ("order[b]1", "order[/b]2", "order[/b]3"):
         waiting.fail(name, 2 * HOUR)
 
-    assert "order[b]1" in operator.run("retries", "list").out
-    assert "order[/b]2" in operator.run("retries", "cancel", "order[/b]2", "--yes").out
-    assert "order[/b]3" in operator.run("retries", "run-now", "order[/b]3").out
+    assert "order[b]1" in operator.run("retry", "list").out
+    assert "order[/b]2" in operator.run("retry", "cancel", "order[/b]2", "--yes").out
+    assert "order[/b]3" in operator.run("retry", "run-now", "order[/b]3").out
 
 
 # list --------------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_the_list_tells_who_waits_for_what_and_who_brings_it_what_is_due_first_c
     waiting.fail("by-scheduler", 2 * HOUR)
     waiting.fail("by-queue", 300)
     waiting.fail("late", -HOUR, booked=False)
-    ended = operator.run("retries", "list", "--json")
+    ended = operator.run("retry", "list", "--json")
     assert ended.exit_code == 0
     told = [(one["request_id"], one["by"], one["attempt"], one["last_error"]) for one in ended.json["retries"]]
     assert told == [
@@ -103,52 +103,52 @@ def test_the_list_tells_who_waits_for_what_and_who_brings_it_what_is_due_first_c
 
 def test_people_read_a_table_with_what_is_overdue_marked(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("late", -HOUR, booked=False, error="[bold]not markup")
-    told = operator.run("retries", "list").out
+    told = operator.run("retry", "list").out
     assert "overdue by 1 h" in told
     assert "nobody knows" in told
     assert "[bold]not markup" in told
 
 
 def test_nobody_waits(operator: Operator) -> None:
-    ended = operator.run("retries", "list")
+    ended = operator.run("retry", "list")
     assert (ended.exit_code, ended.out) == (0, "No request waits for another attempt.\n")
 
 
 def test_a_limit_leaves_the_later_ones_out_and_says_so(operator: Operator, waiting: Waiting) -> None:
     for number in (1, 2, 3):
         waiting.fail(f"r{number}", number * HOUR)
-    ended = operator.run("retries", "list", "--limit", "1", "--json")
+    ended = operator.run("retry", "list", "--limit", "1", "--json")
     assert [one["request_id"] for one in ended.json["retries"]] == ["r1"]
     assert (ended.json["not_shown"], ended.json["other_schedules"]) == (2, 0)
-    assert "2 more, due later" in operator.run("retries", "list", "--limit", "1").out
+    assert "2 more, due later" in operator.run("retry", "list", "--limit", "1").out
 
 
 def test_one_request_is_looked_up_by_its_id(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r1", HOUR)
     waiting.fail("r2", HOUR)
-    ended = operator.run("retries", "list", "--request-id", "r2", "--json")
+    ended = operator.run("retry", "list", "--request-id", "r2", "--json")
     assert [(one["request_id"], one["by"]) for one in ended.json["retries"]] == [("r2", "schedule")]
-    assert operator.run("retries", "list", "--request-id", "nobody").exit_code == 4
+    assert operator.run("retry", "list", "--request-id", "nobody").exit_code == 4
 
 
 def test_only_what_is_overdue(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("late", -HOUR, booked=False)
-    waiting.fail("a-little-late", 10 - retries.OVERDUE_AFTER, booked=False)
-    ended = operator.run("retries", "list", "--overdue", "--json")
+    waiting.fail("a-little-late", 10 - retry.OVERDUE_AFTER, booked=False)
+    ended = operator.run("retry", "list", "--overdue", "--json")
     assert [one["request_id"] for one in ended.json["retries"]] == ["late"]
 
 
 def test_a_schedule_that_nobody_waits_for_is_counted(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", HOUR)
     waiting.queue.book(Message("gone", {}, (time.time(),)), time.time() + HOUR, time.time())
-    assert operator.run("retries", "list", "--json").json["other_schedules"] == 1
-    assert "1 more schedule" in operator.run("retries", "list").out
+    assert operator.run("retry", "list", "--json").json["other_schedules"] == 1
+    assert "1 more schedule" in operator.run("retry", "list").out
 
 
 def test_a_row_that_cannot_be_read_is_named(operator: Operator) -> None:
     item = {"request_id": {"S": "odd"}, "status": {"S": "WAITING"}}
     operator.dynamodb.put_item(TableName=operator.outputs["RequestLedgerTableName"], Item=item)
-    ended = operator.run("retries", "list", "--json")
+    ended = operator.run("retry", "list", "--json")
     assert "item 'odd'" in ended.json["unreadable"][0]
 
 
@@ -159,7 +159,7 @@ def test_a_cancelled_request_is_decided_its_message_is_sent_and_its_schedule_gon
     operator: Operator, waiting: Waiting
 ) -> None:
     waiting.fail("r", HOUR)
-    ended = operator.run("retries", "cancel", "r", "--why", "the customer has gone", "--yes", "--json")
+    ended = operator.run("retry", "cancel", "r", "--why", "the customer has gone", "--yes", "--json")
     assert (ended.exit_code, ended.json) == (0, {"cancelled": "r", "attempt": 2, "sent": True})
     row = waiting.ledger.read("r")
     assert row is not None
@@ -170,21 +170,21 @@ def test_a_cancelled_request_is_decided_its_message_is_sent_and_its_schedule_gon
     assert [body["request_id"] for body in waiting.bodies()] == ["r"]
     assert waiting.schedules() == []
     told = operator.audited()[0]
-    assert (told["action"], told["request_id"], told["why"]) == ("retries cancel", "r", "the customer has gone")
+    assert (told["action"], told["request_id"], told["why"]) == ("retry cancel", "r", "the customer has gone")
 
 
 def test_one_that_the_queue_delays_is_a_dead_letter_when_it_comes(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", 300)
-    ended = operator.run("retries", "cancel", "r", "--yes")
+    ended = operator.run("retry", "cancel", "r", "--yes")
     assert ended.exit_code == 0
     assert "when its message comes" in ended.out
-    assert operator.run("retries", "list", "--json").json["retries"][0]["cancelled"] is True
-    assert "cancelled: a dead letter" in operator.run("retries", "list").out
+    assert operator.run("retry", "list", "--json").json["retries"][0]["cancelled"] is True
+    assert "cancelled: a dead letter" in operator.run("retry", "list").out
 
 
 def test_a_cancel_is_confirmed(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", HOUR)
-    ended = operator.run("retries", "cancel", "r")
+    ended = operator.run("retry", "cancel", "r")
     assert (ended.exit_code, waiting.status("r"), operator.audited()) == (3, "WAITING", [])
 
 
@@ -194,7 +194,7 @@ def test_a_cancel_may_be_given_again(operator: Operator, waiting: Waiting) -> No
     row = waiting.ledger.read("r")
     assert row is not None
     waiting.ledger.cancel("r", row, "dead", {"code": "Cancelled", "reason": "why"}, "Cancelled: why", time.time())
-    ended = operator.run("retries", "cancel", "r", "--yes", "--json")
+    ended = operator.run("retry", "cancel", "r", "--yes", "--json")
     assert (ended.exit_code, ended.json["sent"], waiting.schedules()) == (0, True, [])
 
 
@@ -220,7 +220,7 @@ def test_where_no_attempt_waits_nothing_is_done(
         waiting.ledger.settle_dead_lettered(message, claim)
     if state == "SUCCEEDED":
         waiting.ledger.settle_succeeded(message, claim, "{}")
-    ended = operator.run("retries", step, "r", "--yes")
+    ended = operator.run("retry", step, "r", "--yes")
     assert ended.exit_code == 3
     assert told in ended.told
     assert (waiting.status("r"), operator.audited()) == (state, [])
@@ -228,7 +228,7 @@ def test_where_no_attempt_waits_nothing_is_done(
 
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
 def test_a_request_that_nobody_knows(operator: Operator, step: str) -> None:
-    ended = operator.run("retries", step, "nobody", "--yes")
+    ended = operator.run("retry", step, "nobody", "--yes")
     assert ended.exit_code == 4
     assert "the ledger knows of no request 'nobody'" in ended.told
 
@@ -246,7 +246,7 @@ def test_one_that_begins_this_very_moment_is_left_to_the_worker(
         return real(self, *told)
 
     monkeypatch.setattr(Retries, name, late)
-    ended = operator.run("retries", step, "r", "--yes")
+    ended = operator.run("retry", step, "r", "--yes")
     assert ended.exit_code == 3
     assert "attempt 2 is being made" in ended.told
 
@@ -256,44 +256,44 @@ def test_one_that_begins_this_very_moment_is_left_to_the_worker(
 
 def test_a_scheduled_attempt_is_brought_to_the_queue(operator: Operator, waiting: Waiting) -> None:
     second = waiting.fail("r", HOUR)
-    ended = operator.run("retries", "run-now", "r", "--json")
+    ended = operator.run("retry", "run-now", "r", "--json")
     assert (ended.exit_code, ended.json) == (0, {"sent": "r", "attempt": 2})
     assert waiting.bodies() == [json.loads(second.to_json())]
     assert (waiting.schedules(), waiting.status("r")) == ([], "WAITING")
-    assert operator.audited()[0]["action"] == "retries run-now"
+    assert operator.audited()[0]["action"] == "retry run-now"
 
 
 def test_one_that_the_queue_delays_needs_its_payload(operator: Operator, waiting: Waiting, tmp_path: Path) -> None:
     second = waiting.fail("r", 300)
-    refused = operator.run("retries", "run-now", "r")
+    refused = operator.run("retry", "run-now", "r")
     assert refused.exit_code == 3
     assert "comes by itself in 4 min" in refused.told
     payload = tmp_path / "payload.json"
     payload.write_text('{"city": "Oslo"}')
-    assert operator.run("retries", "run-now", "r", "--payload", str(payload)).exit_code == 0
+    assert operator.run("retry", "run-now", "r", "--payload", str(payload)).exit_code == 0
     assert waiting.bodies() == [json.loads(second.to_json())]
 
 
 def test_the_payload_may_come_from_stdin_and_has_to_be_the_requests_own(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", -HOUR, booked=False)
-    other = operator.run("retries", "run-now", "r", "--payload", "-", stdin='{"city": "Rome"}')
+    other = operator.run("retry", "run-now", "r", "--payload", "-", stdin='{"city": "Rome"}')
     assert other.exit_code == 3
     assert "is not the one that the 1 earlier attempts" in other.told
     assert waiting.bodies() == []
-    assert operator.run("retries", "run-now", "r", "--payload", "-", stdin='{"city": "Oslo"}').exit_code == 0
+    assert operator.run("retry", "run-now", "r", "--payload", "-", stdin='{"city": "Oslo"}').exit_code == 0
     assert len(waiting.bodies()) == 1
 
 
 @pytest.mark.parametrize("text", ["[1]", "not JSON"])
 def test_a_payload_that_is_none_is_a_usage_error(operator: Operator, waiting: Waiting, text: str) -> None:
     waiting.fail("r", HOUR)
-    assert operator.run("retries", "run-now", "r", "--payload", "-", stdin=text).exit_code == 2
-    assert operator.run("retries", "run-now", "r", "--payload", "/no/such/file").exit_code == 2
+    assert operator.run("retry", "run-now", "r", "--payload", "-", stdin=text).exit_code == 2
+    assert operator.run("retry", "run-now", "r", "--payload", "/no/such/file").exit_code == 2
 
 
 @pytest.mark.parametrize("arguments", [[], ["r", "--overdue"], ["--overdue", "--payload", "-"]])
 def test_run_now_is_for_one_or_for_all_that_are_overdue(operator: Operator, arguments: list[str]) -> None:
-    assert operator.run("retries", "run-now", *arguments).exit_code == 2
+    assert operator.run("retry", "run-now", *arguments).exit_code == 2
 
 
 def test_the_overdue_ones_that_have_a_schedule_are_brought_and_the_others_named(
@@ -304,7 +304,7 @@ def test_the_overdue_ones_that_have_a_schedule_are_brought_and_the_others_named(
     waiting.queue.book(second, now + HOUR, now)  # Scheduler is late, or was held up
     waiting.fail("lost", -HOUR, booked=False)
     waiting.fail("in-time", HOUR)
-    ended = operator.run("retries", "run-now", "--overdue", "--yes", "--json")
+    ended = operator.run("retry", "run-now", "--overdue", "--yes", "--json")
     assert ended.exit_code == 5
     assert ended.json == {"sent": ["scheduled"], "out_of_reach": ["lost"], "unreadable": []}
     assert "lost: attempt 2 is 1 h" in ended.told
@@ -315,17 +315,17 @@ def test_a_cancelled_one_whose_message_is_lost_is_named_and_its_payload_makes_it
     operator: Operator, waiting: Waiting
 ) -> None:
     waiting.fail("r", -HOUR, booked=False)
-    first = operator.run("retries", "cancel", "r", "--yes")
+    first = operator.run("retry", "cancel", "r", "--yes")
     assert "if it is lost, give the command again with --payload FILE" in first.out
-    assert "it was cancelled, and its message has not come" in operator.run("retries", "run-now", "--overdue").told
-    other = operator.run("retries", "cancel", "r", "--yes", "--payload", "-", stdin='{"city": "Rome"}')
+    assert "it was cancelled, and its message has not come" in operator.run("retry", "run-now", "--overdue").told
+    other = operator.run("retry", "cancel", "r", "--yes", "--payload", "-", stdin='{"city": "Rome"}')
     assert (other.exit_code, waiting.bodies()) == (3, [])
-    again = operator.run("retries", "cancel", "r", "--yes", "--json", "--payload", "-", stdin='{"city": "Oslo"}')
+    again = operator.run("retry", "cancel", "r", "--yes", "--json", "--payload", "-", stdin='{"city": "Oslo"}')
     assert again.json == {"cancelled": "r", "attempt": 2, "sent": True}
     assert [len(body["retries"]) for body in waiting.bodies()] == [1]
 
 
 def test_nothing_is_overdue(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("in-time", HOUR)
-    ended = operator.run("retries", "run-now", "--overdue")
+    ended = operator.run("retry", "run-now", "--overdue")
     assert (ended.exit_code, ended.out, operator.audited()) == (0, "No attempt is overdue.\n", [])

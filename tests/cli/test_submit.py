@@ -1,4 +1,4 @@
-"""`slotkeeper submit`: what is sent, what is refused before anything is sent, and waiting for the end."""
+"""`slotkeeper request submit`: what is sent, what is refused before anything is sent, and waiting for the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.names import execution_name
-from slotkeeper_cli.commands import submitting
+from slotkeeper_cli.commands import submit
 from tests.cli.operating import Answers, Operator
 
 
@@ -24,6 +24,7 @@ def _queued(operator: Operator) -> list[dict[str, Any]]:
 def test_a_request_by_options_is_sent_in_its_group_under_its_execution_name(operator: Operator) -> None:
     ended = operator.run(
         *(
+            "request",
             "submit",
             "--process",
             "sample",
@@ -60,12 +61,12 @@ def test_a_request_by_options_is_sent_in_its_group_under_its_execution_name(oper
 def test_it_is_audited_before_it_is_sent(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
 
-    assert operator.run("submit", "--process", "sample").exit_code == 3
+    assert operator.run("request", "submit", "--process", "sample").exit_code == 3
     assert _queued(operator) == []
 
 
 def test_a_request_without_an_id_is_given_one(operator: Operator) -> None:
-    (sent,) = operator.run("submit", "--process", "sample", "--json").json["sent"]
+    (sent,) = operator.run("request", "submit", "--process", "sample", "--json").json["sent"]
     (message,) = _queued(operator)
     assert json.loads(message["Body"])["request_id"] == sent["request_id"]
     assert sent["execution"] == execution_name("sample", sent["request_id"], 1)
@@ -80,18 +81,20 @@ def test_a_file_is_sent_in_its_order_ten_at_a_time(operator: Operator, tmp_path:
     lines = [json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(12)]
     file.write_text("\n".join([*lines[:5], "", *lines[5:]]))
 
-    sent = operator.run("submit", "--file", str(file), "--json").json["sent"]
+    sent = operator.run("request", "submit", "--file", str(file), "--json").json["sent"]
 
     operator.sqs.meta.events.unregister("provide-client-params.sqs.SendMessageBatch", note)
     assert batches == [10, 2]
     assert [one["request_id"] for one in sent] == [f"r{n}" for n in range(12)]
     assert [json.loads(one["Body"])["request_id"] for one in _queued(operator)] == [f"r{n}" for n in range(10)]
     (line,) = operator.audited()
-    assert (line["action"], line["requests"], line["processes"]) == ("submit", 12, {"sample": 12})
+    assert (line["action"], line["requests"], line["processes"]) == ("request submit", 12, {"sample": 12})
 
 
 def test_standard_input_is_a_file_too(operator: Operator) -> None:
-    ended = operator.run("submit", "--file", "-", "--json", stdin='{"process": "sample", "request_id": "a"}\n')
+    ended = operator.run(
+        "request", "submit", "--file", "-", "--json", stdin='{"process": "sample", "request_id": "a"}\n'
+    )
     assert [one["request_id"] for one in ended.json["sent"]] == ["a"]
 
 
@@ -106,7 +109,7 @@ def test_all_faults_of_a_file_are_told_with_their_lines_and_nothing_is_sent(oper
         '{"process": "sample", "arguments": {"--extra-py-files": "s3://x"}}',
     ]
 
-    ended = operator.run("submit", "--file", "-", stdin="\n".join(lines))
+    ended = operator.run("request", "submit", "--file", "-", stdin="\n".join(lines))
 
     assert ended.exit_code == 2
     for text in (
@@ -123,17 +126,17 @@ def test_all_faults_of_a_file_are_told_with_their_lines_and_nothing_is_sent(oper
 
 
 def test_an_unknown_process_is_refused_before_sending_unless_forced(operator: Operator) -> None:
-    ended = operator.run("submit", "--process", "nobody")
+    ended = operator.run("request", "submit", "--process", "nobody")
     assert ended.exit_code == 4
     assert "there is no process nobody; there are sample" in ended.told
     assert _queued(operator) == []
-    assert operator.run("submit", "--process", "nobody", "--force").exit_code == 0
+    assert operator.run("request", "submit", "--process", "nobody", "--force").exit_code == 0
     assert len(_queued(operator)) == 1
 
 
 def test_a_paused_process_is_mentioned(operator: Operator) -> None:
     operator.processes.pause("sample")
-    assert "sample is paused" in operator.run("submit", "--process", "sample").told
+    assert "sample is paused" in operator.run("request", "submit", "--process", "sample").told
 
 
 @pytest.mark.parametrize(
@@ -148,13 +151,13 @@ def test_a_paused_process_is_mentioned(operator: Operator) -> None:
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(operator: Operator, options: tuple[str, ...]) -> None:
-    assert operator.run("submit", *options).exit_code == 2
+    assert operator.run("request", "submit", *options).exit_code == 2
     assert _queued(operator) == []
 
 
 def test_one_that_was_cancelled_is_mentioned_since_it_will_be_set_aside(operator: Operator) -> None:
     operator.processes.cancellations.add("sample", execution_name("sample", "a", 1), 1_790_000_000.0)
-    told = operator.run("submit", "--process", "sample", "--request-id", "a").told
+    told = operator.run("request", "submit", "--process", "sample", "--request-id", "a").told
     assert "request a of sample is cancelled" in told
 
 
@@ -162,7 +165,7 @@ def test_one_that_ran_before_is_mentioned_since_it_does_not_run_again(operator: 
     name = operator.hold("a")
     operator.stop(name)
     lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
-    ended = operator.run("submit", "--file", "-", "--json", stdin=lines)
+    ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
     assert [one.get("ran_before") for one in ended.json["sent"]] == ["ABORTED", None]
     assert "request a of sample was started before and is ABORTED" in ended.told
 
@@ -178,14 +181,14 @@ def test_what_was_sent_before_the_connection_broke_is_told(operator: Operator) -
 
     lines = "\n".join(json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(25))
     with Answers("sqs", {"SendMessageBatch": break_off}):
-        ended = operator.run("submit", "--file", "-", "--json", stdin=lines)
+        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
     assert ended.exit_code == 1
     assert [one["request_id"] for one in ended.json["sent"]] == [f"r{n}" for n in range(10)]
     assert [one["error"][:12] for one in ended.json["refused"]] == ["nobody knows"] * 10 + ["not sent"] * 5
 
 
 def test_an_empty_file_is_told(operator: Operator) -> None:
-    assert operator.run("submit", "--file", "-", stdin="\n").exit_code == 4
+    assert operator.run("request", "submit", "--file", "-", stdin="\n").exit_code == 4
 
 
 def test_what_sqs_does_not_take_of_a_batch_is_sent_again(operator: Operator) -> None:
@@ -202,7 +205,7 @@ def test_what_sqs_does_not_take_of_a_batch_is_sent_again(operator: Operator) -> 
 
     lines = "\n".join(json.dumps({"process": "sample", "arguments": {}, "request_id": one}) for one in "abc")
     with Answers("sqs", {"SendMessageBatch": some}):
-        ended = operator.run("submit", "--file", "-", "--json", stdin=lines)
+        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
     assert asked == [["a", "b", "c"], ["b"]]
     assert "SQS has not taken 1 of 3" in ended.told
     assert ended.exit_code == 0
@@ -218,7 +221,7 @@ def test_what_is_never_taken_is_told_and_the_command_fails(operator: Operator, s
         return {"Failed": [{"Id": "0", "Code": "InvalidMessageContents", "SenderFault": sender_fault, "Message": "no"}]}
 
     with Answers("sqs", {"SendMessageBatch": none}):
-        ended = operator.run("submit", "--process", "sample", "--request-id", "a", "--json")
+        ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--json")
 
     assert ended.exit_code == 1
     assert asked == [1] * tries
@@ -249,7 +252,7 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
     def end_one(_: float) -> None:
         over.update([left.pop(0)] if left else [])
 
-    monkeypatch.setattr(submitting.time, "sleep", end_one)
+    monkeypatch.setattr(submit.time, "sleep", end_one)
     return Answers("stepfunctions", {"DescribeExecution": describe})
 
 
@@ -258,7 +261,7 @@ def test_waiting_ends_when_all_have_succeeded(operator: Operator, monkeypatch: p
     looks = _ending(operator, monkeypatch, dict.fromkeys(names, "SUCCEEDED"))
     lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
     with looks:
-        ended = operator.run("submit", "--file", "-", "--wait", "--json", stdin=lines)
+        ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=lines)
     assert ended.exit_code == 0
     assert [one["status"] for one in ended.json["sent"]] == ["SUCCEEDED", "SUCCEEDED"]
 
@@ -266,7 +269,7 @@ def test_waiting_ends_when_all_have_succeeded(operator: Operator, monkeypatch: p
 def test_one_that_fails_makes_the_command_fail(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = _ending(operator, monkeypatch, {execution_name("sample", "a", 1): "RequestFailed"})
     with looks:
-        ended = operator.run("submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
+        ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
     assert ended.exit_code == 1
     assert ended.json["sent"][0]["error"] == "RequestFailed"
     assert "1 of 1 request failed" in ended.told
@@ -278,12 +281,12 @@ def test_a_request_that_was_given_back_is_waited_for_as_its_next_attempt(
     first, second = (execution_name("sample", "a", attempt) for attempt in (1, 2))
     looks = _ending(operator, monkeypatch, {first: "RequestReturned", second: "SUCCEEDED"})
     with looks:
-        ended = operator.run("submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
+        ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
     assert ended.exit_code == 0
     assert ended.json["sent"][0]["status"] == "SUCCEEDED"
 
 
 def test_waiting_ends_with_its_time(operator: Operator) -> None:
-    ended = operator.run("submit", "--process", "sample", "--wait", "--timeout", "0")
+    ended = operator.run("request", "submit", "--process", "sample", "--wait", "--timeout", "0")
     assert ended.exit_code == 1
     assert "1 of 1 request were not done" in ended.told

@@ -24,19 +24,13 @@ def test_the_doctor_looks_at_everything_and_finds_what_the_template_has_made_hea
     assert [name for name in OF_THE_TEMPLATE if found[name]["level"] != "ok"] == []
 
 
-def test_recursion_settings_are_as_the_template_has_them(slotkeeper: Slotkeeper) -> None:
-    told = slotkeeper("recursion", "check")
-    deployed = {one["function"]: one["deployed"] for one in told["functions"]}
-    assert (deployed["WorkerFunction"], deployed["StarterFunction"], told["different"]) == ("Allow", "Terminate", [])
-
-
 def test_a_retry_that_scheduler_is_to_bring_is_made_now(slotkeeper: Slotkeeper, work: Work) -> None:
     request = work.request(Step(answer="slow_down", retry_after=3600))
     work.send(request)
     work.wait_for(request, "WAITING")
-    (listed,) = slotkeeper("retries", "list", "--request-id", request)["retries"]
+    (listed,) = slotkeeper("retry", "list", "--request-id", request)["retries"]
     assert (listed["by"], listed["attempt"]) == ("schedule", 2)
-    assert slotkeeper("retries", "run-now", request) == {"sent": request, "attempt": 2}
+    assert slotkeeper("retry", "run-now", request) == {"sent": request, "attempt": 2}
     assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
     assert work.schedule(request, attempt=2) is None
 
@@ -46,7 +40,7 @@ def test_a_retry_that_is_cancelled_is_a_dead_letter_with_its_story(slotkeeper: S
     request = work.request(Step(answer="slow_down", retry_after=3600))
     work.send(request)
     work.wait_for(request, "WAITING")
-    assert slotkeeper("retries", "cancel", request, "--why", "no longer wanted")["sent"] is True
+    assert slotkeeper("retry", "cancel", request, "--why", "no longer wanted")["sent"] is True
     letter = work.dead_letter(request)
     assert (letter["code"], letter["retry_count"]) == ("Cancelled", "2")
     assert [entry["attempt"] for entry in json.loads(letter["history"])] == [1, 2]

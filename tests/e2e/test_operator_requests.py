@@ -20,7 +20,7 @@ def _submit(slotkeeper: Slotkeeper, folder: Path, process: str, request_ids: str
         {"process": process, "request_id": one, "arguments": {"--gate": f"{process}/{one}"}} for one in request_ids
     ]
     file.write_text("\n".join(map(json.dumps, lines)))
-    assert len(slotkeeper("submit", "--file", str(file))["sent"]) == len(request_ids)
+    assert len(slotkeeper("request", "submit", "--file", str(file))["sent"]) == len(request_ids)
 
 
 def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str) -> dict[str, Any]:

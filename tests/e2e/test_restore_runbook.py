@@ -40,15 +40,15 @@ def test_who_runs_holds_its_slot_again_before_anybody_is_admitted(
     stack: Stack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
 ) -> None:
     process, runs, copy = lost
-    assert process in slotkeeper("restore", "--from", copy)["taken"]
+    assert process in slotkeeper("stack", "restore", "--from", copy)["taken"]
     assert stack.item(process).paused
     assert stack.holders(process) == set()
     with pytest.raises(Refused, match="reconcile first"):
-        slotkeeper("resume", process)
+        slotkeeper("process", "resume", process)
 
-    assert slotkeeper("reconcile", process)["adopted"] == [runs]
+    assert slotkeeper("stack", "reconcile", process)["adopted"] == [runs]
     assert stack.holders(process) == {runs}
-    slotkeeper("resume", process)
+    slotkeeper("process", "resume", process)
     after = stack.send(process, "next")
     stack.wait_until_waiting(process)
     assert stack.alive(process) == 1
@@ -61,8 +61,8 @@ def test_control_without_reconcile_one_more_runs_than_the_limit_allows(
     stack: Stack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
 ) -> None:
     process, runs, copy = lost
-    slotkeeper("restore", "--from", copy)
-    slotkeeper("resume", process, "--force")
+    slotkeeper("stack", "restore", "--from", copy)
+    slotkeeper("process", "resume", process, "--force")
     after = stack.send(process, "next")
     stack.wait_until_running(after)
     assert stack.alive(process) == 2

@@ -70,8 +70,8 @@ EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # t
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 # What the search by names finds in a command's code, and the command never comes to.
 NOT_CALLED = {
-    "release": {"states:ListExecutions"},
-    "submit": {"dynamodb:GetItem"},
+    "holder release": {"states:ListExecutions"},
+    "request submit": {"dynamodb:GetItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
     "request show": {"states:ListExecutions"},
     "request cancel": {"states:ListExecutions"},
@@ -79,7 +79,7 @@ NOT_CALLED = {
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq redrive": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "dlq discard": {"dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"},
-    "retries list": {"dynamodb:UpdateItem"},
+    "retry list": {"dynamodb:UpdateItem"},
     "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
 }
 

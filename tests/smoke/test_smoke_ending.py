@@ -62,7 +62,7 @@ def test_a_run_that_may_not_be_stopped_keeps_its_process(bench: Bench, removed: 
     left = ending.clean_up(bench)
     assert "Glue runs: " in left[0]
     assert "AccessDeniedException" in left[0]
-    assert "slotkeeper remove-process smoke-1-stopped" in left[1]
+    assert "slotkeeper process remove smoke-1-stopped" in left[1]
     assert (len(left), removed) == (2, [])
 
 

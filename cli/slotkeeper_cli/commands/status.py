@@ -197,7 +197,7 @@ def _render(console: Console, seen: dict[str, Any]) -> None:
     for text in seen["malformed"]:
         console.print(Text.assemble(("malformed: ", "red"), text))
     if not seen["processes"] and not seen["malformed"]:
-        console.print("There are no processes yet: slotkeeper add-process makes one.")
+        console.print("There are no processes yet: slotkeeper process add makes one.")
     queues = table("queue", ">to be received", ">in hand or hidden", ">delayed")
     for name, counts in seen["queues"].items():
         style = "yellow" if name in END_QUEUES and any(counts.values()) else ""

@@ -20,7 +20,7 @@ from slotkeeper_cli.resources import resources
 from slotkeeper_cli.stack import Stack
 from slotkeeper_cli.words import duration, iso, local_time
 
-token = typer.Typer(help="The token that the chatbot's instances share.", no_args_is_help=True)
+app = typer.Typer(help="The token that the chatbot's instances share.", no_args_is_help=True)
 
 _REFRESHER = "TokenRefresherFunction"
 
@@ -182,5 +182,5 @@ def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: flo
     console.print(made)
 
 
-token.command("show", cls=StackCommand)(show)
-token.command("invalidate", cls=StackCommand)(invalidate)
+app.command("show", cls=StackCommand)(show)
+app.command("invalidate", cls=StackCommand)(invalidate)

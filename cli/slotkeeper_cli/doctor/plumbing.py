@@ -134,7 +134,7 @@ def recursion(facts: Facts) -> Iterator[Finding]:
             yield problem(
                 f"{one.function} has RecursiveLoop {one.deployed}, and the template {one.template}: "
                 f"{WHY.get(one.template, '')}",
-                "slotkeeper recursion check says more; aws lambda put-function-recursion-config sets it",
+                "aws lambda put-function-recursion-config, or a deployment that changes the function, sets it again",
             )
 
 

@@ -29,7 +29,7 @@ def malformed(facts: Facts) -> Iterator[Finding]:
                 str(one), "correct the attribute in SlotTable; the starter leaves its requests alone until then"
             )
     if not facts.processes:
-        yield warn("there is no process, so every request is dead-lettered", "slotkeeper add-process makes one")
+        yield warn("there is no process, so every request is dead-lettered", "slotkeeper process add makes one")
 
 
 def drift(facts: Facts) -> Iterator[Finding]:
@@ -37,7 +37,7 @@ def drift(facts: Facts) -> Iterator[Finding]:
         if one.has_drifted:
             yield problem(
                 f"process {one.name}: slots_in_use is {one.slots_in_use} beside {count(len(one.holders), 'holder')}",
-                "the janitor repairs it in its next round; if it stays, slotkeeper reconcile",
+                "the janitor repairs it in its next round; if it stays, slotkeeper stack reconcile",
             )
 
 
@@ -45,10 +45,13 @@ def paused(facts: Facts) -> Iterator[Finding]:
     for one in _processes(facts):
         if one.paused:
             yield warn(
-                f"process {one.name} is paused and admits nobody", f"slotkeeper resume {one.name}, when it may go on"
+                f"process {one.name} is paused and admits nobody",
+                f"slotkeeper process resume {one.name}, when it may go on",
             )
         elif one.slot_limit == 0:
-            yield warn(f"process {one.name} has no slots and admits nobody", f"slotkeeper slots set-limit {one.name} 1")
+            yield warn(
+                f"process {one.name} has no slots and admits nobody", f"slotkeeper process set-limit {one.name} 1"
+            )
 
 
 def jobs(facts: Facts) -> Iterator[Finding]:
@@ -101,7 +104,7 @@ def closed_holders(facts: Facts) -> Iterator[Finding]:
             state = one.status or "unknown to Step Functions"
             yield problem(
                 f"process {one.process}: {one.execution} has held a slot for {duration(one.age)}, and is {state}",
-                f"see what the janitor's log says of it; slotkeeper release {one.execution} frees it",
+                f"see what the janitor's log says of it; slotkeeper holder release {one.execution} frees it",
             )
 
 
@@ -110,7 +113,7 @@ def unheld_runs(facts: Facts) -> Iterator[Finding]:
     for job, run, execution in facts.unheld_runs:
         yield problem(
             f"Glue run {run} of job {job} is alive, and {execution}, which started it, holds no slot",
-            f"slotkeeper reconcile, if {execution} runs; else aws glue batch-stop-job-run --job-name {job} "
+            f"slotkeeper stack reconcile, if {execution} runs; else aws glue batch-stop-job-run --job-name {job} "
             f"--job-run-ids {run}, if nobody needs it",
         )
 
@@ -126,7 +129,7 @@ def waiting(facts: Facts) -> Iterator[Finding]:
         since = duration(facts.now - (one.waiting_since or facts.now))
         yield warn(
             f"process {one.name} has room, and {first} has waited for {since}",
-            "it is being woken, by the janitor's next round at the latest; if it stays, slotkeeper reconcile",
+            "it is being woken, by the janitor's next round at the latest; if it stays, slotkeeper stack reconcile",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
-from slotkeeper_cli.commands.retries import OVERDUE_AFTER
+from slotkeeper_cli.commands.retry import OVERDUE_AFTER
 from slotkeeper_cli.commands.status import END_QUEUES
 from slotkeeper_cli.doctor.facts import MOST_ROWS, Facts
 from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
@@ -32,7 +32,7 @@ def overdue(facts: Facts) -> Iterator[Finding]:
         since = duration(facts.now - min(late)[0])
         yield problem(
             f"{count(len(late), 'retry', 'retries')} should have begun, the oldest {since} ago: {_some(late)}",
-            "slotkeeper retries list --overdue; retries run-now --overdue brings those that have a schedule",
+            "slotkeeper retry list --overdue; slotkeeper retry run-now --overdue brings those that have a schedule",
         )
     if stuck:
         since = duration(facts.now - min(stuck)[0])
@@ -42,7 +42,7 @@ def overdue(facts: Facts) -> Iterator[Finding]:
         )
     if not facts.rows.all_of_them:
         yield warn(
-            f"only {MOST_ROWS:,} rows of the ledger were looked at", "slotkeeper retries list --overdue looks at all"
+            f"only {MOST_ROWS:,} rows of the ledger were looked at", "slotkeeper retry list --overdue looks at all"
         )
 
 

@@ -1,4 +1,4 @@
-"""`reconcile` and `restore`: the slot table made to agree with what runs."""
+"""`slotkeeper stack`: make the slot table agree with what runs, also after a restore."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from rich.console import Console
 from slotkeeper.slots.process import Process, Processes
 from slotkeeper_cli.adopting import unslotted
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.common import Cli, cli
+from slotkeeper_cli.common import Cli, StackCommand, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound, ProblemsFound
 from slotkeeper_cli.words import count
 
+app = typer.Typer(help="The slot table as a whole: reconcile it, take over a restored one.", no_args_is_help=True)
 
+
+@app.command("reconcile", cls=StackCommand)
 def reconcile(
     process: Annotated[list[str] | None, typer.Argument(help="Only these processes.", show_default=False)] = None,
     check: Annotated[
@@ -42,7 +45,7 @@ def reconcile(
         _mend(here, control, chosen, found)
     here.out.result(found, lambda console: _render(console, found, check))
     if check and any(found.values()):
-        raise ProblemsFound("the slot table does not agree with what runs: slotkeeper reconcile mends it")
+        raise ProblemsFound("the slot table does not agree with what runs: slotkeeper stack reconcile mends it")
 
 
 def _dead(control: Control, chosen: list[Process]) -> list[str]:
@@ -60,7 +63,7 @@ def _dead(control: Control, chosen: list[Process]) -> list[str]:
 def _mend(here: Cli, control: Control, chosen: list[Process], found: dict[str, Any]) -> None:
     jobs = {one.name: one.job_name for one in chosen}
     astray = unslotted(here.stack, control, chosen)
-    audit("reconcile", adopt=[one.execution for one in astray], repair=found["drifted"])
+    audit("stack reconcile", adopt=[one.execution for one in astray], repair=found["drifted"])
     # The counter first: an adoption adds one to it.
     for one in chosen:
         if one.has_drifted and not control.processes.repair_counter(one):
@@ -101,6 +104,7 @@ def _render(console: Console, found: dict[str, Any], check: bool) -> None:
         console.print(f"janitor: {name} {number}")
 
 
+@app.command("restore", cls=StackCommand)
 def restore(
     source: Annotated[
         str, typer.Option("--from", metavar="TABLE", help="The table that was restored beside SlotTable.")
@@ -113,7 +117,7 @@ def restore(
     here = cli()
     control = Control(here.stack)
     taken, left, unread = [], [], []
-    audit("restore", source=source)
+    audit("stack restore", source=source)
     try:
         for one in Processes(here.stack.client("dynamodb"), source).all():
             if not isinstance(one, Process):
@@ -135,6 +139,6 @@ def restore(
         for text in unread:
             console.print(f"malformed, left out: {text}")
         if taken:
-            console.print("Next: slotkeeper reconcile, then slotkeeper resume.")
+            console.print("Next: slotkeeper stack reconcile, then slotkeeper process resume.")
 
     here.out.result({"taken": taken, "left": left, "malformed": unread}, render)

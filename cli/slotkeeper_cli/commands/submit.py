@@ -1,4 +1,4 @@
-"""`slotkeeper submit`: requests on their way, one by options or a file of them."""
+"""`slotkeeper request submit`: requests on their way, one by options or a file of them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def submit(
         raise NotFound("there are no requests in the file")
     _check_processes(here, requests, force)
     audit(
-        "submit",
+        "request submit",
         requests=len(requests),
         processes=dict(Counter(one.process for one in requests)),
         first=requests[0].request_id,
@@ -125,11 +125,11 @@ def _check_processes(here: Cli, requests: list[Request], force: bool) -> None:
     if (unknown := sorted(wanted - set(known))) and not force:
         raise NotFound(
             f"there is no process {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}. Its requests "
-            "would be dead-lettered: make it by slotkeeper add-process first, or give --force. Nothing was sent."
+            "would be dead-lettered: make it by slotkeeper process add first, or give --force. Nothing was sent."
         )
     for name in sorted(wanted & set(known)):
         if known[name].paused:
-            here.out.note(f"Mind: process {name} is paused; its requests wait until slotkeeper resume {name}.")
+            here.out.note(f"Mind: process {name} is paused; its requests wait until slotkeeper process resume {name}.")
     for one in requests:
         if one.process in known and one.execution_name in known[one.process].cancelled:
             here.out.note(

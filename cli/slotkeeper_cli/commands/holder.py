@@ -1,4 +1,4 @@
-"""`slotkeeper release`: free one slot, once it is known that nothing uses it."""
+"""`slotkeeper holder`: free one slot, once it is known that nothing uses it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from slotkeeper.slots.janitor import judge
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.common import Cli, cli
+from slotkeeper_cli.common import Cli, StackCommand, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound, Refused
 from slotkeeper_cli.words import count, duration
 
+app = typer.Typer(help="The executions that hold slots.", no_args_is_help=True)
 
+
+@app.command("release", cls=StackCommand)
 def release(
     execution: Annotated[str, typer.Argument(help="The holder: the execution's name, as status shows it.")],
     force: Annotated[
@@ -46,7 +49,7 @@ def release(
         )
     if force and alive:
         here.confirm(f"Free the slot of {execution} although it is alive ({alive})?")
-    audit("release", process=process.name, execution=execution, checked=checked, alive=alive, forced=bool(alive))
+    audit("holder release", process=process.name, execution=execution, checked=checked, alive=alive, forced=bool(alive))
     # As it was seen, or not at all. The janitor's note of a look is a change too, and no reason to give up.
     fresh = control.process(process.name).holders.get(execution)
     if fresh is None:

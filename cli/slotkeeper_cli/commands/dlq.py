@@ -27,7 +27,7 @@ CANCELLED = "Cancelled"
 LONGEST_AUDITED = 200_000
 LONGEST_SHOWN = 200
 
-dlq = typer.Typer(help="The queues of requests and work that did not succeed.", no_args_is_help=True)
+app = typer.Typer(help="The queues of requests and work that did not succeed.", no_args_is_help=True)
 
 Which = Annotated[Queue, typer.Argument(metavar="QUEUE", help="request, failed, work or schedule.")]
 Ids = Annotated[list[str] | None, typer.Option("--id", metavar="MESSAGE_ID", help="This letter; may be repeated.")]
@@ -35,7 +35,7 @@ Codes = Annotated[list[str] | None, typer.Option("--code", help="Those of this c
 Limit = Annotated[int, typer.Option(min=1, help="At most so many.")]
 
 
-@dlq.command("list", cls=StackCommand)
+@app.command("list", cls=StackCommand)
 def list_letters(
     queue: Annotated[
         Queue | None,
@@ -60,7 +60,7 @@ def list_letters(
     here.out.result({"queues": [told for told, _ in seen]}, lambda console: _render_queues(console, seen))
 
 
-@dlq.command("show", cls=StackCommand)
+@app.command("show", cls=StackCommand)
 def show(queue: Which, ids: Ids = None, limit: Limit = 10) -> None:
     """Letters in full: the body as it was sent, and all that was noted of it."""
     here = cli()
@@ -95,7 +95,7 @@ class Done:
         self.skipped.append({**letter.summary(), "why": why})
 
 
-@dlq.command("redrive", cls=StackCommand)
+@app.command("redrive", cls=StackCommand)
 def redrive(
     queue: Which,
     ids: Ids = None,
@@ -125,7 +125,7 @@ def redrive(
     _judge(done, ids)
 
 
-@dlq.command("discard", cls=StackCommand)
+@app.command("discard", cls=StackCommand)
 def discard(queue: Which, ids: Ids = None, code: Codes = None) -> None:
     """Delete letters that nobody needs any more, cancelled ones for example; their alarm is quiet then.
 
@@ -143,7 +143,7 @@ def discard(queue: Which, ids: Ids = None, code: Codes = None) -> None:
             if choose(letter) is None:
                 continue
             body = letter.body[:LONGEST_AUDITED]
-            audit("discard", queue=queue.full_name, message_id=letter.message_id, code=letter.code, body=body)
+            audit("dlq discard", queue=queue.full_name, message_id=letter.message_id, code=letter.code, body=body)
             box.delete(letter)
             deleted.append(letter.summary())
     found = {letter["message_id"] for letter in deleted}
@@ -189,7 +189,7 @@ def _redrive(
                     done.skip(letter, str(error))
             if planned and not dry_run:
                 told = [{"message_id": one.letter.message_id, "request_id": one.letter.request_id} for one in planned]
-                audit("redrive", queue=box.queue.full_name, letters=told)
+                audit("dlq redrive", queue=box.queue.full_name, letters=told)
             for one in planned:
                 _send_and_delete(here, box, one, dry_run, done)
                 progress.update(task, completed=done.number)

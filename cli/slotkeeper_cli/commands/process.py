@@ -1,4 +1,4 @@
-"""`slots set-limit`, `pause`, `resume`, `add-process`, `remove-process`: what a process is like, changed live."""
+"""`slotkeeper process`: list the processes, and change what they are like while they work."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, Process, check_settings
 from slotkeeper_cli import jobs
 from slotkeeper_cli.adopting import unslotted
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.common import Cli, cli
+from slotkeeper_cli.common import Cli, StackCommand, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import Failed, NotFound, Refused
+from slotkeeper_cli.output import table
 from slotkeeper_cli.words import count, duration
 from slotkeeper_cli.write_units import large
+
+app = typer.Typer(help="Processes: their slots, their Glue job, and whether they admit requests.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="PROCESS", help="The process.")]
 Limit = Annotated[int, typer.Argument(min=0, max=MAX_SLOT_LIMIT, help="How many run at once.")]
@@ -24,12 +28,46 @@ Every = Annotated[bool, typer.Option("--all", help="Every process.")]
 Some = Annotated[list[str] | None, typer.Argument(metavar="[PROCESS]...", help="The processes.", show_default=False)]
 
 
+@app.command("list", cls=StackCommand)
+def list_processes() -> None:
+    """List the processes: their limit, the slots in use, their Glue job, and whether they are paused."""
+    here = cli()
+    everyone = list(Control(here.stack).processes.all())
+    processes = sorted((one for one in everyone if isinstance(one, Process)), key=lambda one: one.name)
+    malformed = [str(one) for one in everyone if not isinstance(one, Process)]
+    data = {
+        "processes": [
+            {
+                "name": one.name,
+                "slot_limit": one.slot_limit,
+                "slots_in_use": one.slots_in_use,
+                "job_name": one.job_name,
+                "paused": one.paused,
+            }
+            for one in processes
+        ],
+        "malformed": malformed,
+    }
+
+    def render(console: Console) -> None:
+        rows = table("process", ">limit", ">in use", "Glue job", "state")
+        for one in processes:
+            state = Text("paused", style="yellow") if one.paused else Text("admitting")
+            rows.add_row(one.name, f"{one.slot_limit:,}", f"{one.slots_in_use:,}", one.job_name, state)
+        console.print(rows if processes else "There are no processes. Add one with: slotkeeper process add")
+        for text in malformed:
+            console.print(f"malformed: {text}", style="red")
+
+    here.out.result(data, render)
+
+
+@app.command("set-limit", cls=StackCommand)
 def set_limit(process: Name, limit: Limit) -> None:
     """Change how many requests of a process run at once, from the next one on."""
     here = cli()
     control = Control(here.stack)
     before = control.process(process)
-    audit("set-limit", process=process, before=before.slot_limit, after=limit)
+    audit("process set-limit", process=process, before=before.slot_limit, after=limit)
     woken = control.operations.set_limit(process, limit)
     _warn_of_limit(here, process, limit, before.job_name, control)
     done = {
@@ -60,13 +98,14 @@ def _warn_of_limit(here: Cli, process: str, limit: int, job_name: str, control: 
         here.out.note(f"Mind: {problem}.")
 
 
+@app.command("pause", cls=StackCommand)
 def pause(process: Some = None, every: Every = False) -> None:
     """Admit nobody to a process until it is resumed; those who run go on."""
     here = cli()
     control = Control(here.stack)
     chosen = _chosen(control, process, every)
     for one in chosen:
-        audit("pause", process=one.name)
+        audit("process pause", process=one.name)
         control.operations.pause(one.name)
     done = {"paused": [one.name for one in chosen], "running": {one.name: len(one.holders) for one in chosen}}
 
@@ -77,6 +116,7 @@ def pause(process: Some = None, every: Every = False) -> None:
     here.out.result(done, render)
 
 
+@app.command("resume", cls=StackCommand)
 def resume(
     process: Some = None,
     every: Every = False,
@@ -92,11 +132,12 @@ def resume(
             names = ", ".join(sorted({one.process for one in astray}))
             raise Refused(
                 f"{count(len(astray), 'execution runs', 'executions run')} without a slot ({names}): resumed now, more "
-                "would run than the limit allows. Run slotkeeper reconcile first, or give --force. Nothing was changed."
+                "would run than the limit allows. Run slotkeeper stack reconcile first, or give --force. "
+                "Nothing was changed."
             )
     woken = []
     for one in chosen:
-        audit("resume", process=one.name, forced=force)
+        audit("process resume", process=one.name, forced=force)
         if control.operations.resume(one.name):
             woken.append(one.name)
     done = {"resumed": [one.name for one in chosen], "woken": woken}
@@ -110,6 +151,7 @@ def resume(
     here.out.result(done, render)
 
 
+@app.command("add", cls=StackCommand)
 def add(
     process: Name,
     limit: Annotated[int, typer.Option("--limit", min=0, max=MAX_SLOT_LIMIT, help="How many run at once.")],
@@ -128,15 +170,18 @@ def add(
     problems = jobs.unfit(job, described, jobs.allowed_jobs(here.stack))
     if problems and not force:
         raise Refused("; ".join(problems) + ". Give --force to make the process all the same. Nothing was changed.")
-    audit("add-process", process=process, limit=limit, job=job, paused=paused, forced=bool(problems))
+    audit("process add", process=process, limit=limit, job=job, paused=paused, forced=bool(problems))
     if not control.processes.create(process, limit, job, paused=paused):
-        raise Refused(f"process {process!r} exists already: change it by slots set-limit, pause and resume")
+        raise Refused(
+            f"process {process!r} exists already: change it with slotkeeper process set-limit, pause and resume"
+        )
     _warn_of_limit(here, process, limit, job, control)
     done = {"process": process, "slot_limit": limit, "job_name": job, "paused": paused, "problems": problems}
     how = " and is paused" if paused else ""
     here.out.result(done, lambda console: console.print(f"{process} has {count(limit, 'slot')} for job {job}{how}."))
 
 
+@app.command("remove", cls=StackCommand)
 def remove(
     process: Name,
     timeout: Annotated[float, typer.Option(help="Minutes to wait for those who run.", min=0)] = 60,
@@ -159,7 +204,7 @@ def remove(
         f"Remove process {process}, which has {count(len(seen.holders), 'holder')}? "
         "Requests still queued for it go to the dead-letter queue."
     )
-    audit("remove-process", process=process, holders=sorted(seen.holders), cancelled=sorted(seen.cancelled))
+    audit("process remove", process=process, holders=sorted(seen.holders), cancelled=sorted(seen.cancelled))
     control.operations.pause(process)
     _drain(here, control, process, timeout * 60)
     if not control.operations.remove(process):
@@ -184,7 +229,7 @@ def _drain(here: Cli, control: Control, process: str, seconds: float) -> None:
             if time.monotonic() >= until:
                 raise Failed(
                     f"{count(holders, 'holder')} of {process} still ran after {duration(seconds)}. It stays paused and "
-                    "was not removed: run this again, or slotkeeper resume it."
+                    "was not removed: run this again, or slotkeeper process resume."
                 )
             time.sleep(min(2.0, max(0.1, until - time.monotonic())))
 

@@ -1,4 +1,4 @@
-"""`slotkeeper retries`: what the worker is to try again, and when; cancel it, or have it tried now."""
+"""`slotkeeper retry`: what the worker is to try again, and when; cancel it, or have it tried now."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from slotkeeper_cli.words import count, duration, iso, local_time
 # worker is free. What is later than this deserves a look.
 OVERDUE_AFTER = 300
 
-retries = typer.Typer(help="What the worker is to try again.", no_args_is_help=True)
+app = typer.Typer(help="What the worker is to try again.", no_args_is_help=True)
 
 
 def list_(
@@ -87,7 +87,7 @@ def cancel(
     if row is None or not _is_awaited(row):
         raise _not_waiting(request_id, row)
     here.confirm(f"Give up request {request_id!r}, whose attempt {awaited(row)} waits?")
-    audit("retries cancel", request_id=request_id, attempt=awaited(row), why=why)
+    audit("retry cancel", request_id=request_id, attempt=awaited(row), why=why)
     try:
         outcome = work.steps.cancel(request_id, why, given)
     except OtherPayload as error:
@@ -131,7 +131,7 @@ def run_now(
     row = work.ledger.read(request_id)
     if row is None or row.status != WAITING:
         raise _not_waiting(request_id, row)
-    audit("retries run-now", request_id=request_id, attempt=awaited(row), payload_given=given is not None)
+    audit("retry run-now", request_id=request_id, attempt=awaited(row), payload_given=given is not None)
     try:
         outcome = work.steps.run_now(request_id, given)
     except OtherPayload as error:
@@ -157,7 +157,7 @@ def _run_overdue(here: Cli, work: WorkRetries) -> None:
     lost: list[str] = []
     if late:
         here.confirm(f"Bring {count(len(late), 'overdue attempt')} to the queue?")
-        audit("retries run-now", overdue=len(late))
+        audit("retry run-now", overdue=len(late))
     for name in late:
         match work.steps.run_now(name):
             case Advanced():
@@ -168,7 +168,9 @@ def _run_overdue(here: Cli, work: WorkRetries) -> None:
             case NotWaiting():
                 here.out.note(f"{name}: it has begun meanwhile")
     for name in {name for name, _ in overdue} - set(late):
-        here.out.note(f"{name}: it was cancelled, and its message has not come: retries cancel {name} --payload FILE")
+        here.out.note(
+            f"{name}: it was cancelled, and its message has not come: slotkeeper retry cancel {name} --payload FILE"
+        )
     for text in unreadable:
         here.out.note(text)
     here.out.result(
@@ -310,6 +312,6 @@ def _by(one: dict[str, Any]) -> str:
     return {"schedule": "Scheduler", "queue": "the queue", "unknown": "nobody knows"}[str(one["by"])]
 
 
-retries.command("list", cls=StackCommand)(list_)
-retries.command("cancel", cls=StackCommand)(cancel)
-retries.command("run-now", cls=StackCommand)(run_now)
+app.command("list", cls=StackCommand)(list_)
+app.command("cancel", cls=StackCommand)(cancel)
+app.command("run-now", cls=StackCommand)(run_now)

@@ -12,13 +12,14 @@ from rich.console import Console
 from slotkeeper.slots.cancellation import KEPT, MOST
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.commands.submit import submit
 from slotkeeper_cli.common import Cli, StackCommand, cli
 from slotkeeper_cli.control import Control
 from slotkeeper_cli.errors import NotFound, Refused
 from slotkeeper_cli.finding import Attempt, Finder, Found
 from slotkeeper_cli.words import count, duration, iso, local_time
 
-request = typer.Typer(help="One request: what became of it, and keeping it from running.", no_args_is_help=True)
+app = typer.Typer(help="Requests for a slot: submit, show and cancel them.", no_args_is_help=True)
 
 RequestId = Annotated[
     str,
@@ -28,7 +29,10 @@ WITH_A_SLOT = ("starting", "running")
 UNSENT = f"if nobody has sent it yet, one that is sent within {duration(KEPT)} is set aside."
 
 
-@request.command("show", cls=StackCommand)
+app.command("submit", cls=StackCommand)(submit)
+
+
+@app.command("show", cls=StackCommand)
 def show(
     request_id: RequestId,
     process: Annotated[str | None, typer.Option(help="Only in this process.", show_default=False)] = None,
@@ -56,7 +60,7 @@ def show(
         raise NotFound(f"nothing is known of a request {request_id}, and RequestQueue is empty")
 
 
-@request.command("cancel", cls=StackCommand)
+@app.command("cancel", cls=StackCommand)
 def cancel(
     request_id: RequestId,
     process: Annotated[str, typer.Option(help="Its process.")],
@@ -98,7 +102,7 @@ def _cancel(here: Cli, control: Control, found: Found, number: int, last: Attemp
         "" if last and last.number == number else f" Nothing is known of it yet: it is on RequestQueue, or {UNSENT}"
     )
     here.confirm(f"Cancel attempt {number} of request {found.request_id} ({process})?{unseen}")
-    audit("cancel-request", process=process, request_id=found.request_id, attempt=number, execution=name)
+    audit("request cancel", process=process, request_id=found.request_id, attempt=number, execution=name)
     who = here.stack.client("sts").get_caller_identity()["Arn"].rpartition(":")[2].rpartition("/")[2]
     now = time.time()
     outcome = control.operations.cancel_request(process, name, now, who)
@@ -155,7 +159,11 @@ def _stop(here: Cli, attempt: Attempt, stop: bool) -> None:
         )
     here.confirm(f"Stop {attempt.execution}, which runs since {attempt.details['since']}, and its Glue run?")
     audit(
-        "stop-request", process=attempt.process, execution=attempt.execution, glue_run=attempt.details.get("glue_run")
+        "request cancel",
+        stop=True,
+        process=attempt.process,
+        execution=attempt.execution,
+        glue_run=attempt.details.get("glue_run"),
     )
     who = here.stack.client("sts").get_caller_identity()["Arn"]
     here.stack.client("stepfunctions").stop_execution(
