@@ -26,8 +26,8 @@ from slotkeeper import observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots import run_report as findings
-from tests.fuzz.answers import Answers
-from tests.fuzz.tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_aws import InProcessAws, note_parameters
+from tests.support.in_process_tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
 from tests.unit.conftest import CONTEXT, CurrentStdout
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ class Functions:
         self._patch = patch
         self._clients: dict[str, Any] = {}
         self._code: dict[str, CodeType] = {}
-        self.account = Answers()
+        self.account = InProcessAws()
         self.answered: list[dict[str, Any]] = []
         self._request = urllib3.PoolManager.request
 
@@ -144,15 +144,15 @@ class Functions:
     def _client(self, service: str, **_: Any) -> Any:
         if service not in self._clients:
             client = self._session.client(service)
-            client.meta.events.register("before-parameter-build", _note)
+            client.meta.events.register("before-parameter-build", note_parameters)
             client.meta.events.register(
                 "before-call", lambda model, context, **_: self.account.answer(model, context["asked"])
             )
             self._clients[service] = client
         return self._clients[service]
 
-    def new_account(self) -> Answers:
-        self.account = Answers()
+    def new_account(self) -> InProcessAws:
+        self.account = InProcessAws()
         self.answered.clear()
         return self.account
 
@@ -203,7 +203,3 @@ def invocation(request_id: str = "1", seconds: float = 28.0) -> Any:
     until = time.monotonic() + seconds
     left = {"get_remaining_time_in_millis": lambda: int((until - time.monotonic()) * 1000)}
     return SimpleNamespace(**vars(CONTEXT) | left | {"aws_request_id": request_id})
-
-
-def _note(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    context["asked"] = dict(params)

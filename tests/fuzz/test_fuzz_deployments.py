@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.functions import RESPONSE_URL, Functions
 from tests.fuzz.strategies import attributes, texts, values
-from tests.fuzz.tables import SLOTS
+from tests.support.in_process_tables import SLOTS
 
 VALID = {"ProcessName": "p", "SlotLimit": "3", "JobName": "job", "ServiceToken": "arn"}
 # What template.yaml allows of the parameters, and anything in place of those that it does not check.

@@ -14,11 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.fuzz.answers import Answers
 from tests.fuzz.functions import RESPONSE_URL, Functions, Ran, invocation
 from tests.fuzz.raw_api import RawApi, ok
 from tests.fuzz.strategies import bodies, items, texts, values
-from tests.fuzz.tables import SEEN, TOKENS
+from tests.support.in_process_aws import InProcessAws
+from tests.support.in_process_tables import SEEN, TOKENS
 
 NOW = 1_800_000_000
 KEY, CLIENT_SECRET = "canary-signing-key-4711", "canary-client-secret-0815"
@@ -48,7 +48,7 @@ class World:
         self.functions = functions
         self.api = api
 
-    def new(self) -> Answers:
+    def new(self) -> InProcessAws:
         account = self.functions.new_account()
         account.secrets["signing"] = {"SecretString": json.dumps({"signing_key": KEY})}
         known = {"client_id": "bot", "client_secret": CLIENT_SECRET}

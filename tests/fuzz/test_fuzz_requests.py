@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.answers import Answers
 from tests.fuzz.functions import Functions, Ran
 from tests.fuzz.strategies import bodies, groups
-from tests.fuzz.tables import SLOTS
+from tests.support.in_process_aws import InProcessAws
+from tests.support.in_process_tables import SLOTS
 
 # A mistake in the code, and not in its input.
 _MISTAKES = re.compile(r"\b(Key|Type|Attribute|Index|Recursion|Overflow|UnicodeEncode)Error\b|ValidationException")
@@ -65,7 +65,7 @@ def check_no_mistake_in_the_code(ran: Ran, *given: Any) -> None:
     assert not [found for found in _MISTAKES.finditer(ran.said) if found.group() not in texts], ran
 
 
-def check_each_has_one_end(account: Answers, sent: list[dict[str, Any]], ran: Ran) -> None:
+def check_each_has_one_end(account: InProcessAws, sent: list[dict[str, Any]], ran: Ran) -> None:
     stays = kept(ran)
     order = [record["messageId"] for record in sent]
     assert stays == order[len(order) - len(stays) :], "what follows a message that stays has to stay"

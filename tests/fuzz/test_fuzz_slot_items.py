@@ -14,8 +14,8 @@ from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import MalformedProcess, read_process
 from tests.fuzz.functions import Functions
 from tests.fuzz.strategies import items
-from tests.fuzz.tables import SLOTS
 from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
+from tests.support.in_process_tables import SLOTS
 from tests.unit.work_account import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}

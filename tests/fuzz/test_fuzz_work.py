@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.message import InvalidMessage, parse_message
-from tests.fuzz.answers import Answers
 from tests.fuzz.functions import Functions, Ran, invocation
 from tests.fuzz.strategies import bodies, item_texts, items, near_misses, texts, values
-from tests.fuzz.tables import LEDGER
 from tests.fuzz.test_fuzz_requests import kept
+from tests.support.in_process_aws import InProcessAws
+from tests.support.in_process_tables import LEDGER
 
 NOW = 1_800_000_000.0
 CANARY = "canary-of-the-payload"
@@ -61,7 +61,9 @@ def run(functions: Functions, sent: list[dict[str, Any]]) -> Ran:
     return functions.run(module, {"Records": sent}, invocation(seconds=120))
 
 
-def check_nothing_is_lost(account: Answers, sent: list[dict[str, Any]], ran: Ran, stood: str = "SUCCEEDED") -> None:
+def check_nothing_is_lost(
+    account: InProcessAws, sent: list[dict[str, Any]], ran: Ran, stood: str = "SUCCEEDED"
+) -> None:
     """`stood`: the status that the ledger had of the request before."""
     stays = kept(ran)
     assert set(stays) <= {record["messageId"] for record in sent}
@@ -75,7 +77,7 @@ def check_nothing_is_lost(account: Answers, sent: list[dict[str, Any]], ran: Ran
 
 
 def _check_it_stands_elsewhere(
-    account: Answers, record: dict[str, Any], letters: list[dict[str, Any]], stood: str
+    account: InProcessAws, record: dict[str, Any], letters: list[dict[str, Any]], stood: str
 ) -> None:
     bodies = [letter["MessageBody"] for letter in letters]
     wanted = _request_id(record["body"])

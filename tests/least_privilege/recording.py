@@ -15,9 +15,9 @@ import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from tests.fuzz.answers import Answers, Told
 from tests.fuzz.functions import ENVIRONMENT, Functions, Ran
 from tests.least_privilege.stack import REGION, ROOT, Stack
+from tests.support.in_process_aws import InProcessAws, Told
 
 OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))
 
@@ -46,7 +46,7 @@ class Call:
         return f"{self.operation} at {self.site}"
 
 
-class Recorded(Answers):
+class Recorded(InProcessAws):
     """The account, with a record of what it was asked. `lose`: operations that take effect and are never answered."""
 
     def __init__(self) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from slotkeeper.slots.names import execution_name
 from tests.fuzz.functions import RESPONSE_URL
-from tests.fuzz.tables import SLOTS
 from tests.least_privilege.cases import DAY, Case, Item, message, number, put
 from tests.least_privilege.recording import Recorded
+from tests.support.in_process_tables import SLOTS
 
 REQUEST = {"process": "p", "request_id": "order-1"}
 

@@ -18,7 +18,7 @@ from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
-from tests.fuzz.tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
 
 ROOT = Path(__file__).parents[2]
 REGION, ACCOUNT, PARTITION = "us-east-1", "123456789012", "aws"

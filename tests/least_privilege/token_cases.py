@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tests.fuzz.functions import RESPONSE_URL
 from tests.fuzz.raw_api import RawApi, ok
-from tests.fuzz.tables import TOKENS
 from tests.least_privilege.cases import Case, Item, number, put
 from tests.least_privilege.recording import Recorded
 from tests.least_privilege.stack import Stack
+from tests.support.in_process_tables import TOKENS
 
 KEY = "a key that is long enough"
 TOKEN = {"token_name": {"S": "chatbot"}, "access_token": {"S": "t"}, "generation": {"N": "7"}, "stored_at": {"N": "1"}}

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from slotkeeper.retry.message import parse_message
-from tests.fuzz.tables import LEDGER
 from tests.least_privilege.cases import Case, message, put
 from tests.least_privilege.recording import Recorded
+from tests.support.in_process_tables import LEDGER
 
 INPUT = "work/input/orders.jsonl"
 

@@ -32,8 +32,8 @@ from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import Settled
+from tests.support.in_process_aws import InProcessAws
 from tests.unit.chat import Chat
-from tests.unit.quick_aws import QuickAws
 from tests.unit.tokens import Api, Instances
 from tests.unit.work_account import WorkAccount
 from tests.unit.working import Workplace
@@ -327,4 +327,4 @@ def workplace() -> Iterator[Workplace]:
 @pytest.fixture
 def quick_workplace() -> Workplace:
     """The same without moto, for lives by the thousand."""
-    return Workplace(QuickAws())
+    return Workplace(InProcessAws())

@@ -27,8 +27,8 @@ from slotkeeper.retry.delivery import RetryQueue, Schedules
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
 from tests.support.boundary import Killed
+from tests.support.in_process_aws import InProcessAws
 from tests.unit.letters import ALLOWED, Letter, due
-from tests.unit.quick_aws import QuickAws
 
 NOW = 1_800_000_000.0
 VISIBILITY = 720.0
@@ -61,7 +61,7 @@ def _session() -> Any:
 class Workplace:
     """The worker's clients have `calls` noted and can be struck; the test looks through others."""
 
-    def __init__(self, engine: QuickAws | None = None) -> None:
+    def __init__(self, engine: InProcessAws | None = None) -> None:
         session = _session()
         self._looking = SimpleNamespace(**{name: session.client(name) for name in ("dynamodb", "scheduler", "ssm")})
         self.dynamodb, self.sqs, self.scheduler, self.ssm = (
@@ -73,7 +73,7 @@ class Workplace:
         self._hook("before")
         if engine:
             for client in (self.dynamodb, self.sqs, self.scheduler, self.ssm, *vars(self._looking).values()):
-                engine.answer(client)
+                engine.answer_calls_of(client)
         for table in (TABLE, EFFECTS):
             self._looking.dynamodb.create_table(
                 TableName=table,

@@ -10,7 +10,7 @@ import pytest
 from slotkeeper.retry import Request
 from slotkeeper.retry.ledger import SUCCEEDED
 from tests.support.boundary import Killed
-from tests.unit.quick_aws import QuickAws
+from tests.support.in_process_aws import InProcessAws
 from tests.unit.working import Workplace
 from tests.work.bucket import BY_CITY, INPUT_KEY, Bucket, kill_at, nothing
 
@@ -23,7 +23,7 @@ def workplace(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "local")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    made = Workplace(QuickAws())
+    made = Workplace(InProcessAws())
 
     def perform(request: Request, seconds: float) -> Any:
         made.performed.append((request.request_id, request.attempt))

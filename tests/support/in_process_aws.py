@@ -1,4 +1,4 @@
-"""What the functions call, answered in the process: some hundred examples a second, and what AWS refuses is refused.
+"""AWS in the process, without HTTP: some hundred examples a second, and what AWS refuses is refused.
 
 Queues take what SQS takes (SQS API Reference, SendMessage): the characters, sizes and counts. The rest are dicts.
 """
@@ -19,7 +19,7 @@ from botocore.response import StreamingBody
 
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.events import SCHEMA_FILE
-from tests.fuzz.tables import Refusal, Tables
+from tests.support.in_process_tables import Refusal, Tables
 from tests.unit.letters import ALLOWED
 
 LARGEST_MESSAGE = 1_048_576
@@ -35,7 +35,7 @@ Parameters = dict[str, Any]
 Told = tuple[Any, dict[str, Any]]
 
 
-class Answers:
+class InProcessAws:
     """One small account, empty at first. `sent` is what was sent, as (queue's name, what was asked)."""
 
     def __init__(self) -> None:
@@ -67,7 +67,18 @@ class Answers:
         except Refusal as refusal:
             return SimpleNamespace(status_code=400, headers={}), refusal.told
 
+    def answer_calls_of(self, client: Any) -> None:
+        """Answers what this client calls from here on."""
+        client.meta.events.register("before-parameter-build", note_parameters)
+        client.meta.events.register("before-call", lambda model, context, **_: self.answer(model, context["asked"]))
+
     # SQS
+
+    def _CreateQueue(self, told: Parameters) -> Parameters:
+        return {"QueueUrl": f"https://sqs/{told['QueueName']}"}
+
+    def _SetQueueAttributes(self, _: Parameters) -> Parameters:
+        return {}
 
     def _SendMessage(self, told: Parameters) -> Parameters:
         queue, attributes = told["QueueUrl"].rpartition("/")[2], told.get("MessageAttributes", {})
@@ -165,6 +176,23 @@ class Answers:
             raise Refusal("ResourceNotFoundException")
         return self.schedules[told["Name"]]
 
+    def _DeleteSchedule(self, told: Parameters) -> Parameters:
+        del self.schedules[told["Name"]]
+        return {}
+
+    def _ListSchedules(self, _: Parameters) -> Parameters:
+        return {"Schedules": list(self.schedules.values())}
+
+    def _CreateScheduleGroup(self, _: Parameters) -> Parameters:
+        return {}
+
+    def _CreateTable(self, _: Parameters) -> Parameters:
+        return {}
+
+    def _PutParameter(self, told: Parameters) -> Parameters:
+        self.parameter = told["Value"]
+        return {}
+
     def _GetParameter(self, told: Parameters) -> Parameters:
         return {"Parameter": {"Value": self.parameter}}
 
@@ -207,3 +235,8 @@ class Answers:
         for one in told["Delete"]["Objects"]:
             self.objects.pop(one["Key"], None)
         return {}
+
+
+def note_parameters(params: Any, context: dict[str, Any], **_: Any) -> None:
+    """For `before-parameter-build`: keeps what the call was asked for `before-call`."""
+    context["asked"] = dict(params)
