@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from dev.emulator.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, Request, answer_to
+from dev.emulator.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, Request
 from tests.chat_service.asking import Asking
 from tests.support.waiting import NEVER, wait_until
 
@@ -59,13 +57,6 @@ def test_an_invalidated_token_is_dead_and_the_service_says_since_when(service: C
     at = service.invalidate()
     assert client.me(token) == 401
     assert [(life.number, life.until, life.ended_by) for life in service.token_history] == [(1, at, "invalidate")]
-
-
-def test_there_is_nothing_to_invalidate_without_a_live_token(service: ChatService, client: Asking) -> None:
-    assert service.invalidate() is None
-    client.token()
-    assert service.invalidate() is not None
-    assert service.invalidate() is None
 
 
 def test_a_token_is_killed_only_if_the_log_says_what_was_asked_for(service: ChatService, client: Asking) -> None:
@@ -115,19 +106,6 @@ def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatServi
 # ------------------------------------------------------------------------------------------------------- the routes
 
 
-def test_the_answer_is_made_from_the_text(client: Asking) -> None:
-    status, body = client.answer("when does the library open", client.token(), conversation="7")
-    assert status == 200
-    assert body == {"answer": answer_to("when does the library open")}
-    assert "5 words" in body["answer"]
-    assert "library" in body["answer"]
-
-
-@pytest.mark.parametrize("text", ["", "...", "one", "žluťoučký kůň"])
-def test_every_text_has_an_answer_and_always_the_same(text: str) -> None:
-    assert answer_to(text) == answer_to(text) != ""
-
-
 @pytest.mark.parametrize("changes", [{"client_id": "another"}, {"client_secret": "another"}])
 def test_wrong_credentials_make_no_token_and_kill_none(
     service: ChatService, client: Asking, changes: dict[str, str]
@@ -138,73 +116,11 @@ def test_wrong_credentials_make_no_token_and_kill_none(
     assert (service.auths, len(service.token_history)) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/auth", b""),
-        ("/auth", b"{"),
-        ("/auth", b"\xff"),
-        ("/auth", b"[" * 100_000),
-        ("/auth", b'["client_id"]'),
-        ("/auth", {"client_id": "slotkeeper"}),
-        ("/auth", {"client_id": "slotkeeper", "client_secret": 7}),
-        ("/auth", {"client_id": "slotkeeper", "client_secret": "x", "grant": "x"}),
-        ("/answers", b"hello"),
-        ("/answers", {"conversation": "7"}),
-        ("/answers", {"text": ""}),
-        ("/answers", {"text": "hello", "conversation": 7}),
-        ("/answers", {"text": "hello", "message": "hello"}),
-    ],
-)
-def test_a_malformed_body_is_refused(client: Asking, path: str, body: Any) -> None:
-    token = client.token()
-    status, answer, _ = client.send("POST", path, body, token)
-    assert status == 400
-    assert answer["error"]
-    assert client.me(token) == 200
-
-
 @pytest.mark.parametrize("token", [None, "never made", "", "x" * 5000])
 def test_no_token_and_an_unknown_one_are_refused(client: Asking, token: str | None) -> None:
     client.token()
     assert client.me(token) == 401
     assert client.answer("hello", token)[0] == 401
-
-
-@pytest.mark.parametrize(("token", "unknown"), [("never made", True), (None, False)])
-def test_the_log_tells_an_unknown_token_from_none(
-    service: ChatService, client: Asking, token: str | None, unknown: bool
-) -> None:
-    client.me(token)
-    assert (service.log[-1].token, service.log[-1].unknown_token) == (None, unknown)
-
-
-def test_a_token_is_a_bearer_token(service: ChatService, client: Asking) -> None:
-    client.connection.request("GET", "/me", headers={"Authorization": f"Basic {client.token()}"})
-    assert client.connection.getresponse().status == 401
-
-
-def test_an_unknown_route_is_not_found(client: Asking) -> None:
-    status, answer, _ = client.send("GET", "/auth")
-    assert status == 404
-    assert AUTH in answer["error"]
-
-
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        (b"Content-Length: many\r\n", b"400"),
-        (b"Content-Length: -1\r\n", b"400"),
-        (b"Content-Length: 99999999\r\n", b"413"),
-        (b"Transfer-Encoding: chunked\r\n", b"411"),
-    ],
-)
-def test_a_request_that_cannot_be_read_ends_its_connection(service: ChatService, head: bytes, status: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=NEVER) as raw:
-        raw.sendall(b"POST /auth HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
-        answer = b"".join(iter(lambda: raw.recv(4096), b""))
-    assert answer.split()[1] == status
-    assert service.log == []
 
 
 # ------------------------------------------------------------------------------------------------------ the switches
@@ -234,14 +150,6 @@ def test_the_token_changes_at_the_chosen_end_of_the_latency(service: ChatService
     assert not service.is_live(token)
 
 
-def test_the_latencies_are_kept(service: ChatService, client: Asking) -> None:
-    service.auth_latency, service.answer_latency = 0.2, 0.1
-    client.answer("hello", client.token())
-    took = [request.ended_monotonic - request.began_monotonic for request in service.log if request.ended_monotonic]
-    assert took[0] >= 0.2
-    assert took[1] >= 0.1
-
-
 def test_an_outage_answers_its_status_without_effect(service: ChatService, client: Asking) -> None:
     token = client.token()
     service.strike(AUTH, Outage(status=429, retry_after=7))
@@ -250,13 +158,6 @@ def test_an_outage_answers_its_status_without_effect(service: ChatService, clien
     assert client.me(token) == 200
     service.mend(AUTH)
     assert client.auth()[0] == 200
-
-
-def test_an_outage_is_the_route_s_own(service: ChatService, client: Asking) -> None:
-    service.strike(ANSWERS)
-    token = client.token()
-    assert client.me(token) == 200
-    assert client.answer("hello", token)[0] == 503
 
 
 def test_an_outage_may_strike_a_number_of_requests_only(service: ChatService, client: Asking) -> None:
@@ -274,13 +175,6 @@ def test_a_dropped_connection_may_have_made_a_token(service: ChatService, client
     assert service.is_live(token) is not takes_effect
     assert service.log[-1].status is None
     assert service.log[-1].ended is not None
-
-
-def test_an_error_may_have_made_a_token(service: ChatService, client: Asking) -> None:
-    token = client.token()
-    service.strike(AUTH, Outage(status=500, takes_effect=True))
-    assert client.auth()[0] == 500
-    assert not service.is_live(token)
 
 
 def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: ChatService) -> None:
@@ -309,28 +203,6 @@ def test_a_held_request_takes_effect_when_its_route_is_mended(service: ChatServi
         assert not service.is_live(token)
 
 
-def test_a_second_outage_of_a_route_ends_the_first(service: ChatService) -> None:
-    service.strike(ME, Outage("hold"))
-    with Asking(service) as asking, ThreadPoolExecutor(1) as pool:
-        held = pool.submit(asking.me, None)
-        wait_until(lambda: len(service.log) == 1, "the request")
-        service.strike(ME, Outage(status=500))
-        assert held.result() == 401
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"kind": "explode"}, {"status": 200}, {"kind": "hold", "takes_effect": True}, {"times": 0}]
-)
-def test_an_outage_that_says_nothing_sensible_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"kind|status|effect|times"):
-        Outage(**wrong)
-
-
-def test_an_outage_of_no_route_is_refused(service: ChatService) -> None:
-    with pytest.raises(ValueError, match="GET /me"):
-        service.strike("/me")
-
-
 # ----------------------------------------------------------------------------------------------------------- the log
 
 
@@ -349,39 +221,7 @@ def test_the_log_has_every_request_in_order_and_tokens_by_number_only(service: C
     assert (service.number_of(first), service.number_of(second), service.number_of("never made")) == (1, 2, None)
 
 
-def test_a_request_is_in_the_log_before_its_answer_and_its_end_with_it(service: ChatService, client: Asking) -> None:
-    before = time.time(), time.monotonic()
-    client.token()
-    request = service.log[0]
-    assert request.ended is not None
-    assert request.ended_monotonic is not None
-    assert before[0] <= request.began <= request.ended <= time.time()
-    assert before[1] <= request.began_monotonic <= request.ended_monotonic <= time.monotonic()
-
-
 # ------------------------------------------------------------------------------------------------------- the server
-
-
-def test_a_connection_is_kept_open(client: Asking) -> None:
-    client.token()
-    kept = client.connection.sock
-    client.token()
-    assert client.connection.sock is kept is not None
-
-
-def test_500_connections_at_once_are_all_answered(service: ChatService) -> None:
-    service.auth_latency = 0.2
-    together = threading.Barrier(500)
-
-    def ask(_: int) -> int:
-        with Asking(service, timeout=NEVER) as asking:
-            together.wait()
-            return asking.auth()[0]
-
-    with ThreadPoolExecutor(500) as pool:
-        answered = list(pool.map(ask, range(500)))
-    assert answered == [200] * 500
-    assert service.auths == len(service.token_history) == 500
 
 
 def test_a_stopped_service_cannot_be_reached_and_serves_again_where_it_was(service: ChatService) -> None:

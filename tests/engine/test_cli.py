@@ -145,31 +145,6 @@ def test_without_an_engine_nothing_can_be_said(tmp_path: Path, monkeypatch: pyte
     assert "run `make local-up`" in result.output
 
 
-def test_without_a_deployment_nothing_can_be_said(aws: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "STATE_DIR", aws.state_dir)
-    result = CliRunner().invoke(cli.main, ["say", "Good morning"])
-    assert (result.exit_code, result.output) == (1, "local: no chatbot is deployed here: run `make local-up`\n")
-
-
-def test_without_an_engine_nothing_can_be_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "STATE_DIR", tmp_path)
-    result = CliRunner().invoke(cli.main, ["work"])
-    assert result.exit_code == 2
-    assert "run `make local-up`" in result.output
-
-
-def test_without_a_deployment_nothing_can_be_worked_on(aws: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "STATE_DIR", aws.state_dir)
-    result = CliRunner().invoke(cli.main, ["work", "{}"])
-    assert (result.exit_code, result.output) == (2, "local: no worker is deployed here: run `make local-up`\n")
-
-
-@pytest.mark.parametrize("text", ["", "  "])
-def test_an_empty_text_is_not_said(text: str) -> None:
-    result = CliRunner().invoke(cli.main, ["say", "--", text])
-    assert (result.exit_code, result.output) == (2, "local: TEXT is empty: there is nothing to say\n")
-
-
 @pytest.mark.parametrize(
     ("name", "hint"), [("SlotLimits", "did you mean SlotLimit?"), ("Foo", "it has ProcessName, SlotLimit,")]
 )
@@ -196,22 +171,6 @@ def test_with_an_api_of_your_own_there_is_no_stand_in(left_behind: Path, monkeyp
     assert given.exit_code == 0
     assert "the-secret" not in given.output
     assert json.loads(credentials(engine)) == {"client_id": "the-id", "client_secret": "the-secret"}
-
-
-def test_up_and_status_say_where_your_own_sender_posts_to(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = up_once(left_behind)
-    engine = EmbeddedAws.attach(left_behind)
-    expected = f"{engine.endpoint}/_aws/execute-api/abc/v1/messages"
-    assert json.loads((left_behind / "outputs.json").read_text())["chatbot_url"] == expected
-    for text in (said, carry_out("status", left_behind, monkeypatch)):
-        assert f"your own sender posts to {expected}\n" in text
-
-
-@pytest.mark.parametrize(
-    "command", [[], ["up"], ["credentials"], ["down"], ["status"], ["say"], ["work"]], ids=" ".join
-)
-def test_every_command_has_a_short_help(command: list[str]) -> None:
-    assert CliRunner().invoke(cli.main, [*command, "-h"]).exit_code == 0
 
 
 @pytest.fixture
@@ -246,14 +205,6 @@ def test_make_says_the_text_as_it_is(checkout: Path, text: str) -> None:
 def test_make_sends_the_body_as_it_is(checkout: Path, body: str) -> None:
     finish_setup(checkout)
     assert make(checkout, "work", f"BODY={body}").stdout == f"-m\ndev.emulator\nwork\n--\n{body}\n"
-
-
-def test_make_asks_no_python_without_packages(checkout: Path) -> None:
-    said = make(checkout, "say")
-    assert (said.returncode, said.stdout) == (2, "local: not running, and not set up yet: run make local-up\n")
-    assert make(checkout, "work").stdout == said.stdout
-    down = make(checkout, "local-down")
-    assert (down.returncode, down.stdout) == (0, "local: not running\n")
 
 
 @pytest.mark.parametrize("finished", [True, False])

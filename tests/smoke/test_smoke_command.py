@@ -92,33 +92,11 @@ def test_a_stack_that_is_not_there_is_refused(ran: Ran) -> None:
     assert (result.exit_code, "there is no stack 'other' in eu-north-1" in result.output) == (2, True)
 
 
-@pytest.mark.parametrize("options", [[], ["--local", "--stack", "mine"], ["--local", "--only", "wake,nothing"]])
-def test_wrong_options_are_told(options: list[str]) -> None:
-    assert CliRunner().invoke(command.main, options).exit_code == 2
-
-
-def test_without_a_local_stack_it_says_how_to_make_one(tmp_path: Path) -> None:
-    result = CliRunner().invoke(command.main, ["--local", "--outputs", str(tmp_path / "none.json")])
-    assert (result.exit_code, "run `make local-up`" in result.output) == (2, True)
-
-
 def test_without_a_region_it_takes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(region_name=None)
     monkeypatch.setattr("dev.smoke.stack.boto3.Session", lambda **_named: session)
     result = CliRunner().invoke(command.main, ["--stack", "mine", "--yes"])
     assert (result.exit_code, "no region" in result.output) == (2, True)
-
-
-def test_the_list_tells_every_check() -> None:
-    result = CliRunner().invoke(command.main, ["--list"])
-    assert result.exit_code == 0
-    assert all(check.name in result.output for check in CHECKS)
-
-
-def test_every_check_says_what_it_does_and_why() -> None:
-    for check in CHECKS:
-        assert all((check.does, check.expects, check.because, check.unseen))
-        assert "guide" in check.because or "API" in check.because  # a page of AWS
 
 
 def test_the_whole_costs_less_than_a_dime() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -40,18 +38,6 @@ def test_only_a_failure_or_something_left_behind_is_no_success(results: list[Res
     assert _made(*results)["ok"] is ok
 
 
-def test_the_files_hold_what_was_found_and_why_it_matters(tmp_path: Path) -> None:
-    made = _made(PASSED, FAILED, LEFT)
-    told, page = (file.read_text() for file in report.write(made, tmp_path / "new"))
-    assert json.loads(told) == made
-    assert "| wake | passed | 0.5 s \\| so | 12.3 |" in page
-    assert "FAILS" in page
-    assert "Left behind: process smoke-1-groups-a: denied" in page
-    assert "| Glue, 1 Python shell runs | 60 s x 1/16 DPU x $0.44 an hour | 0.00046 |" in page
-    assert all(check["because"] in page for check in made["checks"])
-    assert made["cost"]["dollars"] == 0.0005
-
-
 def test_the_embedded_aws_costs_nothing_and_what_it_cannot_show_is_named() -> None:
     made = _made(PASSED, local=True)
     assert (made["aws"], made["cost"]["dollars"], made["cost"]["items"]) == ("embedded", 0.0, [])
@@ -59,12 +45,6 @@ def test_the_embedded_aws_costs_nothing_and_what_it_cannot_show_is_named() -> No
     said = io.StringIO()
     report.show(Console(file=said, width=140), made)
     assert "cannot be shown here" in said.getvalue()
-
-
-def test_the_screen_names_what_is_left_behind() -> None:
-    said = io.StringIO()
-    report.show(Console(file=said, width=140), _made(LEFT))
-    assert "left behind by groups: process smoke-1-groups-a: denied" in said.getvalue()
 
 
 def test_others_messages_are_put_back_and_ours_are_taken() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,8 +113,3 @@ def read_calls(trail: Any, ways: Mapping[str, str]) -> list[Call]:
         found |= {event["EventId"]: parse_call(event, ways) for event in fresh}
         end = {"EndTime": min(event["EventTime"] for event in events)}
     return sorted((call for call in found.values() if call is not None), key=lambda call: call.at)
-
-
-def counted_calls(calls: Sequence[Call]) -> dict[str, int]:
-    """How often each operation was called."""
-    return dict(Counter(f"{call.service}:{call.operation}" for call in calls))

@@ -20,7 +20,6 @@ from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLock, DynamoDBLock
 from dev.benchmarks.slot_cycle.designs import PROCESS, Design, Step
 from dev.emulator.clients import local_resource
 
-HEARTBEAT = 5.0  # seconds, its default
 # It tries again unless the first pause would end later than this: zero stands for its default.
 ONCE = timedelta(microseconds=1)
 
