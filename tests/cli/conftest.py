@@ -11,7 +11,7 @@ from moto import mock_aws
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli import letters, stack
 from slotkeeper_cli.commands import holder
-from tests.cli.operating import Operator, client, made_stack
+from tests.cli.operator_account import Operator, client, made_stack
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from cfnlint.decode import cfn_yaml
 
 from slotkeeper_cli.stack import FLOWS
-from tests.cli.operating import ROOT, Operator
+from tests.cli.operator_account import ROOT, Operator
 
 CONDITIONS = {"chatbot": "HasChatbot", "worker": "HasWorker"}
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.cli.operating import Operator
-from tests.cli.posting import REQUEST, dead_letter, fail, give_up, only_id, waiting
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import REQUEST, dead_letter, fail, give_up, only_id, waiting
 
 
 def test_all_queues_are_listed_with_their_codes_and_reasons(operator: Operator) -> None:

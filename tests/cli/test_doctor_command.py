@@ -16,8 +16,8 @@ from slotkeeper_cli.doctor import CHECKS, facts
 from slotkeeper_cli.doctor.facts import Facts, Function, Table
 from slotkeeper_cli.errors import Failed
 from slotkeeper_cli.stack import Stack
-from tests.cli.doctoring import WHOLE, process
-from tests.cli.operating import Answers, Operator, client
+from tests.cli.doctor_facts import WHOLE, process
+from tests.cli.operator_account import Operator, StubbedCalls, client
 
 Patch = pytest.MonkeyPatch
 
@@ -163,7 +163,7 @@ def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
     return Facts(Stack("slotkeeper"))
 
 
-def listed(*resources: tuple[str, str, str], template_text: str = "") -> Answers:
+def listed(*resources: tuple[str, str, str], template_text: str = "") -> StubbedCalls:
     """The stack's resources: logical id, physical id, type."""
     told = [
         {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": kind, "ResourceStatus": "CREATE_COMPLETE"}
@@ -185,7 +185,7 @@ def listed(*resources: tuple[str, str, str], template_text: str = "") -> Answers
             {"TemplateBody": template_text or json.dumps(template)} if asked["TemplateStage"] == "Processed" else {}
         ),
     }
-    return Answers("cloudformation", answers)
+    return StubbedCalls("cloudformation", answers)
 
 
 def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Facts) -> None:
@@ -208,7 +208,7 @@ def test_queues_and_their_event_sources_are_fetched(operator: Operator, fetched:
         asked.append(params["EventSourceArn"].rpartition(":")[2])
         return {"EventSourceMappings": [{"UUID": "1", "State": "Enabled"}]}
 
-    with Answers("lambda", {"ListEventSourceMappings": listed_mappings}):
+    with StubbedCalls("lambda", {"ListEventSourceMappings": listed_mappings}):
         assert fetched.mappings["WorkQueue"] == [{"UUID": "1", "State": "Enabled"}]
     assert asked == ["RequestQueue.fifo", "WorkQueue"]
     assert fetched.queues["WorkQueue"]["VisibilityTimeout"] == "720"
@@ -223,7 +223,7 @@ def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
         "GetAccountSettings": lambda _: {"AccountLimit": {"UnreservedConcurrentExecutions": 995}},
     }
     resources = ("StarterFunction", "starter-1", FUNCTION), ("WorkerFunction", "worker-1", FUNCTION)
-    with listed(*resources), Answers("lambda", answers):
+    with listed(*resources), StubbedCalls("lambda", answers):
         assert fetched.functions == {
             "StarterFunction": Function("StarterFunction", 30, None),
             "WorkerFunction": Function("WorkerFunction", 30, 5),
@@ -237,7 +237,7 @@ def test_a_function_without_a_recursion_setting_in_the_template_has_lambdas_defa
     fetched: Facts, deployed: str, differs: bool
 ) -> None:
     answers = {"GetFunctionRecursionConfig": lambda _: {"RecursiveLoop": deployed}}
-    with listed(("StarterFunction", "starter-1", FUNCTION)), Answers("lambda", answers):
+    with listed(("StarterFunction", "starter-1", FUNCTION)), StubbedCalls("lambda", answers):
         (setting,) = fetched.recursion
     assert (setting.template, setting.differs) == ("Terminate", differs)
 
@@ -298,9 +298,9 @@ def test_the_topic_its_subscriptions_and_its_keys_policy_are_fetched(operator: O
 def test_the_retry_policy_is_fetched_or_known_to_be_gone(operator: Operator, fetched: Facts) -> None:
     operator.outputs["RetryPolicyParameterName"] = "/policy"
     gone = {"Error": {"Code": "ParameterNotFound", "Message": "no"}}
-    with Answers("ssm", {"GetParameter": lambda _: gone}):
+    with StubbedCalls("ssm", {"GetParameter": lambda _: gone}):
         assert fetched.retry_policy is None
-    with Answers("ssm", {"GetParameter": lambda params: {"Parameter": {"Value": params["Name"]}}}):
+    with StubbedCalls("ssm", {"GetParameter": lambda params: {"Parameter": {"Value": params["Name"]}}}):
         assert Facts(Stack("slotkeeper")).retry_policy == "/policy"
 
 
@@ -344,7 +344,7 @@ def test_cloudformations_look_for_drift_is_waited_for(
         "DescribeStackDriftDetectionStatus": lambda _: {"DetectionStatus": next(statuses)},
         "DescribeStackResourceDrifts": page,
     }
-    with Answers("cloudformation", answers):
+    with StubbedCalls("cloudformation", answers):
         if end == "DETECTION_FAILED":
             with pytest.raises(Failed, match="DETECTION_FAILED"):
                 _ = fetched.drifted

@@ -10,7 +10,7 @@ import pytest
 from slotkeeper_cli.doctor import plumbing
 from slotkeeper_cli.doctor.facts import Function, Table
 from slotkeeper_cli.recursion import Setting
-from tests.cli.doctoring import WHOLE, facts, levels, mapping, queue, seen
+from tests.cli.doctor_facts import WHOLE, facts, levels, mapping, queue, seen
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from slotkeeper.slots.process import Holder, MalformedProcess
 from slotkeeper_cli.doctor import CHECKS, slots
 from slotkeeper_cli.doctor.facts import Held
 from slotkeeper_cli.doctor.findings import Check
-from tests.cli.doctoring import NOW, levels, process, queue, seen
+from tests.cli.doctor_facts import NOW, levels, process, queue, seen
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

@@ -10,7 +10,7 @@ import pytest
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.doctor import watching, work
 from slotkeeper_cli.doctor.facts import Rows
-from tests.cli.doctoring import NOW, levels, seen
+from tests.cli.doctor_facts import NOW, levels, seen
 
 
 def test_alarms_that_ring_that_have_no_data_and_that_wake_nobody() -> None:

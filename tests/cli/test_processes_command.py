@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.slots.protocol import Slots
 from slotkeeper_cli.commands import process
-from tests.cli.operating import Operator
+from tests.cli.operator_account import Operator
 
 
 def test_the_processes_are_listed_with_their_limit_and_state(operator: Operator) -> None:

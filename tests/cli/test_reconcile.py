@@ -12,7 +12,7 @@ import pytest
 
 from slotkeeper_cli import adopting, stack
 from slotkeeper_cli.stack import Stack
-from tests.cli.operating import ROOT, TEMPLATE, Operator, client, entered
+from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
 
 
 @pytest.fixture(autouse=True)

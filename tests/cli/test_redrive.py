@@ -12,8 +12,8 @@ from slotkeeper.retry.message import Message
 from slotkeeper.slots.admission import Admitted, Starter
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.request import LARGEST, Delivery
-from tests.cli.operating import Operator
-from tests.cli.posting import REQUEST, dead_letter, fail, give_up, only_id, waiting
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import REQUEST, dead_letter, fail, give_up, only_id, waiting
 from tests.support.boundary import refuse
 
 

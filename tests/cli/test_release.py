@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slotkeeper_cli.commands import holder
-from tests.cli.operating import Operator
+from tests.cli.operator_account import Operator
 
 
 def _end(operator: Operator, name: str) -> None:

@@ -12,8 +12,8 @@ from slotkeeper.slots.cancellation import MOST
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper_cli.commands import request
-from tests.cli.operating import Operator
-from tests.cli.posting import dead_letter, fail, waiting
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import dead_letter, fail, waiting
 
 NOW = 1_790_000_000.0
 

@@ -14,7 +14,7 @@ from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.operations import Retries
 from slotkeeper_cli.commands import retry
-from tests.cli.operating import Operator, client
+from tests.cli.operator_account import Operator, client
 
 HOUR = 3600.0
 

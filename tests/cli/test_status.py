@@ -10,7 +10,7 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
-from tests.cli.operating import Operator
+from tests.cli.operator_account import Operator
 
 
 def _only(seen: Any) -> Any:

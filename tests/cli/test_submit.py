@@ -11,7 +11,7 @@ import pytest
 
 from slotkeeper.slots.names import execution_name
 from slotkeeper_cli.commands import submit
-from tests.cli.operating import Answers, Operator
+from tests.cli.operator_account import Operator, StubbedCalls
 
 
 def _queued(operator: Operator) -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ def test_what_was_sent_before_the_connection_broke_is_told(operator: Operator) -
         return {"Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in told["Entries"]]}
 
     lines = "\n".join(json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(25))
-    with Answers("sqs", {"SendMessageBatch": break_off}):
+    with StubbedCalls("sqs", {"SendMessageBatch": break_off}):
         ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
     assert ended.exit_code == 1
     assert [one["request_id"] for one in ended.json["sent"]] == [f"r{n}" for n in range(10)]
@@ -204,7 +204,7 @@ def test_what_sqs_does_not_take_of_a_batch_is_sent_again(operator: Operator) -> 
         }
 
     lines = "\n".join(json.dumps({"process": "sample", "arguments": {}, "request_id": one}) for one in "abc")
-    with Answers("sqs", {"SendMessageBatch": some}):
+    with StubbedCalls("sqs", {"SendMessageBatch": some}):
         ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
     assert asked == [["a", "b", "c"], ["b"]]
     assert "SQS has not taken 1 of 3" in ended.told
@@ -220,7 +220,7 @@ def test_what_is_never_taken_is_told_and_the_command_fails(operator: Operator, s
         asked.append(len(told["Entries"]))
         return {"Failed": [{"Id": "0", "Code": "InvalidMessageContents", "SenderFault": sender_fault, "Message": "no"}]}
 
-    with Answers("sqs", {"SendMessageBatch": none}):
+    with StubbedCalls("sqs", {"SendMessageBatch": none}):
         ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--json")
 
     assert ended.exit_code == 1
@@ -229,7 +229,7 @@ def test_what_is_never_taken_is_told_and_the_command_fails(operator: Operator, s
     assert (refused["request_id"], refused["error"]) == ("a", "InvalidMessageContents: no")
 
 
-def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str, str]) -> Answers:
+def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str, str]) -> StubbedCalls:
     """Between two looks one more of these executions ends: name -> SUCCEEDED, or the error it ends with."""
     left = list(ends.items())
     over: dict[str, str] = {}
@@ -253,7 +253,7 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
         over.update([left.pop(0)] if left else [])
 
     monkeypatch.setattr(submit.time, "sleep", end_one)
-    return Answers("stepfunctions", {"DescribeExecution": describe})
+    return StubbedCalls("stepfunctions", {"DescribeExecution": describe})
 
 
 def test_waiting_ends_when_all_have_succeeded(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.token import TokenTable
-from tests.cli.operating import Answers, Operator
+from tests.cli.operator_account import Operator, StubbedCalls
 
 TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"
 CODE = "ROWBOAT-LANTERN-GRAVEL"
@@ -233,13 +233,13 @@ def test_where_a_function_refreshes_it_is_asked(operator: Operator) -> None:
         return {"StatusCode": 202}
 
     with (
-        Answers("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": summaries}}),
-        Answers("lambda", {"Invoke": invoke}),
+        StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": summaries}}),
+        StubbedCalls("lambda", {"Invoke": invoke}),
     ):
         ended = operator.run("token", "invalidate", "--yes", "--json")
     assert ended.json["refresher_asked"] is True
     assert [(one["FunctionName"], one["InvocationType"]) for one in asked] == [("refresher-1", "Event")]
-    with Answers("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": []}}):
+    with StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": []}}):
         put(operator)
         ended = operator.run("token", "invalidate", "--yes")
     assert ended.exit_code == 1

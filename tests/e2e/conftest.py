@@ -17,9 +17,9 @@ from dev.emulator.environment import ACCESS_KEY, REGION
 from slotkeeper_cli import letters
 from slotkeeper_cli.app import app
 from slotkeeper_cli.errors import Refused
-from tests.e2e.chat import Bot
-from tests.e2e.stack import GRACE, LOOK_GAP, Stack
-from tests.e2e.work import Work
+from tests.e2e.deployed_chatbot import DeployedChatbot
+from tests.e2e.deployed_stack import GRACE, LOOK_GAP, DeployedStack
+from tests.e2e.deployed_worker import DeployedWorker
 
 
 @pytest.fixture(scope="session")
@@ -47,39 +47,39 @@ def parameters(chat_service: ChatService) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str]) -> Iterator[Stack]:
+def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str]) -> Iterator[DeployedStack]:
     state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
     # A finished run keeps its place in Glue for a while, which shows only at a job that is full.
     environment = {"SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "2"}
     with EmbeddedAws.start(state_dir, faults=True, downstream=True, environment=environment) as aws:
         aws.deploy(parameters)
-        yield Stack(aws)
+        yield DeployedStack(aws)
 
 
 @pytest.fixture
-def stack(deployed: Stack) -> Iterator[Stack]:
+def stack(deployed: DeployedStack) -> Iterator[DeployedStack]:
     deployed.faults.clear()
     yield deployed
     deployed.faults.clear()
 
 
 @pytest.fixture
-def bot(deployed: Stack, chat_service: ChatService) -> Iterator[Bot]:
-    made = Bot(deployed.aws, chat_service)
+def bot(deployed: DeployedStack, chat_service: ChatService) -> Iterator[DeployedChatbot]:
+    made = DeployedChatbot(deployed.aws, chat_service)
     made.reset()
     yield made
     chat_service.mend()
 
 
 @pytest.fixture
-def work(deployed: Stack) -> Iterator[Work]:
-    made = Work(deployed.aws)
+def work(deployed: DeployedStack) -> Iterator[DeployedWorker]:
+    made = DeployedWorker(deployed.aws)
     yield made
     made.restore()
 
 
 @pytest.fixture
-def slotkeeper(deployed: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The command over the deployed stack, as `--local` finds it; its JSON."""
     told = {
         "endpoint": deployed.aws.endpoint,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 KEY_TEMPLATE = Path(__file__).parents[2] / "docs" / "kms-key.yaml"
 
 
-def test_an_alarm_that_rings_is_heard_at_the_topic(stack: Stack) -> None:
+def test_an_alarm_that_rings_is_heard_at_the_topic(stack: DeployedStack) -> None:
     cloudwatch, sns = stack.aws.client("cloudwatch"), stack.aws.client("sns")
     queue = stack.sqs.create_queue(QueueName="hears-alarms")["QueueUrl"]
     arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -35,7 +35,7 @@ def test_an_alarm_that_rings_is_heard_at_the_topic(stack: Stack) -> None:
     sns.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
 
 
-def test_the_key_that_the_page_offers_can_be_deployed(stack: Stack) -> None:
+def test_the_key_that_the_page_offers_can_be_deployed(stack: DeployedStack) -> None:
     cloudformation = stack.aws.client("cloudformation")
     cloudformation.create_stack(StackName="key", TemplateBody=KEY_TEMPLATE.read_text())
     (made,) = wait_until(

@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 from dev.emulator.environment import ROOT
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 
 # Lambda guide, "Runtime-included SDK versions": boto3 and what it needs.
 IN_THE_RUNTIME = ["boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"]
@@ -59,7 +59,9 @@ assert compiled == [], compiled
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_loads_with_the_layer_and_the_runtime_alone(stack: Stack, runtime: Path, function: str) -> None:
+def test_a_function_loads_with_the_layer_and_the_runtime_alone(
+    stack: DeployedStack, runtime: Path, function: str
+) -> None:
     layer = str(BUILT / "SlotkeeperLayer" / "python")
     sample = json.loads((ROOT / "events" / "env.json").read_text())
     environment = {"AWS_DEFAULT_REGION": "us-east-1", **sample.get(function, sample["StarterFunction"])}
@@ -70,7 +72,7 @@ def test_a_function_loads_with_the_layer_and_the_runtime_alone(stack: Stack, run
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_layer_is_small_and_pure_python(stack: Stack) -> None:
+def test_the_layer_is_small_and_pure_python(stack: DeployedStack) -> None:
     layer = BUILT / "SlotkeeperLayer"
     files = [path for path in layer.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 10_000_000
@@ -78,7 +80,7 @@ def test_the_layer_is_small_and_pure_python(stack: Stack) -> None:
     assert not (layer / "python" / "botocore").exists()
 
 
-def test_the_layer_is_compiled_as_a_folder_needs_it_that_cannot_be_written(stack: Stack) -> None:
+def test_the_layer_is_compiled_as_a_folder_needs_it_that_cannot_be_written(stack: DeployedStack) -> None:
     layer = BUILT / "SlotkeeperLayer"
     sources = list(layer.rglob("*.py"))
     for source in sources:

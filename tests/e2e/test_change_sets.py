@@ -14,7 +14,7 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from dev.emulator.deployment import STACK_NAME
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 from tests.template.stateful import STATEFUL, create_only
 
@@ -42,7 +42,7 @@ IN_PLACE = {"LogRetentionDays": "7", "SlotLimit": "9"}
 class ChangeSets:
     """Change sets of the one stack, as `sam deploy` makes them."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: DeployedStack) -> None:
         self._s3, self._bucket = stack.s3, stack.outputs["DataBucketName"]
         self._cloudformation = stack.aws.client("cloudformation")
         told = self._cloudformation.describe_stacks(StackName=STACK_NAME)["Stacks"][0]
@@ -103,7 +103,7 @@ class ChangeSets:
 
 
 @pytest.fixture
-def change_sets(stack: Stack) -> ChangeSets:
+def change_sets(stack: DeployedStack) -> ChangeSets:
     return ChangeSets(stack)
 
 
@@ -140,7 +140,9 @@ def test_a_change_set_tells_what_would_be_lost(change_sets: ChangeSets) -> None:
     assert changes["SlotTable"]["PolicyAction"] == "ReplaceAndRetain"
 
 
-def test_an_update_leaves_every_stateful_resource_and_what_it_holds(stack: Stack, change_sets: ChangeSets) -> None:
+def test_an_update_leaves_every_stateful_resource_and_what_it_holds(
+    stack: DeployedStack, change_sets: ChangeSets
+) -> None:
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.wait_until_running(name)

@@ -12,14 +12,14 @@ import pytest
 from dev.emulator.chat_service import ANSWERS, AUTH, Outage, answer_to
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from slotkeeper.chatbot.token import timing
-from tests.e2e.chat import Bot
 from tests.e2e.containers import kill_containers
+from tests.e2e.deployed_chatbot import DeployedChatbot
 from tests.support.waiting import wait_until
 
 TIMING = timing(min_interval=0)
 
 
-def test_a_signed_message_is_answered(bot: Bot) -> None:
+def test_a_signed_message_is_answered(bot: DeployedChatbot) -> None:
     body = bot.message("grüß dich")
     reply = bot.post(body)
     assert (reply.status, reply.body) == (
@@ -29,7 +29,7 @@ def test_a_signed_message_is_answered(bot: Bot) -> None:
 
 
 BODY = '{"message_id": "stranger", "text": "hello"}'
-REFUSED: dict[str, tuple[Callable[[Bot], tuple[str, dict[str, str]]], int, str]] = {
+REFUSED: dict[str, tuple[Callable[[DeployedChatbot], tuple[str, dict[str, str]]], int, str]] = {
     "no signature": (lambda _: (BODY, {}), 401, "MissingHeader"),
     "a signature of another body": (lambda bot: (BODY, bot.sign(BODY + " ")), 401, "WrongSignature"),
     "a made-up signature": (
@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[Callable[[Bot], tuple[str, dict[str, str]]], int, str]]
 
 @pytest.mark.parametrize(("make", "status", "code"), REFUSED.values(), ids=REFUSED)
 def test_a_bad_request_is_refused_with_its_reason_and_nothing_is_forwarded(
-    bot: Bot, make: Callable[[Bot], tuple[str, dict[str, str]]], status: int, code: str
+    bot: DeployedChatbot, make: Callable[[DeployedChatbot], tuple[str, dict[str, str]]], status: int, code: str
 ) -> None:
     before = len(bot.service.log)
     body, headers = make(bot)
@@ -67,7 +67,7 @@ def test_a_bad_request_is_refused_with_its_reason_and_nothing_is_forwarded(
     assert len(bot.service.log) == before
 
 
-def test_a_replayed_request_is_refused_by_every_container(bot: Bot) -> None:
+def test_a_replayed_request_is_refused_by_every_container(bot: DeployedChatbot) -> None:
     body = bot.message()
     headers = bot.sign(body)
     bot.warm(3)
@@ -81,13 +81,13 @@ def test_a_replayed_request_is_refused_by_every_container(bot: Bot) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", "/elsewhere"), ("DELETE", "")])
-def test_what_is_not_there_is_json_too_and_starts_no_function(bot: Bot, method: str, path: str) -> None:
+def test_what_is_not_there_is_json_too_and_starts_no_function(bot: DeployedChatbot, method: str, path: str) -> None:
     reply = bot.request(method, path, "", {})
     assert (reply.status, reply.code) == (404, "NotFound")
     assert "POST /v1/messages" in reply.body["reason"]
 
 
-def test_an_api_that_is_down_is_502_that_says_so(bot: Bot) -> None:
+def test_an_api_that_is_down_is_502_that_says_so(bot: DeployedChatbot) -> None:
     bot.say()
     bot.service.strike(ANSWERS, Outage("answer", retry_after=17))
     reply = bot.say()
@@ -95,7 +95,7 @@ def test_an_api_that_is_down_is_502_that_says_so(bot: Bot) -> None:
     assert "POST /answers was answered with HTTP 503" in reply.body["reason"]
 
 
-def test_f35_wrong_credentials_cost_one_post_however_many_messages_come(bot: Bot) -> None:
+def test_f35_wrong_credentials_cost_one_post_however_many_messages_come(bot: DeployedChatbot) -> None:
     bot.warm(4)
     bot.put_credentials("wrong")
     bot.service.invalidate()
@@ -107,7 +107,7 @@ def test_f35_wrong_credentials_cost_one_post_however_many_messages_come(bot: Bot
     assert 1 <= int(replies[0].headers["Retry-After"]) <= TIMING.refusal + TIMING.spread
 
 
-def test_t1_a_token_that_dies_under_several_warm_containers_is_one_post(bot: Bot) -> None:
+def test_t1_a_token_that_dies_under_several_warm_containers_is_one_post(bot: DeployedChatbot) -> None:
     bot.warm(6)
     bot.service.auth_latency = 0.5
     bot.service.invalidate()
@@ -117,7 +117,7 @@ def test_t1_a_token_that_dies_under_several_warm_containers_is_one_post(bot: Bot
     assert bot.service.is_live(bot.item()["access_token"]["S"])
 
 
-def test_one_message_that_is_always_unauthorized_costs_the_others_nothing(bot: Bot) -> None:
+def test_one_message_that_is_always_unauthorized_costs_the_others_nothing(bot: DeployedChatbot) -> None:
     bot.say()
     bot.service.forbidden.add("secret plans")
     before = bot.service.auths
@@ -127,7 +127,7 @@ def test_one_message_that_is_always_unauthorized_costs_the_others_nothing(bot: B
     assert bot.service.auths == before
 
 
-def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(bot: Bot) -> None:
+def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(bot: DeployedChatbot) -> None:
     bot.say()
     bot.service.invalidate()
     bot.service.strike(AUTH, Outage("hold", times=1))
@@ -145,7 +145,7 @@ def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(b
     assert bot.service.auths == before + 2
 
 
-def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(bot: Bot) -> None:
+def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(bot: DeployedChatbot) -> None:
     """Of 9 s, 2 are for a cold start and 5 for the answer; a refresh may need a lease of 10."""
     bot.say()
     bot.service.invalidate()
@@ -159,12 +159,12 @@ def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(
     assert bot.say().status == 200
 
 
-def test_f34_the_deployed_table_of_signatures_forgets_them(bot: Bot) -> None:
+def test_f34_the_deployed_table_of_signatures_forgets_them(bot: DeployedChatbot) -> None:
     told = bot.aws.client("dynamodb").describe_time_to_live(TableName=bot.outputs["SeenSignatureTableName"])
     assert told["TimeToLiveDescription"] == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
 
-def test_neither_token_nor_secret_nor_key_is_in_any_log(bot: Bot) -> None:
+def test_neither_token_nor_secret_nor_key_is_in_any_log(bot: DeployedChatbot) -> None:
     tokens = []
     for prepare in (lambda: None, bot.service.invalidate, bot.service.invalidate):
         prepare()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dev.emulator.deployment import STACK_NAME
-from tests.e2e.stack import Stack
-from tests.e2e.work import Work
-from tests.support.news import checked
+from tests.e2e.deployed_stack import DeployedStack
+from tests.e2e.deployed_worker import DeployedWorker
+from tests.support.completion_events import checked
 from tests.support.waiting import wait_until
 
 TEMPLATE = Path(__file__).parents[2] / "docs" / "completion-news.yaml"
@@ -21,7 +21,7 @@ TEMPLATE = Path(__file__).parents[2] / "docs" / "completion-news.yaml"
 class Producer:
     """Whoever has deployed docs/completion-news.yaml beside the stack."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: DeployedStack) -> None:
         self._sqs = stack.sqs
         cloudformation = stack.aws.client("cloudformation")
         parameters = {"SlotkeeperStack": STACK_NAME}
@@ -59,11 +59,11 @@ class Producer:
 
 
 @pytest.fixture(scope="session")
-def producer(deployed: Stack) -> Producer:
+def producer(deployed: DeployedStack) -> Producer:
     return Producer(deployed)
 
 
-def test_producers_hear_of_success_and_of_failure(stack: Stack, producer: Producer) -> None:
+def test_producers_hear_of_success_and_of_failure(stack: DeployedStack, producer: Producer) -> None:
     process = stack.process(limit=2)
     good, bad = stack.send(process, "good"), stack.send(process, "bad")
     stack.end(process, "good")
@@ -79,7 +79,7 @@ def test_producers_hear_of_success_and_of_failure(stack: Stack, producer: Produc
     assert stack.outputs["FailedRequestQueueUrl"].endswith("/" + failed["kept_in"])
 
 
-def test_producers_hear_of_a_request_that_was_aborted(stack: Stack, producer: Producer) -> None:
+def test_producers_hear_of_a_request_that_was_aborted(stack: DeployedStack, producer: Producer) -> None:
     process = stack.process()
     execution = stack.send(process, "r1")
     stack.wait_until_running(execution)
@@ -88,7 +88,7 @@ def test_producers_hear_of_a_request_that_was_aborted(stack: Stack, producer: Pr
     assert (told["status"], told["error"], told["cause"]) == ("FAILED", "ByHand", "a test")
 
 
-def test_producers_hear_of_a_message_that_is_none(stack: Stack, producer: Producer) -> None:
+def test_producers_hear_of_a_message_that_is_none(stack: DeployedStack, producer: Producer) -> None:
     process = stack.process()
     stack.send_raw("{", process)
     told = producer.hears(process=process)
@@ -96,7 +96,7 @@ def test_producers_hear_of_a_message_that_is_none(stack: Stack, producer: Produc
     assert stack.outputs["RequestDeadLetterQueueUrl"].endswith("/" + told["kept_in"])
 
 
-def test_producers_hear_of_the_workers_requests(work: Work, producer: Producer) -> None:
+def test_producers_hear_of_the_workers_requests(work: DeployedWorker, producer: Producer) -> None:
     done, poison = work.request(), work.request(lines=None)
     work.send(done)
     work.send(poison)
@@ -105,7 +105,7 @@ def test_producers_hear_of_the_workers_requests(work: Work, producer: Producer) 
     assert (dead["status"], dead["code"]) == ("DEAD_LETTERED", "Poison")
 
 
-def test_a_dead_eventbridge_changes_nothing_but_a_metric(stack: Stack, metric: Callable[[str], float]) -> None:
+def test_a_dead_eventbridge_changes_nothing_but_a_metric(stack: DeployedStack, metric: Callable[[str], float]) -> None:
     process = stack.process(limit=2)
     before = metric("EventsNotSent")
     for state in ("AnnounceSuccess", "AnnounceFailure"):
@@ -120,7 +120,7 @@ def test_a_dead_eventbridge_changes_nothing_but_a_metric(stack: Stack, metric: C
 
 
 @pytest.fixture
-def metric(stack: Stack) -> Callable[[str], float]:
+def metric(stack: DeployedStack) -> Callable[[str], float]:
     cloudwatch = stack.aws.client("cloudwatch")
 
     def total(name: str) -> float:

@@ -8,11 +8,13 @@ from typing import Any
 
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.hand_off import SETTLING, HandOffs
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 
-def test_the_dashboard_shows_the_alarms_that_are_deployed_and_each_says_where_its_runbook_is(stack: Stack) -> None:
+def test_the_dashboard_shows_the_alarms_that_are_deployed_and_each_says_where_its_runbook_is(
+    stack: DeployedStack,
+) -> None:
     cloudwatch = stack.aws.client("cloudwatch")
     text = cloudwatch.get_dashboard(DashboardName=stack.outputs["DashboardName"])["DashboardBody"]
     widgets: list[dict[str, Any]] = json.loads(text)["widgets"]
@@ -24,7 +26,7 @@ def test_the_dashboard_shows_the_alarms_that_are_deployed_and_each_says_where_it
     assert text.count("${") == text.count("${PROP(")  # the latter are CloudWatch's, for the names of lines
 
 
-def test_a_hand_off_is_measured_from_step_functions_records(stack: Stack) -> None:
+def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     stack.send(process, "first")
     second = stack.send(process, "second")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from slotkeeper_cli.app import app
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 
 TEMPLATE: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))
 SLOTS = {"JanitorSchedule": "rate(1 day)"}
@@ -61,7 +61,7 @@ def _conditional(condition: str) -> set[str]:
 def test_the_slots_alone_admit_a_request(aws: EmbeddedAws) -> None:
     assert aws.deploy(SLOTS).keys() == _outputs()
     assert not (_conditional("HasChatbot") | _conditional("HasWorker")) & _logical_ids(aws)
-    stack = Stack(aws)
+    stack = DeployedStack(aws)
     process = stack.process()
     name = stack.send(process, "r")
     stack.wait_until_running(name)

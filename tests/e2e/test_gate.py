@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 
 from slotkeeper.slots.names import execution_name
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 
-def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(stack: Stack) -> None:
+def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(stack: DeployedStack) -> None:
     process = stack.process(limit=2)
     ids = [f"r{n}" for n in range(8)]
     names = [stack.send(process, request_id) for request_id in ids]
@@ -28,7 +28,7 @@ def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(stack: Stac
     assert stack.item(process).slots_in_use == 0
 
 
-def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: Stack) -> None:
+def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: DeployedStack) -> None:
     process = stack.process(limit=3)
     names = [stack.send(process, f"r{n}") for n in range(5)]
     for name in names[:3]:
@@ -47,7 +47,7 @@ def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: Stack
     stack.wait_for_status(names[4], "SUCCEEDED")
 
 
-def test_f7_a_limit_stored_as_a_string_admits_nobody_and_loses_nothing(stack: Stack) -> None:
+def test_f7_a_limit_stored_as_a_string_admits_nobody_and_loses_nothing(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     key = {"process_name": {"S": process}}
     update = {"UpdateExpression": "SET slot_limit = :l", "ExpressionAttributeValues": {":l": {"S": "10"}}}
@@ -61,7 +61,7 @@ def test_f7_a_limit_stored_as_a_string_admits_nobody_and_loses_nothing(stack: St
     stack.processes.set_limit(process, 1)
 
 
-def test_a_raised_limit_wakes_who_waits(stack: Stack) -> None:
+def test_a_raised_limit_wakes_who_waits(stack: DeployedStack) -> None:
     process = stack.process(limit=0)
     name = stack.send(process, "r1")
     stack.wait_until_waiting(process)
@@ -71,7 +71,7 @@ def test_a_raised_limit_wakes_who_waits(stack: Stack) -> None:
     stack.wait_for_status(name, "SUCCEEDED")
 
 
-def test_a_paused_process_admits_nobody_and_goes_on_when_resumed(stack: Stack) -> None:
+def test_a_paused_process_admits_nobody_and_goes_on_when_resumed(stack: DeployedStack) -> None:
     process = stack.process(limit=2)
     first = stack.send(process, "r1")
     stack.wait_until_running(first)
@@ -87,7 +87,7 @@ def test_a_paused_process_admits_nobody_and_goes_on_when_resumed(stack: Stack) -
     stack.wait_for_status(second, "SUCCEEDED")
 
 
-def test_other_processes_flow_past_one_that_waits(stack: Stack) -> None:
+def test_other_processes_flow_past_one_that_waits(stack: DeployedStack) -> None:
     full, free = stack.process(limit=0), stack.process(limit=1)
     stack.send(full, "r1")
     stack.wait_until_waiting(full)
@@ -98,7 +98,7 @@ def test_other_processes_flow_past_one_that_waits(stack: Stack) -> None:
     assert stack.executions(full) == []
 
 
-def test_one_at_a_time_a_process_goes_in_order_past_a_failure_and_past_a_busy_process(stack: Stack) -> None:
+def test_one_at_a_time_a_process_goes_in_order_past_a_failure_and_past_a_busy_process(stack: DeployedStack) -> None:
     ordered, other = stack.process(limit=1), stack.process(limit=1)
     ids = [f"r{n}" for n in range(4)]
     names = [stack.send(ordered, request_id) for request_id in ids]
@@ -115,7 +115,7 @@ def test_one_at_a_time_a_process_goes_in_order_past_a_failure_and_past_a_busy_pr
     assert all(before["CompletedOn"] <= after["StartedOn"] for before, after in pairwise(runs))
 
 
-def test_two_processes_may_use_the_same_request_id(stack: Stack) -> None:
+def test_two_processes_may_use_the_same_request_id(stack: DeployedStack) -> None:
     """By the same deduplication id: SQS must keep one per message group."""
     one, other = stack.process(), stack.process()
     for process in (one, other):
@@ -126,7 +126,7 @@ def test_two_processes_may_use_the_same_request_id(stack: Stack) -> None:
         stack.wait_for_status(execution_name(process, "same", 1), "SUCCEEDED")
 
 
-def test_f21_a_request_that_is_refused_four_hundred_times_is_not_dead_lettered(stack: Stack) -> None:
+def test_f21_a_request_that_is_refused_four_hundred_times_is_not_dead_lettered(stack: DeployedStack) -> None:
     process = stack.process(limit=0)
     name = stack.send(process, "r1")
     stack.wait_until_waiting(process)
@@ -140,18 +140,18 @@ def test_f21_a_request_that_is_refused_four_hundred_times_is_not_dead_lettered(s
     assert stack.dead_letters(process) == []
 
 
-def _wake_by_hand(stack: Stack, process: str) -> None:
+def _wake_by_hand(stack: DeployedStack, process: str) -> None:
     """Makes the waiting message visible, room or not."""
     answer = stack.dynamodb.get_item(TableName=stack.table, Key={"process_name": {"S": process}})
     stack.queue.make_visible(answer["Item"]["waiting"]["M"]["receipt_handle"]["S"])
 
 
-def _receives(stack: Stack, process: str) -> int:
+def _receives(stack: DeployedStack, process: str) -> int:
     answer = stack.dynamodb.get_item(TableName=stack.table, Key={"process_name": {"S": process}})
     return int(answer["Item"]["waiting"]["M"]["receives"]["N"])
 
 
-def test_f24_a_message_that_comes_a_hundred_times_runs_once(stack: Stack) -> None:
+def test_f24_a_message_that_comes_a_hundred_times_runs_once(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     names = {stack.send(process, "same") for _ in range(100)}
     stack.end(process, "same")
@@ -164,7 +164,7 @@ def test_f24_a_message_that_comes_a_hundred_times_runs_once(stack: Stack) -> Non
 
 
 @pytest.mark.parametrize("how", ["release's wake is lost", "workflow aborted between release and wake"])
-def test_a_lost_wake_is_repeated_by_the_next_release(stack: Stack, how: str) -> None:
+def test_a_lost_wake_is_repeated_by_the_next_release(stack: DeployedStack, how: str) -> None:
     process = stack.process(limit=2)
     names = [stack.send(process, f"r{n}") for n in range(3)]
     for name in names[:2]:
@@ -180,7 +180,7 @@ def test_a_lost_wake_is_repeated_by_the_next_release(stack: Stack, how: str) -> 
     stack.wait_for_status(names[2], "SUCCEEDED")
 
 
-def test_a_lost_wake_is_repeated_by_the_janitor(stack: Stack) -> None:
+def test_a_lost_wake_is_repeated_by_the_janitor(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     names = [stack.send(process, f"r{n}") for n in range(2)]
     stack.wait_until_running(names[0])
@@ -193,7 +193,7 @@ def test_a_lost_wake_is_repeated_by_the_janitor(stack: Stack) -> None:
     stack.wait_for_status(names[1], "SUCCEEDED")
 
 
-def test_a_wake_by_a_spent_handle_does_nothing_and_the_janitor_wakes_again(stack: Stack) -> None:
+def test_a_wake_by_a_spent_handle_does_nothing_and_the_janitor_wakes_again(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     names = [stack.send(process, f"r{n}") for n in range(2)]
     stack.wait_until_running(names[0])

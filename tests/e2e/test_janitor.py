@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.stack import LOOK_GAP, Stack
+from tests.e2e.deployed_stack import LOOK_GAP, DeployedStack
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def no_events(stack: Stack) -> Iterator[None]:
+def no_events(stack: DeployedStack) -> Iterator[None]:
     """Every status event is lost."""
     events = stack.aws.client("events")
     rules = [r["Name"] for r in events.list_rules()["Rules"] if "aws.states" in r.get("EventPattern", "")]
@@ -36,7 +36,7 @@ STEPS = [
 
 @pytest.mark.parametrize(("state", "action"), STEPS)
 def test_f16_a_workflow_aborted_at_any_step_loses_neither_its_slot_nor_its_request(
-    stack: Stack, state: str, action: str
+    stack: DeployedStack, state: str, action: str
 ) -> None:
     process = stack.process(limit=1)
     stack.faults.add(state, action)
@@ -51,7 +51,9 @@ def test_f16_a_workflow_aborted_at_any_step_loses_neither_its_slot_nor_its_reque
 
 
 @pytest.mark.parametrize("state", ["KeepRequest", "NotifyFailure"])
-def test_f16_a_failed_workflow_that_is_aborted_on_its_way_out_has_its_request_kept(stack: Stack, state: str) -> None:
+def test_f16_a_failed_workflow_that_is_aborted_on_its_way_out_has_its_request_kept(
+    stack: DeployedStack, state: str
+) -> None:
     process = stack.process(limit=1)
     stack.faults.add(state, "abort_before")
     name = stack.send(process, "r1")
@@ -61,7 +63,7 @@ def test_f16_a_failed_workflow_that_is_aborted_on_its_way_out_has_its_request_ke
     assert {kept["execution_name"] for kept in stack.kept(process)} == {name}
 
 
-def test_f20_the_status_event_of_an_abort_reaches_its_function(stack: Stack) -> None:
+def test_f20_the_status_event_of_an_abort_reaches_its_function(stack: DeployedStack) -> None:
     """Without any round: only the rule's pattern and the event can have done it."""
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
@@ -74,7 +76,7 @@ def test_f20_the_status_event_of_an_abort_reaches_its_function(stack: Stack) -> 
 
 
 def test_s4_with_its_status_event_the_slot_of_an_aborted_workflow_goes_to_the_next_without_a_round(
-    stack: Stack,
+    stack: DeployedStack,
 ) -> None:
     process = stack.process(limit=1)
     aborted, following = stack.send(process, "r1"), stack.send(process, "r2")
@@ -92,7 +94,9 @@ def test_s4_with_its_status_event_the_slot_of_an_aborted_workflow_goes_to_the_ne
     stack.wait_for_status(following, "SUCCEEDED")
 
 
-def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_the_rounds(stack: Stack, no_events: None) -> None:
+def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_the_rounds(
+    stack: DeployedStack, no_events: None
+) -> None:
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
@@ -101,7 +105,9 @@ def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_the_rounds
     assert len(stack.kept(process)) == 1
 
 
-def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(stack: Stack, no_events: None) -> None:
+def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(
+    stack: DeployedStack, no_events: None
+) -> None:
     process = stack.process(limit=1)
     stack.faults.add("RunGlueJob", "leave_running")
     name = stack.send(process, "r1")
@@ -119,7 +125,7 @@ def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(stac
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
 
 
-def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(stack: Stack) -> None:
+def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(stack: DeployedStack) -> None:
     machine = stack.outputs["WorkflowArn"]
     definition = stack.stepfunctions.describe_state_machine(stateMachineArn=machine)["definition"]
     short = json.dumps(json.loads(definition) | {"TimeoutSeconds": 2})
@@ -136,7 +142,7 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
     assert kept["error"] == "States.Timeout"
 
 
-def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_who_waits(stack: Stack) -> None:
+def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_who_waits(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     stack.slots.reserve(process, f"{process}-dead", 1.0)
     name = stack.send(process, "r1")
@@ -147,7 +153,7 @@ def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_who_waits(stack: Stack) -> 
     stack.wait_for_status(name, "SUCCEEDED")
 
 
-def test_f9_a_holder_that_is_alive_keeps_its_slot_however_old_it_is(stack: Stack) -> None:
+def test_f9_a_holder_that_is_alive_keeps_its_slot_however_old_it_is(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.wait_until_running(name)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 # A body with PROCESS for the process it is sent for, and what its reason must name.
@@ -28,7 +28,7 @@ BAD = {
 }
 
 
-def test_f22_bad_messages_are_set_aside_with_a_reason_and_hold_up_nobody(stack: Stack) -> None:
+def test_f22_bad_messages_are_set_aside_with_a_reason_and_hold_up_nobody(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     before = stack.item(process)
     for n, (body, _) in enumerate(BAD.values()):
@@ -45,14 +45,14 @@ def test_f22_bad_messages_are_set_aside_with_a_reason_and_hold_up_nobody(stack: 
     assert [execution["name"] for execution in stack.executions(process)] == [good]
 
 
-def test_f19_a_message_of_an_unknown_process_is_set_aside(stack: Stack) -> None:
+def test_f19_a_message_of_an_unknown_process_is_set_aside(stack: DeployedStack) -> None:
     stack.send("nobody", "r1")
     (letter,) = wait_until(lambda: stack.dead_letters("nobody"), "the message of an unknown process")
     assert letter["code"] == "UnknownProcess"
     assert "'nobody' does not exist" in letter["reason"]
 
 
-def test_a_message_larger_than_the_queue_takes_is_refused_to_its_sender(stack: Stack) -> None:
+def test_a_message_larger_than_the_queue_takes_is_refused_to_its_sender(stack: DeployedStack) -> None:
     process = stack.process()
     with pytest.raises(stack.sqs.exceptions.ClientError, match="66560"):
         stack.send_raw("x" * 66561, process)

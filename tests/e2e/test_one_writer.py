@@ -10,8 +10,8 @@ import pytest
 
 from dev.emulator.chat_service import AUTH, ChatService
 from dev.emulator.environment import ROOT
-from tests.e2e.chat import Bot
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_chatbot import DeployedChatbot
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 
@@ -25,9 +25,9 @@ class Update:
 
 
 @pytest.fixture(scope="module")
-def updated(deployed: Stack, chat_service: ChatService, parameters: dict[str, str]) -> Iterator[Update]:
+def updated(deployed: DeployedStack, chat_service: ChatService, parameters: dict[str, str]) -> Iterator[Update]:
     """The stack with a schedule."""
-    bot = Bot(deployed.aws, chat_service)
+    bot = DeployedChatbot(deployed.aws, chat_service)
     bot.reset()
     posts, before = chat_service.auths, bot.secrets()
     deployed.aws.deploy(parameters | {"TokenRefreshSchedule": "rate(1 day)"})
@@ -37,11 +37,11 @@ def updated(deployed: Stack, chat_service: ChatService, parameters: dict[str, st
 
 
 @pytest.fixture
-def asking(updated: Update, bot: Bot) -> Bot:
+def asking(updated: Update, bot: DeployedChatbot) -> DeployedChatbot:
     return bot
 
 
-def _function(bot: Bot) -> str:
+def _function(bot: DeployedChatbot) -> str:
     resource = bot.aws.client("cloudformation").describe_stack_resource(
         StackName="slotkeeper", LogicalResourceId="TokenRefresherFunction"
     )
@@ -56,7 +56,7 @@ def test_a_deployment_overwrites_no_secret(updated: Update) -> None:
     assert updated.after == updated.before
 
 
-def test_the_chatbot_has_no_credentials_asks_the_refresher_and_answers(asking: Bot) -> None:
+def test_the_chatbot_has_no_credentials_asks_the_refresher_and_answers(asking: DeployedChatbot) -> None:
     configuration = asking.aws.client("lambda").get_function_configuration(
         FunctionName=asking.outputs["ChatbotFunctionName"]
     )
@@ -67,7 +67,7 @@ def test_the_chatbot_has_no_credentials_asks_the_refresher_and_answers(asking: B
     assert asking.service.auths == before + 1
 
 
-def test_t1_a_token_that_dies_under_several_containers_is_one_ask_and_one_post(asking: Bot) -> None:
+def test_t1_a_token_that_dies_under_several_containers_is_one_ask_and_one_post(asking: DeployedChatbot) -> None:
     asking.warm(5)
     asking.service.auth_latency = 0.5
     asking.service.invalidate()
@@ -76,7 +76,7 @@ def test_t1_a_token_that_dies_under_several_containers_is_one_ask_and_one_post(a
     assert asking.service.auths == before + 1
 
 
-def test_the_schedule_replaces_the_token_and_readers_take_the_new_one(asking: Bot) -> None:
+def test_the_schedule_replaces_the_token_and_readers_take_the_new_one(asking: DeployedChatbot) -> None:
     asking.say()
     before = asking.service.auths
     event = json.loads((ROOT / "events" / "token_refresher" / "schedule.json").read_text())
@@ -86,12 +86,12 @@ def test_the_schedule_replaces_the_token_and_readers_take_the_new_one(asking: Bo
     assert asking.service.auths == before + 1
 
 
-def test_the_schedule_is_a_rule_that_invokes_it(asking: Bot) -> None:
+def test_the_schedule_is_a_rule_that_invokes_it(asking: DeployedChatbot) -> None:
     rules = asking.aws.client("events").list_rules()["Rules"]
     assert [rule["ScheduleExpression"] for rule in rules if "TokenRefresher" in rule["Name"]] == ["rate(1 day)"]
 
 
-def test_f35_a_refresher_that_gets_no_token_is_heard_of_by_whoever_asked(asking: Bot) -> None:
+def test_f35_a_refresher_that_gets_no_token_is_heard_of_by_whoever_asked(asking: DeployedChatbot) -> None:
     asking.warm(4)
     asking.service.strike(AUTH)
     asking.service.invalidate()
@@ -102,7 +102,7 @@ def test_f35_a_refresher_that_gets_no_token_is_heard_of_by_whoever_asked(asking:
     assert asking.service.auths == before + 1
 
 
-def test_neither_token_nor_secret_is_in_any_log(asking: Bot) -> None:
+def test_neither_token_nor_secret_is_in_any_log(asking: DeployedChatbot) -> None:
     asking.say()
     asking.invoke(_function(asking), {})
     token = asking.item()["access_token"]["S"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dev.emulator.downstream import Step
-from tests.e2e.chat import Bot
-from tests.e2e.work import END, Work
+from tests.e2e.deployed_chatbot import DeployedChatbot
+from tests.e2e.deployed_worker import END, DeployedWorker
 
 Slotkeeper = Callable[..., Any]
 
@@ -24,7 +24,7 @@ def test_the_doctor_looks_at_everything_and_finds_what_the_template_has_made_hea
     assert [name for name in OF_THE_TEMPLATE if found[name]["level"] != "ok"] == []
 
 
-def test_a_retry_that_scheduler_is_to_bring_is_made_now(slotkeeper: Slotkeeper, work: Work) -> None:
+def test_a_retry_that_scheduler_is_to_bring_is_made_now(slotkeeper: Slotkeeper, work: DeployedWorker) -> None:
     request = work.request(Step(answer="slow_down", retry_after=3600))
     work.send(request)
     work.wait_for(request, "WAITING")
@@ -35,7 +35,9 @@ def test_a_retry_that_scheduler_is_to_bring_is_made_now(slotkeeper: Slotkeeper, 
     assert work.schedule(request, attempt=2) is None
 
 
-def test_a_retry_that_is_cancelled_is_a_dead_letter_with_its_story(slotkeeper: Slotkeeper, work: Work) -> None:
+def test_a_retry_that_is_cancelled_is_a_dead_letter_with_its_story(
+    slotkeeper: Slotkeeper, work: DeployedWorker
+) -> None:
     work.empty_dead_letters()
     request = work.request(Step(answer="slow_down", retry_after=3600))
     work.send(request)
@@ -48,7 +50,7 @@ def test_a_retry_that_is_cancelled_is_a_dead_letter_with_its_story(slotkeeper: S
     assert work.calls(request) == 1
 
 
-def test_a_token_that_is_dropped_is_asked_for_once_more(slotkeeper: Slotkeeper, bot: Bot) -> None:
+def test_a_token_that_is_dropped_is_asked_for_once_more(slotkeeper: Slotkeeper, bot: DeployedChatbot) -> None:
     assert bot.say().status == 200
     before, posts = slotkeeper("token", "show"), bot.asked("/auth")
     assert before["stored"] is True

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 Slotkeeper = Callable[..., Any]
@@ -35,7 +35,7 @@ def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str)
 
 
 def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_move_up(
-    stack: Stack, slotkeeper: Slotkeeper, tmp_path: Path
+    stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
 ) -> None:
     process = stack.process(limit=1)
     _submit(slotkeeper, tmp_path, process, "abc")
@@ -55,7 +55,9 @@ def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_mov
     assert redriven["execution"] == started[-1]
 
 
-def test_one_that_runs_is_stopped_kept_and_redriven(stack: Stack, slotkeeper: Slotkeeper, tmp_path: Path) -> None:
+def test_one_that_runs_is_stopped_kept_and_redriven(
+    stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
+) -> None:
     process = stack.process(limit=1)
     _submit(slotkeeper, tmp_path, process, "a")
     name = _wait_for(slotkeeper, process, "a", "running")["execution"]

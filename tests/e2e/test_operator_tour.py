@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dev.scenarios.slots.work import read_dataset, split_by_month
 from slotkeeper_cli.app import app
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
@@ -20,7 +20,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
 
 @pytest.mark.usefixtures("slotkeeper")
-def test_the_tour_goes_from_its_beginning_to_its_end(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tour_goes_from_its_beginning_to_its_end(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOTKEEPER_LOCAL", "1")
     month = split_by_month(read_dataset())["2012-01"]
     stack.s3.put_object(Bucket=stack.outputs["DataBucketName"], Key="input/2012-01.csv", Body=month)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli.errors import Refused
-from tests.e2e.stack import Stack
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 Slotkeeper = Callable[..., Any]
 
 
 @pytest.fixture
-def lost(stack: Stack) -> Iterator[tuple[str, str, str]]:
+def lost(stack: DeployedStack) -> Iterator[tuple[str, str, str]]:
     """A process of one slot whose item is gone while a request runs: its name, that execution, a table as of before.
 
     The holder in that table is of another time: its request is done by now.
@@ -37,7 +37,7 @@ def lost(stack: Stack) -> Iterator[tuple[str, str, str]]:
 
 
 def test_who_runs_holds_its_slot_again_before_anybody_is_admitted(
-    stack: Stack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
+    stack: DeployedStack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
 ) -> None:
     process, runs, copy = lost
     assert process in slotkeeper("stack", "restore", "--from", copy)["taken"]
@@ -58,7 +58,7 @@ def test_who_runs_holds_its_slot_again_before_anybody_is_admitted(
 
 
 def test_control_without_reconcile_one_more_runs_than_the_limit_allows(
-    stack: Stack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
+    stack: DeployedStack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
 ) -> None:
     process, runs, copy = lost
     slotkeeper("stack", "restore", "--from", copy)

@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError
 
 from dev.emulator.downstream import Step
 from tests.e2e.containers import kill_containers
+from tests.e2e.deployed_worker import END, DeployedWorker
 from tests.e2e.schedules import bring_forward
-from tests.e2e.work import END, Work
 from tests.support.waiting import wait_until
 
 PARTS = {
@@ -19,7 +19,7 @@ PARTS = {
 }
 
 
-def test_a_request_is_split_published_and_noted(work: Work) -> None:
+def test_a_request_is_split_published_and_noted(work: DeployedWorker) -> None:
     request = work.request()
     work.send(request)
     row = work.wait_for(request, *END)
@@ -28,7 +28,7 @@ def test_a_request_is_split_published_and_noted(work: Work) -> None:
     assert work.published(request) == PARTS
 
 
-def test_f24_the_same_request_twice_has_one_effect(work: Work) -> None:
+def test_f24_the_same_request_twice_has_one_effect(work: DeployedWorker) -> None:
     request = work.request()
     work.send(request)
     work.wait_for(request, "SUCCEEDED")
@@ -39,7 +39,7 @@ def test_f24_the_same_request_twice_has_one_effect(work: Work) -> None:
 
 
 @pytest.mark.parametrize("answer", ["slow_down", "error", "drop"])
-def test_a_downstream_that_fails_is_asked_again_later(work: Work, answer: str) -> None:
+def test_a_downstream_that_fails_is_asked_again_later(work: DeployedWorker, answer: str) -> None:
     request = work.request(Step(answer=answer))
     work.send(request)
     row = work.wait_for(request, *END)
@@ -47,7 +47,7 @@ def test_a_downstream_that_fails_is_asked_again_later(work: Work, answer: str) -
     assert work.published(request) == PARTS
 
 
-def test_an_attempt_that_takes_too_long_is_given_up_and_made_again(work: Work) -> None:
+def test_an_attempt_that_takes_too_long_is_given_up_and_made_again(work: DeployedWorker) -> None:
     request = work.request(Step(seconds=60))
     work.send(request)
     row = work.wait_for(request, *END)
@@ -55,7 +55,7 @@ def test_an_attempt_that_takes_too_long_is_given_up_and_made_again(work: Work) -
     assert work.published(request) == PARTS
 
 
-def test_a_retry_that_is_far_off_is_brought_by_a_schedule_of_its_own(work: Work) -> None:
+def test_a_retry_that_is_far_off_is_brought_by_a_schedule_of_its_own(work: DeployedWorker) -> None:
     request = work.request(Step(answer="slow_down", retry_after=3600))
     work.send(request)
     work.wait_for(request, "WAITING")
@@ -68,7 +68,7 @@ def test_a_retry_that_is_far_off_is_brought_by_a_schedule_of_its_own(work: Work)
     assert work.schedule(request, attempt=2) is None
 
 
-def test_r3_r4_poison_leaves_with_its_story_and_f26_redriven_it_is_the_same_request(work: Work) -> None:
+def test_r3_r4_poison_leaves_with_its_story_and_f26_redriven_it_is_the_same_request(work: DeployedWorker) -> None:
     work.empty_dead_letters()
     request = work.request(lines=None)
     work.send(request)
@@ -85,7 +85,7 @@ def test_r3_r4_poison_leaves_with_its_story_and_f26_redriven_it_is_the_same_requ
     assert work.published(request) == PARTS
 
 
-def test_what_fails_for_ever_is_set_aside_after_the_policys_attempts(work: Work) -> None:
+def test_what_fails_for_ever_is_set_aside_after_the_policys_attempts(work: DeployedWorker) -> None:
     request = work.request(*[Step(answer="error")] * 9)
     work.send(request)
     letter = work.dead_letter(request)
@@ -95,7 +95,7 @@ def test_what_fails_for_ever_is_set_aside_after_the_policys_attempts(work: Work)
     assert work.keys(f"work/parts/{request}/") == []
 
 
-def test_a_worker_that_is_killed_at_work_costs_an_attempt_and_nothing_else(work: Work) -> None:
+def test_a_worker_that_is_killed_at_work_costs_an_attempt_and_nothing_else(work: DeployedWorker) -> None:
     work.hide_for(1)
     request = work.request(Step(seconds=4))
     work.send(request)
@@ -108,7 +108,7 @@ def test_a_worker_that_is_killed_at_work_costs_an_attempt_and_nothing_else(work:
     assert work.published(request) == PARTS
 
 
-def test_a_second_delivery_meanwhile_waits_its_turn(work: Work) -> None:
+def test_a_second_delivery_meanwhile_waits_its_turn(work: DeployedWorker) -> None:
     work.hide_for(1)
     request = work.request(Step(seconds=3))
     work.send(request)
@@ -117,7 +117,7 @@ def test_a_second_delivery_meanwhile_waits_its_turn(work: Work) -> None:
     assert (row["status"], row["attempts"], work.calls(request)) == ("SUCCEEDED", "1", 1)
 
 
-def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work: Work) -> None:
+def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work: DeployedWorker) -> None:
     work.empty_dead_letters()
     request = work.request()
     largest = 1_047_552
@@ -132,7 +132,7 @@ def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work:
     assert len(letter["body"]) == largest
 
 
-def _is_empty(work: Work) -> bool:
+def _is_empty(work: DeployedWorker) -> bool:
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     found = work.sqs.get_queue_attributes(QueueUrl=work.queue_url, AttributeNames=names)["Attributes"]
     return all(found[name] == "0" for name in names)

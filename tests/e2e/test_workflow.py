@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.names import execution_name
-from tests.e2e.stack import JOB, Stack
+from tests.e2e.deployed_stack import JOB, DeployedStack
 from tests.support.waiting import wait_until
 
 
-def _released_after_its_run_was_over(stack: Stack, execution: str) -> bool:
+def _released_after_its_run_was_over(stack: DeployedStack, execution: str) -> bool:
     events = stack.stepfunctions.get_execution_history(executionArn=stack.arn(execution), maxResults=1000)["events"]
     released = next(e for e in events if e.get("stateEnteredEventDetails", {}).get("name") == "ReleaseSlot")
     (run,) = stack.runs(execution)
     return bool(run["CompletedOn"] <= released["timestamp"])
 
 
-def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_free(stack: Stack) -> None:
+def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_free(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.end(process, "r1", how="fail")
@@ -34,7 +34,7 @@ def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_f
     assert json.loads(kept["body"]) == json.loads(found["input"])
 
 
-def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: Stack) -> None:
+def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.end(process, "r1", how="fail")
@@ -48,7 +48,7 @@ def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: Stack) -> N
     stack.wait_for_status(again, "SUCCEEDED")
 
 
-def test_a_failed_request_notifies(stack: Stack) -> None:
+def test_a_failed_request_notifies(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     sns = stack.aws.client("sns")
     queue = stack.sqs.create_queue(QueueName=f"notified-{process}")["QueueUrl"]
@@ -62,7 +62,7 @@ def test_a_failed_request_notifies(stack: Stack) -> None:
     assert (told["request_kept"], told["slot"]) == (True, "given back")
 
 
-def test_f5_a_release_whose_answer_is_lost_gives_one_slot_back(stack: Stack) -> None:
+def test_f5_a_release_whose_answer_is_lost_gives_one_slot_back(stack: DeployedStack) -> None:
     process = stack.process(limit=2)
     names = [stack.send(process, f"r{n}") for n in range(2)]
     for name in names:
@@ -76,7 +76,7 @@ def test_f5_a_release_whose_answer_is_lost_gives_one_slot_back(stack: Stack) -> 
     stack.wait_until_free(process)
 
 
-def test_f1_a_start_whose_answer_is_lost_starts_one_workflow(stack: Stack) -> None:
+def test_f1_a_start_whose_answer_is_lost_starts_one_workflow(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     rule = stack.faults.add("StartExecution", "lose_answer")
     name = stack.send(process, "r1")
@@ -87,7 +87,7 @@ def test_f1_a_start_whose_answer_is_lost_starts_one_workflow(stack: Stack) -> No
     stack.wait_until_free(process)
 
 
-def test_f3_a_run_that_glue_still_counts_is_waited_for_holding_the_slot(stack: Stack) -> None:
+def test_f3_a_run_that_glue_still_counts_is_waited_for_holding_the_slot(stack: DeployedStack) -> None:
     job = stack.make_job("narrow-job", at_once=1)
     process = stack.process(limit=1, job=job)
     names = [stack.send(process, f"r{n}") for n in range(2)]
@@ -101,7 +101,7 @@ def test_f3_a_run_that_glue_still_counts_is_waited_for_holding_the_slot(stack: S
     assert stack.kept(process) == []
 
 
-def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_goes_back(stack: Stack) -> None:
+def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_goes_back(stack: DeployedStack) -> None:
     """Step Functions stops no run then."""
     process = stack.process(limit=1)
     stack.faults.add("RunGlueJob", "lose_answer", error="States.Timeout")
@@ -114,7 +114,7 @@ def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_goes_back(stack: 
 
 
 @pytest.mark.parametrize("error", ["Glue.InternalServiceException", "Glue.ThrottlingException"])
-def test_a_run_that_was_started_is_waited_for_whatever_its_task_failed_with(stack: Stack, error: str) -> None:
+def test_a_run_that_was_started_is_waited_for_whatever_its_task_failed_with(stack: DeployedStack, error: str) -> None:
     """The answer of StartJobRun was lost, or a poll was refused. Runs of others fill the first page of the job's."""
     process = stack.process(limit=1)
     stack.faults.add("RunGlueJob", "lose_answer", error=error)
@@ -133,7 +133,7 @@ def test_a_run_that_was_started_is_waited_for_whatever_its_task_failed_with(stac
     assert stack.kept(process) == []
 
 
-def test_a_job_that_does_not_exist_fails_its_requests_and_holds_no_slot(stack: Stack) -> None:
+def test_a_job_that_does_not_exist_fails_its_requests_and_holds_no_slot(stack: DeployedStack) -> None:
     process = stack.process(limit=1, job="no-such-job")
     name = stack.send(process, "r1")
     stack.wait_for_status(name, "FAILED")
@@ -142,7 +142,7 @@ def test_a_job_that_does_not_exist_fails_its_requests_and_holds_no_slot(stack: S
     stack.wait_until_free(process)
 
 
-def test_a_throttled_start_is_tried_again_in_its_slot(stack: Stack) -> None:
+def test_a_throttled_start_is_tried_again_in_its_slot(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     stack.faults.add("RunGlueJob", "refuse", error="Glue.ThrottlingException", times=2)
     name = stack.send(process, "r1")
@@ -153,7 +153,7 @@ def test_a_throttled_start_is_tried_again_in_its_slot(stack: Stack) -> None:
     assert len(stack.runs(name)) == 1
 
 
-def _abort_while_running(stack: Stack, process: str) -> str:
+def _abort_while_running(stack: DeployedStack, process: str) -> str:
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
     stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
@@ -162,7 +162,7 @@ def _abort_while_running(stack: Stack, process: str) -> str:
 
 @pytest.mark.parametrize("lives", [False, True], ids=["its run was stopped", "its run lives on"])
 def test_f4_a_redriven_workflow_stops_its_run_gives_its_request_back_and_only_then_its_slot(
-    stack: Stack, lives: bool
+    stack: DeployedStack, lives: bool
 ) -> None:
     process = stack.process(limit=1)
     if lives:
@@ -177,7 +177,7 @@ def test_f4_a_redriven_workflow_stops_its_run_gives_its_request_back_and_only_th
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_that_is_somebody_elses_by_now(stack: Stack) -> None:
+def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_that_is_somebody_elses_by_now(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     name = _abort_while_running(stack, process)
     other = stack.send(process, "other")
@@ -191,7 +191,7 @@ def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_that_is_somebody_elses_by
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_f13_a_reservation_taken_back_from_a_slow_starter_gives_the_request_back(stack: Stack) -> None:
+def test_f13_a_reservation_taken_back_from_a_slow_starter_gives_the_request_back(stack: DeployedStack) -> None:
     """The starter reserves and freezes; the janitor takes the slot back; the starter starts its workflow after all."""
     process = stack.process(limit=1)
     frozen = stack.faults.add("StartExecution", "hold")
@@ -207,7 +207,7 @@ def test_f13_a_reservation_taken_back_from_a_slow_starter_gives_the_request_back
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_a_redeployment_leaves_holders_and_limit_alone(stack: Stack) -> None:
+def test_a_redeployment_leaves_holders_and_limit_alone(stack: DeployedStack) -> None:
     """F8 and F10: a deployment that says another limit must neither forget a holder nor overwrite an operator."""
     name = "sample"
     stack.processes.set_limit(name, 7)
@@ -218,7 +218,7 @@ def test_a_redeployment_leaves_holders_and_limit_alone(stack: Stack) -> None:
     stack.slots.cancel(name, "sample-held")
 
 
-def test_the_gated_job_is_the_only_stand_in(stack: Stack) -> None:
+def test_the_gated_job_is_the_only_stand_in(stack: DeployedStack) -> None:
     """The stack's own sample job is deployed and runs through the same workflow (make run); here its settings."""
     job: dict[str, Any] = stack.glue.get_job(JobName=stack.outputs["GlueJobName"])["Job"]
     assert (job["MaxRetries"], job["ExecutionProperty"]["MaxConcurrentRuns"]) == (0, 500)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.letters import ALLOWED
+from tests.unit.work_messages import ALLOWED
 
 # What SQS takes in a body (SQS API Reference, SendMessage); no halves of surrogate pairs.
 SQS_CHARACTERS = st.characters(

@@ -13,7 +13,7 @@ import pytest
 
 from dev.emulator.chat_service import ChatService
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from tests.races.sharing import TABLE, Sharing
+from tests.races.shared_token import TABLE, TokenSharers
 from tests.races.slot_races import Crowd
 
 
@@ -50,5 +50,5 @@ def service() -> Iterator[ChatService]:
 
 
 @pytest.fixture
-def sharing(dynamodb_local: DynamoDbLocal, service: ChatService) -> Sharing:
-    return Sharing(dynamodb_local.client(connections=100), service)
+def sharing(dynamodb_local: DynamoDbLocal, service: ChatService) -> TokenSharers:
+    return TokenSharers(dynamodb_local.client(connections=100), service)

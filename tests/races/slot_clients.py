@@ -26,7 +26,7 @@ from dev.emulator.clients import local_client
 from slotkeeper.slots import protocol
 from slotkeeper.slots.protocol import Full, Granted, Reservation, Slots
 from slotkeeper.slots.request import Delivery
-from tests.races.apart import Apart, hear, say
+from tests.races.controlled_process import ControlledProcess, hear, say
 from tests.races.slot_history import Entry, Operation, Step, save
 from tests.support.boundary import lose_answers
 
@@ -58,7 +58,7 @@ class Orders:
     reads_first: bool
 
 
-class Clients(Apart):
+class Clients(ControlledProcess):
     """The parent's side: some threads in a process, each a client."""
 
     def __init__(self, endpoint: str, number: int, threads: int) -> None:

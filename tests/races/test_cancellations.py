@@ -12,7 +12,7 @@ from slotkeeper.slots import cancellation
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.process import Process, Processes
 from slotkeeper.slots.protocol import AlreadyMine, Cancelled, Granted, Slots
-from tests.races.sharing import at_once
+from tests.races.shared_token import at_once
 
 TABLE = "cancelled-slots"
 STARTERS = 4

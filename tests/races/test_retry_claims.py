@@ -15,7 +15,7 @@ from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.retry import ledger as protocol
 from slotkeeper.retry.ledger import Claim, Claimed, ClaimLost, InProgress, Ledger, Row, Settled
 from slotkeeper.retry.message import Message
-from tests.races.sharing import at_once, errors_of
+from tests.races.shared_token import at_once, errors_of
 
 TABLE = "ledger"
 CROWD = 12

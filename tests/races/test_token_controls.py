@@ -13,8 +13,8 @@ from slotkeeper.token import item as token_item
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token.item import TokenItem
 from slotkeeper.token.timing import KnownToken
-from tests.races.freezing import OTHERS, Freeze, ask_after_standing_still_between_look_and_take
-from tests.races.sharing import SKEW, Sharing, at_once, errors_of
+from tests.races.frozen_instances import OTHERS, Freeze, ask_after_standing_still_between_look_and_take
+from tests.races.shared_token import SKEW, TokenSharers, at_once, errors_of
 
 CROWD = 40
 SOON_OVER = Timing(api=2.0, store=1.0, clock_skew=SKEW, min_interval=0.0, patience=5.0)  # nothing here ends well
@@ -34,7 +34,7 @@ def take_out_of_conditions(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
 
 
 def test_control_without_the_lock_in_the_condition_several_post(
-    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+    sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_out_of_conditions(monkeypatch, "attribute_not_exists(refresh_lock)")
     errors_of([instance.get for instance in sharing.several(CROWD)])
@@ -42,7 +42,7 @@ def test_control_without_the_lock_in_the_condition_several_post(
 
 
 def test_control_without_the_generation_in_the_condition_who_looked_long_ago_posts_again(
-    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+    sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_out_of_conditions(monkeypatch, "attribute_not_exists(generation)")
     ask_after_standing_still_between_look_and_take(sharing)
@@ -50,7 +50,7 @@ def test_control_without_the_generation_in_the_condition_who_looked_long_ago_pos
 
 
 def test_control_without_comparing_tokens_everybody_who_had_the_old_one_posts(
-    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+    sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instances = sharing.several(OTHERS, still_valid=None, timing=SOON_OVER)
     at_once([instance.get for instance in instances])
@@ -61,7 +61,7 @@ def test_control_without_comparing_tokens_everybody_who_had_the_old_one_posts(
 
 
 def test_control_without_the_release_code_a_late_store_overwrites_the_newer_token(
-    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+    sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_item, "HELD_CONDITION", f"(refresh_lock.release_code = :mine OR {ALWAYS})")
     monkeypatch.setattr(token_lock, "MAX_TOKENS_PER_REQUEST", 2)
@@ -75,7 +75,7 @@ def test_control_without_the_release_code_a_late_store_overwrites_the_newer_toke
 
 
 def test_control_without_the_room_for_skew_a_live_lock_is_taken_over(
-    sharing: Sharing, monkeypatch: pytest.MonkeyPatch
+    sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freeze = Freeze(sharing, "before the POST", SOON_OVER)
     monkeypatch.setattr(Timing, "lease", Timing.holding)
@@ -87,7 +87,7 @@ def test_control_without_the_room_for_skew_a_live_lock_is_taken_over(
     assert sharing.service.auths > 1 + 1
 
 
-def test_control_without_the_refusal_everybody_posts(sharing: Sharing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_refusal_everybody_posts(sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timing, "longest_refusal", -1.0)
     sharing.service.strike(AUTH, Outage(status=503))
     assert {type(error) for error in errors_of([instance.get for instance in sharing.several(OTHERS)])} == {

@@ -14,8 +14,8 @@ import pytest
 from dev.emulator.chat_service import AUTH, Outage
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.token import StillUnauthorized, TokenRefused
-from tests.races.elsewhere import Elsewhere
-from tests.races.sharing import SKEW, UNHURRIED, Instance, Sharing, at_once, errors_of, start
+from tests.races.instance_process import InstanceProcess
+from tests.races.shared_token import SKEW, UNHURRIED, Instance, TokenSharers, at_once, errors_of, start
 from tests.support.boundary import Calls
 from tests.support.waiting import wait_until
 
@@ -24,16 +24,16 @@ BUSY = 50
 THINKS = 0.2  # seconds between two messages of one: what is judged is the lock, not how much the machine bears
 
 
-def test_t1_f29_500_cold_clients_at_once_cost_one_post(sharing: Sharing, dynamodb_local: DynamoDbLocal) -> None:
+def test_t1_f29_500_cold_clients_at_once_cost_one_post(sharing: TokenSharers, dynamodb_local: DynamoDbLocal) -> None:
     sharing.dynamodb = dynamodb_local.client(connections=COLD)
     tokens = at_once([instance.get for instance in sharing.several(COLD)])
     assert (set(map(sharing.service.is_live, tokens)), sharing.service.auths) == ({True}, 1)
 
 
-def test_t1_f29_500_cold_clients_in_four_processes_with_skewed_clocks_cost_one_post(sharing: Sharing) -> None:
+def test_t1_f29_500_cold_clients_in_four_processes_with_skewed_clocks_cost_one_post(sharing: TokenSharers) -> None:
     skews = [SKEW, -SKEW, 0.0] * 41 + [SKEW, -SKEW]
     with ExitStack() as ends:
-        processes = [ends.enter_context(Elsewhere(sharing, skews)) for _ in range(4)]
+        processes = [ends.enter_context(InstanceProcess(sharing, skews)) for _ in range(4)]
         assert [process.says() for process in processes] == ["ready"] * 4
         for process in processes:
             process.go_on()
@@ -44,7 +44,7 @@ def test_t1_f29_500_cold_clients_in_four_processes_with_skewed_clocks_cost_one_p
 class Load:
     """Instances that ask the API one message after the other while it is entered."""
 
-    def __init__(self, sharing: Sharing, instances: list[Instance]) -> None:
+    def __init__(self, sharing: TokenSharers, instances: list[Instance]) -> None:
         self._service = sharing.service
         self._over = threading.Event()
         self._last_token = [""] * len(instances)  # with which each one was answered
@@ -77,7 +77,9 @@ class Load:
             thread.join()
 
 
-def test_t1_ten_invalidations_under_load_cost_ten_posts_and_no_answer_whatever_the_clocks(sharing: Sharing) -> None:
+def test_t1_ten_invalidations_under_load_cost_ten_posts_and_no_answer_whatever_the_clocks(
+    sharing: TokenSharers,
+) -> None:
     sharing.timing = replace(UNHURRIED, min_interval=0.05)
     with Load(sharing, sharing.several(BUSY // 2, SKEW)) as load:
         for _ in range(10):
@@ -87,7 +89,7 @@ def test_t1_ten_invalidations_under_load_cost_ten_posts_and_no_answer_whatever_t
     assert (load.failed, sharing.service.auths) == ([], 1 + 10)
 
 
-def test_f31_with_the_probe_a_request_that_is_always_answered_401_costs_nobody_the_token(sharing: Sharing) -> None:
+def test_f31_with_the_probe_a_request_that_is_always_answered_401_costs_nobody_the_token(sharing: TokenSharers) -> None:
     sharing.service.forbidden = {"forbidden"}
     bad = sharing.new()
     with Load(sharing, sharing.several(BUSY)) as load:
@@ -99,7 +101,7 @@ def test_f31_with_the_probe_a_request_that_is_always_answered_401_costs_nobody_t
 
 
 def test_f31_without_the_probe_it_costs_one_refresh_an_interval_at_most_and_nobody_an_answer(
-    sharing: Sharing, dynamodb_local: DynamoDbLocal
+    sharing: TokenSharers, dynamodb_local: DynamoDbLocal
 ) -> None:
     sharing.clock.hold()
     sharing.service.forbidden = {"forbidden"}
@@ -121,7 +123,7 @@ def test_f31_without_the_probe_it_costs_one_refresh_an_interval_at_most_and_nobo
 class Hammers:
     """A hundred instances that ask for a token at once, whatever they heard before. The clock stands still."""
 
-    def __init__(self, sharing: Sharing) -> None:
+    def __init__(self, sharing: TokenSharers) -> None:
         sharing.clock.hold()
         self._instances = sharing.several(100, SKEW)
 
@@ -130,7 +132,7 @@ class Hammers:
         return {str(error) for error in errors_of([instance.get for instance in self._instances])}
 
 
-def test_f35_wrong_credentials_cost_one_post_per_refusal_and_all_hear_why_at_once(sharing: Sharing) -> None:
+def test_f35_wrong_credentials_cost_one_post_per_refusal_and_all_hear_why_at_once(sharing: TokenSharers) -> None:
     sharing.client_secret = "not the service's"
     hammers = Hammers(sharing)
     why = {"the API gave no token: POST /auth was answered with HTTP 401: the credentials may be wrong"}
@@ -141,7 +143,7 @@ def test_f35_wrong_credentials_cost_one_post_per_refusal_and_all_hear_why_at_onc
     assert Counter(calls.made) == {"GetItem": 100}  # one look each, and no waiting
 
 
-def test_f35_after_an_outage_a_hundred_recover_with_one_post(sharing: Sharing) -> None:
+def test_f35_after_an_outage_a_hundred_recover_with_one_post(sharing: TokenSharers) -> None:
     hammers = Hammers(sharing)
     sharing.service.strike(AUTH, Outage(status=503))
     assert hammers.strike() == {"the API gave no token: POST /auth was answered with HTTP 503"}
@@ -153,7 +155,7 @@ def test_f35_after_an_outage_a_hundred_recover_with_one_post(sharing: Sharing) -
 
 @pytest.mark.parametrize("kind", ["drop", "hang"])
 def test_a_post_that_took_effect_and_was_never_answered_is_not_repeated_before_the_refusal_ends(
-    sharing: Sharing, kind: Literal["drop", "hang"]
+    sharing: TokenSharers, kind: Literal["drop", "hang"]
 ) -> None:
     sharing.timing = replace(UNHURRIED, api=1.0)
     sharing.clock.hold()

@@ -10,9 +10,9 @@ import pytest
 from dev.emulator.chat_service import AUTH, Outage, answer_to
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.token import StoredTooLate, TookOver
-from tests.races.elsewhere import Elsewhere
-from tests.races.freezing import OTHERS, Freeze, Point, ask_after_standing_still_between_look_and_take
-from tests.races.sharing import QUICK, SKEW, Sharing, at_once, start
+from tests.races.frozen_instances import OTHERS, Freeze, Point, ask_after_standing_still_between_look_and_take
+from tests.races.instance_process import InstanceProcess
+from tests.races.shared_token import QUICK, SKEW, TokenSharers, at_once, start
 from tests.support.boundary import Calls, Killed, kill_after
 from tests.support.waiting import wait_until
 
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 class Survivors:
     """Instances that need a token from the moment on that its holder died or froze."""
 
-    def __init__(self, sharing: Sharing, skew: float = 0.0) -> None:
+    def __init__(self, sharing: TokenSharers, skew: float = 0.0) -> None:
         self._sharing = sharing
         self._instances = [sharing.new(skew=skew) for _ in range(OTHERS)]
 
@@ -49,7 +49,7 @@ class Survivors:
         assert self._sharing.stored_is_live()
 
 
-def dies(sharing: Sharing, point: Literal["before the POST", "between POST and store"]) -> Callable[[float], str]:
+def dies(sharing: TokenSharers, point: Literal["before the POST", "between POST and store"]) -> Callable[[float], str]:
     """An authenticate whose caller dies in it."""
     api = sharing.api()
 
@@ -63,7 +63,7 @@ def dies(sharing: Sharing, point: Literal["before the POST", "between POST and s
 
 @pytest.mark.parametrize(("point", "posts"), [("before the POST", 1), ("between POST and store", 2)])
 def test_t2_f30_a_holder_that_dies_delays_the_others_by_its_lease_at_most(
-    sharing: Sharing, point: Literal["before the POST", "between POST and store"], posts: int
+    sharing: TokenSharers, point: Literal["before the POST", "between POST and store"], posts: int
 ) -> None:
     doomed = sharing.new(authenticate=dies(sharing, point))
     with pytest.raises(Killed):
@@ -75,7 +75,7 @@ def test_t2_f30_a_holder_that_dies_delays_the_others_by_its_lease_at_most(
 
 
 def test_t2_f30_a_holder_that_dies_after_the_store_delays_nobody(
-    sharing: Sharing, dynamodb_local: DynamoDbLocal
+    sharing: TokenSharers, dynamodb_local: DynamoDbLocal
 ) -> None:
     dynamodb = dynamodb_local.client()
     api = sharing.api()
@@ -92,8 +92,8 @@ def test_t2_f30_a_holder_that_dies_after_the_store_delays_nobody(
     assert (sharing.service.auths, sharing.stored_is_live()) == (1, True)
 
 
-def test_t2_f30_a_holder_whose_process_is_killed_delays_the_others_by_its_lease_at_most(sharing: Sharing) -> None:
-    with Elsewhere(sharing, stop="between POST and store") as doomed:
+def test_t2_f30_a_holder_whose_process_is_killed_delays_the_others_by_its_lease_at_most(sharing: TokenSharers) -> None:
+    with InstanceProcess(sharing, stop="between POST and store") as doomed:
         assert doomed.says() == "ready"
         doomed.go_on()
         assert doomed.says() == "between POST and store"
@@ -104,7 +104,7 @@ def test_t2_f30_a_holder_whose_process_is_killed_delays_the_others_by_its_lease_
     assert sharing.service.auths == 2
 
 
-def test_t2_f30_even_if_its_clock_was_four_seconds_ahead_of_all_who_wait(sharing: Sharing) -> None:
+def test_t2_f30_even_if_its_clock_was_four_seconds_ahead_of_all_who_wait(sharing: TokenSharers) -> None:
     doomed = sharing.new(authenticate=dies(sharing, "between POST and store"), skew=SKEW)
     with pytest.raises(Killed):
         doomed.get()
@@ -117,12 +117,12 @@ def test_t2_f30_even_if_its_clock_was_four_seconds_ahead_of_all_who_wait(sharing
 
 @pytest.mark.parametrize("point", ["before the POST", "in the POST", "between POST and store"])
 def test_t3_f36_a_process_that_is_frozen_past_its_lease_and_thaws_spoils_nothing(
-    sharing: Sharing, point: Point
+    sharing: TokenSharers, point: Point
 ) -> None:
     sharing.timing = QUICK
     if point == "in the POST":
         sharing.service.strike(AUTH, Outage("hold", times=1))
-    with Elsewhere(sharing, stop=point) as frozen:
+    with InstanceProcess(sharing, stop=point) as frozen:
         assert frozen.says() == "ready"
         frozen.go_on()
         if point == "in the POST":
@@ -149,7 +149,7 @@ def test_t3_f36_a_process_that_is_frozen_past_its_lease_and_thaws_spoils_nothing
 
 @pytest.mark.parametrize("point", ["before the POST", "between POST and store"])
 def test_t3_f36_a_holder_that_thaws_has_its_message_answered_and_leaves_a_live_token(
-    sharing: Sharing, point: Point
+    sharing: TokenSharers, point: Point
 ) -> None:
     freeze = Freeze(sharing, point)
     freeze.begin()
@@ -162,7 +162,7 @@ def test_t3_f36_a_holder_that_thaws_has_its_message_answered_and_leaves_a_live_t
 
 
 def test_t3_f36_a_holder_that_thaws_while_its_successor_has_yet_to_store_has_its_message_answered(
-    sharing: Sharing,
+    sharing: TokenSharers,
 ) -> None:
     freeze = Freeze(sharing, "before the POST")
     freeze.begin()
@@ -180,7 +180,7 @@ def test_t3_f36_a_holder_that_thaws_while_its_successor_has_yet_to_store_has_its
     assert successors.result() == answer_to("hello")
 
 
-def test_t3_f36_a_holder_whose_late_post_is_not_answered_has_its_message_answered(sharing: Sharing) -> None:
+def test_t3_f36_a_holder_whose_late_post_is_not_answered_has_its_message_answered(sharing: TokenSharers) -> None:
     freeze = Freeze(sharing, "before the POST")
     freeze.begin()
     freeze.outlast_the_lease()
@@ -192,7 +192,7 @@ def test_t3_f36_a_holder_whose_late_post_is_not_answered_has_its_message_answere
 
 
 def test_t1_f36_a_live_lock_is_not_taken_over_by_whose_clock_is_four_seconds_ahead_of_its_holders(
-    sharing: Sharing,
+    sharing: TokenSharers,
 ) -> None:
     freeze = Freeze(sharing, "before the POST")
     freeze.begin()
@@ -207,6 +207,6 @@ def test_t1_f36_a_live_lock_is_not_taken_over_by_whose_clock_is_four_seconds_ahe
     assert (sharing.count(TookOver), sharing.service.auths) == (0, 2)
 
 
-def test_t1_f36_an_instance_that_stood_still_between_its_look_and_its_lock_does_not_post(sharing: Sharing) -> None:
+def test_t1_f36_an_instance_that_stood_still_between_its_look_and_its_lock_does_not_post(sharing: TokenSharers) -> None:
     answer = ask_after_standing_still_between_look_and_take(sharing)
     assert (answer, sharing.service.auths) == (answer_to("hello"), 1)

@@ -14,7 +14,7 @@ from dev.emulator.chat_service import AUTH, Outage
 from dev.emulator.clients import local_client
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.token import Refreshed, TokenRefused, TookOver
-from tests.races.sharing import Sharing, start
+from tests.races.shared_token import TokenSharers, start
 from tests.support.boundary import Calls
 from tests.support.losing_proxy import LosingProxy
 from tests.support.waiting import wait_until
@@ -30,7 +30,7 @@ def proxy(dynamodb_local: DynamoDbLocal) -> Iterator[LosingProxy]:
         yield running
 
 
-def refresh_while_others_wait(sharing: Sharing, proxy: LosingProxy, attempts: int) -> list[BaseException | str]:
+def refresh_while_others_wait(sharing: TokenSharers, proxy: LosingProxy, attempts: int) -> list[BaseException | str]:
     """One instance behind the proxy refreshes, the others come while it asks the API: what came of each.
 
     With one attempt its code sees that an answer is lost; with more, botocore sends the request again by itself.
@@ -49,7 +49,7 @@ def refresh_while_others_wait(sharing: Sharing, proxy: LosingProxy, attempts: in
 @pytest.mark.parametrize("attempts", [1, 3])
 @pytest.mark.parametrize("step", [TAKE, STORE])
 def test_f33_a_lost_answer_costs_neither_a_second_refresh_nor_a_lease(
-    sharing: Sharing, proxy: LosingProxy, step: bytes, attempts: int
+    sharing: TokenSharers, proxy: LosingProxy, step: bytes, attempts: int
 ) -> None:
     proxy.lose_answer_to(step)
     tokens = refresh_while_others_wait(sharing, proxy, attempts)
@@ -61,7 +61,7 @@ def test_f33_a_lost_answer_costs_neither_a_second_refresh_nor_a_lease(
 
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_f33_f35_a_refusal_whose_answer_is_lost_is_heard_by_all_and_costs_one_post(
-    sharing: Sharing, proxy: LosingProxy, attempts: int
+    sharing: TokenSharers, proxy: LosingProxy, attempts: int
 ) -> None:
     proxy.lose_answer_to(REFUSE)
     sharing.client_secret = "not the service's"
@@ -71,7 +71,9 @@ def test_f33_f35_a_refusal_whose_answer_is_lost_is_heard_by_all_and_costs_one_po
     assert (sharing.service.auths, sharing.count(TookOver)) == (1, 0)
 
 
-def test_f33_a_network_that_loses_answers_right_and_left_costs_one_post(sharing: Sharing, proxy: LosingProxy) -> None:
+def test_f33_a_network_that_loses_answers_right_and_left_costs_one_post(
+    sharing: TokenSharers, proxy: LosingProxy
+) -> None:
     for _ in range(OTHERS):
         proxy.lose_answer_to(b"SET ")
     through_the_proxy = local_client("dynamodb", proxy.url, connections=2 * OTHERS)

@@ -19,8 +19,8 @@ from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation import catalogue, retry_world
-from tests.simulation.looking import first_broken, first_violation
 from tests.simulation.retry_world import Plan, RetryWorld, fixed_policy
+from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
 QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "retry" in name]

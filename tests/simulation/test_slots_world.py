@@ -28,9 +28,9 @@ from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper.slots.run_report import Findings
 from slotkeeper.slots.settlement import Settlement
 from tests.simulation import catalogue, scheduling, slots_actors, slots_state, slots_world, workflow
-from tests.simulation.looking import breaks, first_broken, first_violation
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
+from tests.simulation.world_runs import breaks, first_broken, first_violation
 from tests.simulation.worlds import THROTTLE, Choice
 from tests.workflow.definition import states
 

@@ -14,9 +14,9 @@ from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import TokenItem
 from slotkeeper.token.refresh import TokenRefresh
 from tests.simulation import catalogue, token_world
-from tests.simulation.looking import first_broken, first_violation
 from tests.simulation.token_world import DEATHS, NO_TOKEN, STANDING_STILL, Plan, TokenWorld
 from tests.simulation.transcript import Program
+from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
 QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and name.startswith("token")]

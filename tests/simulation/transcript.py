@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from tests.simulation.call_stack import stack_below
 from tests.simulation.frozen import freeze, thaw
-from tests.simulation.stack import stack_below
 
 ENDPOINT = "https://simulated"
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze, thaw
-from tests.simulation.stack import Constant
 from tests.simulation.transcript import Outside, Program, Question
 from tests.workflow.definition import END, definition, states
 from tests.workflow.interpreter import evaluate

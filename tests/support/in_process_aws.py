@@ -20,7 +20,7 @@ from botocore.response import StreamingBody
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.events import SCHEMA_FILE
 from tests.support.in_process_tables import Refusal, Tables
-from tests.unit.letters import ALLOWED
+from tests.unit.work_messages import ALLOWED
 
 LARGEST_MESSAGE = 1_048_576
 MOST_ATTRIBUTES = 10

@@ -33,10 +33,10 @@ from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import Settled
 from tests.support.in_process_aws import InProcessAws
-from tests.unit.chat import Chat
-from tests.unit.tokens import Api, Instances
+from tests.unit.chatbot_account import ChatbotAccount
+from tests.unit.token_instances import Api, Instances
 from tests.unit.work_account import WorkAccount
-from tests.unit.working import Workplace
+from tests.unit.worker_harness import WorkerHarness
 
 ROOT = Path(__file__).parents[2]
 NOW = 1_800_000_000.0
@@ -291,13 +291,13 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
 
 
 @pytest.fixture
-def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
+def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatbotAccount]:
     """The chat API's stand-in, and in the account what the chatbot needs beside it.
 
     The functions' clients come from a session of this test's own, so that what is hooked into it ends with the test.
     """
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
-    with Chat(account.dynamodb, boto3.client("secretsmanager"), NOW) as made:
+    with ChatbotAccount(account.dynamodb, boto3.client("secretsmanager"), NOW) as made:
         for name, value in made.environment.items():
             monkeypatch.setenv(name, value)
         yield made
@@ -319,12 +319,12 @@ def instances() -> Iterator[Instances]:
 
 
 @pytest.fixture
-def workplace() -> Iterator[Workplace]:
+def workplace() -> Iterator[WorkerHarness]:
     with mock_aws():
-        yield Workplace()
+        yield WorkerHarness()
 
 
 @pytest.fixture
-def quick_workplace() -> Workplace:
+def quick_workplace() -> WorkerHarness:
     """The same without moto, for lives by the thousand."""
-    return Workplace(InProcessAws())
+    return WorkerHarness(InProcessAws())

@@ -13,7 +13,7 @@ from botocore.exceptions import ReadTimeoutError
 from slotkeeper.aws.clients import BRISK
 from slotkeeper.events import DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
 from tests.support.boundary import refuse
-from tests.support.news import SCHEMA, Bus
+from tests.support.completion_events import SCHEMA, Bus
 from tests.unit.conftest import NOW
 
 DONE = {"flow": "worker", "request_id": "r", "attempt": 1}

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from slotkeeper.events import DETAIL_TYPES
-from tests.support.news import SCHEMA, checked
+from tests.support.completion_events import SCHEMA, checked
 
 DOCS = Path(__file__).parents[2] / "docs"
 NEWS = (DOCS / "completion-news.md").read_text()

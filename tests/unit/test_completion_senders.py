@@ -14,10 +14,10 @@ from slotkeeper.events import TRIES, CompletionNews, RequestNews
 from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.names import execution_name
 from tests.support.boundary import Killed, kill_before, refuse
-from tests.support.news import Bus
+from tests.support.completion_events import Bus
 from tests.unit.conftest import GRACE, NOW, Account
+from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import WorkAccount, invocation, record
-from tests.unit.world import World
 
 Load = Callable[[str], ModuleType]
 
@@ -99,7 +99,7 @@ class Janitor:
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self.world = World(account)
+        self.world = JanitorScene(account)
         self.world.start()
         self.unsent: list[str] = []
         self.events: Any = boto3.client("events")
@@ -173,7 +173,7 @@ def test_an_execution_that_was_started_by_hand_is_announced_as_far_as_it_can_be_
 
 
 def test_the_function_of_status_events_has_the_news_wired(load: Load, account: Account) -> None:
-    world = World(account)
+    world = JanitorScene(account)
     world.start()
     world.abort()
     module = load("execution_closed")

@@ -28,8 +28,8 @@ from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout, http_client
 from tests.unit.conftest import CONTEXT
-from tests.unit.listeners import HangsUp
-from tests.unit.tokens import TABLE, Api, Instances
+from tests.unit.http_servers import DroppingServer
+from tests.unit.token_instances import TABLE, Api, Instances
 
 KEY = "0123456789abcdef"
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def _own_function(url: str, **more: Any) -> dict[str, Any]:
 def test_the_pages_own_client_bears_a_container_that_was_frozen_between_two_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with mock_aws(), HangsUp() as server:
+    with mock_aws(), DroppingServer() as server:
         authenticate = _own_function(server.url)["authenticate"]
         authenticate(5.0)
         monkeypatch.setattr(http_client, "LONGEST_IDLE", 0.0)

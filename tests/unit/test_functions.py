@@ -27,7 +27,7 @@ from slotkeeper.settings import (
 )
 from slotkeeper.slots.run_lease import RunLease
 from tests.support.boundary import refuse
-from tests.unit.chat import KEY, SIGNING, Chat
+from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount
 from tests.unit.conftest import CONTEXT, NOW, Account
 
 ROOT = Path(__file__).parents[2]
@@ -179,7 +179,7 @@ def _sample(function: str, name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def sample_chatbot(chat: Chat, load: Callable[[str], ModuleType]) -> ModuleType:
+def sample_chatbot(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> ModuleType:
     """The chatbot in the world of the sample events: their moment, their signing key."""
     chat.secretsmanager.put_secret_value(SecretId=SIGNING, SecretString=json.dumps({"signing_key": SAMPLE_KEY}))
     module = load("chatbot")
@@ -208,7 +208,7 @@ def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(sample_c
 
 
 def test_a_sample_message_that_is_signed_anew_passes_with_another_key(
-    chat: Chat, load: Callable[[str], ModuleType]
+    chat: ChatbotAccount, load: Callable[[str], ModuleType]
 ) -> None:
     chatbot = load("chatbot")
     fresh = freshen(_sample("chatbot", "happy"), KEY, time.time())

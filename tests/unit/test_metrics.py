@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from tests.support.metrics import ROOT, Metric, in_output, in_source
-from tests.unit import said
-from tests.unit.chat import Chat
+from tests.unit import function_output
+from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.conftest import CONTEXT
 from tests.unit.work_account import WorkAccount
 
@@ -18,8 +18,8 @@ BY_FILTER = Metric("GlueConcurrencyRefusals", "Count", ())
 
 
 @pytest.fixture
-def everything(load: Callable[[str], ModuleType], chat: Chat, work_account: WorkAccount) -> dict[str, str]:
-    return said.by_function(load)
+def everything(load: Callable[[str], ModuleType], chat: ChatbotAccount, work_account: WorkAccount) -> dict[str, str]:
+    return function_output.by_function(load)
 
 
 def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensions(everything: dict[str, str]) -> None:
@@ -43,7 +43,7 @@ def test_what_a_message_makes_up_is_no_metric_of_its_own(
     load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
     """Each would be on the bill, and a sender could make up as many as it likes."""
-    load("starter").handler({"Records": [said.record(body, "made-up")]}, CONTEXT)
+    load("starter").handler({"Records": [function_output.record(body, "made-up")]}, CONTEXT)
     written = in_output(capsys.readouterr().out)
     assert "RequestsDeadLettered" in {metric.name for metric in written}
     assert not [metric for metric in written if "process" in metric.dimensions]

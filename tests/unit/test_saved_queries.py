@@ -13,8 +13,8 @@ import pytest
 
 from slotkeeper.slots.names import execution_name
 from tests.template.watched import QUERIES, dashboard
-from tests.unit import said
-from tests.unit.chat import Chat
+from tests.unit import function_output
+from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.work_account import WorkAccount
 
 FILL_IN = {"YOUR-REQUEST-ID": "order-1", "ITS-EXECUTION": execution_name("p", "order-1", 1)}
@@ -80,11 +80,13 @@ ALL = {
 
 
 @pytest.fixture
-def lines(load: Callable[[str], ModuleType], chat: Chat, work_account: WorkAccount) -> dict[str, list[dict[str, Any]]]:
+def lines(
+    load: Callable[[str], ModuleType], chat: ChatbotAccount, work_account: WorkAccount
+) -> dict[str, list[dict[str, Any]]]:
     """Function -> what it logged, metrics among it, as Logs Insights sees it too."""
     return {
         function: [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-        for function, text in said.by_function(load).items()
+        for function, text in function_output.by_function(load).items()
     }
 
 

@@ -8,26 +8,26 @@ from typing import Any
 from slotkeeper.retry.ledger import HISTORY_LENGTH, WAITING
 from slotkeeper.retry.message import Message, instant
 from tests.support.boundary import Killed
-from tests.unit.letters import Letter
-from tests.unit.working import NOW, Workplace
+from tests.unit.work_messages import QueuedMessage
+from tests.unit.worker_harness import NOW, WorkerHarness
 
 LATER = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 3000, "max_attempts": 3}}
 SOON = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 300, "max_attempts": 3}}
 
 
-def fail_once(workplace: Workplace, policy: dict[str, Any] = LATER, fails: int = 1) -> None:
+def fail_once(workplace: WorkerHarness, policy: dict[str, Any] = LATER, fails: int = 1) -> None:
     """A request "r" whose first attempt has failed, and whose second one waits."""
     workplace.put_policy(json.dumps(policy))
     workplace.deliver(workplace.send(fails=fails))
     workplace.wait(60)
 
 
-def only_letter(workplace: Workplace) -> Letter:
+def only_letter(workplace: WorkerHarness) -> QueuedMessage:
     assert len(workplace.dead_letters) == 1
     return workplace.dead_letters[0]
 
 
-def said(letter: Letter, name: str) -> str:
+def said(letter: QueuedMessage, name: str) -> str:
     return str(letter.attributes[name]["StringValue"])
 
 
@@ -35,7 +35,7 @@ def killed() -> None:
     raise Killed
 
 
-def beside(workplace: Workplace, act: Any) -> Any:
+def beside(workplace: WorkerHarness, act: Any) -> Any:
     with workplace.unnoted():
         return act()
 
@@ -43,7 +43,7 @@ def beside(workplace: Workplace, act: Any) -> Any:
 MADE = HISTORY_LENGTH + 3
 
 
-def put_long_row(workplace: Workplace) -> list[str]:
+def put_long_row(workplace: WorkerHarness) -> list[str]:
     """A request that waits after so many attempts that its row tells of some only; when those began."""
     times = {attempt: instant(NOW + attempt) for attempt in (1, *range(5, MADE + 1))}
     history = [

@@ -11,7 +11,7 @@ from slotkeeper.retry import Request
 from slotkeeper.retry.ledger import SUCCEEDED
 from tests.support.boundary import Killed
 from tests.support.in_process_aws import InProcessAws
-from tests.unit.working import Workplace
+from tests.unit.worker_harness import WorkerHarness
 from tests.work.bucket import BY_CITY, INPUT_KEY, Bucket, kill_at, nothing
 
 WORKERS_CALLS = 2  # claim, settle
@@ -19,11 +19,11 @@ WORKS_BOUNDARIES = 10  # before and after two reads, two parts and the manifest
 
 
 @pytest.fixture
-def workplace(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+def workplace(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> WorkerHarness:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "local")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    made = Workplace(InProcessAws())
+    made = WorkerHarness(InProcessAws())
 
     def perform(request: Request, seconds: float) -> Any:
         made.performed.append((request.request_id, request.attempt))
@@ -37,7 +37,7 @@ def _dies() -> None:
     raise Killed
 
 
-def _live(workplace: Workplace, bucket: Bucket, request_id: str) -> None:
+def _live(workplace: WorkerHarness, bucket: Bucket, request_id: str) -> None:
     """One delivery after the other; between them a reader sees all of the result or nothing."""
     workplace.send(request_id, input_key=INPUT_KEY, split_by="city")
     while workplace.queue:
@@ -45,7 +45,7 @@ def _live(workplace: Workplace, bucket: Bucket, request_id: str) -> None:
         assert bucket.read(request_id) in (None, BY_CITY)
 
 
-def _check(workplace: Workplace, bucket: Bucket, request_id: str) -> None:
+def _check(workplace: WorkerHarness, bucket: Bucket, request_id: str) -> None:
     attempts = [attempt for name, attempt in workplace.performed if name == request_id]
     row = workplace.row(request_id)
     assert (row["status"], workplace.dead_letters) == (SUCCEEDED, []), request_id
@@ -56,7 +56,7 @@ def _check(workplace: Workplace, bucket: Bucket, request_id: str) -> None:
 
 
 def test_r1_r2_killed_at_any_call_of_its_work_a_request_has_one_whole_effect(
-    workplace: Workplace, bucket: Bucket
+    workplace: WorkerHarness, bucket: Bucket
 ) -> None:
     for boundary in range(WORKS_BOUNDARIES):
         bucket.boundaries.begin(kill_at(boundary))
@@ -66,7 +66,7 @@ def test_r1_r2_killed_at_any_call_of_its_work_a_request_has_one_whole_effect(
 
 
 def test_r1_r2_killed_at_any_call_around_its_work_a_request_has_one_whole_effect(
-    workplace: Workplace, bucket: Bucket
+    workplace: WorkerHarness, bucket: Bucket
 ) -> None:
     bucket.boundaries.begin(nothing)
     for call, when in itertools.product(range(1, WORKERS_CALLS + 1), ("before", "after")):
@@ -76,7 +76,7 @@ def test_r1_r2_killed_at_any_call_around_its_work_a_request_has_one_whole_effect
     assert workplace.deaths == 2 * WORKERS_CALLS
 
 
-def test_a_request_makes_no_more_calls_than_are_struck(workplace: Workplace, bucket: Bucket) -> None:
+def test_a_request_makes_no_more_calls_than_are_struck(workplace: WorkerHarness, bucket: Bucket) -> None:
     bucket.boundaries.begin(nothing)
     _live(workplace, bucket, "r")
     assert (len(workplace.calls), len(bucket.boundaries.passed)) == (WORKERS_CALLS, WORKS_BOUNDARIES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.news import checked
+from tests.support.completion_events import checked
 from tests.workflow.definition import states
 from tests.workflow.interpreter import ME, SUBSTITUTES, Path, evaluate
 from tests.workflow.test_paths import REDRIVEN, WALKS

@@ -12,7 +12,7 @@ from slotkeeper.chatbot.api import NO_CONNECTION_PAUSE, ChatApi, ChatApiFailed
 from slotkeeper.chatbot.credentials import Credentials, UnreadableSecret, UnusableSecret
 from slotkeeper.chatbot.messages import ChatMessage
 from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, NotSent, Unauthorized, http_client
-from tests.unit.listeners import HangsUp, Listener, http
+from tests.unit.http_servers import DroppingServer, Listener, http
 
 SECRET = "a-secret-that-nobody-may-see"
 MESSAGE = ChatMessage("m", "hello")
@@ -182,7 +182,7 @@ def test_an_answer_without_a_usable_token_is_a_refusal_that_repeats_nothing_of_i
 
 def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the one `POST /auth` fails on it, and everybody is refused for the whole of a refusal."""
-    with HangsUp() as server:
+    with DroppingServer() as server:
         api = ChatApi(server.url, lambda: Credentials("me", SECRET))
         api.authenticate(5.0)
         monkeypatch.setattr(http_client, "LONGEST_IDLE", 0.0)
@@ -190,7 +190,7 @@ def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch:
 
 
 def test_control_a_connection_that_was_not_idle_is_used_again() -> None:
-    with HangsUp() as server:
+    with DroppingServer() as server:
         api = ChatApi(server.url, lambda: Credentials("me", SECRET))
         api.authenticate(5.0)
         with pytest.raises(AuthenticationRefused, match="POST /auth failed: ProtocolError"):

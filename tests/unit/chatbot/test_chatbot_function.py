@@ -21,7 +21,7 @@ from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from slotkeeper.token import Timing
 from tests.support.boundary import refuse
-from tests.unit.chat import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, Chat, clients_to_be
+from tests.unit.chatbot_account import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, clients_to_be
 from tests.unit.conftest import CONTEXT, NOW
 
 MESSAGE = {"message_id": "m1", "text": "hello"}
@@ -32,7 +32,7 @@ OTHER_KEY = "another-key-0123456789"
 class Bot:
     """One warm container."""
 
-    def __init__(self, module: ModuleType, chat: Chat) -> None:
+    def __init__(self, module: ModuleType, chat: ChatbotAccount) -> None:
         self.module = module
         self.chat = chat
         self._invocations = 0
@@ -56,7 +56,7 @@ class Bot:
 
 
 @pytest.fixture
-def calls(chat: Chat) -> list[tuple[str, str]]:
+def calls(chat: ChatbotAccount) -> list[tuple[str, str]]:
     """Which operations the functions ask of AWS, each with its table or secret."""
     made: list[tuple[str, str]] = []
 
@@ -69,7 +69,7 @@ def calls(chat: Chat) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def bot(chat: Chat, calls: list[tuple[str, str]], load: Callable[[str], ModuleType]) -> Bot:
+def bot(chat: ChatbotAccount, calls: list[tuple[str, str]], load: Callable[[str], ModuleType]) -> Bot:
     module = load("chatbot")
     module._chatbot._clock = lambda: NOW
     return Bot(module, chat)
@@ -102,8 +102,8 @@ def test_headers_are_found_in_any_spelling(bot: Bot) -> None:
     assert bot.handle(event)[0] == 200
 
 
-def _without(name: str) -> Callable[[Chat], dict[str, Any]]:
-    def change(chat: Chat) -> dict[str, Any]:
+def _without(name: str) -> Callable[[ChatbotAccount], dict[str, Any]]:
+    def change(chat: ChatbotAccount) -> dict[str, Any]:
         event = chat.event(MESSAGE)
         del event["headers"][name]
         return event
@@ -111,7 +111,7 @@ def _without(name: str) -> Callable[[Chat], dict[str, Any]]:
     return change
 
 
-STRANGERS: dict[str, tuple[Callable[[Chat], dict[str, Any]], str]] = {
+STRANGERS: dict[str, tuple[Callable[[ChatbotAccount], dict[str, Any]], str]] = {
     "no headers at all": (lambda chat: chat.event(MESSAGE, headers=None), "MissingHeader"),
     "no timestamp": (_without(TIMESTAMP_HEADER), "MissingHeader"),
     "no signature": (_without(SIGNATURE_HEADER), "MissingHeader"),
@@ -124,7 +124,7 @@ STRANGERS: dict[str, tuple[Callable[[Chat], dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize(("make", "code"), STRANGERS.values(), ids=STRANGERS)
 def test_a_strangers_request_is_refused_with_its_code_and_nothing_is_forwarded_or_noted(
-    bot: Bot, make: Callable[[Chat], dict[str, Any]], code: str
+    bot: Bot, make: Callable[[ChatbotAccount], dict[str, Any]], code: str
 ) -> None:
     status, body = bot.handle(make(bot.chat))
     assert (status, body["code"]) == (400 if code == "MalformedMessage" else 401, code)
@@ -264,7 +264,7 @@ def test_f35_wrong_credentials_read_secrets_manager_as_seldom_as_they_ask_the_ap
     assert calls.count(("GetSecretValue", CREDENTIALS)) == bot.chat.service.auths == 1
 
 
-def _put_credentials(chat: Chat, client_secret: str) -> None:
+def _put_credentials(chat: ChatbotAccount, client_secret: str) -> None:
     value = json.dumps({"client_id": chat.service.client_id, "client_secret": client_secret})
     chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString=value)
 
@@ -285,7 +285,7 @@ def test_a_message_that_is_always_unauthorized_costs_nobodys_token(bot: Bot) -> 
     assert bot.chat.service.auths == 1
 
 
-def _lock(chat: Chat, seconds: float) -> None:
+def _lock(chat: ChatbotAccount, seconds: float) -> None:
     lock = {"release_code": {"S": "another's"}, "expires": {"N": str(time.time() + seconds)}}
     chat.dynamodb.put_item(TableName=TOKEN_TABLE, Item={"token_name": {"S": "chatbot"}, "refresh_lock": {"M": lock}})
 
@@ -316,7 +316,7 @@ def test_f36_a_function_that_is_out_of_time_does_not_begin_a_refresh(bot: Bot) -
 
 
 @pytest.fixture
-def refusing(chat: Chat, load: Callable[[str], ModuleType]) -> Callable[[str, str], Bot]:
+def refusing(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> Callable[[str, str], Bot]:
     """A chatbot that AWS denies an operation."""
 
     def make(service: str, operation: str) -> Bot:

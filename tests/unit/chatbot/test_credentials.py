@@ -15,17 +15,17 @@ from slotkeeper.chatbot.credentials import (
     UnusableSecret,
 )
 from tests.support.boundary import Calls, lose_answer, refuse
-from tests.unit.chat import CREDENTIALS, KEY, SIGNING, Chat
+from tests.unit.chatbot_account import CREDENTIALS, KEY, SIGNING, ChatbotAccount
 
 VALUE = "a-value-that-nobody-may-see"
 
 
 @pytest.fixture
-def secrets(chat: Chat) -> Secrets:
+def secrets(chat: ChatbotAccount) -> Secrets:
     return Secrets(chat.secretsmanager)
 
 
-def _put(chat: Chat, secret: str, value: Any) -> None:
+def _put(chat: ChatbotAccount, secret: str, value: Any) -> None:
     text = value if isinstance(value, str) else json.dumps(value)
     chat.secretsmanager.put_secret_value(SecretId=secret, SecretString=text)
 
@@ -39,7 +39,7 @@ def _put(chat: Chat, secret: str, value: Any) -> None:
     ],
     ids=["the one that the deployment made", "a list", "both"],
 )
-def test_the_keys_that_are_accepted(secrets: Secrets, chat: Chat, value: Any, keys: list[str]) -> None:
+def test_the_keys_that_are_accepted(secrets: Secrets, chat: ChatbotAccount, value: Any, keys: list[str]) -> None:
     _put(chat, SIGNING, value)
     assert secrets.signing_keys(SIGNING) == keys
 
@@ -57,7 +57,7 @@ def test_the_keys_that_are_accepted(secrets: Secrets, chat: Chat, value: Any, ke
     ],
 )
 def test_keys_that_would_let_anybody_in_are_not_accepted_and_not_shown(
-    secrets: Secrets, chat: Chat, value: Any
+    secrets: Secrets, chat: ChatbotAccount, value: Any
 ) -> None:
     _put(chat, SIGNING, value)
     with pytest.raises(UnusableSecret, match=r"SigningKeySecretArn.*at least 16 characters") as refused:
@@ -65,7 +65,7 @@ def test_keys_that_would_let_anybody_in_are_not_accepted_and_not_shown(
     assert VALUE not in str(refused.value)
 
 
-def test_credentials_are_what_the_secret_holds(secrets: Secrets, chat: Chat) -> None:
+def test_credentials_are_what_the_secret_holds(secrets: Secrets, chat: ChatbotAccount) -> None:
     _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": VALUE})
     found = secrets.credentials(CREDENTIALS)
     assert found == Credentials("id", VALUE)
@@ -75,20 +75,22 @@ def test_credentials_are_what_the_secret_holds(secrets: Secrets, chat: Chat) -> 
 @pytest.mark.parametrize(
     "value", [VALUE, {}, {"client_id": VALUE}, {"client_id": "", "client_secret": VALUE}, {"client_secret": [VALUE]}]
 )
-def test_credentials_that_are_none_are_named_with_what_to_put(secrets: Secrets, chat: Chat, value: Any) -> None:
+def test_credentials_that_are_none_are_named_with_what_to_put(
+    secrets: Secrets, chat: ChatbotAccount, value: Any
+) -> None:
     _put(chat, CREDENTIALS, value)
     with pytest.raises(UnusableSecret, match=r'ApiCredentialsSecretArn must be {"client_id"') as refused:
         secrets.credentials(CREDENTIALS)
     assert VALUE not in str(refused.value)
 
 
-def test_a_secret_that_nobody_has_put_yet_is_told_as_that(secrets: Secrets, chat: Chat) -> None:
+def test_a_secret_that_nobody_has_put_yet_is_told_as_that(secrets: Secrets, chat: ChatbotAccount) -> None:
     chat.secretsmanager.create_secret(Name="empty")
     with pytest.raises(UnusableSecret, match="must be"):
         secrets.credentials("empty")
 
 
-def test_a_secret_that_may_not_be_read_is_told_by_its_error_code_alone(secrets: Secrets, chat: Chat) -> None:
+def test_a_secret_that_may_not_be_read_is_told_by_its_error_code_alone(secrets: Secrets, chat: ChatbotAccount) -> None:
     refuse(chat.secretsmanager, "GetSecretValue", "AccessDeniedException")
     with pytest.raises(UnusableSecret, match=r"ApiCredentialsSecretArn cannot be read: AccessDeniedException$"):
         secrets.credentials(CREDENTIALS)
@@ -98,7 +100,7 @@ def test_a_secret_that_may_not_be_read_is_told_by_its_error_code_alone(secrets: 
     ("code", "passes"), [("ThrottlingException", True), ("InternalServiceError", True), ("DecryptionFailure", False)]
 )
 def test_a_read_that_may_succeed_in_another_container_is_told_from_one_that_fails_in_each(
-    secrets: Secrets, chat: Chat, code: str, passes: bool
+    secrets: Secrets, chat: ChatbotAccount, code: str, passes: bool
 ) -> None:
     refuse(chat.secretsmanager, "GetSecretValue", code, times=9)
     with pytest.raises(UnusableSecret, match=code) as refused:
@@ -106,14 +108,16 @@ def test_a_read_that_may_succeed_in_another_container_is_told_from_one_that_fail
     assert isinstance(refused.value, UnreadableSecret) == passes
 
 
-def test_a_read_that_is_not_answered_may_succeed_in_another_container(secrets: Secrets, chat: Chat) -> None:
+def test_a_read_that_is_not_answered_may_succeed_in_another_container(secrets: Secrets, chat: ChatbotAccount) -> None:
     lose_answer(chat.secretsmanager, "GetSecretValue", times=9)
     with pytest.raises(UnreadableSecret, match="ReadTimeoutError"):
         secrets.credentials(CREDENTIALS)
 
 
 @pytest.mark.parametrize("value", [{"signing_key": KEY}, "not JSON"])
-def test_signing_keys_are_read_once_in_five_minutes_right_or_wrong(secrets: Secrets, chat: Chat, value: Any) -> None:
+def test_signing_keys_are_read_once_in_five_minutes_right_or_wrong(
+    secrets: Secrets, chat: ChatbotAccount, value: Any
+) -> None:
     _put(chat, SIGNING, value)
     calls = Calls(chat.secretsmanager)
     for _ in range(5):
@@ -125,7 +129,7 @@ def test_signing_keys_are_read_once_in_five_minutes_right_or_wrong(secrets: Secr
     assert SIGNING_KEYS_CACHE_SECONDS == 300
 
 
-def test_credentials_that_were_corrected_count_at_once(secrets: Secrets, chat: Chat) -> None:
+def test_credentials_that_were_corrected_count_at_once(secrets: Secrets, chat: ChatbotAccount) -> None:
     _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": "wrong"})
     secrets.credentials(CREDENTIALS)
     _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": "right"})

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.chatbot import signatures
 from slotkeeper.chatbot.signatures import WINDOW, SeenSignatures, SignatureRefused, check_headers, sign, verify
 from tests.support.boundary import Calls, lose_answer, refuse
-from tests.unit.chat import SEEN_TABLE, Chat
+from tests.unit.chatbot_account import SEEN_TABLE, ChatbotAccount
 from tests.unit.conftest import NOW
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
@@ -110,7 +110,7 @@ def test_signatures_are_compared_in_constant_time_with_every_key(monkeypatch: py
 
 
 @pytest.fixture
-def seen(chat: Chat) -> SeenSignatures:
+def seen(chat: ChatbotAccount) -> SeenSignatures:
     return SeenSignatures(chat.dynamodb, SEEN_TABLE)
 
 
@@ -122,7 +122,7 @@ def test_a_signature_is_good_once(seen: SeenSignatures) -> None:
     assert not seen.note(SIGNATURE, int(NOW), "another")
 
 
-def test_f34_an_entry_expires_in_whole_seconds_and_after_the_window(seen: SeenSignatures, chat: Chat) -> None:
+def test_f34_an_entry_expires_in_whole_seconds_and_after_the_window(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     """TTL reads seconds since the epoch; milliseconds would be a date in fifty thousand years."""
     seen.note(SIGNATURE, int(NOW), "one")
     (item,) = chat.seen()
@@ -132,18 +132,20 @@ def test_f34_an_entry_expires_in_whole_seconds_and_after_the_window(seen: SeenSi
     assert last_moment_it_could_pass < expires_at < NOW + 3600
 
 
-def test_f33_a_lost_answer_does_not_refuse_ones_own_request(seen: SeenSignatures, chat: Chat) -> None:
+def test_f33_a_lost_answer_does_not_refuse_ones_own_request(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     lose_answer(chat.dynamodb, "PutItem")
     assert seen.note(SIGNATURE, int(NOW), "one")
 
 
-def test_f33_nor_where_the_engine_does_not_tell_whose_item_was_in_the_way(seen: SeenSignatures, chat: Chat) -> None:
+def test_f33_nor_where_the_engine_does_not_tell_whose_item_was_in_the_way(
+    seen: SeenSignatures, chat: ChatbotAccount
+) -> None:
     lose_answer(chat.dynamodb, "PutItem")
     _tell_no_item(chat)
     assert seen.note(SIGNATURE, int(NOW), "one")
 
 
-def test_f33_and_then_it_is_read_consistently(seen: SeenSignatures, chat: Chat) -> None:
+def test_f33_and_then_it_is_read_consistently(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     """An older state knows nothing of the write whose answer was lost."""
     asked: list[dict[str, Any]] = []
     chat.dynamodb.meta.events.register(
@@ -155,19 +157,19 @@ def test_f33_and_then_it_is_read_consistently(seen: SeenSignatures, chat: Chat) 
     assert asked[0]["ConsistentRead"] is True
 
 
-def test_a_replay_is_refused_where_the_engine_does_not_tell_either(seen: SeenSignatures, chat: Chat) -> None:
+def test_a_replay_is_refused_where_the_engine_does_not_tell_either(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     seen.note(SIGNATURE, int(NOW), "one")
     _tell_no_item(chat)
     assert not seen.note(SIGNATURE, int(NOW), "another")
 
 
-def _tell_no_item(chat: Chat) -> None:
+def _tell_no_item(chat: ChatbotAccount) -> None:
     chat.dynamodb.meta.events.register(
         "after-call.dynamodb.PutItem", lambda parsed, **_: parsed.pop("Item", None), unique_id="tell-no-item"
     )
 
 
-def test_where_dynamodb_cannot_say_the_request_is_not_let_through(seen: SeenSignatures, chat: Chat) -> None:
+def test_where_dynamodb_cannot_say_the_request_is_not_let_through(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     lose_answer(chat.dynamodb, "PutItem", times=2)
     with pytest.raises(BotoCoreError):
         seen.note(SIGNATURE, int(NOW), "one")
@@ -176,7 +178,7 @@ def test_where_dynamodb_cannot_say_the_request_is_not_let_through(seen: SeenSign
         seen.note(SIGNATURE, int(NOW), "one")
 
 
-def test_noting_a_signature_is_one_write(seen: SeenSignatures, chat: Chat) -> None:
+def test_noting_a_signature_is_one_write(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     calls = Calls(chat.dynamodb)
     seen.note(SIGNATURE, int(NOW), "one")
     assert calls.made == ["PutItem"]

@@ -17,37 +17,41 @@ from dev.emulator.chat_service import AUTH
 from slotkeeper.settings import ChatbotSettings, MissingSetting, RefresherSettings, TokenSettings
 from slotkeeper.token import TokenTable
 from tests.support.boundary import refuse
-from tests.unit.chat import CREDENTIALS, TOKEN_TABLE, Chat, clients_to_be
+from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, clients_to_be
 from tests.unit.conftest import CONTEXT, NOW
 
 SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
 
 
 @pytest.fixture
-def refresher(chat: Chat, load: Callable[[str], ModuleType]) -> ModuleType:
+def refresher(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> ModuleType:
     return load("token_refresher")
 
 
-def test_on_its_schedule_it_replaces_a_token_that_nobody_has_complained_of(chat: Chat, refresher: ModuleType) -> None:
+def test_on_its_schedule_it_replaces_a_token_that_nobody_has_complained_of(
+    chat: ChatbotAccount, refresher: ModuleType
+) -> None:
     assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "1"}
     assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "2"}
     assert chat.service.auths == 2
     assert chat.service.is_live(chat.item()["access_token"]["S"])
 
 
-def _lock(chat: Chat, code: str, seconds: float = 60.0) -> None:
+def _lock(chat: ChatbotAccount, code: str, seconds: float = 60.0) -> None:
     TokenTable(chat.dynamodb, TOKEN_TABLE).acquire(
         "chatbot", TokenTable(chat.dynamodb, TOKEN_TABLE).read("chatbot"), code, time.time() + seconds
     )
 
 
-def test_asked_by_the_winner_of_the_lock_it_refreshes_under_that_lock(chat: Chat, refresher: ModuleType) -> None:
+def test_asked_by_the_winner_of_the_lock_it_refreshes_under_that_lock(
+    chat: ChatbotAccount, refresher: ModuleType
+) -> None:
     _lock(chat, "code-1")
     assert refresher.handler({"release_code": "code-1"}, CONTEXT) == {"Generation": "1"}
     assert "refresh_lock" not in chat.item()
 
 
-def test_an_ask_that_lambda_delivers_twice_refreshes_once(chat: Chat, refresher: ModuleType) -> None:
+def test_an_ask_that_lambda_delivers_twice_refreshes_once(chat: ChatbotAccount, refresher: ModuleType) -> None:
     _lock(chat, "code-1")
     refresher.handler({"release_code": "code-1"}, CONTEXT)
     assert refresher.handler({"release_code": "code-1"}, CONTEXT) == {"Generation": "1"}
@@ -55,7 +59,7 @@ def test_an_ask_that_lambda_delivers_twice_refreshes_once(chat: Chat, refresher:
 
 
 def test_f35_without_a_new_token_it_says_why_and_does_not_fail(
-    chat: Chat, refresher: ModuleType, capsys: pytest.CaptureFixture[str]
+    chat: ChatbotAccount, refresher: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A function that failed would be invoked again at once, and the API is to be left in peace."""
     chat.service.strike(AUTH)
@@ -96,7 +100,7 @@ def _deployment(request_type: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("request_type", ["Create", "Update"])
 def test_a_deployment_puts_a_token_there(
-    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]], request_type: str
+    chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]], request_type: str
 ) -> None:
     refresher.handler(_deployment(request_type), CONTEXT)
     assert (answered[0]["Status"], answered[0]["Data"]) == ("SUCCESS", {"Generation": "1"})
@@ -104,7 +108,7 @@ def test_a_deployment_puts_a_token_there(
 
 
 def test_a_deployment_before_anybody_has_put_credentials_succeeds_and_says_so(
-    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]]
+    chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]]
 ) -> None:
     chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString="{}")
     refresher.handler(_deployment("Create"), CONTEXT)
@@ -114,7 +118,7 @@ def test_a_deployment_before_anybody_has_put_credentials_succeeds_and_says_so(
 
 
 def test_a_deployment_succeeds_also_where_the_refresher_fails(
-    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     chat.dynamodb.delete_table(TableName=TOKEN_TABLE)
     refresher.handler(_deployment("Create"), CONTEXT)
@@ -123,7 +127,7 @@ def test_a_deployment_succeeds_also_where_the_refresher_fails(
 
 
 def test_taking_the_stack_down_refreshes_nothing(
-    chat: Chat, refresher: ModuleType, answered: list[dict[str, Any]]
+    chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]]
 ) -> None:
     refresher.handler(_deployment("Delete"), CONTEXT)
     assert answered[0]["Status"] == "SUCCESS"
@@ -131,7 +135,7 @@ def test_taking_the_stack_down_refreshes_nothing(
 
 
 def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(
-    chat: Chat,
+    chat: ChatbotAccount,
     load: Callable[[str], ModuleType],
     answered: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
@@ -185,28 +189,30 @@ def bot(asked: Asked, load: Callable[[str], ModuleType], monkeypatch: pytest.Mon
     return module
 
 
-def _send(bot: ModuleType, chat: Chat, message_id: str = "m1") -> tuple[int, dict[str, Any]]:
+def _send(bot: ModuleType, chat: ChatbotAccount, message_id: str = "m1") -> tuple[int, dict[str, Any]]:
     context = SimpleNamespace(**vars(CONTEXT) | {"aws_request_id": message_id})
     answer = bot.handler(chat.event({"message_id": message_id, "text": "hello"}), context)
     return answer["statusCode"], json.loads(answer["body"])
 
 
 def test_a_chatbot_without_credentials_asks_the_refresher_and_answers(
-    chat: Chat, asked: Asked, bot: ModuleType
+    chat: ChatbotAccount, asked: Asked, bot: ModuleType
 ) -> None:
     assert _send(bot, chat)[0] == 200
     assert [list(payload) for payload in asked.payloads] == [["release_code"]]
     assert chat.service.auths == 1
 
 
-def test_a_dead_token_is_one_ask_and_one_new_token(chat: Chat, asked: Asked, bot: ModuleType) -> None:
+def test_a_dead_token_is_one_ask_and_one_new_token(chat: ChatbotAccount, asked: Asked, bot: ModuleType) -> None:
     _send(bot, chat)
     chat.service.invalidate()
     assert _send(bot, chat, "m2")[0] == 200
     assert (len(asked.payloads), chat.service.auths) == (2, 2)
 
 
-def test_f31_a_message_that_is_always_unauthorized_is_no_ask(chat: Chat, asked: Asked, bot: ModuleType) -> None:
+def test_f31_a_message_that_is_always_unauthorized_is_no_ask(
+    chat: ChatbotAccount, asked: Asked, bot: ModuleType
+) -> None:
     _send(bot, chat)
     chat.service.forbidden.add("hello")
     status, body = _send(bot, chat, "m2")
@@ -214,7 +220,9 @@ def test_f31_a_message_that_is_always_unauthorized_is_no_ask(chat: Chat, asked: 
     assert (len(asked.payloads), chat.service.auths) == (1, 1)
 
 
-def test_a_refresher_that_gets_no_token_is_heard_of_at_once(chat: Chat, asked: Asked, bot: ModuleType) -> None:
+def test_a_refresher_that_gets_no_token_is_heard_of_at_once(
+    chat: ChatbotAccount, asked: Asked, bot: ModuleType
+) -> None:
     chat.service.strike(AUTH)
     status, body = _send(bot, chat)
     assert (status, body["code"]) == (502, "TokenRefused")
@@ -223,7 +231,7 @@ def test_a_refresher_that_gets_no_token_is_heard_of_at_once(chat: Chat, asked: A
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
 def test_a_refresher_that_cannot_be_invoked_is_told_without_waiting(
-    chat: Chat, asked: Asked, bot: ModuleType, code: str
+    chat: ChatbotAccount, asked: Asked, bot: ModuleType, code: str
 ) -> None:
     asked.refusal = code
     status, body = _send(bot, chat)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from slotkeeper.retry.delivery import LARGEST_INPUT, LONGEST_DELAY, SOONEST, Booked, TooLarge, schedule_name
 from slotkeeper.retry.message import Message, parse_message
 from tests.support.boundary import lose_answer, refuse
-from tests.unit.letters import due
-from tests.unit.working import ARN, GROUP, LARGEST, NOW, ROLE, Workplace
+from tests.unit.work_messages import due
+from tests.unit.worker_harness import ARN, GROUP, LARGEST, NOW, ROLE, WorkerHarness
 
 MESSAGE = Message("r", {"a": "é"}, (NOW,))
 QUEUE = f"{ARN}work"
@@ -34,7 +34,7 @@ def of_size(size: int) -> Message:
     [(-(10**6), 0), (-0.5, 0), (0, 0), (0.001, 1), (1, 1), (29.2, 30), (899.5, 900), (900, 900)],
 )
 def test_what_is_due_within_a_quarter_of_an_hour_goes_by_the_queues_own_delay_and_never_early(
-    workplace: Workplace, seconds: float, delay: int
+    workplace: WorkerHarness, seconds: float, delay: int
 ) -> None:
     assert workplace.retries.book(MESSAGE, at(seconds), NOW) == Booked("delay", at(seconds))
     (letter,) = workplace.queue
@@ -44,7 +44,9 @@ def test_what_is_due_within_a_quarter_of_an_hour_goes_by_the_queues_own_delay_an
 
 
 @pytest.mark.parametrize("seconds", [900.001, 901, 5000, 30 * 86400])
-def test_what_is_due_later_goes_by_a_schedule_on_the_next_whole_minute(workplace: Workplace, seconds: float) -> None:
+def test_what_is_due_later_goes_by_a_schedule_on_the_next_whole_minute(
+    workplace: WorkerHarness, seconds: float
+) -> None:
     booked = workplace.retries.book(MESSAGE, at(seconds), NOW)
     (schedule,) = workplace.schedules()
     assert booked == Booked("schedule", due(schedule))
@@ -54,14 +56,14 @@ def test_what_is_due_later_goes_by_a_schedule_on_the_next_whole_minute(workplace
 
 
 @pytest.mark.parametrize(("beyond", "seconds", "by"), [(0, 1, "schedule"), (60, 60, "delay"), (60, 60.5, "schedule")])
-def test_how_late_is_late_is_a_setting(workplace: Workplace, beyond: int, seconds: float, by: str) -> None:
+def test_how_late_is_late_is_a_setting(workplace: WorkerHarness, beyond: int, seconds: float, by: str) -> None:
     workplace.use(beyond=beyond)
     assert workplace.retries.book(MESSAGE, at(seconds), NOW).by == by
 
 
 @pytest.mark.parametrize("seconds", [0, -1, -(10**6)])
 def test_what_is_due_already_goes_at_once_even_if_everything_goes_by_scheduler(
-    workplace: Workplace, seconds: float
+    workplace: WorkerHarness, seconds: float
 ) -> None:
     workplace.use(beyond=0)
     assert workplace.retries.book(MESSAGE, at(seconds), NOW).by == "delay"
@@ -69,14 +71,14 @@ def test_what_is_due_already_goes_at_once_even_if_everything_goes_by_scheduler(
 
 
 @pytest.mark.parametrize("beyond", [-1, 901])
-def test_what_sqs_cannot_delay_is_no_setting(workplace: Workplace, beyond: int) -> None:
+def test_what_sqs_cannot_delay_is_no_setting(workplace: WorkerHarness, beyond: int) -> None:
     with pytest.raises(ValueError, match="beyond must be 0 to 900 seconds"):
         workplace.use(beyond=beyond)
 
 
 @given(now=st.floats(0, 4e9), seconds=st.floats(0.001, 31 * 86400))
 def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
-    quick_workplace: Workplace, now: float, seconds: float
+    quick_workplace: WorkerHarness, now: float, seconds: float
 ) -> None:
     quick_workplace.use(beyond=0)
     message = Message(f"{now} {seconds}", {})  # a schedule of its own
@@ -89,7 +91,7 @@ def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
 
 @pytest.mark.parametrize(("now", "on"), [(39.9, 60), (40.0, 60), (40.1, 120), (59.5, 120)])
 def test_a_minute_that_begins_at_once_is_left_to_clocks_that_are_slow(
-    workplace: Workplace, now: float, on: float
+    workplace: WorkerHarness, now: float, on: float
 ) -> None:
     """A schedule whose minute has begun elsewhere, or by the time that its call gets through, would never come."""
     workplace.use(beyond=0)
@@ -97,7 +99,7 @@ def test_a_minute_that_begins_at_once_is_left_to_clocks_that_are_slow(
     assert due(workplace.schedules()[0]) == at(on)
 
 
-def test_a_schedule_is_made_with_all_that_it_takes(workplace: Workplace) -> None:
+def test_a_schedule_is_made_with_all_that_it_takes(workplace: WorkerHarness) -> None:
     workplace.retries.book(MESSAGE, at(5000), NOW)
     (schedule,) = workplace.schedules()
     assert schedule["GroupName"] == GROUP
@@ -114,7 +116,7 @@ def test_a_schedule_is_made_with_all_that_it_takes(workplace: Workplace) -> None
     }
 
 
-def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: Workplace) -> None:
+def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: WorkerHarness) -> None:
     told = Message("<aws.scheduler.schedule-arn>", {"<aws.scheduler.execution-id>": "\\<aws.scheduler.attempt-number>"})
     workplace.retries.book(told, at(5000), NOW)
     text = workplace.schedules()[0]["Target"]["Input"]
@@ -139,7 +141,7 @@ def test_two_queues_that_share_a_group_do_not_take_each_others_schedules_for_the
     assert schedule_name(MESSAGE, QUEUE) != schedule_name(MESSAGE, f"{ARN}another")
 
 
-def test_f25_a_booking_made_twice_is_one_schedule(workplace: Workplace) -> None:
+def test_f25_a_booking_made_twice_is_one_schedule(workplace: WorkerHarness) -> None:
     first = workplace.retries.book(MESSAGE, at(5000), NOW)
     assert workplace.retries.book(MESSAGE, at(5000), NOW + 700) == first
     assert len(workplace.schedules()) == 1
@@ -147,7 +149,7 @@ def test_f25_a_booking_made_twice_is_one_schedule(workplace: Workplace) -> None:
 
 
 @pytest.mark.parametrize("lookup", ["there is none", "Scheduler does not answer"])
-def test_f25_a_conflict_without_a_schedule_to_be_seen_is_no_booking(workplace: Workplace, lookup: str) -> None:
+def test_f25_a_conflict_without_a_schedule_to_be_seen_is_no_booking(workplace: WorkerHarness, lookup: str) -> None:
     """ConflictException stands for any "inconsistent state", not only for a name that is taken."""
     refuse(workplace.scheduler, "CreateSchedule", "ConflictException")
     if lookup != "there is none":
@@ -162,7 +164,7 @@ REFUSALS = ["ThrottlingException", "AccessDeniedException", "ServiceQuotaExceede
 @pytest.mark.parametrize("code", REFUSALS)
 @pytest.mark.parametrize(("beyond", "seconds", "by"), [(900, 5000, "hops"), (60, 300, "delay")])
 def test_what_scheduler_refuses_goes_by_the_queue_and_somebody_is_told(
-    workplace: Workplace, code: str, beyond: int, seconds: float, by: str
+    workplace: WorkerHarness, code: str, beyond: int, seconds: float, by: str
 ) -> None:
     workplace.use(beyond=beyond)
     refuse(workplace.scheduler, "CreateSchedule", code)
@@ -171,24 +173,24 @@ def test_what_scheduler_refuses_goes_by_the_queue_and_somebody_is_told(
     assert code in workplace.refused_schedules[0]
 
 
-def test_a_schedule_that_nobody_knows_of_is_booked_on_the_queue_too(workplace: Workplace) -> None:
+def test_a_schedule_that_nobody_knows_of_is_booked_on_the_queue_too(workplace: WorkerHarness) -> None:
     lose_answer(workplace.scheduler, "CreateSchedule")
     assert workplace.retries.book(MESSAGE, at(5000), NOW).by == "hops"
     assert (len(workplace.queue), len(workplace.schedules()), len(workplace.refused_schedules)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(("size", "by"), [(LARGEST_INPUT, "schedule"), (LARGEST_INPUT + 1, "hops")])
-def test_what_does_not_fit_a_schedule_goes_in_hops(workplace: Workplace, size: int, by: str) -> None:
+def test_what_does_not_fit_a_schedule_goes_in_hops(workplace: WorkerHarness, size: int, by: str) -> None:
     assert workplace.retries.book(of_size(size), at(5000), NOW).by == by
     assert workplace.refused_schedules == []
 
 
-def test_characters_are_counted_in_bytes(workplace: Workplace) -> None:
+def test_characters_are_counted_in_bytes(workplace: WorkerHarness) -> None:
     message = Message("r", {"filling": "é" * (LARGEST_INPUT // 2)}, (NOW,))
     assert workplace.retries.book(message, at(5000), NOW).by == "hops"
 
 
-def test_a_hop_comes_after_a_quarter_of_an_hour_and_says_when_it_is_due(workplace: Workplace) -> None:
+def test_a_hop_comes_after_a_quarter_of_an_hour_and_says_when_it_is_due(workplace: WorkerHarness) -> None:
     refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
     workplace.retries.book(MESSAGE, at(5000.25), NOW)
     (letter,) = workplace.queue
@@ -197,7 +199,7 @@ def test_a_hop_comes_after_a_quarter_of_an_hour_and_says_when_it_is_due(workplac
 
 
 @pytest.mark.parametrize(("left", "delay"), [(5000, 900), (900.5, 900), (899.1, 900), (2.0, 2), (1.2, 2)])
-def test_a_hop_is_sent_on_as_it_is_until_it_is_due(workplace: Workplace, left: float, delay: int) -> None:
+def test_a_hop_is_sent_on_as_it_is_until_it_is_due(workplace: WorkerHarness, left: float, delay: int) -> None:
     workplace.retries.send_on(MESSAGE, at(left), NOW)
     (letter,) = workplace.queue
     assert letter.visible_at == at(delay)
@@ -205,7 +207,7 @@ def test_a_hop_is_sent_on_as_it_is_until_it_is_due(workplace: Workplace, left: f
     assert parse_message(letter.body) == MESSAGE
 
 
-def test_what_goes_by_the_queue_says_its_key_and_its_retries(workplace: Workplace) -> None:
+def test_what_goes_by_the_queue_says_its_key_and_its_retries(workplace: WorkerHarness) -> None:
     workplace.retries.book(Message("key \ufffe", {}, (NOW, NOW + 1)), at(10), NOW)
     assert workplace.queue[0].attributes == {
         "idempotency_key": {"DataType": "String", "StringValue": "key ?"},
@@ -217,17 +219,17 @@ def test_what_goes_by_the_queue_says_its_key_and_its_retries(workplace: Workplac
 ATTRIBUTES = 15 + 6 + 1 + 11 + 6 + 1
 
 
-def test_a_message_fits_the_queue_with_its_attributes(workplace: Workplace) -> None:
+def test_a_message_fits_the_queue_with_its_attributes(workplace: WorkerHarness) -> None:
     assert workplace.retries.book(of_size(LARGEST - ATTRIBUTES), at(10), NOW).by == "delay"
 
 
-def test_what_does_not_fit_the_queue_is_too_large_and_says_by_how_much(workplace: Workplace) -> None:
+def test_what_does_not_fit_the_queue_is_too_large_and_says_by_how_much(workplace: WorkerHarness) -> None:
     with pytest.raises(TooLarge, match=f"attempt 2 is {LARGEST + 1} bytes .* the queue takes {LARGEST}"):
         workplace.retries.book(of_size(LARGEST - ATTRIBUTES + 1), at(10), NOW)
     assert (workplace.queue, workplace.calls) == ([], [])
 
 
-def test_what_sqs_refuses_is_not_booked(workplace: Workplace) -> None:
+def test_what_sqs_refuses_is_not_booked(workplace: WorkerHarness) -> None:
     refuse(workplace.sqs, "SendMessage", "Throttling")
     with pytest.raises(ClientError, match="Throttling"):
         workplace.retries.book(MESSAGE, at(10), NOW)

@@ -17,7 +17,7 @@ from slotkeeper.retry.message import instant, parse_message
 from slotkeeper.retry.parameter import PolicyUnread
 from slotkeeper.retry.policy import LONGEST_AGE
 from tests.support.boundary import Killed, kill_before, refuse
-from tests.unit.working import INVOCATION, NOW, VISIBILITY, When, Workplace
+from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
 
 PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
 
@@ -26,19 +26,19 @@ class RateLimited(Retryable):
     pass
 
 
-def code(workplace: Workplace) -> str:
+def code(workplace: WorkerHarness) -> str:
     (letter,) = workplace.dead_letters
     return str(letter.attributes["code"]["StringValue"])
 
 
-def test_work_that_succeeds_is_noted_with_its_result_and_the_message_is_gone(workplace: Workplace) -> None:
+def test_work_that_succeeds_is_noted_with_its_result_and_the_message_is_gone(workplace: WorkerHarness) -> None:
     assert workplace.consume(workplace.send(a=1)) == Succeeded({"attempt": 1})
     row = workplace.row()
     assert (row["status"], row["result"]) == (SUCCEEDED, '{"attempt": 1}')
     assert (workplace.effects, workplace.queue, workplace.dead_letters) == ([("r", 1)], [], [])
 
 
-def test_work_is_told_its_request_and_how_long_it_may_take(workplace: Workplace) -> None:
+def test_work_is_told_its_request_and_how_long_it_may_take(workplace: WorkerHarness) -> None:
     told: list[Any] = []
     workplace.perform = lambda *arguments: told.append(arguments)
     workplace.consume(
@@ -49,28 +49,28 @@ def test_work_is_told_its_request_and_how_long_it_may_take(workplace: Workplace)
 
 @pytest.mark.parametrize(("left", "seconds"), [(120.0, 50.0), (65.0, 50.0), (40.0, 25.0), (16.0, 1.0)])
 def test_work_gets_what_the_invocation_has_left_but_for_its_end(
-    workplace: Workplace, left: float, seconds: float
+    workplace: WorkerHarness, left: float, seconds: float
 ) -> None:
     workplace.remaining = left
     workplace.consume(workplace.send())
     assert workplace.seconds == seconds
 
 
-def test_with_too_little_left_nothing_is_begun(workplace: Workplace) -> None:
+def test_with_too_little_left_nothing_is_begun(workplace: WorkerHarness) -> None:
     workplace.remaining = RESERVE + 0.9
     with pytest.raises(NoTimeLeft, match="16 s are left of the invocation, and 15 s are kept for its end"):
         workplace.consume(workplace.send())
     assert (workplace.calls, workplace.performed, len(workplace.queue)) == ([], [], 1)
 
 
-def test_an_attempt_is_leased_for_longer_than_its_invocation_lasts(workplace: Workplace) -> None:
+def test_an_attempt_is_leased_for_longer_than_its_invocation_lasts(workplace: WorkerHarness) -> None:
     workplace.remaining = 80.5
     with pytest.raises(Killed):
         workplace.consume(workplace.send(dies=1))
     assert float(workplace.row()["lease_until"]) == NOW + 80.5 + 5
 
 
-def test_work_that_fails_comes_back_when_its_policy_says(workplace: Workplace) -> None:
+def test_work_that_fails_comes_back_when_its_policy_says(workplace: WorkerHarness) -> None:
     workplace.put_policy(PLAIN)
     outcome = workplace.consume(workplace.send(fails=1))
     assert outcome == Retrying(Booked("delay", NOW + 30), "not now")
@@ -82,7 +82,7 @@ def test_work_that_fails_comes_back_when_its_policy_says(workplace: Workplace) -
     assert row["last_error"] == "not now"
 
 
-def test_work_may_fail_of_anything(workplace: Workplace) -> None:
+def test_work_may_fail_of_anything(workplace: WorkerHarness) -> None:
     def fails(_request: Request, _seconds: float) -> None:
         raise KeyError("field")
 
@@ -93,13 +93,13 @@ def test_work_may_fail_of_anything(workplace: Workplace) -> None:
     assert isinstance(outcome.cause, KeyError)
 
 
-def test_a_downstreams_retry_after_wins(workplace: Workplace) -> None:
+def test_a_downstreams_retry_after_wins(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(fails=1, retry_after=77))
     assert isinstance(outcome, Retrying)
     assert outcome.booked.due == NOW + 77
 
 
-def test_a_failure_that_does_not_count_is_carried_as_one(workplace: Workplace) -> None:
+def test_a_failure_that_does_not_count_is_carried_as_one(workplace: WorkerHarness) -> None:
     def limited(_request: Request, _seconds: float) -> None:
         raise RateLimited("later")
 
@@ -110,13 +110,13 @@ def test_a_failure_that_does_not_count_is_carried_as_one(workplace: Workplace) -
     assert (message.attempt, message.uncounted) == (3, 2)
 
 
-def test_r3_poison_leaves_at_once_with_its_story(workplace: Workplace) -> None:
+def test_r3_poison_leaves_at_once_with_its_story(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(poison="no such object"))
     assert outcome == DeadLettered("Poison", "no such object")
     assert (code(workplace), workplace.row()["status"], workplace.queue) == ("Poison", DEAD_LETTERED, [])
 
 
-def test_r3_what_always_fails_leaves_within_its_policys_attempts(workplace: Workplace) -> None:
+def test_r3_what_always_fails_leaves_within_its_policys_attempts(workplace: WorkerHarness) -> None:
     workplace.put_policy('{"default": {"max_attempts": 3}}')
     workplace.send(fails=99)
     workplace.live()
@@ -127,12 +127,12 @@ def test_r3_what_always_fails_leaves_within_its_policys_attempts(workplace: Work
     assert letter.attributes["first_attempt_at"]["StringValue"] == instant(NOW)
 
 
-def test_r3_what_would_come_too_late_leaves(workplace: Workplace) -> None:
+def test_r3_what_would_come_too_late_leaves(workplace: WorkerHarness) -> None:
     workplace.consume(workplace.send(fails=1, retry_after=86_401))
     assert code(workplace) == "TooOld"
 
 
-def test_what_is_no_message_leaves_at_once_and_the_ledger_never_hears_of_it(workplace: Workplace) -> None:
+def test_what_is_no_message_leaves_at_once_and_the_ledger_never_hears_of_it(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(body="junk"))
     assert isinstance(outcome, DeadLettered)
     assert (outcome.code, code(workplace)) == ("InvalidMessage", "InvalidMessage")
@@ -145,7 +145,7 @@ EIGHT_MADE = json.dumps({"request_id": "r", "payload": {"fails": 99}, "retries":
 
 @pytest.mark.parametrize("trouble", ["ThrottlingException", "ParameterNotFound", "a typo"])
 def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
-    workplace: Workplace, trouble: str
+    workplace: WorkerHarness, trouble: str
 ) -> None:
     """The built-in policy would dead-letter a request that the operator's policy lets be tried again."""
     if trouble == "a typo":
@@ -167,7 +167,7 @@ def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
     assert [entry["M"]["attempt"] for entry in workplace.row()["history"]] == [{"N": "8"}]
 
 
-def test_r3_an_attempt_whose_policy_was_read_late_has_the_end_that_the_policy_says(workplace: Workplace) -> None:
+def test_r3_an_attempt_whose_policy_was_read_late_has_the_end_that_the_policy_says(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.send(fails=99)
@@ -177,7 +177,7 @@ def test_r3_an_attempt_whose_policy_was_read_late_has_the_end_that_the_policy_sa
     assert entry["error"] == "not now"
 
 
-def test_what_a_downstream_asked_for_is_kept_until_there_is_a_policy(workplace: Workplace) -> None:
+def test_what_a_downstream_asked_for_is_kept_until_there_is_a_policy(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
     letter = workplace.send(fails=1, retry_after=77)
     workplace.deliver(letter)
@@ -186,7 +186,7 @@ def test_what_a_downstream_asked_for_is_kept_until_there_is_a_policy(workplace: 
     assert outcome.booked.due == workplace.now + 77
 
 
-def test_an_attempt_that_died_is_counted_as_such_by_the_delivery_that_has_a_policy(workplace: Workplace) -> None:
+def test_an_attempt_that_died_is_counted_as_such_by_the_delivery_that_has_a_policy(workplace: WorkerHarness) -> None:
     letter = workplace.send(dies=1)
     workplace.deliver(letter)
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
@@ -196,13 +196,13 @@ def test_an_attempt_that_died_is_counted_as_such_by_the_delivery_that_has_a_poli
     assert outcome.died
 
 
-def test_poison_needs_no_policy(workplace: Workplace) -> None:
+def test_poison_needs_no_policy(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ParameterNotFound", times=99)
     workplace.consume(workplace.send(poison="bad"))
     assert code(workplace) == "Poison"
 
 
-def test_a_request_waits_for_a_policy_without_being_received_too_often(workplace: Workplace) -> None:
+def test_a_request_waits_for_a_policy_without_being_received_too_often(workplace: WorkerHarness) -> None:
     """SQS would move it to the dead-letter queue after a thousand receives, without a reason."""
     refuse(workplace.ssm, "GetParameter", "ThrottlingException", times=99)
     letter = workplace.send(fails=1)
@@ -213,7 +213,7 @@ def test_a_request_waits_for_a_policy_without_being_received_too_often(workplace
     assert waits == [SOON] * SOON_RECEIVES + [VISIBILITY] * 2
 
 
-def test_an_attempt_is_made_however_old_its_request_is(workplace: Workplace) -> None:
+def test_an_attempt_is_made_however_old_its_request_is(workplace: WorkerHarness) -> None:
     """The age is asked when an attempt is booked. A redriven dead letter is older, and has its attempt all the same."""
     workplace.send(body='{"request_id": "r", "payload": {}, "retries": ["2026-11-01T00:00:00Z"]}')
     workplace.live()
@@ -221,7 +221,9 @@ def test_an_attempt_is_made_however_old_its_request_is(workplace: Workplace) -> 
 
 
 @pytest.mark.parametrize("left", [RESERVE + 0.9, 3.0, 0.0])
-def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(workplace: Workplace, left: float) -> None:
+def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(
+    workplace: WorkerHarness, left: float
+) -> None:
     def claim_slowly() -> None:
         workplace.remaining = left
 
@@ -240,7 +242,7 @@ def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(work
     assert workplace.effects == [("r", 2)]
 
 
-def test_a_message_whose_claim_failed_comes_back_soon_but_not_too_often(workplace: Workplace) -> None:
+def test_a_message_whose_claim_failed_comes_back_soon_but_not_too_often(workplace: WorkerHarness) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException", times=SOON_RECEIVES + 1)
     letter = workplace.send()
     waits = []
@@ -252,7 +254,7 @@ def test_a_message_whose_claim_failed_comes_back_soon_but_not_too_often(workplac
     assert workplace.effects == [("r", 1)]
 
 
-def test_where_a_message_cannot_be_shown_soon_it_comes_back_later(workplace: Workplace) -> None:
+def test_where_a_message_cannot_be_shown_soon_it_comes_back_later(workplace: WorkerHarness) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException")
     refuse(workplace.sqs, "ChangeMessageVisibility", "AccessDenied")
     letter = workplace.send()
@@ -260,7 +262,7 @@ def test_where_a_message_cannot_be_shown_soon_it_comes_back_later(workplace: Wor
     assert letter.visible_at == NOW + VISIBILITY
 
 
-def test_a_message_whose_success_could_not_be_noted_comes_back_after_its_lease(workplace: Workplace) -> None:
+def test_a_message_whose_success_could_not_be_noted_comes_back_after_its_lease(workplace: WorkerHarness) -> None:
     letter = workplace.send()
     workplace.strike(3, "before", _is_throttled)  # claim, effect, settle
     workplace.deliver(letter)
@@ -271,7 +273,7 @@ def _is_throttled() -> None:
     raise ClientError({"Error": {"Code": "ThrottlingException"}}, "UpdateItem")
 
 
-def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: Workplace) -> None:
+def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: WorkerHarness) -> None:
     letter = workplace.send(dies=1)
     workplace.deliver(letter)
     outcome = workplace.consume(letter)
@@ -282,14 +284,14 @@ def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: Workplace)
     assert parse_message(workplace.queue[0].body).retries == (NOW,)
 
 
-def test_an_attempt_that_dies_every_time_is_set_aside(workplace: Workplace) -> None:
+def test_an_attempt_that_dies_every_time_is_set_aside(workplace: WorkerHarness) -> None:
     workplace.send(dies=99)
     workplace.live()
     assert code(workplace) == "AttemptsExhausted"
     assert [attempt for _, attempt in workplace.performed] == [1, 2, 3, 4, 5]  # the built-in rule for Died
 
 
-def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workplace: Workplace) -> None:
+def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workplace: WorkerHarness) -> None:
     workplace.put_policy(PLAIN)
     letter = workplace.send(fails=1)
     refuse(workplace.sqs, "SendMessage", "Throttling")
@@ -305,7 +307,7 @@ def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workpl
 
 
 @pytest.mark.parametrize(("when", "status"), [("before", RUNNING), ("after", FAILED)])
-def test_nothing_is_booked_before_the_decision_is_noted(workplace: Workplace, when: When, status: str) -> None:
+def test_nothing_is_booked_before_the_decision_is_noted(workplace: WorkerHarness, when: When, status: str) -> None:
     letter = workplace.send(fails=1)
     workplace.strike(3, when, _dies)  # claim, policy, record
     workplace.deliver(letter)
@@ -316,7 +318,7 @@ def _dies() -> None:
     raise Killed
 
 
-def test_f25_a_retry_is_booked_before_its_message_is_given_up(workplace: Workplace) -> None:
+def test_f25_a_retry_is_booked_before_its_message_is_given_up(workplace: WorkerHarness) -> None:
     letter = workplace.send(fails=1)
     refuse(workplace.sqs, "SendMessage", "Throttling")
     workplace.deliver(letter)
@@ -325,7 +327,7 @@ def test_f25_a_retry_is_booked_before_its_message_is_given_up(workplace: Workpla
     assert workplace.effects == [("r", 2)]
 
 
-def test_f25_a_dead_letter_is_sent_before_its_message_is_given_up(workplace: Workplace) -> None:
+def test_f25_a_dead_letter_is_sent_before_its_message_is_given_up(workplace: WorkerHarness) -> None:
     letter = workplace.send(poison="bad")
     refuse(workplace.sqs, "SendMessage", "Throttling")
     workplace.deliver(letter)
@@ -334,7 +336,7 @@ def test_f25_a_dead_letter_is_sent_before_its_message_is_given_up(workplace: Wor
     assert code(workplace) == "Poison"
 
 
-def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: Workplace) -> None:
+def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: WorkerHarness) -> None:
     def claim_slowly() -> None:
         workplace.remaining = 40
 
@@ -343,7 +345,7 @@ def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: Wor
     assert workplace.seconds == 40 - RESERVE
 
 
-def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: Workplace) -> None:
+def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     assert workplace.consume(workplace.send(attributes=due)) == NotDue(NOW + 2000)
     (letter,) = workplace.queue
@@ -354,7 +356,7 @@ def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: Workp
     assert (workplace.effects, workplace.now) == ([("r", 1)], NOW + 2000)
 
 
-def test_a_message_before_its_time_is_sent_on_once_where_nothing_can_be_deleted(workplace: Workplace) -> None:
+def test_a_message_before_its_time_is_sent_on_once_where_nothing_can_be_deleted(workplace: WorkerHarness) -> None:
     """Else each of its deliveries made another one, which are twice as many with every hop."""
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     letter = workplace.send(attributes=due)
@@ -366,7 +368,7 @@ def test_a_message_before_its_time_is_sent_on_once_where_nothing_can_be_deleted(
     assert workplace.performed == [("r", 1)]
 
 
-def test_a_message_before_its_time_whose_worker_died_over_it_stays_until_it_is_due(workplace: Workplace) -> None:
+def test_a_message_before_its_time_whose_worker_died_over_it_stays_until_it_is_due(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     letter = workplace.send(attributes=due)
     kill_before(workplace.sqs, "SendMessage")
@@ -378,7 +380,7 @@ def test_a_message_before_its_time_whose_worker_died_over_it_stays_until_it_is_d
 
 @pytest.mark.parametrize("trouble", ["refused", "died"])
 def test_r4_a_message_that_was_not_sent_on_is_sent_on_again_before_sqs_gives_it_up(
-    workplace: Workplace, trouble: str
+    workplace: WorkerHarness, trouble: str
 ) -> None:
     """SQS deletes it after 14 days, and moves it without a reason after a thousand receives; it is due in 20 days."""
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
@@ -398,7 +400,7 @@ def test_r4_a_message_that_was_not_sent_on_is_sent_on_again_before_sqs_gives_it_
     assert (workplace.performed, workplace.dead_letters) == ([], [])
 
 
-def test_copies_do_not_multiply_where_nothing_can_be_deleted_for_a_fortnight(workplace: Workplace) -> None:
+def test_copies_do_not_multiply_where_nothing_can_be_deleted_for_a_fortnight(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
     letter = workplace.send(attributes=due)
     made = 0
@@ -413,19 +415,23 @@ def test_copies_do_not_multiply_where_nothing_can_be_deleted_for_a_fortnight(wor
     "told",
     ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + LONGEST_AGE + 1)],
 )
-def test_what_is_no_time_that_a_booking_could_have_set_keeps_nobody_waiting(workplace: Workplace, told: str) -> None:
+def test_what_is_no_time_that_a_booking_could_have_set_keeps_nobody_waiting(
+    workplace: WorkerHarness, told: str
+) -> None:
     due = {"not_before": {"DataType": "Number", "StringValue": told}}
     assert isinstance(workplace.consume(workplace.send(attributes=due)), Succeeded)
 
 
-def test_a_retry_that_no_schedule_takes_comes_in_hops_when_it_is_due(workplace: Workplace) -> None:
+def test_a_retry_that_no_schedule_takes_comes_in_hops_when_it_is_due(workplace: WorkerHarness) -> None:
     refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
     workplace.send(fails=1, retry_after=5000)
     workplace.live()
     assert (workplace.effects, workplace.now) == ([("r", 2)], NOW + 5000)
 
 
-def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear_reason(workplace: Workplace) -> None:
+def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear_reason(
+    workplace: WorkerHarness,
+) -> None:
     workplace.use(largest=1024)
     body = workplace.send(filling="x" * 930).body
     workplace.live()
@@ -437,7 +443,7 @@ def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear
     )
 
 
-def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(workplace: Workplace) -> None:
+def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(workplace: WorkerHarness) -> None:
     """A body that somebody has sent with more attempts than there is room for."""
     workplace.use(largest=1024)
     workplace.put_policy('{"default": {"max_attempts": 100}}')
@@ -454,7 +460,7 @@ def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(wo
 @pytest.mark.parametrize("length", [1_048_576 - 100, 1_048_576])
 @pytest.mark.parametrize("payload", [{"fails": 1}, {"poison": "bad"}, {"dies": 1}])
 def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
-    workplace: Workplace, length: int, payload: dict[str, Any]
+    workplace: WorkerHarness, length: int, payload: dict[str, Any]
 ) -> None:
     """Where a queue takes as much as SQS does, so that nothing is left for the story."""
     workplace.use(largest=1_048_576)
@@ -465,19 +471,19 @@ def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
 
 
 @pytest.mark.parametrize("result", [{1, 2}, float, {"a": object()}, b"bytes"])
-def test_a_result_that_is_no_json_does_not_undo_the_work(workplace: Workplace, result: Any) -> None:
+def test_a_result_that_is_no_json_does_not_undo_the_work(workplace: WorkerHarness, result: Any) -> None:
     workplace.perform = lambda _request, _seconds: result
     assert workplace.consume(workplace.send()) == Succeeded(result)
     assert "is not JSON" in workplace.row()["result"]
 
 
-def test_a_result_that_is_too_long_does_not_undo_the_work(workplace: Workplace) -> None:
+def test_a_result_that_is_too_long_does_not_undo_the_work(workplace: WorkerHarness) -> None:
     workplace.perform = lambda _request, _seconds: {"a": "x" * RESULT_LENGTH}
     workplace.consume(workplace.send())
     assert "characters, above 32768" in workplace.row()["result"]
 
 
-def test_without_idempotency_nothing_is_worked_on(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_idempotency_nothing_is_worked_on(workplace: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "true")
     with (
         pytest.warns(match="Disabling idempotency"),

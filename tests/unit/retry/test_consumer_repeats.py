@@ -10,15 +10,15 @@ from slotkeeper.retry import Request
 from slotkeeper.retry.attempt import DeadLettered, Repeated, Succeeded
 from slotkeeper.retry.consumer import StillInProgress
 from slotkeeper.retry.ledger import SUCCEEDED, WAITING
-from tests.unit.working import INVOCATION, LEASE, NOW, Workplace
+from tests.unit.worker_harness import INVOCATION, LEASE, NOW, WorkerHarness
 
 
-def code(workplace: Workplace) -> str:
+def code(workplace: WorkerHarness) -> str:
     (letter,) = workplace.dead_letters
     return str(letter.attributes["code"]["StringValue"])
 
 
-def test_another_delivery_of_what_is_being_worked_on_is_left_on_the_queue(workplace: Workplace) -> None:
+def test_another_delivery_of_what_is_being_worked_on_is_left_on_the_queue(workplace: WorkerHarness) -> None:
     letter = workplace.send(dies=1)
     workplace.deliver(letter)
     letter.visible_at = workplace.now = NOW + LEASE - 1
@@ -28,21 +28,21 @@ def test_another_delivery_of_what_is_being_worked_on_is_left_on_the_queue(workpl
     assert (workplace.queue, workplace.row(), workplace.performed) == ([letter], before, [("r", 1)])
 
 
-def test_f24_a_redelivery_of_what_is_done_is_dropped_without_a_second_effect(workplace: Workplace) -> None:
+def test_f24_a_redelivery_of_what_is_done_is_dropped_without_a_second_effect(workplace: WorkerHarness) -> None:
     letter = workplace.send()
     workplace.consume(letter)
     assert workplace.consume(workplace.copy(letter)) == Repeated(SUCCEEDED, 1)
     assert workplace.performed == [("r", 1)]
 
 
-def test_f24_a_message_that_a_producer_sent_twice_has_one_effect(workplace: Workplace) -> None:
+def test_f24_a_message_that_a_producer_sent_twice_has_one_effect(workplace: WorkerHarness) -> None:
     workplace.send()
     workplace.send()
     workplace.live()
     assert workplace.performed == [("r", 1)]
 
 
-def test_f25_a_redelivered_original_whose_retry_has_fired_starts_no_second_chain(workplace: Workplace) -> None:
+def test_f25_a_redelivered_original_whose_retry_has_fired_starts_no_second_chain(workplace: WorkerHarness) -> None:
     original = workplace.send(fails=2)
     workplace.consume(original)
     workplace.consume(workplace.queue[0])
@@ -52,14 +52,14 @@ def test_f25_a_redelivered_original_whose_retry_has_fired_starts_no_second_chain
     assert workplace.performed == [("r", 1), ("r", 2), ("r", 3)]
 
 
-def test_f25_a_redelivered_original_whose_retry_still_waits_starts_no_second_chain(workplace: Workplace) -> None:
+def test_f25_a_redelivered_original_whose_retry_still_waits_starts_no_second_chain(workplace: WorkerHarness) -> None:
     original = workplace.send(fails=1)
     workplace.consume(original)
     assert workplace.consume(workplace.copy(original)) == Repeated(WAITING, 1)
     assert len(workplace.queue) == 1
 
 
-def test_f25_a_retry_that_comes_twice_ends_as_one_chain(workplace: Workplace) -> None:
+def test_f25_a_retry_that_comes_twice_ends_as_one_chain(workplace: WorkerHarness) -> None:
     workplace.consume(workplace.send(fails=3))
     workplace.copy(workplace.queue[0])
     workplace.live()
@@ -68,7 +68,7 @@ def test_f25_a_retry_that_comes_twice_ends_as_one_chain(workplace: Workplace) ->
 
 
 def test_f26_a_redriven_dead_letter_is_the_next_attempt_under_its_key_and_a_copy_of_it_is_nothing(
-    workplace: Workplace,
+    workplace: WorkerHarness,
 ) -> None:
     workplace.put_policy('{"default": {"max_attempts": 2}}')
     original = workplace.send(fails=2)
@@ -82,7 +82,7 @@ def test_f26_a_redriven_dead_letter_is_the_next_attempt_under_its_key_and_a_copy
     assert workplace.effects == [("r", 3)]
 
 
-def test_f26_a_redriven_dead_letter_that_fails_again_is_a_dead_letter_again(workplace: Workplace) -> None:
+def test_f26_a_redriven_dead_letter_that_fails_again_is_a_dead_letter_again(workplace: WorkerHarness) -> None:
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.send(fails=2)
     workplace.live()
@@ -96,7 +96,7 @@ def test_f26_a_redriven_dead_letter_that_fails_again_is_a_dead_letter_again(work
 
 
 def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_one_goes_on(
-    workplace: Workplace,
+    workplace: WorkerHarness,
 ) -> None:
     workplace.consume(workplace.send(fails=1))
     before = workplace.row()
@@ -110,7 +110,7 @@ def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_o
     assert workplace.effects == [("r", 2)]
 
 
-def test_a_worker_that_wakes_after_it_was_given_up_leaves_the_row_to_the_others(workplace: Workplace) -> None:
+def test_a_worker_that_wakes_after_it_was_given_up_leaves_the_row_to_the_others(workplace: WorkerHarness) -> None:
     letter = workplace.send(fails=1)
     does_as_told = workplace.perform
 

@@ -10,23 +10,23 @@ import pytest
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.dead_letters import LARGEST, LONGEST_HISTORY, LONGEST_REASON, DeadLetterQueue
 from slotkeeper.retry.message import Message, instant, parse_message
-from tests.unit.letters import Letter
-from tests.unit.working import NOW, Workplace
+from tests.unit.work_messages import QueuedMessage
+from tests.unit.worker_harness import NOW, WorkerHarness
 
 HISTORY = [{"attempt": 1, "at": instant(NOW), "error": "Timeout: no answer"}]
 STORY_ORDER = ["code", "reason", "idempotency_key", "retry_count", "first_attempt_at", "last_attempt_at", "history"]
 
 
 @pytest.fixture
-def dead_letters(workplace: Workplace) -> DeadLetterQueue:
+def dead_letters(workplace: WorkerHarness) -> DeadLetterQueue:
     return DeadLetterQueue(workplace.sqs, workplace.dead_letter_url)
 
 
-def texts(letter: Letter) -> dict[str, str]:
+def texts(letter: QueuedMessage) -> dict[str, str]:
     return {name: value["StringValue"] for name, value in letter.attributes.items()}
 
 
-def size(letter: Letter) -> int:
+def size(letter: QueuedMessage) -> int:
     attributes: Any = letter.attributes
     return message_attributes.size(letter.body, attributes)
 
@@ -37,7 +37,7 @@ def body_of(length: int, **fields: Any) -> str:
     return empty.replace('"filling":""', '"filling":"' + "x" * (length - len(empty)) + '"')
 
 
-def test_r4_a_dead_letter_says_why_when_and_how_often(workplace: Workplace, dead_letters: DeadLetterQueue) -> None:
+def test_r4_a_dead_letter_says_why_when_and_how_often(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send(Message("r", {}, (NOW,)), NOW + 60, "Poison", "Poison: no such object", HISTORY)
     (letter,) = workplace.dead_letters
     assert texts(letter) == {
@@ -52,13 +52,13 @@ def test_r4_a_dead_letter_says_why_when_and_how_often(workplace: Workplace, dead
 
 
 def test_f26_a_dead_letter_is_the_attempt_after_the_failed_one(
-    workplace: Workplace, dead_letters: DeadLetterQueue
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     dead_letters.send(Message("r", {"a": 1}, (NOW,), 1), NOW + 60, "AttemptsExhausted", "8 of 8", HISTORY)
     assert parse_message(workplace.dead_letters[0].body) == Message("r", {"a": 1}, (NOW, NOW + 60), 1)
 
 
-def test_what_is_no_message_is_set_aside_as_it_is(workplace: Workplace, dead_letters: DeadLetterQueue) -> None:
+def test_what_is_no_message_is_set_aside_as_it_is(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send_invalid("junk", "message-1", "body is not JSON")
     (letter,) = workplace.dead_letters
     assert letter.body == "junk"
@@ -69,7 +69,9 @@ def test_what_is_no_message_is_set_aside_as_it_is(workplace: Workplace, dead_let
     }
 
 
-def test_what_was_not_worked_on_is_set_aside_as_it_came(workplace: Workplace, dead_letters: DeadLetterQueue) -> None:
+def test_what_was_not_worked_on_is_set_aside_as_it_came(
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
+) -> None:
     body = '{ "request_id": "r", "payload": {"a": 1e2} }'
     dead_letters.send_unworked(parse_message(body), "message-1", "RequestIdReused", "another payload")
     (letter,) = workplace.dead_letters
@@ -83,14 +85,14 @@ def test_what_was_not_worked_on_is_set_aside_as_it_came(workplace: Workplace, de
     }
 
 
-def test_long_reasons_are_cut_and_empty_ones_filled(workplace: Workplace, dead_letters: DeadLetterQueue) -> None:
+def test_long_reasons_are_cut_and_empty_ones_filled(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send_invalid("junk", "m", "x" * 5000)
     dead_letters.send_invalid("junk", "m", "")
     assert [texts(letter)["reason"] for letter in workplace.dead_letters] == ["x" * LONGEST_REASON, "-"]
 
 
 def test_reasons_and_keys_with_control_characters_are_taken(
-    workplace: Workplace, dead_letters: DeadLetterQueue
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     """The workplace refuses what SQS would."""
     dead_letters.send(Message("\x00\ufffe", {}), NOW, "Poison", "line\x0b\uffff", HISTORY)
@@ -98,7 +100,7 @@ def test_reasons_and_keys_with_control_characters_are_taken(
 
 
 def test_a_history_that_is_too_long_keeps_the_first_entry_and_the_last_ones(
-    workplace: Workplace, dead_letters: DeadLetterQueue
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     history = [{"attempt": n, "at": instant(NOW), "error": "x" * 700} for n in range(1, 21)]
     dead_letters.send(Message("r", {}), NOW, "Poison", "bad", history)
@@ -111,12 +113,12 @@ def test_a_history_that_is_too_long_keeps_the_first_entry_and_the_last_ones(
 
 @pytest.mark.parametrize("kept", range(len(STORY_ORDER) + 1))
 def test_where_there_is_no_room_for_the_whole_story_what_is_worth_least_is_left_out(
-    workplace: Workplace, dead_letters: DeadLetterQueue, kept: int
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue, kept: int
 ) -> None:
     small = Message("r", {"filling": ""})
     dead_letters.send(small, NOW, "Poison", "bad", HISTORY)
     whole = workplace.dead_letters.pop()
-    room = sum(size(Letter("", 0, "", {name: whole.attributes[name]})) for name in STORY_ORDER[:kept])
+    room = sum(size(QueuedMessage("", 0, "", {name: whole.attributes[name]})) for name in STORY_ORDER[:kept])
     filling = "x" * (LARGEST - room - len(whole.body))
     dead_letters.send(Message("r", {"filling": filling}), NOW, "Poison", "bad", HISTORY)
     (letter,) = workplace.dead_letters
@@ -125,14 +127,16 @@ def test_where_there_is_no_room_for_the_whole_story_what_is_worth_least_is_left_
 
 
 def test_a_message_of_a_mebibyte_is_set_aside_without_its_last_attempt(
-    workplace: Workplace, dead_letters: DeadLetterQueue
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     message = parse_message(body_of(LARGEST, retries=[]))
     dead_letters.send(message, NOW, "TooLarge", "too large", HISTORY)
     assert parse_message(workplace.dead_letters[0].body).attempt == 1
 
 
-def test_a_message_hardly_grows_whatever_numbers_it_holds(workplace: Workplace, dead_letters: DeadLetterQueue) -> None:
+def test_a_message_hardly_grows_whatever_numbers_it_holds(
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
+) -> None:
     """1e9 is 1000000000.0 when Python writes it again."""
     body = json.dumps({"request_id": "r", "payload": {"a": ["numbers"]}})
     body = body.replace('"numbers"', ",".join(["1e9"] * 200_000))
@@ -141,7 +145,9 @@ def test_a_message_hardly_grows_whatever_numbers_it_holds(workplace: Workplace, 
     assert parse_message(workplace.dead_letters[0].body).attempt == 2
 
 
-def test_a_dead_letter_leaves_its_story_out_rather_than_become_too_large_to_be_moved_back(workplace: Workplace) -> None:
+def test_a_dead_letter_leaves_its_story_out_rather_than_become_too_large_to_be_moved_back(
+    workplace: WorkerHarness,
+) -> None:
     dead_letters = DeadLetterQueue(workplace.sqs, workplace.dead_letter_url, redrivable=1800)
     dead_letters.send(Message("r", {"filling": "x" * 1500}), NOW, "Poison", "bad", HISTORY)
     (letter,) = workplace.dead_letters
@@ -150,6 +156,6 @@ def test_a_dead_letter_leaves_its_story_out_rather_than_become_too_large_to_be_m
     assert "history" not in letter.attributes
 
 
-def test_what_is_no_message_may_have_a_mebibyte(workplace: Workplace, dead_letters: DeadLetterQueue) -> None:
+def test_what_is_no_message_may_have_a_mebibyte(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send_invalid("x" * LARGEST, "message-1", "body is not JSON")
     assert size(workplace.dead_letters[0]) == LARGEST

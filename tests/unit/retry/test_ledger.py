@@ -28,18 +28,18 @@ from slotkeeper.retry.ledger import (
 from slotkeeper.retry.message import instant
 from slotkeeper.retry.policy import LONGEST_AGE
 from tests.support.boundary import refuse
-from tests.unit.rows import FIRST, ME, OTHER, OTHER_PAYLOAD, PLAN, SECOND, claim, claimed, end
-from tests.unit.working import LEASE, NOW, TABLE, Workplace
+from tests.unit.ledger_rows import FIRST, ME, OTHER, OTHER_PAYLOAD, PLAN, SECOND, claim, claimed, end
+from tests.unit.worker_harness import LEASE, NOW, TABLE, WorkerHarness
 
 QUEUE_RETENTION = 14 * 86400
 
 
 @pytest.fixture
-def ledger(workplace: Workplace) -> Ledger:
+def ledger(workplace: WorkerHarness) -> Ledger:
     return workplace.ledger
 
 
-def test_the_first_claim_makes_the_row(workplace: Workplace, ledger: Ledger) -> None:
+def test_the_first_claim_makes_the_row(workplace: WorkerHarness, ledger: Ledger) -> None:
     assert claim(ledger) == Claimed(ME, NOW)
     assert workplace.row() == {
         "request_id": "r",
@@ -55,7 +55,7 @@ def test_the_first_claim_makes_the_row(workplace: Workplace, ledger: Ledger) -> 
 
 
 def test_the_first_attempt_of_a_request_that_the_ledger_has_not_seen_is_the_one_that_its_message_names(
-    workplace: Workplace, ledger: Ledger
+    workplace: WorkerHarness, ledger: Ledger
 ) -> None:
     claim(ledger, SECOND, now=NOW + 60)
     row = workplace.row()
@@ -64,7 +64,7 @@ def test_the_first_attempt_of_a_request_that_the_ledger_has_not_seen_is_the_one_
 
 
 def test_when_the_first_attempt_began_stays_as_it_was_whatever_a_later_message_says(
-    workplace: Workplace, ledger: Ledger
+    workplace: WorkerHarness, ledger: Ledger
 ) -> None:
     end(ledger, WAITING)
     claim(ledger, FIRST.after(NOW + 500), now=NOW + 600)
@@ -77,7 +77,7 @@ def test_a_claim_says_when_the_attempt_began_as_the_row_has_it_to_the_millisecon
 
 @pytest.mark.parametrize("status", [FAILED, WAITING, DEAD_LETTERED])
 def test_the_next_attempt_is_claimed_whatever_the_one_before_has_come_to(
-    workplace: Workplace, ledger: Ledger, status: str
+    workplace: WorkerHarness, ledger: Ledger, status: str
 ) -> None:
     end(ledger, status)
     got = claimed(ledger, SECOND, "next", NOW + 60)
@@ -90,7 +90,7 @@ def test_the_next_attempt_is_claimed_whatever_the_one_before_has_come_to(
 
 
 def test_the_next_attempt_is_not_claimed_while_the_one_before_runs_under_a_lease(
-    workplace: Workplace, ledger: Ledger
+    workplace: WorkerHarness, ledger: Ledger
 ) -> None:
     """No worker sends such a message; somebody who writes `retries` by hand does."""
     claim(ledger)
@@ -126,7 +126,9 @@ def test_an_attempt_is_in_progress_until_its_lease_has_ended(ledger: Ledger, sta
     assert claim(ledger, FIRST, OTHER, NOW + LEASE - 0.001) == InProgress(NOW + LEASE)
 
 
-def test_who_claims_an_attempt_whose_lease_has_ended_has_one_that_died(workplace: Workplace, ledger: Ledger) -> None:
+def test_who_claims_an_attempt_whose_lease_has_ended_has_one_that_died(
+    workplace: WorkerHarness, ledger: Ledger
+) -> None:
     claim(ledger)
     assert claim(ledger, FIRST, OTHER, NOW + LEASE) == Claimed(OTHER, NOW, died=True)
     row = workplace.row()
@@ -147,7 +149,7 @@ def test_a_lease_that_was_taken_over_is_a_lease(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("also", ["takes over", "is the owner, who records", "is the owner, who settles"])
-def test_a_lease_is_taken_over_only_as_it_was_seen(workplace: Workplace, ledger: Ledger, also: str) -> None:
+def test_a_lease_is_taken_over_only_as_it_was_seen(workplace: WorkerHarness, ledger: Ledger, also: str) -> None:
     """Between the look and the step, somebody else was there."""
     mine = claimed(ledger)
 
@@ -180,21 +182,23 @@ def test_another_payload_for_a_request_that_succeeded_is_told_so_whatever_its_at
     assert claim(ledger, OTHER_PAYLOAD.after(NOW), OTHER) == IdReused(SUCCEEDED, 1)
 
 
-def test_a_dead_letter_whose_payload_was_put_right_is_the_next_attempt(workplace: Workplace, ledger: Ledger) -> None:
+def test_a_dead_letter_whose_payload_was_put_right_is_the_next_attempt(
+    workplace: WorkerHarness, ledger: Ledger
+) -> None:
     end(ledger, DEAD_LETTERED)
     corrected = OTHER_PAYLOAD.after(NOW)
     claimed(ledger, corrected, "next")
     assert workplace.row()["payload_hash"] == corrected.payload_hash
 
 
-def test_an_engine_that_does_not_tell_the_item_is_asked_for_it(workplace: Workplace, ledger: Ledger) -> None:
+def test_an_engine_that_does_not_tell_the_item_is_asked_for_it(workplace: WorkerHarness, ledger: Ledger) -> None:
     end(ledger, SUCCEEDED)
     refuse(workplace.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
     assert claim(ledger, FIRST, "later") == Settled(SUCCEEDED, 1)
     assert workplace.calls[-1] == "GetItem"
 
 
-def test_any_other_refusal_is_raised_as_it_is(workplace: Workplace, ledger: Ledger) -> None:
+def test_any_other_refusal_is_raised_as_it_is(workplace: WorkerHarness, ledger: Ledger) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ProvisionedThroughputExceededException")
     with pytest.raises(ClientError, match="ProvisionedThroughput"):
         claim(ledger)
@@ -238,7 +242,7 @@ COMPLETE: dict[str, Any] = {
     ],
 )
 def test_a_row_that_is_not_as_documented_is_named_and_left_alone(
-    workplace: Workplace, ledger: Ledger, attribute: str, value: Any
+    workplace: WorkerHarness, ledger: Ledger, attribute: str, value: Any
 ) -> None:
     row = {**COMPLETE, attribute: value}
     workplace.put_row(**{name: value for name, value in row.items() if value})
@@ -258,7 +262,7 @@ def test_no_attribute_of_an_expression_is_a_reserved_word() -> None:
     assert len(expressions) == 13
 
 
-def test_a_request_is_named_by_its_id_alone(workplace: Workplace, ledger: Ledger) -> None:
+def test_a_request_is_named_by_its_id_alone(workplace: WorkerHarness, ledger: Ledger) -> None:
     claim(ledger)
     assert claim(ledger, replace(FIRST, request_id="R")) == Claimed(ME, NOW)
     assert len(workplace.dynamodb.scan(TableName=TABLE)["Items"]) == 2

@@ -23,16 +23,16 @@ from slotkeeper.retry.ledger import (
 )
 from slotkeeper.retry.message import instant
 from tests.support.boundary import lose_answer
-from tests.unit.rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claimed, end
-from tests.unit.working import LEASE, NOW, TABLE, Workplace
+from tests.unit.ledger_rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claimed, end
+from tests.unit.worker_harness import LEASE, NOW, TABLE, WorkerHarness
 
 
 @pytest.fixture
-def ledger(workplace: Workplace) -> Ledger:
+def ledger(workplace: WorkerHarness) -> Ledger:
     return workplace.ledger
 
 
-def test_a_failed_attempt_is_written_down_with_what_was_decided(workplace: Workplace, ledger: Ledger) -> None:
+def test_a_failed_attempt_is_written_down_with_what_was_decided(workplace: WorkerHarness, ledger: Ledger) -> None:
     history = ledger.record(FIRST, claimed(ledger), PLAN, "it failed")
     assert history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
     row = workplace.row()
@@ -41,7 +41,7 @@ def test_a_failed_attempt_is_written_down_with_what_was_decided(workplace: Workp
     assert len(row["history"]) == 1
 
 
-def test_what_an_attempt_has_come_to_leaves_neither_plan_nor_lease(workplace: Workplace, ledger: Ledger) -> None:
+def test_what_an_attempt_has_come_to_leaves_neither_plan_nor_lease(workplace: WorkerHarness, ledger: Ledger) -> None:
     end(ledger, WAITING)
     row = workplace.row()
     assert (row["status"], row["next_attempt_at"]) == (WAITING, instant(NOW + 60))
@@ -56,7 +56,7 @@ def test_what_an_attempt_has_come_to_leaves_neither_plan_nor_lease(workplace: Wo
     assert not {"plan", "lease_until"} & row.keys()
 
 
-def test_a_deferred_attempt_is_taken_over_at_once_and_has_failed_once(workplace: Workplace, ledger: Ledger) -> None:
+def test_a_deferred_attempt_is_taken_over_at_once_and_has_failed_once(workplace: WorkerHarness, ledger: Ledger) -> None:
     failure = {"types": ["Retryable"], "reason": "it failed"}
     ledger.defer(FIRST, claimed(ledger), failure, "it failed")
     got = claimed(ledger, FIRST, OTHER, NOW + 1)
@@ -75,7 +75,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: Workplace, ledger: Ledger, step: str) -> None:
+def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: WorkerHarness, ledger: Ledger, step: str) -> None:
     mine = claimed(ledger)
     claim(ledger, FIRST, OTHER, NOW + LEASE)
     before = workplace.row()
@@ -87,7 +87,7 @@ def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: Workplace,
 
 @pytest.mark.parametrize("step", STEPS)
 def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
-    workplace: Workplace, ledger: Ledger, step: str
+    workplace: WorkerHarness, ledger: Ledger, step: str
 ) -> None:
     """Two deliveries have the same token nowhere but here: so it is the attempt's number that is looked at."""
     mine = claimed(ledger)
@@ -101,7 +101,7 @@ def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
 
 @pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED, SUCCEEDED])
 @pytest.mark.parametrize("step", STEPS)
-def test_what_is_settled_stays_as_it_is(workplace: Workplace, ledger: Ledger, status: str, step: str) -> None:
+def test_what_is_settled_stays_as_it_is(workplace: WorkerHarness, ledger: Ledger, status: str, step: str) -> None:
     end(ledger, status)
     mine = Claimed(ME, NOW)
     before = workplace.row()
@@ -113,7 +113,7 @@ def test_what_is_settled_stays_as_it_is(workplace: Workplace, ledger: Ledger, st
     assert workplace.row() == before
 
 
-def test_a_claim_whose_answer_was_lost_is_known_by_its_token(workplace: Workplace, ledger: Ledger) -> None:
+def test_a_claim_whose_answer_was_lost_is_known_by_its_token(workplace: WorkerHarness, ledger: Ledger) -> None:
     lose_answer(workplace.dynamodb, "UpdateItem")
     with pytest.raises(ReadTimeoutError):
         claim(ledger)
@@ -122,7 +122,7 @@ def test_a_claim_whose_answer_was_lost_is_known_by_its_token(workplace: Workplac
 
 @pytest.mark.parametrize(("status", "died", "plan"), [(RUNNING, True, None), (FAILED, False, PLAN)])
 def test_a_take_over_that_botocore_sends_again_since_its_answer_was_lost_is_one_take_over(
-    workplace: Workplace, ledger: Ledger, status: str, died: bool, plan: object
+    workplace: WorkerHarness, ledger: Ledger, status: str, died: bool, plan: object
 ) -> None:
     mine = claimed(ledger)
     if status == FAILED:
@@ -154,6 +154,6 @@ def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(ledger: Le
     assert claimed(ledger, message).history == history
 
 
-def test_a_long_error_is_cut(workplace: Workplace, ledger: Ledger) -> None:
+def test_a_long_error_is_cut(workplace: WorkerHarness, ledger: Ledger) -> None:
     history = ledger.record(FIRST, claimed(ledger), PLAN, "x" * 1000)
     assert history[0]["error"] == workplace.row()["last_error"] == "x" * ERROR_LENGTH

@@ -18,16 +18,16 @@ from slotkeeper.retry.operations import (
 )
 from tests.support.boundary import Killed
 from tests.unit.waiting_retries import MADE, SOON, beside, fail_once, killed, only_letter, put_long_row, said
-from tests.unit.working import NOW, Workplace
+from tests.unit.worker_harness import NOW, WorkerHarness
 
 
 @pytest.fixture
-def operator(workplace: Workplace) -> Retries:
+def operator(workplace: WorkerHarness) -> Retries:
     return Retries(workplace.ledger, workplace.retries, lambda: workplace.now)
 
 
 def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     fail_once(workplace)
     assert operator.cancel("r", "the customer has gone") == Cancelled(2, sent=True)
@@ -40,7 +40,7 @@ def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
 
 
 def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     fail_once(workplace)
     operator.cancel("r", "no longer wanted")
@@ -56,7 +56,7 @@ def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
 
 
 def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_comes(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     fail_once(workplace, SOON)
     assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 300)
@@ -67,7 +67,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_come
 
 
 def test_a_worker_whose_clock_is_behind_carries_a_cancel_out_all_the_same(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     """A lease that ended only now would have it leave the message for another twelve minutes."""
     fail_once(workplace, SOON)
@@ -78,7 +78,7 @@ def test_a_worker_whose_clock_is_behind_carries_a_cancel_out_all_the_same(
     assert said(only_letter(workplace), "code") == "Cancelled"
 
 
-def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(workplace: Workplace, operator: Retries) -> None:
+def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(workplace: WorkerHarness, operator: Retries) -> None:
     fail_once(workplace)
     operator.cancel("r", "too early")
     workplace.live()
@@ -88,7 +88,7 @@ def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(workplace: Wo
     assert workplace.row()["status"] == SUCCEEDED
 
 
-def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(workplace: Workplace, operator: Retries) -> None:
+def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(workplace: WorkerHarness, operator: Retries) -> None:
     fail_once(workplace)
     workplace.fire(workplace.schedules()[0])
     told: list[Any] = []
@@ -101,7 +101,7 @@ def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(workplace: Workpl
 
 
 def test_of_a_cancel_and_a_claim_of_the_same_moment_the_claim_that_came_first_counts(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     """Between the operator's look and its step, the worker claims the attempt and has its effect."""
     fail_once(workplace)
@@ -115,7 +115,7 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_claim_that_came_first_co
 
 
 def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_counts(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
@@ -127,7 +127,7 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_c
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
 def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
-    workplace: Workplace, operator: Retries, call: int
+    workplace: WorkerHarness, operator: Retries, call: int
 ) -> None:
     """Read, decide, read the schedule, send, delete."""
     fail_once(workplace)
@@ -145,7 +145,7 @@ def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
 
 @pytest.mark.parametrize("call", [2, 3, 4])
 def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
-    workplace: Workplace, operator: Retries, call: int
+    workplace: WorkerHarness, operator: Retries, call: int
 ) -> None:
     fail_once(workplace)
     workplace.strike(call, "after", killed)
@@ -156,7 +156,7 @@ def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
     assert workplace.performed == [("r", 1)]
 
 
-def test_two_operators_who_cancel_at_once_cancel_once(workplace: Workplace, operator: Retries) -> None:
+def test_two_operators_who_cancel_at_once_cancel_once(workplace: WorkerHarness, operator: Retries) -> None:
     fail_once(workplace)
     workplace.strike(2, "before", lambda: beside(workplace, lambda: operator.cancel("r", "I was first")))
     assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 3000)
@@ -164,7 +164,7 @@ def test_two_operators_who_cancel_at_once_cancel_once(workplace: Workplace, oper
     assert said(only_letter(workplace), "reason") == "attempt 2 was cancelled before it began: I was first"
 
 
-def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: Workplace, operator: Retries) -> None:
+def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: WorkerHarness, operator: Retries) -> None:
     put_long_row(workplace)
     operator.cancel("r", "it never ends")
     row = workplace.ledger.read("r")
@@ -173,7 +173,7 @@ def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: Wor
 
 
 def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_payload_is_given(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     fail_once(workplace)
     workplace.wait(86_400)
@@ -191,7 +191,7 @@ def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_pa
 
 
 @pytest.mark.parametrize("fate", ["poison", "succeeds"])
-def test_what_has_had_its_end_is_not_cancelled(workplace: Workplace, operator: Retries, fate: str) -> None:
+def test_what_has_had_its_end_is_not_cancelled(workplace: WorkerHarness, operator: Retries, fate: str) -> None:
     workplace.deliver(workplace.send(**({"poison": "no such thing"} if fate == "poison" else {})))
     before = workplace.row()
     told = operator.cancel("r", "too late")

@@ -19,15 +19,17 @@ from slotkeeper.retry.operations import (
 )
 from tests.support.boundary import Killed, refuse
 from tests.unit.waiting_retries import MADE, SOON, beside, fail_once, killed, put_long_row
-from tests.unit.working import NOW, Workplace
+from tests.unit.worker_harness import NOW, WorkerHarness
 
 
 @pytest.fixture
-def operator(workplace: Workplace) -> Retries:
+def operator(workplace: WorkerHarness) -> Retries:
     return Retries(workplace.ledger, workplace.retries, lambda: workplace.now)
 
 
-def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(workplace: Workplace, operator: Retries) -> None:
+def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(
+    workplace: WorkerHarness, operator: Retries
+) -> None:
     fail_once(workplace)
     assert operator.run_now("r") == Advanced(2)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 60)
@@ -38,7 +40,7 @@ def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(workplace: 
 
 
 def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     """The schedule fires between the operator's look and its message."""
     fail_once(workplace)
@@ -51,7 +53,7 @@ def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
     assert outcomes[1] == Repeated(SUCCEEDED, 2)
 
 
-def test_an_attempt_that_begins_meanwhile_is_not_brought_again(workplace: Workplace, operator: Retries) -> None:
+def test_an_attempt_that_begins_meanwhile_is_not_brought_again(workplace: WorkerHarness, operator: Retries) -> None:
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
     workplace.strike(1, "after", lambda: beside(workplace, lambda: workplace.deliver(letter)))
@@ -61,7 +63,7 @@ def test_an_attempt_that_begins_meanwhile_is_not_brought_again(workplace: Workpl
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
 def test_r1_who_dies_over_bringing_an_attempt_forward_loses_nothing(
-    workplace: Workplace, operator: Retries, call: int
+    workplace: WorkerHarness, operator: Retries, call: int
 ) -> None:
     """Read, read the schedule, decide, send, delete."""
     fail_once(workplace)
@@ -73,14 +75,14 @@ def test_r1_who_dies_over_bringing_an_attempt_forward_loses_nothing(
     assert workplace.schedules() == []
 
 
-def test_what_the_queue_delays_is_out_of_reach_without_its_payload(workplace: Workplace, operator: Retries) -> None:
+def test_what_the_queue_delays_is_out_of_reach_without_its_payload(workplace: WorkerHarness, operator: Retries) -> None:
     fail_once(workplace, SOON)
     assert operator.run_now("r") == OutOfReach(2, NOW + 300)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
 
 
 def test_what_the_queue_delays_is_brought_forward_with_its_payload_and_its_own_message_is_dropped(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     fail_once(workplace, SOON)
     assert operator.run_now("r", {"fails": 1}) == Advanced(2)
@@ -90,7 +92,7 @@ def test_what_the_queue_delays_is_brought_forward_with_its_payload_and_its_own_m
 
 
 def test_r1_a_retry_whose_message_is_lost_is_made_good_with_its_payload(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     """Nobody could deliver the schedule's message, and nobody kept it."""
     fail_once(workplace)
@@ -103,7 +105,7 @@ def test_r1_a_retry_whose_message_is_lost_is_made_good_with_its_payload(
 
 
 @pytest.mark.parametrize("payload", [{"fails": 2}, {}])
-def test_another_payload_is_refused(workplace: Workplace, operator: Retries, payload: dict[str, Any]) -> None:
+def test_another_payload_is_refused(workplace: WorkerHarness, operator: Retries, payload: dict[str, Any]) -> None:
     fail_once(workplace, SOON)
     with pytest.raises(OtherPayload, match="is not the one that the 1 earlier attempts of 'r' had"):
         operator.run_now("r", payload)
@@ -111,14 +113,14 @@ def test_another_payload_is_refused(workplace: Workplace, operator: Retries, pay
 
 
 def test_a_message_that_is_made_good_has_as_many_times_as_attempts_were_made(
-    workplace: Workplace, operator: Retries
+    workplace: WorkerHarness, operator: Retries
 ) -> None:
     kept = put_long_row(workplace)
     assert operator.run_now("r", {"fails": 99}) == Advanced(MADE + 1)
     assert json.loads(workplace.queue[0].body)["retries"] == [*kept[:1] * 4, *kept[1:]]
 
 
-def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(workplace: Workplace, operator: Retries) -> None:
+def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(workplace: WorkerHarness, operator: Retries) -> None:
     fail_once(workplace)
     workplace.deliver(workplace.send("done"))
     workplace.put_row("odd", status={"S": WAITING})
@@ -133,7 +135,7 @@ def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(workplace: Workpl
     assert operator.schedule_name("r", row) == workplace.schedules()[0]["Name"]
 
 
-def test_what_scheduler_refuses_is_raised(workplace: Workplace, operator: Retries) -> None:
+def test_what_scheduler_refuses_is_raised(workplace: WorkerHarness, operator: Retries) -> None:
     fail_once(workplace)
     refuse(workplace.scheduler, "GetSchedule", "AccessDeniedException")
     with pytest.raises(workplace.scheduler.exceptions.ClientError, match="AccessDenied"):

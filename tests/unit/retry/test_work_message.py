@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.message import DEEPEST, SCHEMA_FILE, InvalidMessage, Message, epoch, instant, parse_message
-from tests.unit.letters import ALLOWED
+from tests.unit.work_messages import ALLOWED
 
 BEGAN = "2027-01-15T08:00:00.000Z"
 

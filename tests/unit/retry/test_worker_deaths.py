@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from slotkeeper.retry import delivery as booking
 from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED
 from tests.support.boundary import Killed, kill_before
-from tests.unit.working import LEASE, When, Workplace
+from tests.unit.worker_harness import LEASE, When, WorkerHarness
 
 SMALL_INPUT = 500  # bytes; what fits a schedule here
 THROTTLED: Any = {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
@@ -81,16 +81,16 @@ STRIKES: dict[str, tuple[When, Callable[[], None]]] = {
 }
 
 
-def _at_the_same_time(workplace: Workplace) -> None:
+def _at_the_same_time(workplace: WorkerHarness) -> None:
     workplace.deliver(workplace.copy_in_flight())
 
 
-def _after_the_lease(workplace: Workplace) -> None:
+def _after_the_lease(workplace: WorkerHarness) -> None:
     workplace.wait(LEASE + 1)
     workplace.deliver(workplace.copy_in_flight())
 
 
-def _until_all_is_over(workplace: Workplace) -> None:
+def _until_all_is_over(workplace: WorkerHarness) -> None:
     workplace.wait(LEASE + 1)
     workplace.live()
 
@@ -102,7 +102,7 @@ MEANWHILE = {
 }
 
 
-def _lives(workplace: Workplace, story: Story, when: When, strike: Callable[[], None]) -> Iterator[str]:
+def _lives(workplace: WorkerHarness, story: Story, when: When, strike: Callable[[], None]) -> Iterator[str]:
     """Lives the story once for every call it makes, struck at that call; yields the request's id each time."""
     default = {"jitter": "none", "max_attempts": story.most_attempts}
     workplace.put_policy(json.dumps({"default": default}))
@@ -122,7 +122,7 @@ def _lives(workplace: Workplace, story: Story, when: When, strike: Callable[[], 
         yield request_id
 
 
-def _check(workplace: Workplace, story: Story, request_id: str) -> None:
+def _check(workplace: WorkerHarness, story: Story, request_id: str) -> None:
     attempts = [attempt for name, attempt in workplace.performed if name == request_id]
     letters = [letter for letter in workplace.dead_letters if json.loads(letter.body)["request_id"] == request_id]
     row = workplace.row(request_id)
@@ -134,7 +134,7 @@ def _check(workplace: Workplace, story: Story, request_id: str) -> None:
     assert {letter.attributes["code"]["StringValue"] for letter in letters} == ({story.code} - {""}), request_id
 
 
-def _nothing_comes_of_repeats(workplace: Workplace) -> None:
+def _nothing_comes_of_repeats(workplace: WorkerHarness) -> None:
     """Every message there ever was is delivered once more."""
     before = (list(workplace.performed), list(workplace.dead_letters))
     for letter in list(workplace.seen):
@@ -146,7 +146,7 @@ def _nothing_comes_of_repeats(workplace: Workplace) -> None:
 @pytest.mark.parametrize("strike", STRIKES)
 @pytest.mark.parametrize("name", STORIES)
 def test_r1_r2_r3_whatever_call_is_struck_the_request_ends_as_it_would_have(
-    quick_workplace: Workplace, name: str, strike: str
+    quick_workplace: WorkerHarness, name: str, strike: str
 ) -> None:
     story = STORIES[name]
     for request_id in _lives(quick_workplace, story, *STRIKES[strike]):
@@ -157,7 +157,7 @@ def test_r1_r2_r3_whatever_call_is_struck_the_request_ends_as_it_would_have(
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 @pytest.mark.parametrize("name", STORIES)
 def test_f24_another_delivery_of_the_same_message_after_any_call_changes_nothing(
-    quick_workplace: Workplace, name: str, meanwhile: str
+    quick_workplace: WorkerHarness, name: str, meanwhile: str
 ) -> None:
     story = STORIES[name]
 
@@ -170,7 +170,7 @@ def test_f24_another_delivery_of_the_same_message_after_any_call_changes_nothing
 
 
 def test_the_age_of_a_request_counts_from_when_its_attempt_began_and_not_from_when_it_was_found_dead(
-    quick_workplace: Workplace,
+    quick_workplace: WorkerHarness,
 ) -> None:
     quick_workplace.put_policy('{"default": {"max_age_seconds": 700}}')
     quick_workplace.send(dies=1)

@@ -11,8 +11,8 @@ import pytest
 from slotkeeper.slots.closed_executions import AFTER_A_FAILURE, WHILE_STOPPING
 from tests.support.boundary import Killed, kill_after, kill_before, refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import invocation, record
-from tests.unit.world import World
 
 SOON = NOW + 1
 FIRST = NOW + LOOK_GAP
@@ -20,19 +20,19 @@ SECOND = FIRST + LOOK_GAP
 
 
 @pytest.fixture
-def world(account: Account) -> World:
-    return World(account)
+def world(account: Account) -> JanitorScene:
+    return JanitorScene(account)
 
 
-def _receives(world: World, *moments: float) -> list[int | None]:
+def _receives(world: JanitorScene, *moments: float) -> list[int | None]:
     return [world.account.event_at(world.execution, moment)[0] for moment in moments]
 
 
-def _kept(world: World) -> list[dict[str, Any]]:
+def _kept(world: JanitorScene) -> list[dict[str, Any]]:
     return [message["MessageAttributes"] for message in world.account.messages(world.account.failed_url)]
 
 
-def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(world: World) -> None:
+def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(world: JanitorScene) -> None:
     world.start()
     world.account.slots.wait("p", "p-waits", world.account.send())
     world.abort()
@@ -41,7 +41,7 @@ def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(world: Wo
     assert len(world.account.messages(world.account.queue_url)) == 1
 
 
-def test_s1b_no_check_from_within_a_gap_after_the_close_counts(world: World) -> None:
+def test_s1b_no_check_from_within_a_gap_after_the_close_counts(world: JanitorScene) -> None:
     """A StartJobRun that was under way at the abort may land, and show, only then."""
     world.start()
     world.abort()
@@ -49,7 +49,7 @@ def test_s1b_no_check_from_within_a_gap_after_the_close_counts(world: World) -> 
     assert world.account.item().holders[world.execution].quiet_since is None
 
 
-def test_s1b_the_gap_lies_between_the_two_checks(world: World) -> None:
+def test_s1b_the_gap_lies_between_the_two_checks(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.look_takes = 5
@@ -60,7 +60,7 @@ def test_s1b_the_gap_lies_between_the_two_checks(world: World) -> None:
     assert _receives(world, SECOND + 5) == [None]
 
 
-def test_s1b_a_check_from_before_a_redrive_is_none(world: World) -> None:
+def test_s1b_a_check_from_before_a_redrive_is_none(world: JanitorScene) -> None:
     """Aborted, checked once, redriven and aborted again: what ran meanwhile shows only at checks after the last end."""
     world.start()
     world.abort()
@@ -70,7 +70,7 @@ def test_s1b_a_check_from_before_a_redrive_is_none(world: World) -> None:
     assert world.account.item().slots_in_use == 1
 
 
-def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_it_has(world: World) -> None:
+def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_it_has(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("RUNNING")
@@ -81,7 +81,7 @@ def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until
     assert _receives(world, SECOND + 10, SECOND + 10 + LOOK_GAP) == [LOOK_GAP + 1, None]
 
 
-def test_a_reservation_of_a_closed_execution_is_taken_back_at_once(world: World) -> None:
+def test_a_reservation_of_a_closed_execution_is_taken_back_at_once(world: JanitorScene) -> None:
     world.account.slots.reserve("p", world.execution, NOW)
     world.start_execution()
     world.abort()
@@ -89,7 +89,7 @@ def test_a_reservation_of_a_closed_execution_is_taken_back_at_once(world: World)
     assert world.account.item().slots_in_use == 0
 
 
-def test_the_kept_request_says_how_its_glue_run_ended(world: World) -> None:
+def test_the_kept_request_says_how_its_glue_run_ended(world: JanitorScene) -> None:
     """Aborted right after its run had succeeded: whoever sends it again runs the work a second time."""
     world.start()
     world.abort()
@@ -98,7 +98,7 @@ def test_the_kept_request_says_how_its_glue_run_ended(world: World) -> None:
     assert _kept(world)[0]["glue_run_state"]["StringValue"] == "SUCCEEDED"
 
 
-def test_a_glue_that_does_not_answer_keeps_no_request_from_being_kept(world: World) -> None:
+def test_a_glue_that_does_not_answer_keeps_no_request_from_being_kept(world: JanitorScene) -> None:
     world.start()
     world.abort()
     refuse(world.account.glue, "GetJobRuns", "InternalServiceException")
@@ -106,7 +106,7 @@ def test_a_glue_that_does_not_answer_keeps_no_request_from_being_kept(world: Wor
     assert "glue_run_state" not in _kept(world)[0]
 
 
-def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(world: World) -> None:
+def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(world: JanitorScene) -> None:
     """Its letter may have been discarded as done with: an execution ends as often as it is redriven."""
     world.start()
     world.abort()
@@ -116,7 +116,7 @@ def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(world
     assert len(_kept(world)) == 2
 
 
-def test_s3_the_runs_keep_a_second_end_too(world: World) -> None:
+def test_s3_the_runs_keep_a_second_end_too(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.round_at(NOW + GRACE)
@@ -126,7 +126,7 @@ def test_s3_the_runs_keep_a_second_end_too(world: World) -> None:
     assert len(_kept(world)) == 2
 
 
-def test_an_event_that_is_delivered_twice_keeps_once(world: World) -> None:
+def test_an_event_that_is_delivered_twice_keeps_once(world: JanitorScene) -> None:
     """The second copy comes while the first is between its claim and its note."""
     world.start()
     world.abort()
@@ -139,7 +139,7 @@ def test_an_event_that_is_delivered_twice_keeps_once(world: World) -> None:
     assert len(_kept(world)) == 1
 
 
-def test_who_dies_between_keeping_and_noting_keeps_once_more_at_most(world: World) -> None:
+def test_who_dies_between_keeping_and_noting_keeps_once_more_at_most(world: JanitorScene) -> None:
     world.start()
     world.abort()
     kill_after(world.account.sqs, "SendMessage")
@@ -150,7 +150,7 @@ def test_who_dies_between_keeping_and_noting_keeps_once_more_at_most(world: Worl
     assert len(_kept(world)) == 2
 
 
-def test_a_slot_that_the_runs_have_freed_costs_no_more_calls(world: World) -> None:
+def test_a_slot_that_the_runs_have_freed_costs_no_more_calls(world: JanitorScene) -> None:
     world.start()
     world.abort()
     _receives(world, SOON)
@@ -160,7 +160,7 @@ def test_a_slot_that_the_runs_have_freed_costs_no_more_calls(world: World) -> No
     assert _receives(world, NOW + GRACE + 60) == [None]
 
 
-def test_a_malformed_process_keeps_no_request_from_being_kept(world: World) -> None:
+def test_a_malformed_process_keeps_no_request_from_being_kept(world: JanitorScene) -> None:
     world.start()
     world.abort()
     item = {"process_name": {"S": "p"}, "slot_limit": {"S": "3"}}
@@ -169,7 +169,7 @@ def test_a_malformed_process_keeps_no_request_from_being_kept(world: World) -> N
     assert len(_kept(world)) == 1
 
 
-def test_a_job_of_very_many_runs_is_left_to_the_janitors_runs(world: World) -> None:
+def test_a_job_of_very_many_runs_is_left_to_the_janitors_runs(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("SUCCEEDED")
@@ -182,7 +182,7 @@ def test_a_job_of_very_many_runs_is_left_to_the_janitors_runs(world: World) -> N
 
 
 def test_an_event_whose_slot_is_not_free_yet_comes_back_when_it_is_asked_to(
-    world: World, load: Callable[[str], ModuleType]
+    world: JanitorScene, load: Callable[[str], ModuleType]
 ) -> None:
     world.start()
     world.abort()

@@ -10,17 +10,17 @@ from botocore.exceptions import ReadTimeoutError
 
 from slotkeeper.slots.glue import JobRunSearch
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
-from tests.unit.world import World, http
+from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
 
 
 @pytest.fixture
-def world(account: Account) -> World:
-    return World(account)
+def world(account: Account) -> JanitorScene:
+    return JanitorScene(account)
 
 
-def _dead(world: World, process: str, job: str, holders: int = 1) -> None:
+def _dead(world: JanitorScene, process: str, job: str, holders: int = 1) -> None:
     """Another process, with holders whose workflows nobody knows any more."""
     world.account.processes.create(process, 10, job)
     for number in range(holders):
@@ -28,14 +28,14 @@ def _dead(world: World, process: str, job: str, holders: int = 1) -> None:
         world.account.slots.adopt(process, name, NOW - 2 * 86400, job)
 
 
-def test_one_search_serves_all_holders_of_a_job(world: World) -> None:
+def test_one_search_serves_all_holders_of_a_job(world: JanitorScene) -> None:
     _dead(world, "p2", "job", 3)
     world.account.round_at(LATER)
     assert len(world.looked_at) == 1
     assert world.account.round_at(LATER + LOOK_GAP).counts["SlotsReclaimed"] == 3
 
 
-def test_a_glue_that_does_not_answer_is_asked_once_a_run(world: World) -> None:
+def test_a_glue_that_does_not_answer_is_asked_once_a_run(world: JanitorScene) -> None:
     for number in range(4):
         _dead(world, f"q{number}", f"job-{number}")
     asked: list[str] = []
@@ -49,7 +49,7 @@ def test_a_glue_that_does_not_answer_is_asked_once_a_run(world: World) -> None:
     assert asked == ["GetJobRuns"]
 
 
-def test_a_job_that_is_refused_costs_only_its_own_holders(world: World) -> None:
+def test_a_job_that_is_refused_costs_only_its_own_holders(world: JanitorScene) -> None:
     """A job that the stack's roles may not touch (MoreGlueJobArns)."""
     _dead(world, "p2", "job")
     _dead(world, "p3", "somebody-elses-job")
@@ -65,7 +65,7 @@ def test_a_job_that_is_refused_costs_only_its_own_holders(world: World) -> None:
     assert [world.account.item(name).slots_in_use for name in ("p2", "p3")] == [0, 1]
 
 
-def test_a_search_that_takes_longer_than_a_run_is_continued_by_the_next(world: World) -> None:
+def test_a_search_that_takes_longer_than_a_run_is_continued_by_the_next(world: JanitorScene) -> None:
     """A holder of two days on a job that starts a run every second is hundreds of pages."""
     _dead(world, "p2", "job")
     pages: list[str] = []
@@ -82,14 +82,14 @@ def test_a_search_that_takes_longer_than_a_run_is_continued_by_the_next(world: W
     assert len(pages) == 100
 
 
-def test_a_live_run_of_which_nobody_holds_a_slot_is_reported_and_not_stopped(world: World) -> None:
+def test_a_live_run_of_which_nobody_holds_a_slot_is_reported_and_not_stopped(world: JanitorScene) -> None:
     _dead(world, "p2", "job")
     world.run("RUNNING")
     counts = world.account.round_at(NOW + 3600).counts
     assert (counts["GlueRunsUnheld"], world.stopped) == (1, [])
 
 
-def test_a_run_that_has_just_begun_is_not_reported(world: World) -> None:
+def test_a_run_that_has_just_begun_is_not_reported(world: JanitorScene) -> None:
     """Its slot may have been reserved after the table was read."""
     _dead(world, "p2", "job")
     world.run("RUNNING")

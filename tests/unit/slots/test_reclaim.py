@@ -14,7 +14,7 @@ from slotkeeper.slots.process import Holder
 from slotkeeper.slots.settlement_table import HORIZON
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
-from tests.unit.world import World, http
+from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
 
@@ -48,8 +48,8 @@ def test_f9_age_alone_takes_nothing_back(holder: Holder, execution: Execution | 
 
 
 @pytest.fixture
-def world(account: Account) -> World:
-    return World(account)
+def world(account: Account) -> JanitorScene:
+    return JanitorScene(account)
 
 
 def test_f15_a_reservation_that_never_became_a_workflow_is_taken_back(account: Account) -> None:
@@ -59,7 +59,7 @@ def test_f15_a_reservation_that_never_became_a_workflow_is_taken_back(account: A
     assert account.item().slots_in_use == 0
 
 
-def test_f18_an_aborted_workflow_is_dealt_with_without_its_status_event(world: World) -> None:
+def test_f18_an_aborted_workflow_is_dealt_with_without_its_status_event(world: JanitorScene) -> None:
     world.start()
     world.abort()
     first = world.account.round_at(LATER)
@@ -68,7 +68,7 @@ def test_f18_an_aborted_workflow_is_dealt_with_without_its_status_event(world: W
     assert world.account.item().slots_in_use == 0
 
 
-def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: World) -> None:
+def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("RUNNING")
@@ -78,7 +78,7 @@ def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: World) -> None:
     assert set(world.stopped) == {"jr_1"}
 
 
-def test_f2_one_look_is_not_enough(world: World) -> None:
+def test_f2_one_look_is_not_enough(world: JanitorScene) -> None:
     """A StartJobRun that was on its way when the workflow was aborted shows only later."""
     world.start()
     world.abort()
@@ -94,7 +94,7 @@ def test_f2_one_look_is_not_enough(world: World) -> None:
     assert world.account.item().slots_in_use == 0
 
 
-def test_a_run_of_another_execution_is_left_alone(world: World) -> None:
+def test_a_run_of_another_execution_is_left_alone(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("RUNNING")
@@ -105,7 +105,7 @@ def test_a_run_of_another_execution_is_left_alone(world: World) -> None:
     assert world.account.item().slots_in_use == 0
 
 
-def test_a_job_that_does_not_exist_any_more_runs_nothing(world: World) -> None:
+def test_a_job_that_does_not_exist_any_more_runs_nothing(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.job_exists = False
@@ -115,7 +115,7 @@ def test_a_job_that_does_not_exist_any_more_runs_nothing(world: World) -> None:
     assert world.account.item().slots_in_use == 0
 
 
-def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(world: World) -> None:
+def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.event_at(world.execution, NOW + 1)
@@ -125,7 +125,7 @@ def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(wo
     assert kept["MessageAttributes"]["error"]["StringValue"] == "ABORTED"
 
 
-def test_a_request_is_kept_once_however_often_it_is_found(world: World) -> None:
+def test_a_request_is_kept_once_however_often_it_is_found(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.event_at(world.execution, NOW + 1)
@@ -134,7 +134,7 @@ def test_a_request_is_kept_once_however_often_it_is_found(world: World) -> None:
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
-def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: World) -> None:
+def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: JanitorScene) -> None:
     """TTL is in seconds; later than the horizon, since who is forgotten before it has its request kept again."""
     world.start()
     world.abort()
@@ -143,7 +143,7 @@ def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: World) ->
     assert NOW + HORIZON < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
 
 
-def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: World) -> None:
+def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: JanitorScene) -> None:
     world.start()
     world.abort()
     refuse(world.account.sqs, "SendMessage", "ServiceUnavailable")
@@ -153,7 +153,7 @@ def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: World
 
 
 @pytest.mark.parametrize(("error", "kept"), [("RequestFailed", 0), ("RequestReturned", 0), ("RequestNotKept", 1)])
-def test_a_workflow_that_accounted_for_its_request_is_believed(world: World, error: str, kept: int) -> None:
+def test_a_workflow_that_accounted_for_its_request_is_believed(world: JanitorScene, error: str, kept: int) -> None:
     world.start()
     world.abort()
     world.account.stepfunctions.meta.events.register(
@@ -163,14 +163,14 @@ def test_a_workflow_that_accounted_for_its_request_is_believed(world: World, err
     assert len(world.account.messages(world.account.failed_url)) == kept
 
 
-def test_executions_from_before_the_horizon_are_left_in_peace(world: World) -> None:
+def test_executions_from_before_the_horizon_are_left_in_peace(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.round_at(NOW + HORIZON + 1)
     assert world.account.messages(world.account.failed_url) == []
 
 
-def test_the_event_of_a_workflow_that_runs_again_does_nothing(world: World) -> None:
+def test_the_event_of_a_workflow_that_runs_again_does_nothing(world: JanitorScene) -> None:
     world.start()
     world.run("RUNNING")
     again, findings = world.account.event_at(world.execution, NOW + 1)
@@ -208,7 +208,7 @@ def test_one_malformed_item_does_not_keep_the_others_from_their_turn(account: Ac
     assert (counts["MalformedProcesses"], counts["SlotsReclaimed"]) == (1, 1)
 
 
-def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(world: World) -> None:
+def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(world: JanitorScene) -> None:
     world.account.slots.reserve("p", world.execution, NOW)
     world.confirm()
     day = 86400
@@ -218,7 +218,7 @@ def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(wo
     assert world.account.item().slots_in_use == 0
 
 
-def test_a_run_beyond_the_first_page_is_found(world: World) -> None:
+def test_a_run_beyond_the_first_page_is_found(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("RUNNING")
@@ -227,7 +227,7 @@ def test_a_run_beyond_the_first_page_is_found(world: World) -> None:
     assert world.stopped == ["jr_1"]
 
 
-def test_a_run_without_a_start_is_no_end_of_the_search(world: World) -> None:
+def test_a_run_without_a_start_is_no_end_of_the_search(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("WAITING")
@@ -236,7 +236,7 @@ def test_a_run_without_a_start_is_no_end_of_the_search(world: World) -> None:
     assert world.stopped == ["jr_1"]
 
 
-def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: World) -> None:
+def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: JanitorScene) -> None:
     """A check lasts: the second must begin a gap after the end of the first."""
     world.start()
     world.abort()
@@ -249,7 +249,7 @@ def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: World)
     assert world.account.item().slots_in_use == 0
 
 
-def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_turn(world: World) -> None:
+def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_turn(world: JanitorScene) -> None:
     world.account.processes.set_limit("p", 2)
     world.start()
     world.abort()
@@ -270,7 +270,7 @@ def test_step_functions_that_fail_do_not_keep_the_waiting_from_their_wake(accoun
     assert account.round_at(LATER).counts["WaitingWoken"] == 1
 
 
-def test_a_settled_table_that_is_gone_does_not_keep_slots(world: World) -> None:
+def test_a_settled_table_that_is_gone_does_not_keep_slots(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.dynamodb.delete_table(TableName=world.account.settled_table)
@@ -279,14 +279,14 @@ def test_a_settled_table_that_is_gone_does_not_keep_slots(world: World) -> None:
     assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
 
 
-def test_what_has_just_closed_is_left_to_its_status_event(world: World) -> None:
+def test_what_has_just_closed_is_left_to_its_status_event(world: JanitorScene) -> None:
     world.start()
     world.abort(at=NOW)
     world.account.round_at(NOW + GRACE - 1)
     assert world.account.messages(world.account.failed_url) == []
 
 
-def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(world: World) -> None:
+def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.stepfunctions.meta.events.register(

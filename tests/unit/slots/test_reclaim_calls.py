@@ -14,14 +14,14 @@ from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.settlement_table import HORIZON
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, NOW, Account
-from tests.unit.world import World, http
+from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
 
 
 @pytest.fixture
-def world(account: Account) -> World:
-    return World(account)
+def world(account: Account) -> JanitorScene:
+    return JanitorScene(account)
 
 
 def test_a_round_asks_for_no_process_that_needs_nothing(account: Account) -> None:
@@ -109,7 +109,9 @@ def test_a_list_that_breaks_off_tells_of_those_that_it_has_told(account: Account
     assert asked == ["p-beyond"]
 
 
-def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_been_settled_is_not_listed_for_a_fortnight(
+    world: JanitorScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At one failure in a hundred, a million requests a day leave a hundred pages; every round would read them."""
     looked: list[float] = []
     unsuccessful = Workflow.unsuccessful
@@ -129,7 +131,7 @@ def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: World, monke
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
-def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: World) -> None:
+def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: JanitorScene) -> None:
     world.start()
     world.abort()
     refuse(world.account.stepfunctions, "ListExecutions", "ThrottlingException")
@@ -140,7 +142,7 @@ def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: World) -> Non
 
 
 def test_a_new_container_lists_from_where_the_last_one_had_settled_all(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: JanitorScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[float] = []
     unsuccessful = Workflow.unsuccessful

@@ -14,7 +14,7 @@ import pytest
 from slotkeeper.token import HttpClient, HttpFailed, NoConnection, NotSent, http_client
 from slotkeeper.token.http_client import LARGEST_ANSWER, NoAnswer, parse_retry_after
 from tests.support.waiting import wait_until
-from tests.unit.listeners import Listener, http
+from tests.unit.http_servers import Listener, http
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 # Each of these goes on for as long as the client stays: only a deadline ends the call. urllib3's own timeouts, which

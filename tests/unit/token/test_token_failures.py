@@ -30,7 +30,7 @@ from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import RefreshLock, TokenItem
 from slotkeeper.token.timing import KnownToken
 from tests.support.boundary import Killed, kill_after, kill_before, lose_answer, refuse
-from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, TABLE, Instances, lock_of_another
+from tests.unit.token_instances import BRIEF, NAME, NOW, QUICK, TABLE, Instances, lock_of_another
 
 
 @pytest.mark.parametrize("moment", ["before the POST", "between POST and store", "after the store"])

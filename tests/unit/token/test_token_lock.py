@@ -19,7 +19,7 @@ from slotkeeper.token import (
     Waited,
 )
 from tests.support.boundary import Calls
-from tests.unit.tokens import NAME, NOW, QUICK, Instances
+from tests.unit.token_instances import NAME, NOW, QUICK, Instances
 
 # -------------------------------------------------------------------------------------------------- one after the other
 

@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from slotkeeper.token import MalformedToken, TokenRefused, TokenStatus
 from tests.support.boundary import lose_answer
-from tests.unit.tokens import NAME, NOW, Api, Instances, lock_of_another
+from tests.unit.token_instances import NAME, NOW, Api, Instances, lock_of_another
 
 TOKEN = "SECRET-TOKEN-OF-THE-API"
 

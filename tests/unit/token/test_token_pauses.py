@@ -8,7 +8,7 @@ import pytest
 
 from slotkeeper.token.refresh import Dependencies, TokenRefresh
 from slotkeeper.token.timing import FIRST_EXPECTED_SECONDS, FIRST_POLL_SECONDS, KnownToken
-from tests.unit.tokens import NAME, NOW, QUICK, Instances
+from tests.unit.token_instances import NAME, NOW, QUICK, Instances
 
 LAST = 1.0  # seconds that the last refresh took
 FOUND = {"access_token": {"S": "dead"}, "generation": {"N": "7"}, "refresh_seconds": {"N": str(LAST)}}

@@ -18,7 +18,7 @@ from slotkeeper.token import (
 )
 from slotkeeper.token.timing import OWN_FAILURE_PAUSE
 from tests.support.boundary import refuse
-from tests.unit.tokens import BRIEF, NAME, NOW, QUICK, Instances, lock_of_another
+from tests.unit.token_instances import BRIEF, NAME, NOW, QUICK, Instances, lock_of_another
 
 
 def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(instances: Instances) -> None:

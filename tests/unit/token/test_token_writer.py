@@ -16,7 +16,7 @@ from slotkeeper.token import (
     TookOver,
 )
 from tests.support.boundary import Killed, lose_answer, refuse
-from tests.unit.tokens import BRIEF, NAME, NOW, TABLE, Instances, lock_of_another
+from tests.unit.token_instances import BRIEF, NAME, NOW, TABLE, Instances, lock_of_another
 
 
 def test_the_scheduled_writer_replaces_a_token_that_nobody_doubts(instances: Instances) -> None:

@@ -10,7 +10,7 @@ from slotkeeper.retry.message import Message
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request import Delivery
-from tests.cli.operating import Operator
+from tests.cli.operator_account import Operator
 
 REQUEST = '{"process": "sample", "request_id": "a"}'
 

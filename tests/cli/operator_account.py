@@ -133,9 +133,9 @@ class Operator:
     def answers(self) -> Iterator[None]:
         """What moto does not know: the stack (it would need SAM), Glue's runs, and what an execution has done."""
         with (
-            Answers("cloudformation", {"DescribeStacks": self._stack}),
-            Answers("glue", {"GetJobRuns": self._runs}),
-            Answers("stepfunctions", {"GetExecutionHistory": self._history}),
+            StubbedCalls("cloudformation", {"DescribeStacks": self._stack}),
+            StubbedCalls("glue", {"GetJobRuns": self._runs}),
+            StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history}),
         ):
             yield
 
@@ -179,7 +179,7 @@ def entered(state: str) -> dict[str, Any]:
     return {"type": "TaskStateEntered", "stateEnteredEventDetails": {"name": state}}
 
 
-class Answers:
+class StubbedCalls:
     """Answers some of a client's calls here, where moto does not know enough.
 
     Args:
@@ -191,7 +191,7 @@ class Answers:
         self._service = client(service).meta.service_model.service_id.hyphenize()
         self._answers = answers
 
-    def __enter__(self) -> Answers:
+    def __enter__(self) -> StubbedCalls:
         # What is asked stands serialized in the call; taking it before that is simpler.
         self._events.register(f"provide-client-params.{self._service}", self._note)
         self._events.register(f"before-call.{self._service}", self._answer)

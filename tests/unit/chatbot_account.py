@@ -22,7 +22,7 @@ def clients_to_be(service: str) -> Any:
     return SimpleNamespace(meta=SimpleNamespace(events=events, service_model=SimpleNamespace(service_name=service)))
 
 
-class Chat:
+class ChatbotAccount:
     """One account with a chatbot; `now` is the moment at which its messages are signed."""
 
     def __init__(self, dynamodb: Any, secretsmanager: Any, now: float) -> None:

@@ -20,7 +20,7 @@ from dev.emulator.environment import ROOT
 from tests.support.waiting import NEVER
 
 
-class Apart:
+class ControlledProcess:
     """The parent's side. A context manager that ends the process, whatever state it is in."""
 
     def __init__(self, module: str, knows: Any) -> None:

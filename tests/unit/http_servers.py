@@ -71,7 +71,7 @@ def http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-class HangsUp:
+class DroppingServer:
     """A server that answers one request on each connection, and breaks the connection off at the second: as a NAT
     gateway does that has forgotten it, without a word beforehand."""
 
@@ -79,7 +79,7 @@ class HangsUp:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
-    def __enter__(self) -> HangsUp:
+    def __enter__(self) -> DroppingServer:
         threading.Thread(target=self._serve, daemon=True).start()
         return self
 

@@ -25,7 +25,7 @@ OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 _numbers = itertools.count(1)
 
 
-class Stack:
+class DeployedStack:
     """Clients and shorthands over one deployed stack."""
 
     def __init__(self, aws: EmbeddedAws) -> None:

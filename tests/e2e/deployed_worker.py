@@ -20,7 +20,7 @@ END = ("SUCCEEDED", "DEAD_LETTERED")
 _numbers = itertools.count(1)
 
 
-class Work:
+class DeployedWorker:
     """Clients and shorthands over one deployed worker. `restore` puts back what a test has changed for all."""
 
     def __init__(self, aws: EmbeddedAws) -> None:

@@ -33,7 +33,7 @@ class Reply:
         return str(self.body.get("code", ""))
 
 
-class Bot:
+class DeployedChatbot:
     """One deployed chatbot, its stand-in for the API behind it, and a sender who knows the signing key."""
 
     def __init__(self, aws: EmbeddedAws, service: ChatService) -> None:

@@ -10,7 +10,7 @@ from slotkeeper.slots.names import execution_name
 from tests.unit.conftest import NOW, Account, delivery
 
 
-class World:
+class JanitorScene:
     """One process with one slot, an execution that took it, and Glue as a list of its runs."""
 
     def __init__(self, account: Account) -> None:

@@ -14,7 +14,7 @@ ALLOWED = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
 
 
 @dataclass(eq=False)
-class Letter:
+class QueuedMessage:
     """A message on the work queue, sent at `sent_at`, to be received from `visible_at` on."""
 
     body: str

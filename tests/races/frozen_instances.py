@@ -9,7 +9,7 @@ from typing import Literal
 from dev.emulator.chat_service import answer_to
 from dev.emulator.clients import local_client
 from slotkeeper.token import Timing
-from tests.races.sharing import SKEW, UNHURRIED, Sharing, at_once, start
+from tests.races.shared_token import SKEW, UNHURRIED, TokenSharers, at_once, start
 from tests.support.waiting import NEVER
 
 Point = Literal["nowhere", "before the POST", "in the POST", "between POST and store"]
@@ -38,7 +38,7 @@ class Stop:
         self._go_on.set()
 
 
-def stopping(sharing: Sharing, point: Point, stop: Stop) -> Callable[[float], str]:
+def stopping(sharing: TokenSharers, point: Point, stop: Stop) -> Callable[[float], str]:
     """An authenticate that stands still at a point."""
     api = sharing.api()
 
@@ -58,7 +58,7 @@ class Freeze:
     still at a point.
     """
 
-    def __init__(self, sharing: Sharing, point: Point, timing: Timing = UNHURRIED) -> None:
+    def __init__(self, sharing: TokenSharers, point: Point, timing: Timing = UNHURRIED) -> None:
         sharing.timing = timing
         sharing.clock.hold()
         self._sharing = sharing
@@ -88,7 +88,7 @@ class Freeze:
         assert self._sharing.stored_is_live()
 
 
-def ask_after_standing_still_between_look_and_take(sharing: Sharing) -> str:
+def ask_after_standing_still_between_look_and_take(sharing: TokenSharers) -> str:
     """An instance finds that there is no token, and stands still until another has stored one; then it goes on."""
     stop = Stop()
     stop.set_up = True

@@ -16,9 +16,9 @@ from dev.emulator.clients import local_client
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
 from slotkeeper.token import Timing
-from tests.races.apart import Apart, hear, say
-from tests.races.freezing import Point
-from tests.races.sharing import Instance, Sharing, at_once
+from tests.races.controlled_process import ControlledProcess, hear, say
+from tests.races.frozen_instances import Point
+from tests.races.shared_token import Instance, TokenSharers, at_once
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Orders:
     stop: Point
 
 
-class Elsewhere(Apart):
+class InstanceProcess(ControlledProcess):
     """The parent's side."""
 
-    def __init__(self, sharing: Sharing, skews: list[float] | None = None, stop: Point = "nowhere") -> None:
+    def __init__(self, sharing: TokenSharers, skews: list[float] | None = None, stop: Point = "nowhere") -> None:
         service = sharing.service
         endpoint: str = sharing.dynamodb.meta.endpoint_url
         timing = asdict(sharing.timing)
         credentials = (service.client_id, service.client_secret)
         orders = Orders(endpoint, service.url, *credentials, sharing.name, timing, skews or [0.0], stop)
-        super().__init__("tests.races.elsewhere", asdict(orders))
+        super().__init__("tests.races.instance_process", asdict(orders))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, SUCCEEDED, WAITING, Claim, Claimed, Ledger
 from slotkeeper.retry.message import Message
-from tests.unit.working import LEASE, NOW
+from tests.unit.worker_harness import LEASE, NOW
 
 ME, OTHER = "me", "another delivery"
 FIRST = Message("r", {"a": 1})

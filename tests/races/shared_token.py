@@ -82,7 +82,7 @@ class Instance:
         return self.token.call(lambda token: self.api.answer(ChatMessage("any", text), token, 10.0))
 
 
-class Sharing:
+class TokenSharers:
     """One token, the API that gives it, and the instances that share it."""
 
     def __init__(self, dynamodb: Any, service: ChatService, timing: Timing = UNHURRIED) -> None:

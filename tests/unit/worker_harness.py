@@ -28,7 +28,7 @@ from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
 from tests.support.boundary import Killed
 from tests.support.in_process_aws import InProcessAws
-from tests.unit.letters import ALLOWED, Letter, due
+from tests.unit.work_messages import ALLOWED, QueuedMessage, due
 
 NOW = 1_800_000_000.0
 VISIBILITY = 720.0
@@ -58,7 +58,7 @@ def _session() -> Any:
     return boto3.Session()
 
 
-class Workplace:
+class WorkerHarness:
     """The worker's clients have `calls` noted and can be struck; the test looks through others."""
 
     def __init__(self, engine: InProcessAws | None = None) -> None:
@@ -87,10 +87,10 @@ class Workplace:
         self.dead_letter_url = self.sqs.create_queue(QueueName="work-dead")["QueueUrl"]
 
         self.now = NOW
-        self.queue: list[Letter] = []
-        self.delivering: Letter | None = None
-        self.seen: list[Letter] = []
-        self.dead_letters: list[Letter] = []
+        self.queue: list[QueuedMessage] = []
+        self.delivering: QueuedMessage | None = None
+        self.seen: list[QueuedMessage] = []
+        self.dead_letters: list[QueuedMessage] = []
         self.performed: list[tuple[str, int]] = []
         self.effects: list[tuple[str, int]] = []
         self.left: list[BaseException] = []
@@ -159,7 +159,7 @@ class Workplace:
         assert message_attributes.size(texts[0], sent["MessageAttributes"]) <= 1_048_576
         delay = sent.get("DelaySeconds", 0)
         assert 0 <= delay <= 900
-        letter = Letter(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
+        letter = QueuedMessage(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
         letter.sent_at = self.now
         (self.queue if sent["QueueUrl"] == self.queue_url else self.dead_letters).append(letter)
 
@@ -193,19 +193,23 @@ class Workplace:
 
     # What a producer, an operator and the event source mapping do.
 
-    def send(self, request_id: str = "r", body: str | None = None, attributes: Any = None, **payload: Any) -> Letter:
+    def send(
+        self, request_id: str = "r", body: str | None = None, attributes: Any = None, **payload: Any
+    ) -> QueuedMessage:
         text = body if body is not None else json.dumps({"request_id": request_id, "payload": payload})
-        letter = Letter(text, self.now, f"message-{next(self._ids)}", attributes or {}, sent_at=self.now)
+        letter = QueuedMessage(text, self.now, f"message-{next(self._ids)}", attributes or {}, sent_at=self.now)
         self.queue.append(letter)
         return letter
 
-    def copy(self, letter: Letter) -> Letter:
+    def copy(self, letter: QueuedMessage) -> QueuedMessage:
         """The same message once more, as a standard queue may deliver it."""
-        again = Letter(letter.body, self.now, letter.message_id, letter.attributes, letter.receives + 1, letter.sent_at)
+        again = QueuedMessage(
+            letter.body, self.now, letter.message_id, letter.attributes, letter.receives + 1, letter.sent_at
+        )
         self.queue.append(again)
         return again
 
-    def copy_in_flight(self) -> Letter:
+    def copy_in_flight(self) -> QueuedMessage:
         """The message that is being worked on, once more."""
         assert self.delivering
         return self.copy(self.delivering)
@@ -213,7 +217,7 @@ class Workplace:
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
-    def redrive(self, letter: Letter) -> Letter:
+    def redrive(self, letter: QueuedMessage) -> QueuedMessage:
         """A dead letter moved back by SQS: the same body and attributes under a new message id."""
         self.dead_letters.remove(letter)
         return self.send(body=letter.body, attributes=letter.attributes)
@@ -221,7 +225,7 @@ class Workplace:
     def put_policy(self, value: str) -> None:
         self._looking.ssm.put_parameter(Name=PARAMETER, Value=value, Type="String", Overwrite=True)
 
-    def consume(self, letter: Letter) -> Outcome:
+    def consume(self, letter: QueuedMessage) -> Outcome:
         """A delivery that is seen through, or raises what it raised and leaves the message on the queue."""
         self.now = max(self.now, letter.visible_at)
         letter.visible_at = self.now + VISIBILITY
@@ -238,7 +242,7 @@ class Workplace:
             self.queue.remove(letter)
         return outcome
 
-    def deliver(self, letter: Letter) -> Outcome | None:
+    def deliver(self, letter: QueuedMessage) -> Outcome | None:
         """A delivery, whatever becomes of it; None if the message stays on the queue."""
         try:
             return self.consume(letter)
@@ -261,7 +265,7 @@ class Workplace:
                 return
         raise AssertionError(f"not at an end after {deliveries} deliveries: {self.queue}")
 
-    def fire(self, schedule: dict[str, Any]) -> Letter:
+    def fire(self, schedule: dict[str, Any]) -> QueuedMessage:
         """A schedule's time has come: it sends its input, and is gone."""
         self.now = max(self.now, due(schedule))
         self._looking.scheduler.delete_schedule(Name=schedule["Name"], GroupName=GROUP)
