@@ -1,0 +1,78 @@
+"""Checks the template if it changed, and runs the fast tests of what changed, here and since the branch left main.
+
+    python -m dev.tools.check            since the common ancestor with main
+    python -m dev.tools.check HEAD~1     since that commit
+
+A changed test module is run, and for a changed helper of tests its folder. Any other file is tested by the folder of
+tests that has its name or the name of one of its folders, the innermost that has one: slots/protocol.py of the layer by
+tests/unit/slots, template.yaml by tests/template. Where there is none, by all of FAST. Folders of SLOW are left to
+`make test`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FAST = ("tests/unit", "tests/template", "tests/workflow")
+SLOW = ("benchmarks", "e2e", "engine", "fuzz", "least_privilege", "mutants", "races", "runtime", "simulation")
+
+
+def targets_of(changed: Iterable[str]) -> list[str]:
+    """The test modules and folders for these files, without those that another one of them contains."""
+    targets = {target for path in changed for target in _targets_of(Path(path))}
+    return sorted(each for each in targets if not any(str(parent) in targets for parent in Path(each).parents))
+
+
+def _targets_of(path: Path) -> Iterable[str]:
+    if path.parts[0] == "tests":
+        if len(path.parts) == 2 or path.parts[1] == "support":
+            return FAST
+        if path.parts[1] in SLOW:
+            return ()
+        is_module = path.name.startswith("test_") and path.suffix == ".py"
+        target = path if is_module else path.parent
+        return (str(target),) if (ROOT / target).exists() else ()
+    for part in reversed((*path.parts[:-1], path.name.partition(".")[0])):
+        if part in SLOW:
+            return ()
+        if folders := [folder for folder in (ROOT / "tests").rglob(f"{part}/") if folder.name != "support"]:
+            return [str(folder.relative_to(ROOT)) for folder in folders]
+    return FAST
+
+
+def changed_files(base: str) -> list[str]:
+    """What differs from the commit at which this branch left `base`, and what git does not know yet."""
+    ancestor = _git("merge-base", "HEAD", base).strip()
+    differing = _git("diff", "--name-only", "--no-renames", ancestor)
+    untracked = _git("ls-files", "--others", "--exclude-standard")
+    return (differing + untracked).splitlines()
+
+
+def _git(*arguments: str) -> str:
+    answer = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        sys.exit(f"check: git {arguments[0]} failed, so what changed is not known: {answer.stderr.strip()}")
+    return answer.stdout
+
+
+def main() -> int:
+    base = sys.argv[1] if len(sys.argv) > 1 else "main"
+    changed = changed_files(base)
+    targets = targets_of(changed)
+    print(f"check: {len(changed)} files differ from {base}; tests: {' '.join(targets) or 'none'}", flush=True)
+    if "template.yaml" in changed and _run("cfnlint", "template.yaml") != 0:
+        return 1
+    many = any((ROOT / target).is_dir() for target in targets)
+    return _run("pytest", "-q", *(("--numprocesses", "2") if many else ()), *targets) if targets else 0
+
+
+def _run(module: str, *arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
