@@ -64,14 +64,18 @@ def main() -> int:
     changed = changed_files(base)
     targets = targets_of(changed)
     print(f"check: {len(changed)} files differ from {base}; tests: {' '.join(targets) or 'none'}", flush=True)
-    if "template.yaml" in changed and _run("cfnlint", "template.yaml") != 0:
+    if "template.yaml" in changed and _run(str(Path(sys.executable).with_name("cfn-lint")), "template.yaml") != 0:
         return 1
     many = any((ROOT / target).is_dir() for target in targets)
-    return _run("pytest", "-q", *(("--numprocesses", "2") if many else ()), *targets) if targets else 0
+    return (
+        _run(sys.executable, "-m", "pytest", "-q", *(("--numprocesses", "2") if many else ()), *targets)
+        if targets
+        else 0
+    )
 
 
-def _run(module: str, *arguments: str) -> int:
-    return subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, check=False).returncode
+def _run(*command: str) -> int:
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
