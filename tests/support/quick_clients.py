@@ -16,6 +16,7 @@ import botocore.session
 from botocore import client, hooks, regions, useragent
 from botocore.hooks import NodeList
 from moto.core import models as moto_models
+from moto.core import responses as moto_responses
 
 VARIABLE_KEYWORDS = inspect.CO_VARKEYWORDS
 
@@ -30,6 +31,9 @@ def install() -> None:
     hooks.accepts_kwargs = _accepts_kwargs
     hooks._PrefixTrie._recursive_copy = lambda _trie, node: _copied(node)
     useragent.sanitize_user_agent_string_component = functools.cache(useragent.sanitize_user_agent_string_component)
+    useragent.UserAgentComponent.to_string = functools.cache(useragent.UserAgentComponent.to_string)
+    for function in ("camelcase_to_underscores", "method_names_from_class"):
+        setattr(moto_responses, function, functools.cache(getattr(moto_responses, function)))
     moto_models.RESPONSES_METHODS.clear()  # for callers that use `requests`, which is none of ours
 
 
