@@ -57,6 +57,12 @@ def _one(comparison: str, line: dict[str, Any]) -> bool:
     return bool(re.search(value[1:-1], str(line.get(name, ""))))
 
 
+def _deployed(group: dict[str, Any]) -> dict[str, Any]:
+    """The log group of a stack with every flow."""
+    deployed: dict[str, Any] = group["Fn::If"][1] if "Fn::If" in group else group
+    return deployed
+
+
 def _query(text: str, groups: list[str]) -> Query:
     for blank, filled in FILL_IN.items():
         text = text.replace(blank, filled)
@@ -74,7 +80,7 @@ def _of_the_dashboard() -> Query:
 
 
 ALL = {
-    name: _query(properties["QueryString"], [group["Ref"] for group in properties["LogGroupNames"]])
+    name: _query(properties["QueryString"], [_deployed(group)["Ref"] for group in properties["LogGroupNames"]])
     for name, properties in QUERIES.items()
 } | {"of the dashboard": _of_the_dashboard()}
 
