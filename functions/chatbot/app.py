@@ -23,7 +23,7 @@ from slotkeeper.chatbot.service import Answered, Chatbot, Refused, Reply, Signed
 from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.chatbot.token import ITEM_NAME, Refresher, report, timing
 from slotkeeper.observability import logger, metrics, tracer
-from slotkeeper.settings import ChatbotSettings, TokenSettings
+from slotkeeper.settings import ChatbotSettings, CredentialsSettings, TokenSettings, load_settings
 from slotkeeper.token import DelegateRefresh, SharedToken, TokenTable
 
 ROUTE = "/messages"
@@ -31,18 +31,21 @@ ROUTE = "/messages"
 # container is a part of them, but no part of this function's timeout of 28 s. So an answer is ready before that.
 ANSWER_MARGIN_SECONDS = 2.0
 
-_settings = ChatbotSettings.from_environment()
-_shared = TokenSettings.from_environment()
+_settings = load_settings(ChatbotSettings)
+_shared = load_settings(TokenSettings)
+_credentials_secret = (
+    "" if _settings.token_refresher_function else load_settings(CredentialsSettings).api_credentials_secret
+)
 _secrets = Secrets(boto3.client("secretsmanager", config=BRISK))
-_api = ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_settings.credentials_secret or ""))
+_api = ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_credentials_secret))
 _token = SharedToken(
     TokenTable(boto3.client("dynamodb", config=PROMPT), _shared.token_table_name),
     ITEM_NAME,
-    DelegateRefresh(Refresher(boto3.client("lambda", config=BRISK), _settings.token_refresher).ask)
-    if _settings.token_refresher
+    DelegateRefresh(Refresher(boto3.client("lambda", config=BRISK), _settings.token_refresher_function).ask)
+    if _settings.token_refresher_function
     else _api.authenticate,
     still_valid=_api.is_valid,
-    timing=timing(_shared.min_refresh),
+    timing=timing(_shared.token_min_refresh_seconds),
     report=report,
 )
 _chatbot = Chatbot(

@@ -21,7 +21,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from slotkeeper.aws.clients import LISTING, QUICK
 from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, metrics, tracer
-from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings
+from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
 from slotkeeper.slots.closed_executions import AFTER_A_FAILURE, ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
@@ -35,8 +35,8 @@ from slotkeeper.slots.settlement_table import Settled
 # Of an invocation, for what comes after an event: noting that a request is settled.
 KEPT_SECONDS = 10
 
-_settings = JanitorSettings.from_environment()
-_events = ClosedExecutionSettings.from_environment()
+_settings = load_settings(JanitorSettings)
+_events = load_settings(ClosedExecutionSettings)
 _dynamodb = boto3.client("dynamodb", config=QUICK)
 _sqs = boto3.client("sqs", config=QUICK)
 _workflow = Workflow(boto3.client("stepfunctions", config=QUICK), _settings.workflow_arn)
@@ -50,10 +50,10 @@ _closed = ClosedExecutions(
         _workflow,
         FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
         Settled(_dynamodb, _settings.settled_table_name),
-        _settings.grace,
+        _settings.grace_seconds,
         on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
     ),
-    DeadHolders(_slots, GlueRuns(boto3.client("glue", config=LISTING)), _settings.look_gap, time.time),
+    DeadHolders(_slots, GlueRuns(boto3.client("glue", config=LISTING)), _settings.look_gap_seconds, time.time),
     time.time,
 )
 

@@ -15,7 +15,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from slotkeeper.aws.clients import LISTING, QUICK
 from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, measure_process, metrics, tracer
-from slotkeeper.settings import JanitorSettings
+from slotkeeper.settings import JanitorSettings, load_settings
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.hand_off import HandOffs
@@ -33,7 +33,7 @@ KEPT_SECONDS = 10
 # What a list of executions may take that does not come.
 HAND_OFF_SECONDS = 25
 
-_settings = JanitorSettings.from_environment()
+_settings = load_settings(JanitorSettings)
 _dynamodb = boto3.client("dynamodb", config=QUICK)
 _sqs = boto3.client("sqs", config=QUICK)
 _workflow = Workflow(boto3.client("stepfunctions", config=LISTING), _settings.workflow_arn)
@@ -50,11 +50,11 @@ _janitor = Janitor(
         _workflow,
         FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
         Settled(_dynamodb, _settings.settled_table_name),
-        _settings.grace,
+        _settings.grace_seconds,
         on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
     ),
-    _settings.grace,
-    _settings.look_gap,
+    _settings.grace_seconds,
+    _settings.look_gap_seconds,
 )
 
 

@@ -17,7 +17,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from slotkeeper.aws.clients import QUICK
 from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, measure_process, metrics, tracer
-from slotkeeper.settings import StarterSettings
+from slotkeeper.settings import StarterSettings, load_settings
 from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.protocol import Slots
@@ -32,18 +32,20 @@ def _name(request: Request) -> None:
     logger.append_keys(process=request.process, request_id=request.request_id, attempt=request.attempt)
 
 
-_settings = StarterSettings.from_environment()
+_settings = load_settings(StarterSettings)
 _starter = Starter(
     Slots(boto3.client("dynamodb", config=QUICK), _settings.slot_table_name),
-    RequestQueue(boto3.client("sqs", config=QUICK), _settings.request_queue_url, _settings.dead_letter_queue_url),
+    RequestQueue(
+        boto3.client("sqs", config=QUICK), _settings.request_queue_url, _settings.request_dead_letter_queue_url
+    ),
     Workflow(boto3.client("stepfunctions", config=QUICK), _settings.workflow_arn),
-    _settings.queue_visibility,
-    _settings.queue_retention,
+    _settings.queue_visibility_seconds,
+    _settings.queue_retention_seconds,
     _settings.queue_max_receives,
     _name,
 )
 _completion_news = CompletionNews.from_environment()
-_news = RequestNews(_completion_news, _settings.dead_letter_queue_url)
+_news = RequestNews(_completion_news, _settings.request_dead_letter_queue_url)
 
 
 @metrics.log_metrics(capture_cold_start_metric=True)

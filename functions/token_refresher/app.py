@@ -20,17 +20,17 @@ from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Secrets
 from slotkeeper.chatbot.token import ITEM_NAME, report, timing
 from slotkeeper.observability import logger, metrics, tracer
-from slotkeeper.settings import RefresherSettings, TokenSettings
+from slotkeeper.settings import CredentialsSettings, TokenSettings, load_settings
 from slotkeeper.token import SharedToken, TokenError, TokenTable
 
-_settings = RefresherSettings.from_environment()
-_shared = TokenSettings.from_environment()
+_settings = load_settings(CredentialsSettings)
+_shared = load_settings(TokenSettings)
 _secrets = Secrets(boto3.client("secretsmanager", config=BRISK))
 _token = SharedToken(
     TokenTable(boto3.client("dynamodb", config=PROMPT), _shared.token_table_name),
     ITEM_NAME,
-    ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_settings.credentials_secret)).authenticate,
-    timing=timing(_shared.min_refresh),
+    ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_settings.api_credentials_secret)).authenticate,
+    timing=timing(_shared.token_min_refresh_seconds),
     report=report,
 )
 

@@ -33,7 +33,7 @@ from botocore.exceptions import ClientError
 from publishing import LONGEST_KEY, Outputs, s3_errors
 from slotkeeper.retry import Poison, Request, Retryable
 from slotkeeper.schema import InvalidBody, compile_schema, decode
-from slotkeeper.settings import WorkSettings
+from slotkeeper.settings import WorkSettings, load_settings
 from splitting import split
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 LARGEST_INPUT = 64 * 1024 * 1024
 CHUNK = 256 * 1024
 
-_settings = WorkSettings.from_environment()
+_settings = load_settings(WorkSettings)
 # No hidden second tries: the retry policy is there for them, with a history of what was tried and when. A call that
 # hangs is given up while there is time to look and to clean up before the function's timeout: 50 + 3 x 16 of 120 s.
 _s3 = boto3.client(

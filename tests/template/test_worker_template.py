@@ -20,7 +20,14 @@ from slotkeeper.retry.message import Message
 from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.retry.plan import MOST_ALTOGETHER
 from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
-from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, RetrySettings, StarterSettings, WorkSettings
+from slotkeeper.settings import (
+    ClosedExecutionSettings,
+    JanitorSettings,
+    RetrySettings,
+    StarterSettings,
+    WorkSettings,
+    load_settings,
+)
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
 MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest message
@@ -237,7 +244,7 @@ def test_a_deployment_never_has_a_policy_to_overwrite_the_operators_with() -> No
 def test_what_a_functions_settings_read_is_set(monkeypatch: pytest.MonkeyPatch, function: str, settings: Any) -> None:
     for name in _variables(function):
         monkeypatch.setenv(name, "1")
-    settings.from_environment()
+    load_settings(settings)
 
 
 def test_each_function_is_told_of_what_it_uses_only() -> None:

@@ -16,14 +16,15 @@ from dev.tools.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
 from slotkeeper.settings import (
     ChatbotSettings,
     ClosedExecutionSettings,
+    CredentialsSettings,
     EventSettings,
     JanitorSettings,
     MissingSetting,
-    RefresherSettings,
     RetrySettings,
     StarterSettings,
     TokenSettings,
     WorkSettings,
+    load_settings,
 )
 from slotkeeper.slots.run_lease import RunLease
 from tests.support.boundary import refuse
@@ -222,14 +223,14 @@ def test_the_sample_environment_names_what_the_functions_read(monkeypatch: pytes
         "JanitorFunction": [JanitorSettings, EventSettings],
         "ExecutionClosedFunction": [JanitorSettings, ClosedExecutionSettings, EventSettings],
         "ChatbotFunction": [ChatbotSettings, TokenSettings],
-        "TokenRefresherFunction": [RefresherSettings, TokenSettings],
+        "TokenRefresherFunction": [CredentialsSettings, TokenSettings],
         "WorkerFunction": [RetrySettings, WorkSettings, EventSettings],
     }.items():
         with monkeypatch.context() as environment:
             for name, value in sample[function].items():
                 environment.setenv(name, value)
             for each in settings:
-                each.from_environment()
+                load_settings(each)
 
 
 def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
@@ -438,4 +439,4 @@ def test_deleting_the_stack_leaves_the_process(
 def test_a_missing_setting_is_named(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLOT_TABLE_NAME", raising=False)
     with pytest.raises(MissingSetting, match="SLOT_TABLE_NAME"):
-        settings.from_environment()
+        load_settings(settings)

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError, ResponseStreaming
 
 from slotkeeper.retry.errors import Failure, Poison
 from slotkeeper.retry.message import Message
-from slotkeeper.settings import MissingSetting, WorkSettings
+from slotkeeper.settings import MissingSetting, WorkSettings, load_settings
 from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, ORDERS, Bucket, fail_on, request
 
 
@@ -237,7 +237,7 @@ def test_a_part_that_cannot_be_removed_is_in_the_log(bucket: Bucket, monkeypatch
 def test_the_settings_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_BUCKET_NAME", "data")
     monkeypatch.setenv("WORK_SECONDS", "7")
-    assert WorkSettings.from_environment() == WorkSettings(data_bucket_name="data", work_seconds=7)
+    assert load_settings(WorkSettings) == WorkSettings(data_bucket_name="data", work_seconds=7)
     monkeypatch.delenv("DATA_BUCKET_NAME")
     with pytest.raises(MissingSetting, match="DATA_BUCKET_NAME is not set"):
-        WorkSettings.from_environment()
+        load_settings(WorkSettings)

@@ -19,7 +19,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from slotkeeper.aws.clients import BRISK
 from slotkeeper.observability import logger, metrics
-from slotkeeper.settings import EventSettings
+from slotkeeper.settings import EventSettings, load_settings
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
@@ -74,8 +74,13 @@ class CompletionNews:
     @classmethod
     def from_environment(cls) -> CompletionNews:
         """On the bus that the environment names. Raises MissingSetting."""
-        settings = EventSettings.from_environment()
-        return cls(boto3.client("events", config=BRISK), settings.bus_name, settings.stack, on_unsent=_not_sent)
+        settings = load_settings(EventSettings)
+        return cls(
+            boto3.client("events", config=BRISK),
+            settings.event_bus_name,
+            settings.powertools_service_name,
+            on_unsent=_not_sent,
+        )
 
     def tell(self, status: Status, key: str, detail: Mapping[str, object], finished: float | None = None) -> bool:
         """Tells what became of a request; False if nobody could be told.

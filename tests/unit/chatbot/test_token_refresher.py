@@ -14,7 +14,7 @@ import pytest
 import urllib3
 
 from dev.emulator.chat_service import AUTH
-from slotkeeper.settings import ChatbotSettings, MissingSetting, RefresherSettings, TokenSettings
+from slotkeeper.settings import ChatbotSettings, CredentialsSettings, MissingSetting, TokenSettings, load_settings
 from slotkeeper.token import TokenTable
 from tests.support.boundary import refuse
 from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, clients_to_be
@@ -239,13 +239,20 @@ def test_a_refresher_that_cannot_be_invoked_is_told_without_waiting(
     assert f"cannot be invoked: {code}" in body["reason"]
 
 
-def test_the_chatbot_has_either_credentials_or_a_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chatbot_has_a_refresher_only_where_one_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEEN_SIGNATURE_TABLE_NAME", "seen")
     monkeypatch.setenv("SIGNING_KEY_SECRET", "signing")
-    monkeypatch.setenv("API_CREDENTIALS_SECRET", "credentials")
-    assert ChatbotSettings.from_environment() == ChatbotSettings("seen", "signing", "credentials", None)
+    assert load_settings(ChatbotSettings) == ChatbotSettings("seen", "signing", None)
     monkeypatch.setenv("TOKEN_REFRESHER_FUNCTION", "refresher")
-    assert ChatbotSettings.from_environment() == ChatbotSettings("seen", "signing", None, "refresher")
+    assert load_settings(ChatbotSettings) == ChatbotSettings("seen", "signing", "refresher")
+
+
+def test_a_chatbot_without_a_refresher_does_not_start_without_credentials(
+    chat: Chat, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("API_CREDENTIALS_SECRET")
+    with pytest.raises(MissingSetting, match="API_CREDENTIALS_SECRET"):
+        load("chatbot")
 
 
 @pytest.mark.parametrize(
@@ -253,10 +260,10 @@ def test_the_chatbot_has_either_credentials_or_a_refresher(monkeypatch: pytest.M
     [
         (TokenSettings, "TOKEN_TABLE_NAME"),
         (ChatbotSettings, "SEEN_SIGNATURE_TABLE_NAME"),
-        (RefresherSettings, "API_CREDENTIALS_SECRET"),
+        (CredentialsSettings, "API_CREDENTIALS_SECRET"),
     ],
 )
 def test_a_missing_setting_is_named(settings: Any, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(missing, raising=False)
     with pytest.raises(MissingSetting, match=missing):
-        settings.from_environment()
+        load_settings(settings)

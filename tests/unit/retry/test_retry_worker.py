@@ -11,7 +11,7 @@ import pytest
 
 from slotkeeper.aws.sqs import size
 from slotkeeper.retry import Poison, Request, Retryable
-from slotkeeper.settings import MissingSetting, RetrySettings
+from slotkeeper.settings import MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
 from tests.unit.conftest import NOW
 from tests.unit.work_account import WorkAccount, invocation, record
@@ -237,4 +237,4 @@ def test_every_missing_setting_is_named(work_account: WorkAccount, monkeypatch: 
         with monkeypatch.context() as environment:
             environment.delenv(name)
             with pytest.raises(MissingSetting, match=name):
-                RetrySettings.from_environment()
+                load_settings(RetrySettings)

@@ -46,12 +46,12 @@ class ChatApi:
     """A client with connections of its own.
 
     Args:
-        url: the API's base, without a slash at its end.
+        url: the API's base.
         credentials: called for every `authenticate`; may raise UnusableSecret.
     """
 
     def __init__(self, url: str, credentials: Callable[[], Credentials]) -> None:
-        self._url = url
+        self._url = url.rstrip("/")
         self._credentials = credentials
         self._http = HttpClient()
 

@@ -21,7 +21,7 @@ from slotkeeper.retry.events import AnnouncedDeadLetters, tell_if_done
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, instant
 from slotkeeper.retry.parameter import PolicyParameter
-from slotkeeper.settings import RetrySettings
+from slotkeeper.settings import RetrySettings, load_settings
 
 
 class RetryingWorker:
@@ -36,28 +36,32 @@ class RetryingWorker:
     @classmethod
     def from_environment(cls, perform: Perform) -> RetryingWorker:
         """Over the queues and tables that the environment names. Raises MissingSetting."""
-        settings = RetrySettings.from_environment()
+        settings = load_settings(RetrySettings)
         sqs = boto3.client("sqs", config=QUICK)
         queue = RetryQueue(
             sqs,
             boto3.client("scheduler", config=QUICK),
-            settings.queue_url,
+            settings.work_queue_url,
             Schedules(
-                settings.schedule_group,
-                settings.schedule_role_arn,
-                settings.queue_arn,
-                settings.schedule_dead_letter_queue_arn,
+                settings.retry_schedule_group,
+                settings.retry_schedule_role_arn,
+                settings.work_queue_arn,
+                settings.retry_schedule_dead_letter_queue_arn,
             ),
-            beyond=settings.scheduler_beyond,
-            largest=settings.largest_message,
+            beyond=settings.scheduler_beyond_seconds,
+            largest=settings.work_queue_largest_message,
             on_refused=_schedule_refused,
         )
         news = CompletionNews.from_environment()
         consumer = Consumer(
-            Ledger(boto3.client("dynamodb", config=QUICK), settings.ledger_table_name),
+            Ledger(boto3.client("dynamodb", config=QUICK), settings.request_ledger_table_name),
             queue,
-            AnnouncedDeadLetters(sqs, settings.dead_letter_queue_url, settings.largest_message, news=news),
-            PolicyParameter(boto3.client("ssm", config=BRISK), settings.policy_parameter, on_invalid=_policy_invalid),
+            AnnouncedDeadLetters(
+                sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message, news=news
+            ),
+            PolicyParameter(
+                boto3.client("ssm", config=BRISK), settings.retry_policy_parameter, on_invalid=_policy_invalid
+            ),
             work_seconds=settings.work_seconds,
             on_message=_name,
             on_end=partial(tell_if_done, news),
