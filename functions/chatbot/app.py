@@ -16,7 +16,7 @@ from aws_lambda_powertools.logging import correlation_paths
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.aws.clients import BRISK, PROMPT
+from slotkeeper.aws.clients import client_config
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Secrets
 from slotkeeper.chatbot.service import Answered, Chatbot, Refused, Reply, SignedRequest
@@ -31,17 +31,21 @@ ROUTE = "/messages"
 # container is a part of them, but no part of this function's timeout of 28 s. So an answer is ready before that.
 ANSWER_MARGIN_SECONDS = 2.0
 
+# A sender waits for the answer. The lock reads the token item again by itself when a call fails; nothing repeats the
+# other calls.
+_token_item_config = client_config(read_timeout=1, attempts=2)
+_client_config = client_config(read_timeout=2, attempts=2)
 _settings = load_settings(ChatbotSettings)
 _shared = load_settings(TokenSettings)
 _credentials_secret = (
     "" if _settings.token_refresher_function else load_settings(CredentialsSettings).api_credentials_secret
 )
-_secrets = Secrets(boto3.client("secretsmanager", config=BRISK))
+_secrets = Secrets(boto3.client("secretsmanager", config=_client_config))
 _api = ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_credentials_secret))
 _token = SharedToken(
-    TokenTable(boto3.client("dynamodb", config=PROMPT), _shared.token_table_name),
+    TokenTable(boto3.client("dynamodb", config=_token_item_config), _shared.token_table_name),
     ITEM_NAME,
-    DelegateRefresh(Refresher(boto3.client("lambda", config=BRISK), _settings.token_refresher_function).ask)
+    DelegateRefresh(Refresher(boto3.client("lambda", config=_client_config), _settings.token_refresher_function).ask)
     if _settings.token_refresher_function
     else _api.authenticate,
     still_valid=_api.is_valid,
@@ -50,7 +54,7 @@ _token = SharedToken(
 )
 _chatbot = Chatbot(
     lambda: _secrets.signing_keys(_settings.signing_key_secret),
-    SeenSignatures(boto3.client("dynamodb", config=BRISK), _settings.seen_signature_table_name),
+    SeenSignatures(boto3.client("dynamodb", config=_client_config), _settings.seen_signature_table_name),
     _token,
     _api,
 )

@@ -18,7 +18,7 @@ from aws_lambda_powertools.utilities.data_classes import SQSEvent, event_source
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.aws.clients import LISTING, QUICK
+from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
@@ -35,11 +35,14 @@ from slotkeeper.slots.settlement_table import Settled
 # Of an invocation, for what comes after an event: noting that a request is settled.
 KEPT_SECONDS = 10
 
+_client_config = client_config(read_timeout=3, attempts=3)
+# A page of a list takes longer. A service that does not answer costs a run 24 s.
+_list_config = client_config(read_timeout=10, attempts=2)
 _settings = load_settings(JanitorSettings)
 _events = load_settings(ClosedExecutionSettings)
-_dynamodb = boto3.client("dynamodb", config=QUICK)
-_sqs = boto3.client("sqs", config=QUICK)
-_workflow = Workflow(boto3.client("stepfunctions", config=QUICK), _settings.workflow_arn)
+_dynamodb = boto3.client("dynamodb", config=_client_config)
+_sqs = boto3.client("sqs", config=_client_config)
+_workflow = Workflow(boto3.client("stepfunctions", config=_client_config), _settings.workflow_arn)
 _slots = Slots(_dynamodb, _settings.slot_table_name)
 _news = CompletionNews.from_environment()
 _closed = ClosedExecutions(
@@ -53,7 +56,7 @@ _closed = ClosedExecutions(
         _settings.grace_seconds,
         on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
     ),
-    DeadHolders(_slots, GlueRuns(boto3.client("glue", config=LISTING)), _settings.look_gap_seconds, time.time),
+    DeadHolders(_slots, GlueRuns(boto3.client("glue", config=_list_config)), _settings.look_gap_seconds, time.time),
     time.time,
 )
 

@@ -12,7 +12,7 @@ import boto3
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.aws.clients import LISTING, QUICK
+from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import JanitorSettings, load_settings
@@ -33,10 +33,13 @@ KEPT_SECONDS = 10
 # What a list of executions may take that does not come.
 HAND_OFF_SECONDS = 25
 
+_client_config = client_config(read_timeout=3, attempts=3)
+# A page of a list takes longer. A service that does not answer costs a run 24 s.
+_list_config = client_config(read_timeout=10, attempts=2)
 _settings = load_settings(JanitorSettings)
-_dynamodb = boto3.client("dynamodb", config=QUICK)
-_sqs = boto3.client("sqs", config=QUICK)
-_workflow = Workflow(boto3.client("stepfunctions", config=LISTING), _settings.workflow_arn)
+_dynamodb = boto3.client("dynamodb", config=_client_config)
+_sqs = boto3.client("sqs", config=_client_config)
+_workflow = Workflow(boto3.client("stepfunctions", config=_list_config), _settings.workflow_arn)
 _hand_offs = HandOffs(_workflow)
 _news = CompletionNews.from_environment()
 _lease = RunLease(_dynamodb, _settings.settled_table_name)
@@ -45,7 +48,7 @@ _janitor = Janitor(
     Processes(_dynamodb, _settings.slot_table_name),
     RequestQueue(_sqs, _settings.request_queue_url),
     _workflow,
-    GlueRuns(boto3.client("glue", config=LISTING)),
+    GlueRuns(boto3.client("glue", config=_list_config)),
     Settlement(
         _workflow,
         FailedRequestQueue(_sqs, _settings.failed_request_queue_url),

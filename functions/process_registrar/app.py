@@ -21,12 +21,14 @@ import boto3
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws import custom_resource
-from slotkeeper.aws.clients import PATIENT
+from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import MalformedProcess, Processes, check_settings
 
-_processes = Processes(boto3.client("dynamodb", config=PATIENT), os.environ["SLOT_TABLE_NAME"])
-_glue = boto3.client("glue", config=PATIENT)
+# No request waits for a deployment.
+_client_config = client_config(read_timeout=15, attempts=5, connect_timeout=2)
+_processes = Processes(boto3.client("dynamodb", config=_client_config), os.environ["SLOT_TABLE_NAME"])
+_glue = boto3.client("glue", config=_client_config)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.data_classes import SQSEvent, event_source
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.aws.clients import QUICK
+from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionNews, RequestNews
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import StarterSettings, load_settings
@@ -32,13 +32,17 @@ def _name(request: Request) -> None:
     logger.append_keys(process=request.process, request_id=request.request_id, attempt=request.attempt)
 
 
+# Two calls, the first of them answered only at its third attempt and the second never, take 29 s with the waits between
+# the attempts, and the function has 30. A call that hung for longer would end the invocation before it could log what
+# happened to the message.
+_client_config = client_config(read_timeout=3, attempts=3)
 _settings = load_settings(StarterSettings)
 _starter = Starter(
-    Slots(boto3.client("dynamodb", config=QUICK), _settings.slot_table_name),
+    Slots(boto3.client("dynamodb", config=_client_config), _settings.slot_table_name),
     RequestQueue(
-        boto3.client("sqs", config=QUICK), _settings.request_queue_url, _settings.request_dead_letter_queue_url
+        boto3.client("sqs", config=_client_config), _settings.request_queue_url, _settings.request_dead_letter_queue_url
     ),
-    Workflow(boto3.client("stepfunctions", config=QUICK), _settings.workflow_arn),
+    Workflow(boto3.client("stepfunctions", config=_client_config), _settings.workflow_arn),
     _settings.queue_visibility_seconds,
     _settings.queue_retention_seconds,
     _settings.queue_max_receives,

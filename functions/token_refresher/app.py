@@ -15,7 +15,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws import custom_resource
-from slotkeeper.aws.clients import BRISK, PROMPT
+from slotkeeper.aws.clients import client_config
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Secrets
 from slotkeeper.chatbot.token import ITEM_NAME, report, timing
@@ -23,11 +23,15 @@ from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import CredentialsSettings, TokenSettings, load_settings
 from slotkeeper.token import SharedToken, TokenError, TokenTable
 
+# A sender waits for the answer. The lock reads the token item again by itself when a call fails; nothing repeats the
+# other calls.
+_token_item_config = client_config(read_timeout=1, attempts=2)
+_client_config = client_config(read_timeout=2, attempts=2)
 _settings = load_settings(CredentialsSettings)
 _shared = load_settings(TokenSettings)
-_secrets = Secrets(boto3.client("secretsmanager", config=BRISK))
+_secrets = Secrets(boto3.client("secretsmanager", config=_client_config))
 _token = SharedToken(
-    TokenTable(boto3.client("dynamodb", config=PROMPT), _shared.token_table_name),
+    TokenTable(boto3.client("dynamodb", config=_token_item_config), _shared.token_table_name),
     ITEM_NAME,
     ChatApi(_shared.chat_api_url, lambda: _secrets.credentials(_settings.api_credentials_secret)).authenticate,
     timing=timing(_shared.token_min_refresh_seconds),

@@ -22,7 +22,6 @@ from typing import Any
 from botocore.exceptions import ClientError, ReadTimeoutError
 from greenlet import getcurrent, greenlet
 
-from slotkeeper.aws.clients import LISTING, QUICK
 from slotkeeper.slots import protocol
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER, GlueRuns
@@ -34,6 +33,7 @@ from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.run_lease import RunLease
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import Settled
+from tests.support.client_configs import client_configs
 
 EPOCH = 1_700_000_000  # when a clock shows 0, in seconds since the epoch
 PERIOD, TIMEOUT = 60, 120  # seconds, as in template.yaml
@@ -356,15 +356,16 @@ class Function:
         def clock() -> float:
             return EPOCH + account.now
 
-        dynamodb, sqs = client(QUICK), client(QUICK)
-        workflow = Workflow(client(LISTING), "arn:stateMachine:gated")
+        configs = client_configs("janitor")
+        dynamodb, sqs = client(configs["_client_config"]), client(configs["_client_config"])
+        workflow = Workflow(client(configs["_list_config"]), "arn:stateMachine:gated")
         settlement = Settlement(workflow, FailedRequestQueue(sqs, "failed"), Settled(dynamodb, "settled"), GRACE, clock)
         janitor = Janitor(
             Slots(dynamodb, "slots"),
             Processes(dynamodb, "slots"),
             RequestQueue(sqs, "requests"),
             workflow,
-            GlueRuns(client(LISTING)),
+            GlueRuns(client(configs["_list_config"])),
             settlement,
             GRACE,
             LOOK_GAP,

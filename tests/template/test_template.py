@@ -12,9 +12,9 @@ import pytest
 from cfnlint.decode import cfn_yaml
 
 from dev.tools import bootstrap
-from slotkeeper.aws.clients import QUICK
 from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.request import ADDED, LARGEST
+from tests.support.client_configs import client_configs, longest_call
 from tests.workflow.definition import FILE, definition
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,7 @@ def test_a_message_is_hidden_by_default_for_six_times_the_starters_timeout() -> 
 
 
 def test_two_calls_with_all_their_attempts_fit_the_starters_timeout() -> None:
-    options = QUICK._user_provided_options
-    attempt = options["connect_timeout"] + options["read_timeout"]
-    waits = 1 + 2  # botocore guide, "Retries": standard mode waits at most 2 ** (attempt - 1) seconds
-    exhausted = attempt * options["retries"]["total_max_attempts"] + waits
+    exhausted = longest_call(client_configs("starter")["_client_config"])
     assert exhausted + (exhausted - 1) <= FUNCTIONS["StarterFunction"]["Timeout"]
 
 

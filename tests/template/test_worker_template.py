@@ -11,7 +11,6 @@ import pytest
 from botocore.config import Config
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.aws.clients import QUICK
 from slotkeeper.retry.consumer import CLOCK_SKEW, RESERVE
 from slotkeeper.retry.dead_letters import LONGEST_REASON, DeadLetterQueue
 from slotkeeper.retry.delivery import LONGEST_DELAY, SOONEST, RetryQueue
@@ -20,6 +19,7 @@ from slotkeeper.retry.message import Message
 from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.retry.plan import MOST_ALTOGETHER
 from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
+from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
     ClosedExecutionSettings,
     JanitorSettings,
@@ -28,6 +28,7 @@ from slotkeeper.settings import (
     WorkSettings,
     load_settings,
 )
+from tests.support.client_configs import longest_call
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
 MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest message
@@ -81,16 +82,11 @@ def test_the_longest_work_with_its_worst_overrun_can_still_be_noted(s3_client: C
     calls = 3  # the one under way when the time is up, a look whether it took effect, and the clean-up
     assert s3_client.retries["total_max_attempts"] == 1
     hanging = calls * _one_attempt(s3_client)
-    assert PARAMETERS["WorkSeconds"]["MaxValue"] + hanging + _all_attempts(QUICK) <= WORKER["Timeout"]
+    assert PARAMETERS["WorkSeconds"]["MaxValue"] + hanging + longest_call(CLIENT_CONFIG) <= WORKER["Timeout"]
 
 
 def test_a_schedule_is_still_ahead_of_the_clock_when_the_last_attempt_to_make_it_gets_through() -> None:
-    assert _all_attempts(QUICK) + CLOCK_SKEW <= SOONEST
-
-
-def _all_attempts(client: Config) -> float:
-    waits = 1 + 2  # botocore guide, "Retries": standard mode waits at most 2 ** (attempt - 1) seconds
-    return client.retries["total_max_attempts"] * _one_attempt(client) + waits
+    assert longest_call(CLIENT_CONFIG) + CLOCK_SKEW <= SOONEST
 
 
 def _one_attempt(client: Config) -> float:

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.aws.clients import BRISK
-from slotkeeper.events import DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
+from slotkeeper.events import CLIENT_CONFIG, DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
 from tests.support.boundary import refuse
+from tests.support.client_configs import longest_call
 from tests.support.completion_events import SCHEMA, Bus
 from tests.unit.conftest import NOW
 
@@ -99,10 +99,7 @@ def test_no_call_is_begun_that_the_invocation_might_not_outlast() -> None:
 
 
 def test_a_call_takes_no_longer_than_is_allowed_for_it() -> None:
-    options = BRISK._user_provided_options
-    attempts = options["retries"]["total_max_attempts"]
-    waits = sum(2**n for n in range(attempts - 1))  # botocore guide, "Retries": at most 2 ** (attempt - 1) seconds
-    assert attempts * (options["connect_timeout"] + options["read_timeout"]) + waits <= LONGEST_TRY
+    assert longest_call(CLIENT_CONFIG) <= LONGEST_TRY
 
 
 def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import boto3
 from aws_lambda_powertools.metrics import MetricUnit
 
-from slotkeeper.aws.clients import BRISK
+from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger, metrics
 from slotkeeper.settings import EventSettings, load_settings
 
@@ -41,7 +41,8 @@ Status = Literal["SUCCEEDED", "FAILED", "DEAD_LETTERED"]
 LONGEST = {"process": 128, "request_id": 128, "error": 256, "cause": 8000, "code": 100, "reason": 2000}
 
 TRIES = 2
-LONGEST_TRY = 7.0  # seconds: two attempts of BRISK with the wait between them
+LONGEST_TRY = 7.0  # seconds: two attempts of a call with the wait between them
+CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)
 
 
 class CompletionNews:
@@ -76,7 +77,7 @@ class CompletionNews:
         """On the bus that the environment names. Raises MissingSetting."""
         settings = load_settings(EventSettings)
         return cls(
-            boto3.client("events", config=BRISK),
+            boto3.client("events", config=CLIENT_CONFIG),
             settings.event_bus_name,
             settings.powertools_service_name,
             on_unsent=_not_sent,

@@ -43,7 +43,7 @@ DELIVERY_AGE = 86_400
 DELIVERY_ATTEMPTS = 185
 
 # Seconds from now within which no schedule is made. One in the past is refused, or never fires: CreateSchedule with all
-# its attempts may take 15 s (slotkeeper/aws/clients.py), and two clocks may differ.
+# its attempts may take 15 s (CLIENT_CONFIG in slotkeeper/retry/worker.py), and two clocks may differ.
 SOONEST = 20
 
 NOT_BEFORE = "not_before"

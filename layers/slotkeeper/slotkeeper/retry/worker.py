@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from slotkeeper.aws.clients import BRISK, QUICK
+from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionNews
 from slotkeeper.observability import logger, metrics
 from slotkeeper.retry.attempt import DeadLettered, NotDue, Outcome, Repeated, Retrying, Succeeded
@@ -22,6 +22,9 @@ from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, instant
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.settings import RetrySettings, load_settings
+
+CLIENT_CONFIG = client_config(read_timeout=3, attempts=3)
+_POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # a worker continues with its last policy
 
 
 class RetryingWorker:
@@ -37,10 +40,10 @@ class RetryingWorker:
     def from_environment(cls, perform: Perform) -> RetryingWorker:
         """Over the queues and tables that the environment names. Raises MissingSetting."""
         settings = load_settings(RetrySettings)
-        sqs = boto3.client("sqs", config=QUICK)
+        sqs = boto3.client("sqs", config=CLIENT_CONFIG)
         queue = RetryQueue(
             sqs,
-            boto3.client("scheduler", config=QUICK),
+            boto3.client("scheduler", config=CLIENT_CONFIG),
             settings.work_queue_url,
             Schedules(
                 settings.retry_schedule_group,
@@ -54,13 +57,15 @@ class RetryingWorker:
         )
         news = CompletionNews.from_environment()
         consumer = Consumer(
-            Ledger(boto3.client("dynamodb", config=QUICK), settings.request_ledger_table_name),
+            Ledger(boto3.client("dynamodb", config=CLIENT_CONFIG), settings.request_ledger_table_name),
             queue,
             AnnouncedDeadLetters(
                 sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message, news=news
             ),
             PolicyParameter(
-                boto3.client("ssm", config=BRISK), settings.retry_policy_parameter, on_invalid=_policy_invalid
+                boto3.client("ssm", config=_POLICY_CLIENT_CONFIG),
+                settings.retry_policy_parameter,
+                on_invalid=_policy_invalid,
             ),
             work_seconds=settings.work_seconds,
             on_message=_name,

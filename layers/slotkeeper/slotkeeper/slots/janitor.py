@@ -27,7 +27,7 @@ from slotkeeper.slots.settlement import Settlement
 __all__ = ["Findings", "Janitor", "judge"]
 
 # Seconds of a run after which it begins nothing more: below the time between two runs, and below half of its function's
-# timeout, for calls that are under way then and time out (slotkeeper/aws/clients.py).
+# timeout, for calls that are under way then and time out (functions/janitor/app.py).
 RUN_SECONDS = 50
 # Of these, for settling before holders are examined. What is left of a run's time after those is for settling again.
 SETTLE_SECONDS = 15

@@ -24,7 +24,7 @@ HORIZON = 14 * 86400
 # An entry outlives the horizon by a week, since TTL deletes and clocks are not exact.
 _KEEP = HORIZON + 7 * 86400
 # Longer than a claim's owner needs to keep a request, to publish the event and to note both, each call with all its
-# attempts (slotkeeper/aws/clients.py); shorter than the time between two runs of the janitor.
+# attempts (functions/janitor/app.py); shorter than the time between two runs of the janitor.
 CLAIM = 45
 
 _BATCH = 100  # DynamoDB API Reference, BatchGetItem: at most 100 items
