@@ -248,7 +248,7 @@ def test_the_chatbot_has_a_refresher_only_where_one_is_set(monkeypatch: pytest.M
 
 
 def test_a_chatbot_without_a_refresher_does_not_start_without_credentials(
-    chat: Chat, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+    chat: ChatbotAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("API_CREDENTIALS_SECRET")
     with pytest.raises(MissingSetting, match="API_CREDENTIALS_SECRET"):
