@@ -62,36 +62,40 @@ def needs(call: Call, stack: Stack) -> Iterator[Need]:
 
 def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
     """The ARNs of what a call is about."""
-    told = call.parameters
+    parameters = call.parameters
     match call.service:
         case "cloudwatch":
             yield EVERYTHING
-        case "dynamodb" if "RequestItems" in told:
-            yield from (arn("dynamodb", f"table/{table}") for table in told["RequestItems"])
+        case "dynamodb" if "RequestItems" in parameters:
+            yield from (arn("dynamodb", f"table/{table}") for table in parameters["RequestItems"])
         case "dynamodb":
-            yield arn("dynamodb", f"table/{told['TableName']}")
+            yield arn("dynamodb", f"table/{parameters['TableName']}")
         case "events":
-            yield from (event_bus(entry.get("EventBusName", "default")) for entry in told["Entries"])
+            yield from (event_bus(entry.get("EventBusName", "default")) for entry in parameters["Entries"])
         case "glue":
-            yield arn("glue", f"job/{told['JobName']}")
+            yield arn("glue", f"job/{parameters['JobName']}")
         case "lambda":
-            yield arn("lambda", f"function:{told['FunctionName']}")
-        case "s3" if "Delete" in told:
-            yield from (f"arn:{PARTITION}:s3:::{told['Bucket']}/{each['Key']}" for each in told["Delete"]["Objects"])
+            yield arn("lambda", f"function:{parameters['FunctionName']}")
+        case "s3" if "Delete" in parameters:
+            yield from (
+                f"arn:{PARTITION}:s3:::{parameters['Bucket']}/{each['Key']}" for each in parameters["Delete"]["Objects"]
+            )
         case "s3":
-            yield f"arn:{PARTITION}:s3:::{told['Bucket']}" + (f"/{told['Key']}" if "Key" in told else "")
+            yield f"arn:{PARTITION}:s3:::{parameters['Bucket']}" + (
+                f"/{parameters['Key']}" if "Key" in parameters else ""
+            )
         case "scheduler":
-            yield arn("scheduler", f"schedule/{told.get('GroupName', 'default')}/{told['Name']}")
+            yield arn("scheduler", f"schedule/{parameters.get('GroupName', 'default')}/{parameters['Name']}")
         case "secretsmanager":
-            yield told["SecretId"]
+            yield parameters["SecretId"]
         case "sns":
-            yield told["TopicArn"]
+            yield parameters["TopicArn"]
         case "sqs":
-            yield arn("sqs", told["QueueUrl"].rpartition("/")[2])
+            yield arn("sqs", parameters["QueueUrl"].rpartition("/")[2])
         case "ssm":
-            yield arn("ssm", "parameter/" + told["Name"].removeprefix("/"))
+            yield arn("ssm", "parameter/" + parameters["Name"].removeprefix("/"))
         case "stepfunctions":
-            yield told.get("executionArn") or told["stateMachineArn"]
+            yield parameters.get("executionArn") or parameters["stateMachineArn"]
         case _:
             raise NotImplementedError(f"{call.service}: teach tests/least_privilege/calls.py what its calls are about")
 
@@ -100,8 +104,8 @@ def arn(service: str, rest: str) -> str:
     return f"arn:{PARTITION}:{service}:{REGION}:{ACCOUNT}:{rest}"
 
 
-def event_bus(told: str) -> str:
-    return told if told.startswith("arn:") else arn("events", f"event-bus/{told}")
+def event_bus(name: str) -> str:
+    return name if name.startswith("arn:") else arn("events", f"event-bus/{name}")
 
 
 READ = ("kms:Decrypt",)

@@ -61,9 +61,9 @@ def calls(variant: str) -> dict[str, list[Call]]:
         from_where |= dict.fromkeys(_BY_JOBS, "jobs of one's own")
     for function, other in from_where.items():
         assert made.environment(function) == stack(other).environment(function)
-    found = {function: _recorded(other)[function] for function, other in from_where.items()}
-    found["Workflow"] = list(workflow_calls.calls(made, jobs(made)))
-    return found | ({"SampleJob": _of_the_sample_job(made)} if "SampleJob" in made.resources else {})
+    recorded = {function: _recorded(other)[function] for function, other in from_where.items()}
+    recorded["Workflow"] = list(workflow_calls.calls(made, jobs(made)))
+    return recorded | ({"SampleJob": _of_the_sample_job(made)} if "SampleJob" in made.resources else {})
 
 
 @cache

@@ -30,8 +30,8 @@ def _errors(call: Call, model: Any) -> Iterator[str]:
     """Those that the module which makes the call knows by name, and one that nobody knows: the others are as good."""
     yield NOBODY_KNOWS_IT
     source = _text(call.site.file)
-    told = {shape.name: shape.metadata.get("error", {}).get("code", shape.name) for shape in model.error_shapes}
-    for name, code in sorted(({each: each for each in MORE} | told).items()):
+    codes = {shape.name: shape.metadata.get("error", {}).get("code", shape.name) for shape in model.error_shapes}
+    for name, code in sorted(({each: each for each in MORE} | codes).items()):
         if f'"{name}"' in source and code != DENIED:
             yield code
 

@@ -24,19 +24,19 @@ Row = tuple[str, str, str, str]  # whose role, action, resource, with which para
 @cache
 def rows() -> set[Row]:
     """Every grant of the template; what each function may do with what is its own stands once."""
-    found = {
+    granted = {
         (role.removesuffix("Role"), grant.action, _label(stack(variant), role, grant.resource))
         for variant in VARIANTS
         for role in stack(variant).of_type("AWS::IAM::Role")
         for grant in grants(stack(variant), role)
     }
     functions = {name.removesuffix("Function") for name in stack("everything").of_type("AWS::Lambda::Function")}
-    told = set()
-    for who, action, resource in found:
-        everybodys = who in functions and {(each, action, resource) for each in functions} <= found
+    listed = set()
+    for who, action, resource in granted:
+        everybodys = who in functions and {(each, action, resource) for each in functions} <= granted
         parameter = _with(min(functions - {"TokenRefresher"}) if everybodys else who, action, resource)
-        told.add((EVERY_FUNCTION if everybodys else who, action, resource, parameter))
-    return told
+        listed.add((EVERY_FUNCTION if everybodys else who, action, resource, parameter))
+    return listed
 
 
 def _label(made: Stack, role: str, resource: str) -> str:

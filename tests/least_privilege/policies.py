@@ -65,7 +65,7 @@ def grants(stack: Stack, role: str) -> list[Grant]:
     """Every action on every resource, one by one."""
     properties = stack.properties(role)
     assert not properties.get("ManagedPolicyArns"), f"{role}: a managed policy is wider than what is used"
-    found = []
+    granted = []
     for policy in properties.get("Policies", []):
         for statement in policy["PolicyDocument"]["Statement"]:
             assert statement["Effect"] == "Allow", statement
@@ -75,12 +75,12 @@ def grants(stack: Stack, role: str) -> list[Grant]:
                 assert re.fullmatch(r"[a-z0-9-]+:\w+", action), f"{role}: name the action, not {action}"
                 for resource in listed(statement["Resource"]):
                     assert resource == EVERYTHING or resource.startswith("arn:"), f"{role}: {resource}"
-                    found.append(Grant(role, action, resource, conditions))
-    return found
+                    granted.append(Grant(role, action, resource, conditions))
+    return granted
 
 
-def _conditions(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for operator, keys in told.items():
+def _conditions(condition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for operator, keys in condition.items():
         assert operator == "StringEquals", f"teach tests/least_privilege/policies.py what {operator} says"
         yield from keys.items()
 

@@ -55,11 +55,11 @@ class Recorded(InProcessAws):
         self.lose: set[str] = set()
         self._models: dict[tuple[str, Site], tuple[Call, Any]] = {}
 
-    def answer(self, model: Any, told: dict[str, Any]) -> Told:
-        call = Call(model.service_model.service_name, model.name, told, _site())
+    def answer(self, model: Any, parameters: dict[str, Any]) -> Told:
+        call = Call(model.service_model.service_name, model.name, parameters, _site())
         self.calls.append(call)
         self._models.setdefault((call.operation, call.site), (call, model))
-        answer = super().answer(model, told)
+        answer = super().answer(model, parameters)
         if model.name in self.lose:
             raise ReadTimeoutError(endpoint_url="the service")
         return answer

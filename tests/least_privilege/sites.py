@@ -55,20 +55,20 @@ def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[t
     """Every (botocore's operation, site) that those definitions of these files may come to where the code `begins`."""
     known = [made for path in _modules(paths) for made in _definitions(path)]
     ours = {str(path.relative_to(ROOT)) for path in paths}
-    found = [made for made in known if made.site.file in ours and begins(made.site)]
-    assert found
+    reached = [made for made in known if made.site.file in ours and begins(made.site)]
+    assert reached
     # What an import runs; where commands are registered, each is named, and only one is called.
-    found += [made for made in known if made.site.function == MODULE and not made.site.file.startswith(REGISTERED)]
+    reached += [made for made in known if made.site.function == MODULE and not made.site.file.startswith(REGISTERED)]
     by_name: dict[str, list[Definition]] = {}
     for made in known:
         by_name.setdefault(made.known_as, []).append(made)
-    seen = {made.site for made in found}
-    for made in found:  # grows as it goes
+    seen = {made.site for made in reached}
+    for made in reached:  # grows as it goes
         for name in made.names | made.attributes:
             new = [other for other in by_name.get(name, []) if other.site not in seen and made.may_mean(other)]
             seen |= {other.site for other in new}
-            found += new
-    return {(operation, made.site) for made in found for operation in made.operations}
+            reached += new
+    return {(operation, made.site) for made in reached for operation in made.operations}
 
 
 def of_function(folder: str) -> set[tuple[str, Site]]:
@@ -78,10 +78,10 @@ def of_function(folder: str) -> set[tuple[str, Site]]:
 
 def _modules(paths: list[Path]) -> list[Path]:
     """These, and what they import of our packages."""
-    found = list(paths)
-    for path in found:  # grows as it goes
-        found += [module for module in _imported(path) if module not in found]
-    return found
+    modules = list(paths)
+    for path in modules:  # grows as it goes
+        modules += [module for module in _imported(path) if module not in modules]
+    return modules
 
 
 def _imported(path: Path) -> Iterator[Path]:
@@ -113,20 +113,22 @@ def _definitions(path: Path) -> list[Definition]:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    found: list[Definition] = []
-    _collect(_parsed(path), str(path.relative_to(ROOT)), (), imported, found)
-    return found
+    definitions: list[Definition] = []
+    _collect(_parsed(path), str(path.relative_to(ROOT)), (), imported, definitions)
+    return definitions
 
 
-def _collect(node: ast.AST, file: str, inside: tuple[str, ...], imported: set[str], found: list[Definition]) -> None:
+def _collect(
+    node: ast.AST, file: str, inside: tuple[str, ...], imported: set[str], definitions: list[Definition]
+) -> None:
     """A function within a function belongs to the outer one; what stands in no function, to the module or the class."""
     made = Definition(Site(file, ".".join(inside) or MODULE))
-    found.append(made)
+    definitions.append(made)
     todo = list(ast.iter_child_nodes(node))
     while todo:
         part = todo.pop()
         if isinstance(part, ast.FunctionDef | ast.ClassDef) and not isinstance(node, ast.FunctionDef):
-            _collect(part, file, (*inside, part.name), imported, found)
+            _collect(part, file, (*inside, part.name), imported, definitions)
             continue
         if isinstance(part, ast.Name):
             made.names.add(part.id)
@@ -156,11 +158,11 @@ def _asked(call: ast.Call) -> Iterator[str]:
 def operations() -> dict[str, tuple[str, str]]:
     """botocore's method names -> (service, operation), of every service that our code makes a client of."""
     session = boto3.Session(region_name=REGION)
-    found = {}
+    by_method = {}
     for service in sorted(_services()):
         model = session.client(service, aws_access_key_id="-", aws_secret_access_key="-").meta.service_model
-        found |= {xform_name(operation): (service, operation) for operation in model.operation_names}
-    return found
+        by_method |= {xform_name(operation): (service, operation) for operation in model.operation_names}
+    return by_method
 
 
 def _services() -> Iterator[str]:

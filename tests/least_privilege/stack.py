@@ -99,8 +99,8 @@ class Stack:
         return {n: r.get("Properties", {}) for n, r in self.resources.items() if r["Type"] == kind}
 
     def properties(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.resources[name]["Properties"]
-        return found
+        declared: dict[str, Any] = self.resources[name]["Properties"]
+        return declared
 
     def outputs(self) -> dict[str, Any]:
         """The values of the outputs whose conditions hold."""
@@ -136,27 +136,27 @@ class Stack:
         if not isinstance(node, dict):
             return node
         if len(node) == 1:
-            ((function, told),) = node.items()
+            ((function, argument),) = node.items()
             if function == "Ref" or function.startswith("Fn::"):
-                return self._called(function, told)
+                return self._called(function, argument)
         return {key: made for key, each in node.items() if (made := self.resolve(each)) is not _NO_VALUE}
 
-    def _called(self, function: str, told: Any) -> Any:
+    def _called(self, function: str, argument: Any) -> Any:
         match function:
             case "Ref":
-                return self._ref(told)
+                return self._ref(argument)
             case "Fn::GetAtt":
-                name, attribute = told if isinstance(told, list) else told.split(".", 1)
+                name, attribute = argument if isinstance(argument, list) else argument.split(".", 1)
                 return self._attribute(name, attribute)
             case "Fn::If":
-                return self.resolve(told[1] if self.holds(told[0]) else told[2])
+                return self.resolve(argument[1] if self.holds(argument[0]) else argument[2])
             case "Fn::Sub":
-                text, values = told if isinstance(told, list) else (told, {})
+                text, values = argument if isinstance(argument, list) else (argument, {})
                 return self._substituted(text, self.resolve(values))
             case "Fn::Join":
-                return told[0].join(map(str, self.resolve(told[1])))
+                return argument[0].join(map(str, self.resolve(argument[1])))
             case "Fn::Split":
-                return self.resolve(told[1]).split(told[0])
+                return self.resolve(argument[1]).split(argument[0])
         raise NotImplementedError(f"{function}: teach tests/least_privilege/stack.py what it gives")
 
     def _ref(self, name: str) -> Any:
@@ -187,8 +187,8 @@ class Stack:
         return self.arn(name) if attribute in ("Arn", "Id", "TopicArn") else self.physical(name)
 
     def _substituted(self, text: str, values: Mapping[str, Any]) -> str:
-        def value(found: re.Match[str]) -> str:
-            name = found[1]
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
             if name in values:
                 return str(values[name])
             return str(self._attribute(*name.split(".", 1)) if "." in name else self._ref(name))
@@ -199,8 +199,8 @@ class Stack:
         """Whether a condition, by its name or as an expression, is true; None is no condition."""
         if condition is None:
             return True
-        told = self.template["Conditions"][condition] if isinstance(condition, str) else condition
-        ((function, parts),) = told.items()
+        expression = self.template["Conditions"][condition] if isinstance(condition, str) else condition
+        ((function, parts),) = expression.items()
         match function:
             case "Condition":
                 return self.holds(parts)

@@ -95,8 +95,8 @@ def test_a_resource_is_named_where_it_has_a_name(variant: str, role: str) -> Non
 
 
 def test_every_pattern_is_there_still() -> None:
-    found: dict[tuple[str, str], set[str]] = {}
+    matched: dict[tuple[str, str], set[str]] = {}
     for role in stack("as it is").of_type("AWS::IAM::Role"):
         for pattern, action in _patterns("as it is", role):
-            found.setdefault(pattern, set()).add(action)
-    assert found == {pattern: actions for pattern, (actions, _) in PATTERNS.items()}
+            matched.setdefault(pattern, set()).add(action)
+    assert matched == {pattern: actions for pattern, (actions, _) in PATTERNS.items()}

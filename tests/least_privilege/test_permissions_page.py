@@ -25,9 +25,9 @@ ACTION = re.compile(r"`([a-z0-9]+:[A-Z]\w+)`")
 
 
 def _section(heading: str) -> str:
-    found = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    assert found is not None, heading
-    return found[1]
+    match = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert match is not None, heading
+    return match[1]
 
 
 def _cells(section: str) -> list[list[str]]:
@@ -39,15 +39,15 @@ def _cells(section: str) -> list[list[str]]:
 def test_every_grant_is_on_the_page_and_nothing_else() -> None:
     roles = re.search(r"^## The roles\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE)
     assert roles is not None
-    told = {
+    listed = {
         (who, action, resource.strip("`"), parameter.replace("`", ""))
         for who in re.findall(r"^### (.+)$", roles[1], re.MULTILINE)
         for actions, resource, parameter, why in _cells(_section(who))
         for action in ACTION.findall(actions)
         if why
     }
-    assert told - rows() == set(), "on the page alone"
-    assert rows() - told == set(), "in the template alone"
+    assert listed - rows() == set(), "on the page alone"
+    assert rows() - listed == set(), "in the template alone"
 
 
 # IAM's prefix, where it is not CloudFormation's name of the service in small letters.
@@ -59,9 +59,9 @@ def test_who_deploys_is_told_every_service() -> None:
         resource["Type"].removeprefix("AWS::").partition("::")[0] for resource in stack("everything").resources.values()
     }
     made = {SERVICES.get(kind, kind.lower()) for kind in kinds}
-    told = {row[0].strip("`") for row in _cells(_section("Who deploys"))}
+    listed = {row[0].strip("`") for row in _cells(_section("Who deploys"))}
     # What makes the stack itself, what a parameter adds, and `make gradual`.
-    assert told == made | {"cloudformation", "glue", "kms", "codedeploy"}
+    assert listed == made | {"cloudformation", "glue", "kms", "codedeploy"}
 
 
 # --------------------------------------------------------------------------------------------------------- operators
@@ -99,8 +99,10 @@ def _called(callback: Any) -> set[str]:
     """The actions that a command's code can ask for."""
     function = inspect.unwrap(callback)
     services = {operation: service for service, operation in sites.operations().values()}
-    found = sites.reachable([Path(inspect.getfile(function))], lambda site: site.function == function.__qualname__)
-    asked = {(services[operation], operation) for operation, _ in found}
+    sites_of_calls = sites.reachable(
+        [Path(inspect.getfile(function))], lambda site: site.function == function.__qualname__
+    )
+    asked = {(services[operation], operation) for operation, _ in sites_of_calls}
     return {ACTIONS.get(each, f"{PREFIXES.get(each[0], each[0])}:{each[1]}") for each in asked}
 
 
@@ -108,15 +110,15 @@ def _called(callback: Any) -> set[str]:
 def test_a_commands_calls_are_those_on_the_page(command: str) -> None:
     (row,) = (cells for cells in _cells(_section("Who operates")) if cells[0] == f"`{command}`")
     called = _called(COMMANDS[command]) - NOT_CALLED.get(command, set()) - EVERY_COMMANDS
-    told = set(ACTION.findall(row[1])) | (AUDIT if row[2] == "audit" else set())
-    assert (called - told, told - called) == (set(), set()), "(in the code alone, on the page alone)"
+    listed = set(ACTION.findall(row[1])) | (AUDIT if row[2] == "audit" else set())
+    assert (called - listed, listed - called) == (set(), set()), "(in the code alone, on the page alone)"
 
 
 def test_an_operator_is_granted_no_read_of_the_token() -> None:
     """The attributes of the page's conditions are those that the commands name, and no read returns the token."""
-    found = re.search(r"^```json\n(.*?)^```", _section("Operators do not need the token"), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    read, write = json.loads(found[1])
+    match = re.search(r"^```json\n(.*?)^```", _section("Operators do not need the token"), re.MULTILINE | re.DOTALL)
+    assert match is not None
+    read, write = json.loads(match[1])
     shown = {path.partition(".")[0] for path in token_item.STATUS_ATTRIBUTES.split(", ")}
     assert set(_attributes(read)) == {"token_name", *shown}
     assert "access_token" not in _attributes(read)

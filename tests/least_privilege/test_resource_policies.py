@@ -89,13 +89,13 @@ def test_every_service_that_sends_to_a_topic_is_let_in() -> None:
 
 def _senders(made: Stack, arn: str) -> set[str]:
     """The services that send to a queue or topic by themselves: alarms and rules have no role to do so with."""
-    found = set()
+    senders = set()
     if any(arn in alarm.get("AlarmActions", []) for alarm in made.of_type("AWS::CloudWatch::Alarm").values()):
-        found.add("cloudwatch.amazonaws.com")
+        senders.add("cloudwatch.amazonaws.com")
     for rule in made.of_type("AWS::Events::Rule").values():
         if any(arn == target["Arn"] and "RoleArn" not in target for target in rule.get("Targets", [])):
-            found.add("events.amazonaws.com")
-    return found
+            senders.add("events.amazonaws.com")
+    return senders
 
 
 @pytest.mark.parametrize("name", list(stack(ALL).of_type("AWS::Lambda::Permission")))

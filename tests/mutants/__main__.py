@@ -64,7 +64,7 @@ def run(
     rest: Sequence[str] = REST,
 ) -> int:
     """Tries them all; the exit code."""
-    began = time.monotonic()
+    started = time.monotonic()
     _empty(folder)
     base = folder / "base"
     copy_tree(source, base)
@@ -74,7 +74,7 @@ def run(
         console.print(f"[bold red]The guards are red without any mutant:[/] {escape(clean.failed)}", highlight=False)
         console.print(f"{escape(clean.message)}\nSee {folder}/base-*.log", highlight=False, soft_wrap=True)
         return 1
-    console.print(f"[dim]... are green, after {time.monotonic() - began:.0f} s[/]", highlight=False)
+    console.print(f"[dim]... are green, after {time.monotonic() - started:.0f} s[/]", highlight=False)
     verdicts: dict[str, Verdict] = {}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("mutants", total=len(mutants))
@@ -85,7 +85,7 @@ def run(
             if verdict.status != "caught" or not console.is_terminal:
                 progress.console.print(report.line(verdict), highlight=False, soft_wrap=True)
             progress.advance(bar)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - started
     report.write(folder, mutants, verdicts, nowhere(FOLDER), seconds)
     if console.is_terminal:
         console.print(report.table(mutants, verdicts))

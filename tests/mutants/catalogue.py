@@ -41,10 +41,10 @@ class Change:
 
     def applied_to(self, mutant: str, text: str) -> str:
         """Raises Stale unless `old` stands in the text exactly once."""
-        found = text.count(self.old)
-        if found != 1:
+        count = text.count(self.old)
+        if count != 1:
             raise Stale(
-                f"{mutant}: `old` must stand in {self.file} exactly once, and stands there {found} times. "
+                f"{mutant}: `old` must stand in {self.file} exactly once, and stands there {count} times. "
                 f"Bring the catalogue up to date; it begins with {self.old.strip().splitlines()[0]!r}"
             )
         return text.replace(self.old, self.new)

@@ -24,9 +24,9 @@ def short(verdict: Verdict) -> str:
 def line(verdict: Verdict) -> str:
     """One verdict, in rich's markup."""
     status = f"[{COLOURS[verdict.status]}]{verdict.status:8}[/]"
-    said = short(verdict) if verdict.status == "caught" else f"{verdict.test} {verdict.message}".strip()
+    text = short(verdict) if verdict.status == "caught" else f"{verdict.test} {verdict.message}".strip()
     aside = "" if verdict.by_guard or verdict.status != "caught" else " [yellow](not one of its guards)[/]"
-    return f"{status} {verdict.mutant} [dim]{verdict.seconds:.1f} s[/] {escape(said)}{aside}"
+    return f"{status} {verdict.mutant} [dim]{verdict.seconds:.1f} s[/] {escape(text)}{aside}"
 
 
 def table(mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict]) -> Table:
@@ -35,8 +35,8 @@ def table(mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict]) -> Table:
     )
     for mutant in mutants:
         verdict = verdicts[mutant.name]
-        said = " ".join(filter(None, [short(verdict), f"[dim]{escape(verdict.message[:120])}[/]"]))
-        made.add_row(mutant.name, f"[{COLOURS[verdict.status]}]{verdict.status}[/]", said)
+        text = " ".join(filter(None, [short(verdict), f"[dim]{escape(verdict.message[:120])}[/]"]))
+        made.add_row(mutant.name, f"[{COLOURS[verdict.status]}]{verdict.status}[/]", text)
     return made
 
 

@@ -133,22 +133,22 @@ def test_a_copy_has_what_git_knows_and_what_is_new_and_nothing_that_it_ignores(t
 def test_the_gate_is_red_if_a_mutant_survives_and_reports_it(
     tree: Path, tmp_path: Path, new: str, code: int, status: str
 ) -> None:
-    said = io.StringIO()
+    output = io.StringIO()
     folder = tmp_path / "build"
-    assert run(Console(file=said, width=200), [mutant("<", new)], 1, source=tree, folder=folder, rest=REST) == code
+    assert run(Console(file=output, width=200), [mutant("<", new)], 1, source=tree, folder=folder, rest=REST) == code
     (judged,) = json.loads((folder / "report.json").read_text())["mutants"]
     assert judged["verdict"]["status"] == status
     assert f"| m | a bug | {status} |" in (folder / "report.md").read_text()
-    assert f"{1 - code} of 1 known bugs" in said.getvalue()
+    assert f"{1 - code} of 1 known bugs" in output.getvalue()
     assert (folder / "m").exists() == (status != "caught")
 
 
 def test_the_gate_judges_nothing_by_tests_that_are_red_without_a_mutant(tree: Path, tmp_path: Path) -> None:
     (tree / "code_under_test.py").write_text(CODE.replace("<", "<="))
-    said = io.StringIO()
-    console = Console(file=said, width=200)
+    output = io.StringIO()
+    console = Console(file=output, width=200)
     assert run(console, [mutant("<=", "<")], 1, source=tree, folder=tmp_path / "build", rest=REST) == 1
-    assert "red without any mutant: tests/test_limit.py::test_the_limit_holds" in said.getvalue()
+    assert "red without any mutant: tests/test_limit.py::test_the_limit_holds" in output.getvalue()
 
 
 def test_the_mutants_can_be_listed() -> None:

@@ -73,10 +73,10 @@ def green_without(base: Path, mutants: Iterable[Mutant], jobs: int) -> Run:
 
 def judge(mutant: Mutant, base: Path, folder: Path, rest: Iterable[str] = REST) -> Verdict:
     """Tries a mutant in a copy of `base`, made in `folder` and left there for whoever wants to look."""
-    began = time.monotonic()
+    started = time.monotonic()
 
     def verdict(status: Status, run: Run, by_guard: bool = True) -> Verdict:
-        return Verdict(mutant.name, status, time.monotonic() - began, run.failed, run.message, by_guard)
+        return Verdict(mutant.name, status, time.monotonic() - started, run.failed, run.message, by_guard)
 
     copy = folder / mutant.name
     try:

@@ -43,8 +43,8 @@ def wrong_answers(writes: Writes, operations: list[Operation]) -> Iterator[str]:
         yield from _wrong_mark(operation, writes)
     for name, of_name in by_name.items():
         yield from _wrong_give_backs(name, of_name, writes)
-        said = [operation for operation in of_name if operation.step == "confirm"]
-        if writes.confirms[name] > sum(operation.done + operation.lost for operation in said):
+        confirmed = [operation for operation in of_name if operation.step == "confirm"]
+        if writes.confirms[name] > sum(operation.done + operation.lost for operation in confirmed):
             yield f"{name} was confirmed more often than anybody says"
     for step, marks in (("reserve", {mark for _, mark in writes.grants}), ("wait", {*map(_mark_of, writes.waits)})):
         written = {mark for operation in operations if operation.step == step for mark in operation.marks}
@@ -61,21 +61,21 @@ def _wrong_mark(operation: Operation, writes: Writes) -> Iterator[str]:
     name, seen = operation.name, operation.seen
     *_, last = operation.marks
     if operation.step == "reserve":
-        found = [writes.grants[name, mark] for mark in operation.marks]
+        marked = [writes.grants[name, mark] for mark in operation.marks]
     elif operation.step == "wait":
-        found = [writes.waits[f"handle-{mark}"] for mark in operation.marks]
+        marked = [writes.waits[f"handle-{mark}"] for mark in operation.marks]
     elif operation.step == "quiet" and seen is not None:
-        found = [writes.quiets[name, seen, mark] for mark in operation.marks]
+        marked = [writes.quiets[name, seen, mark] for mark in operation.marks]
     else:
         return
-    if found[-1] != operation.done or max(found) > 1:
-        yield f"{operation.step} of {name} (mark {last}) answered {operation.answer}, and was done {found} times"
+    if marked[-1] != operation.done or max(marked) > 1:
+        yield f"{operation.step} of {name} (mark {last}) answered {operation.answer}, and was done {marked} times"
 
 
 def _wrong_give_backs(name: str, operations: list[Operation], writes: Writes) -> Iterator[str]:
     """Each slot that went was given back by one who says so, or who did not hear; who says so, gave one back."""
     gone = writes.gone[name]
-    said = Counter(operation.step for operation in operations if operation.done)
+    reported = Counter(operation.step for operation in operations if operation.done)
     lost = sum(operation.lost for operation in operations if operation.step in ("release", "cancel", "reclaim"))
     reclaimed = Counter(operation.seen for operation in operations if operation.step == "reclaim" and operation.done)
     for seen, count in reclaimed.items():
@@ -84,11 +84,11 @@ def _wrong_give_backs(name: str, operations: list[Operation], writes: Writes) ->
             yield f"{name}: the janitor says that it freed {seen} {count} times; it went {went} times"
     left = gone - reclaimed
     reserved = sum(count for entry, count in left.items() if entry.state == "RESERVED")
-    if said["cancel"] > reserved:
-        yield f"{name}: cancelled {said['cancel']} times, of which it was RESERVED {reserved} times"
-    told = said["cancel"] + said["release"]
-    if not told <= left.total() <= told + lost:
-        yield f"{name}: {left.total()} times gone, {told} times given back, {lost} answers lost"
+    if reported["cancel"] > reserved:
+        yield f"{name}: cancelled {reported['cancel']} times, of which it was RESERVED {reserved} times"
+    given_back = reported["cancel"] + reported["release"]
+    if not given_back <= left.total() <= given_back + lost:
+        yield f"{name}: {left.total()} times gone, {given_back} times given back, {lost} answers lost"
 
 
 def most_certain_holders(operations: list[Operation]) -> int:

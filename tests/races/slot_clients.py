@@ -198,9 +198,9 @@ class Client:
             except ReadTimeoutError:
                 continue
             break
-        said = str(answer) if isinstance(answer, bool | str) else type(answer).__name__
-        self.operations.append(Operation(step, name, start, time.monotonic(), said, marks, seen))
-        return said
+        answered = str(answer) if isinstance(answer, bool | str) else type(answer).__name__
+        self.operations.append(Operation(step, name, start, time.monotonic(), answered, marks, seen))
+        return answered
 
 
 def _delivery(sequence: str, mark: int) -> Delivery:

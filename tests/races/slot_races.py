@@ -80,7 +80,7 @@ class Crowd:
         meddlers = [
             Meddler(self._dynamodb, table, race, number) for number in range(self._aside if race.meddling else 0)
         ]
-        began = time.monotonic()
+        started = time.monotonic()
         histories = [self._folder / f"{table}-{number}.jsonl" for number in range(len(self._clients))]
         with ExitStack() as asides:
             for aside in [*observers, *meddlers]:
@@ -91,15 +91,17 @@ class Crowd:
                         table=table,
                         process=PROCESS,
                         pot=2 * race.limit + 1,
-                        until=began + seconds,
+                        until=started + seconds,
                         least=least,
                         history=str(history),
                         changes=race.changes,
                         reads_first=race.reads_first,
                     )
                 )
-            self._follow(lambda done: watch(f"{time.monotonic() - began:3.0f} s: {done} steps, {observers[0].tell()}"))
-        took = time.monotonic() - began
+            self._follow(
+                lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} steps, {observers[0].tell()}")
+            )
+        took = time.monotonic() - started
         operations = [operation for history in histories for operation in load(history)]
         operations += give_everything_back(self._dynamodb, table)
         judge = Judge(steady=not race.meddling)
@@ -135,11 +137,11 @@ class Crowd:
         done = dict.fromkeys(running, 0)
         while running:
             for clients in list(running):
-                said = clients.says()
-                done[clients] = said["operations"]
-                if said["over"]:
+                line = clients.says()
+                done[clients] = line["operations"]
+                if line["over"]:
                     running.remove(clients)
-                    errors += said["errors"]
+                    errors += line["errors"]
             hear(sum(done.values()))
         assert not errors, "\n".join(errors)
 

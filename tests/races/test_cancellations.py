@@ -34,10 +34,10 @@ class Contest:
         name = f"p{next(_names)}"
         self._operator.create(name, 1, "job")
         reserves = [partial(_reserve, starter, name, reads) for reads, starter in enumerate(self._starters, 1)]
-        told = at_once([*reserves, partial(self._operator.cancellations.add, name, f"{name}-1", NOW)])
+        answers = at_once([*reserves, partial(self._operator.cancellations.add, name, f"{name}-1", NOW)])
         left = self._starters[0].read(name)
         assert left is not None
-        return left, [*told[:-1], told[-1][0]]  # type: ignore[index]
+        return left, [*answers[:-1], answers[-1][0]]  # type: ignore[index]
 
     def are_both(self) -> bool:
         """Whether in one of some rounds the request is cancelled and holds its slot."""

@@ -61,12 +61,12 @@ def most_who_claim_a_new_attempt(ledgers: list[Ledger]) -> int:
 
 
 def most_who_take_over_an_ended_lease(ledgers: list[Ledger]) -> int:
-    found = []
+    counts = []
     for _ in range(ROUNDS):
         message = new_message()
         ledgers[0].claim(message, "dead", NOW, LEASE)
-        found.append(len(mine(claim_at_once(ledgers, [message], NOW + LEASE))))
-    return max(found)
+        counts.append(len(mine(claim_at_once(ledgers, [message], NOW + LEASE))))
+    return max(counts)
 
 
 def test_f24_of_many_deliveries_of_one_attempt_exactly_one_has_it(ledgers: list[Ledger]) -> None:
@@ -139,8 +139,8 @@ def test_r2_of_a_cancel_and_many_deliveries_either_it_is_cancelled_or_one_of_the
         message, seen = waiting_attempt(ledgers[0])
         cancel = partial(ledgers[0].cancel, message.request_id, seen, "operator", CANCELLED, "Cancelled", NOW)
         claims = [_claim(ledger, message, f"token-{n}", NOW) for n, ledger in enumerate(ledgers[1:])]
-        cancelled, *told = at_once([cancel, *claims])
-        works = [claim for claim in mine(told) if claim.plan != CANCELLED]
+        cancelled, *claims_made = at_once([cancel, *claims])
+        works = [claim for claim in mine(claims_made) if claim.plan != CANCELLED]
         assert (cancelled is not None, len(works)) in ((True, 0), (False, 1))
 
 

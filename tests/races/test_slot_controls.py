@@ -32,7 +32,7 @@ def without(constant: str, part: str, instead: str = ALWAYS) -> Change:
 def is_found(fault: str, crowd: Crowd, race: Race) -> bool:
     """Whether the judge says so of one of some races."""
     judged = (crowd.race(race, 0.0, STEPS).judge for _ in range(ROUNDS))
-    return any(fault in found for judge in judged for found in judge.faults)
+    return any(fault in fault_seen for judge in judged for fault_seen in judge.faults)
 
 
 @pytest.mark.parametrize(

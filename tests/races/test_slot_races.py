@@ -35,7 +35,7 @@ def race_it(request: pytest.FixtureRequest, crowd: Crowd) -> Iterator[RaceIt]:
         plugins = request.config.pluginmanager
         terminal, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
         assert terminal is not None, "long races are run without xdist, to be watched and to have the machine"
-        said = time.monotonic()
+        printed = time.monotonic()
 
         def tell(text: str) -> None:
             with capture.global_and_fixture_disabled():
@@ -43,9 +43,9 @@ def race_it(request: pytest.FixtureRequest, crowd: Crowd) -> Iterator[RaceIt]:
                 terminal.write_line(text)
 
         def watch(text: str) -> None:
-            nonlocal said
-            if time.monotonic() - said >= BETWEEN_WORDS:
-                said = time.monotonic()
+            nonlocal printed
+            if time.monotonic() - printed >= BETWEEN_WORDS:
+                printed = time.monotonic()
                 tell(f"  {name} {text}")
 
         outcomes[name] = crowd.race(race, seconds, watch=watch)

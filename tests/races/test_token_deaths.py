@@ -138,9 +138,9 @@ def test_t3_f36_a_process_that_is_frozen_past_its_lease_and_thaws_spoils_nothing
         else:
             frozen.go_on()
         frozen.thaw()
-        told = frozen.says()
+        answer = frozen.says()
         if point != "in the POST":  # there it may have given up waiting for the answer, and has nothing to store
-            assert "StoredTooLate" in told["events"]
+            assert "StoredTooLate" in answer["events"]
         assert sharing.item().generation > kept.generation or sharing.item() == kept
         frozen.go_on()
         assert frozen.says() == [answer_to("hello")]

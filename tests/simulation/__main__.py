@@ -49,7 +49,7 @@ def main() -> None:
 def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs: int) -> None:
     """Explore the small worlds, and make random schedules."""
     console = terminal()
-    began = time.monotonic()
+    started = time.monotonic()
     kinds = list(worlds) or sorted(catalogue.DRAWN)
     tally = _Tally()
     with ProcessPoolExecutor(jobs, max_tasks_per_child=None) as pool, Progress(console=console) as progress:
@@ -74,7 +74,7 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
                     under_way |= {pool.submit(_schedules, *chunk) for chunk in _some(waiting, 1)}
         finally:
             pool.shutdown(cancel_futures=True)
-    _tell(console, tally, time.monotonic() - began)
+    _tell(console, tally, time.monotonic() - started)
     sys.exit(1 if tally.broken else 0)
 
 
@@ -132,21 +132,21 @@ def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple
 def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     Program.merges = False
     gc.disable()  # hardly anything is garbage here, and looking for it takes longer the more is known
-    began = time.process_time()
-    told = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
+    started = time.process_time()
+    result = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
     for seed in range(first, first + number):
         random = Random(seed)
         world = catalogue.DRAWN[kind](random)
         try:
-            told["steps"] += scheduling.run(world, random)
+            result["steps"] += scheduling.run(world, random)
         except Violation as violation:
-            told["broken"] = f"{violation}\n{_story(kind, seed)}\n\nmake replay WORLD={kind} SEED={seed}"
+            result["broken"] = f"{violation}\n{_story(kind, seed)}\n\nmake replay WORLD={kind} SEED={seed}"
             break
-        told["schedules"] += 1
-        told["faults"] += world.faults
+        result["schedules"] += 1
+        result["faults"] += world.faults
     catalogue.forget_if_much()
-    told["seconds"] = time.process_time() - began
-    return told
+    result["seconds"] = time.process_time() - started
+    return result
 
 
 def _story(kind: str, seed: int) -> str:
@@ -163,21 +163,21 @@ def _explore(name: str) -> dict[str, Any]:
     Program.merges = True
     catalogue.forget()
     small = catalogue.SMALL[name]
-    began = time.process_time()
-    found = exploring.explore(small.make(), small.faults)
-    told = {"states": found.states, "steps": found.steps, "ends": found.ends, "broken": ""}
-    told["seconds"] = round(time.process_time() - began, 1)
-    if found.violation is not None:
-        told["broken"] = f"{name}: {found.violation}\n" + "\n".join(exploring.story(small.make(), found))
+    started = time.process_time()
+    explored = exploring.explore(small.make(), small.faults)
+    result = {"states": explored.states, "steps": explored.steps, "ends": explored.ends, "broken": ""}
+    result["seconds"] = round(time.process_time() - started, 1)
+    if explored.violation is not None:
+        result["broken"] = f"{name}: {explored.violation}\n" + "\n".join(exploring.story(small.make(), explored))
     catalogue.forget()
-    return told
+    return result
 
 
 def _tell(console: Console, tally: _Tally, seconds: float) -> None:
     small = Table("small world, every state", "faults", "states", "steps", "CPU s", title_justify="left")
-    for name, found in tally.explored.items():
+    for name, explored in tally.explored.items():
         faults = str(catalogue.SMALL[name].faults)
-        small.add_row(name, faults, f"{found['states']:,}", f"{found['steps']:,}", str(found["seconds"]))
+        small.add_row(name, faults, f"{explored['states']:,}", f"{explored['steps']:,}", str(explored["seconds"]))
     drawn = Table("random schedules", "made", "steps", "faults", "CPU s")
     for name, made in sorted(tally.made.items()):
         drawn.add_row(name, *(f"{made[part]:,}" for part in ("schedules", "steps", "faults")), f"{made['seconds']:.1f}")

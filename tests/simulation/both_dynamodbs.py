@@ -86,22 +86,22 @@ class Both(Outside):
     def _answer_of_local(self, question: Question) -> Answer:
         parameters = question.parameters
         try:
-            told = freeze(getattr(self._local, question.operation)(**thaw(parameters)))
+            response = freeze(getattr(self._local, question.operation)(**thaw(parameters)))
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code != REFUSED or parameters.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD":
                 return Answer(error=code)
             return _comparable(Answer(self._read(parameters), code))
-        if parameters.get("ReturnValues", "").startswith("UPDATED") and "Attributes" in told:
-            told = told.with_fields(Attributes=_leaves(told["Attributes"], parameters))
-        return _comparable(Answer(told))
+        if parameters.get("ReturnValues", "").startswith("UPDATED") and "Attributes" in response:
+            response = response.with_fields(Attributes=_leaves(response["Attributes"], parameters))
+        return _comparable(Answer(response))
 
     def _read(self, parameters: Record) -> Record | None:
         """The item that a write was refused for."""
         key_attribute = KEY_ATTRIBUTES[self._table]
         key = thaw(parameters.get("Key", parameters.get("Item"))[key_attribute])
-        found = self._local.get_item(TableName=self._table, Key={key_attribute: key}).get("Item")
-        return record({"Item": freeze(found)}) if found else None
+        item = self._local.get_item(TableName=self._table, Key={key_attribute: key}).get("Item")
+        return record({"Item": freeze(item)}) if item else None
 
     def _compare(self, asked: Any, simulated: Any, local: Any) -> None:
         if simulated != local:

@@ -30,38 +30,38 @@ def explore(
     Raises:
         RuntimeError: there are more states than `most_states`: the search would not be exhaustive.
     """
-    found = Explored()
+    explored = Explored()
     seen = {hash(start.key())}
     # The way here as a linked list: (choice, the way before it).
     stack: list[tuple[World, tuple[Choice, object] | None]] = [(start, None)]
     while stack:
         world, way = stack.pop()
-        found.states += 1
-        if progress is not None and found.states % 20_000 == 0:
-            progress(found)
-        if found.states > most_states:
+        explored.states += 1
+        if progress is not None and explored.states % 20_000 == 0:
+            progress(explored)
+        if explored.states > most_states:
             raise RuntimeError(f"more than {most_states} states")
         choice: Choice | None = None
         try:
             choices = world.steps() or world.time_steps()
             if not choices:
-                found.ends += 1
+                explored.ends += 1
                 world.check_end()
             if world.faults < faults:
                 choices = choices + world.mishaps()
             for choice in choices:
                 following = world.copy()
                 following.take(choice)
-                found.steps += 1
+                explored.steps += 1
                 key = hash(following.key())
                 if key not in seen:
                     seen.add(key)
                     stack.append((following, (choice, way)))
         except Violation as violation:
-            found.violation = violation
-            found.path = (*_path(way), choice) if choice is not None else _path(way)
-            return found
-    return found
+            explored.violation = violation
+            explored.path = (*_path(way), choice) if choice is not None else _path(way)
+            return explored
+    return explored
 
 
 def _path(way: object) -> tuple[Choice, ...]:
@@ -72,14 +72,14 @@ def _path(way: object) -> tuple[Choice, ...]:
     return tuple(reversed(choices))
 
 
-def story(world: World, found: Explored) -> list[str]:
+def story(world: World, explored: Explored) -> list[str]:
     """The way from `world` to the violation that was found, told."""
     lines = [world.summary()]
     world.tell = lines.append
     try:
-        for choice in found.path:
+        for choice in explored.path:
             world.take(choice)
             lines.append(f"{'':>22} {world.summary()}")
     except Violation:
         pass  # it is the last one
-    return [*lines, f"broken: {found.violation}"]
+    return [*lines, f"broken: {explored.violation}"]

@@ -139,8 +139,8 @@ class Account:
     # Operations ----------------------------------------------------------------------------------------------------
 
     def scan(self, given: dict[str, Any]) -> dict[str, Any]:
-        found, at = list(self.items.values()), given.get("next", 0)
-        return _page("Items", found[at : at + 1000], at, len(found))
+        items, at = list(self.items.values()), given.get("next", 0)
+        return _page("Items", items[at : at + 1000], at, len(items))
 
     def get_item(self, given: dict[str, Any]) -> dict[str, Any]:
         item = self.items.get(given["Key"]["process_name"]["S"])
@@ -230,8 +230,8 @@ class Account:
 
     def _listed(self, name: str) -> dict[str, Any]:
         status, started, stopped = self.executions[name]
-        told = {"name": name, "status": status, "startDate": _date(started)}
-        return told | ({} if stopped is None else {"stopDate": _date(stopped)})
+        entry = {"name": name, "status": status, "startDate": _date(started)}
+        return entry | ({} if stopped is None else {"stopDate": _date(stopped)})
 
 
 @dataclass
@@ -382,9 +382,9 @@ def refusal(code: str, **more: Any) -> ClientError:
     return ClientError(response | more, "operation")
 
 
-def _page(name: str, found: list[Any], at: int, of: int) -> dict[str, Any]:
-    following = at + len(found)
-    return {name: found} | ({"next": following} if found and following < of else {})
+def _page(name: str, entries: list[Any], at: int, of: int) -> dict[str, Any]:
+    following = at + len(entries)
+    return {name: entries} | ({"next": following} if entries and following < of else {})
 
 
 def _date(seconds: float) -> datetime:
@@ -392,8 +392,8 @@ def _date(seconds: float) -> datetime:
 
 
 def _run(started: float, execution: str, state: str) -> dict[str, Any]:
-    told = {"Id": f"jr_{execution}", "JobRunState": state, "StartedOn": _date(started)}
-    return told | {"Arguments": {MARKER: execution} if execution else {}}
+    run = {"Id": f"jr_{execution}", "JobRunState": state, "StartedOn": _date(started)}
+    return run | {"Arguments": {MARKER: execution} if execution else {}}
 
 
 def _holder(since: float, job: str) -> dict[str, Any]:

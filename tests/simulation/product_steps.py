@@ -117,8 +117,8 @@ def _signatures(both: Both) -> SeenSignatures:
 
 
 def _holder_now(both: Both, execution: str) -> Item:
-    found: Item = both.item(KEY).get("holders", {}).get("M", {}).get(execution, {}).get("M", {})
-    return found
+    entry: Item = both.item(KEY).get("holders", {}).get("M", {}).get(execution, {}).get("M", {})
+    return entry
 
 
 def _release(both: Both, execution: str, fits: bool, seen: Item) -> Any:

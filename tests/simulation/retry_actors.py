@@ -29,7 +29,7 @@ RETRY_QUEUE = Schedules("retries", "arn:role", WORK, SCHEDULES_DEAD)
 
 def deliver(
     outside: Outside,
-    began: float,
+    started: float,
     policy: str | None,
     beyond: int,
     token: str,
@@ -46,7 +46,7 @@ def deliver(
         token: what the delivery claims attempts with; its own.
         attributes: the message's, as they were sent.
     """
-    time = _Time(outside, began)
+    time = _Time(outside, started)
     sqs = _Client(outside, "sqs", time)
     consumer_ = Consumer(
         Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
@@ -61,13 +61,15 @@ def deliver(
         work_seconds=WORK_SECONDS,
         clock=time.now,
     )
-    told = {name: {"dataType": a["DataType"], "stringValue": a["StringValue"]} for name, a in attributes.fields.items()}
+    message_attributes = {
+        name: {"dataType": a["DataType"], "stringValue": a["StringValue"]} for name, a in attributes.fields.items()
+    }
     record = {
         "messageId": "message",
         "receiptHandle": token,
         "body": body,
-        "attributes": {"ApproximateReceiveCount": str(receives), "SentTimestamp": str(int(began * 1000))},
-        "messageAttributes": told,
+        "attributes": {"ApproximateReceiveCount": str(receives), "SentTimestamp": str(int(started * 1000))},
+        "messageAttributes": message_attributes,
         "eventSource": "aws:sqs",
     }
     own = _Own(token)
@@ -93,26 +95,26 @@ def operate(outside: Outside, now: float, step: str, token: str, request_id: str
     )
     before = _own.set(_Own(token))
     try:
-        told = retries.cancel(request_id, "by hand") if step == "cancel" else retries.run_now(request_id)
+        outcome = retries.cancel(request_id, "by hand") if step == "cancel" else retries.run_now(request_id)
     finally:
         _own.reset(before)
-    return type(told).__name__
+    return type(outcome).__name__
 
 
 def _work(outside: Outside, time: _Time) -> Callable[[Request, float], dict[str, Any]]:
     """One effect, by a conditional write; `poison`, `fails` and `breaks` in the payload say when not."""
 
     def perform(request: Request, _seconds: float) -> dict[str, Any]:
-        told = request.payload
+        payload = request.payload
         outside.ask(Question("actor", "work", (request.request_id, request.attempt)))
-        if told.get("seconds"):
-            outside.sleep(told["seconds"])
+        if payload.get("seconds"):
+            outside.sleep(payload["seconds"])
             time.passes()
-        if "poison" in told:
-            raise Poison(told["poison"])
-        if request.attempt <= told.get("fails", 0):
-            raise Retryable("not now", retry_after=told.get("retry_after"))
-        if request.attempt <= told.get("breaks", 0):
+        if "poison" in payload:
+            raise Poison(payload["poison"])
+        if request.attempt <= payload.get("fails", 0):
+            raise Retryable("not now", retry_after=payload.get("retry_after"))
+        if request.attempt <= payload.get("breaks", 0):
             raise ZeroDivisionError("a mistake in the work")
         try:
             _Client(outside, "s3", time).put_object(
@@ -129,10 +131,10 @@ def _work(outside: Outside, time: _Time) -> Callable[[Request, float], dict[str,
 class _Time:
     """The invocation's clock, and Lambda's context. Code takes no time; calls do: only after one is asked anew."""
 
-    def __init__(self, outside: Outside, began: float) -> None:
+    def __init__(self, outside: Outside, started: float) -> None:
         self._outside = outside
-        self._began = began
-        self._now: float | None = began
+        self._began = started
+        self._now: float | None = started
 
     def passes(self) -> None:
         self._now = None

@@ -75,12 +75,12 @@ def check_not_lost(asked: Told, row: Record | None, effects: Record, messages: M
                 raise Violation("R1", f"{asked.request_id} is SUCCEEDED and has no effect")
             return
         least = int(row["attempts"]["N"]) + (status(row) in ("WAITING", "DEAD_LETTERED"))
-    for told in (*messages.queued, *messages.booked, *messages.undelivered):
-        if told[:2] == asked[:2] and told.attempt >= least:
+    for message in (*messages.queued, *messages.booked, *messages.undelivered):
+        if message[:2] == asked[:2] and message.attempt >= least:
             return
     for letter in messages.dead:
-        told, unworked = read(letter["body"]), _code(letter) in _UNWORKED
-        if told[:2] == asked[:2] and (told.attempt > least - 1 or (unworked and not is_its_own)):
+        message, unworked = read(letter["body"]), _code(letter) in _UNWORKED
+        if message[:2] == asked[:2] and (message.attempt > least - 1 or (unworked and not is_its_own)):
             return
     raise Violation(
         "R1", f"{asked.request_id} is lost: its row is {status(row) or 'missing'}, and nothing brings it on"
@@ -109,12 +109,12 @@ def check_once(waiting: tuple[Told, ...], dead: tuple[Record, ...], excuses: int
         waiting: what has been booked, and was not delivered yet.
         excuses: how often something went wrong, each of which can be the cause of one more.
     """
-    for told, times in Counter(told for told in waiting if told.attempt > 1).items():
+    for message, times in Counter(message for message in waiting if message.attempt > 1).items():
         if times > 1 + excuses:
-            raise Violation("R2", f"attempt {told.attempt} of {told.request_id} is booked {times} times")
-    for told, times in Counter(read(letter["body"]) for letter in dead if _code(letter) not in _UNWORKED).items():
+            raise Violation("R2", f"attempt {message.attempt} of {message.request_id} is booked {times} times")
+    for message, times in Counter(read(letter["body"]) for letter in dead if _code(letter) not in _UNWORKED).items():
         if times > 1 + excuses:
-            raise Violation("R2", f"attempt {told.attempt - 1} of {told.request_id} has {times} dead letters")
+            raise Violation("R2", f"attempt {message.attempt - 1} of {message.request_id} has {times} dead letters")
 
 
 def check_nobody_is_taken_for_dead(row: Record) -> None:
@@ -126,26 +126,28 @@ def check_nobody_is_taken_for_dead(row: Record) -> None:
 @cache
 def check_dead_letter(letter: Record) -> None:
     """R4: it says why, when and how often. Raises Violation."""
-    told, attributes = read(letter["body"]), letter["attributes"]
+    message, attributes = read(letter["body"]), letter["attributes"]
     for name in ("code", "reason"):
         if not _text(attributes, name):
-            raise Violation("R4", f"a dead letter of {told.request_id} has no {name}")
+            raise Violation("R4", f"a dead letter of {message.request_id} has no {name}")
     if _code(letter) == "RequestIdReused":
         if not _text(attributes, "source_message_id"):
-            raise Violation("R4", f"a dead letter of {told.request_id} does not say which message it was")
+            raise Violation("R4", f"a dead letter of {message.request_id} does not say which message it was")
         return
     history = json.loads(_text(attributes, "history") or "[]")
-    if [entry["attempt"] for entry in history] != list(range(1, told.attempt)):
-        raise Violation("R4", f"a dead letter of attempt {told.attempt - 1} of {told.request_id} tells of {history}")
-    if [epoch(entry["at"]) for entry in history] != list(told.retries) or not all(e["error"] for e in history):
-        raise Violation("R4", f"a dead letter of {told.request_id} tells other times than its body: {history}")
-    said = (
+    if [entry["attempt"] for entry in history] != list(range(1, message.attempt)):
+        raise Violation(
+            "R4", f"a dead letter of attempt {message.attempt - 1} of {message.request_id} tells of {history}"
+        )
+    if [epoch(entry["at"]) for entry in history] != list(message.retries) or not all(e["error"] for e in history):
+        raise Violation("R4", f"a dead letter of {message.request_id} tells other times than its body: {history}")
+    stated = (
         _text(attributes, "first_attempt_at"),
         _text(attributes, "last_attempt_at"),
         _text(attributes, "retry_count"),
     )
-    if said != (instant(told.retries[0]), instant(told.retries[-1]), str(len(told.retries))):
-        raise Violation("R4", f"a dead letter of {told.request_id} says {said}")
+    if stated != (instant(message.retries[0]), instant(message.retries[-1]), str(len(message.retries))):
+        raise Violation("R4", f"a dead letter of {message.request_id} says {stated}")
 
 
 def forget() -> None:
@@ -167,5 +169,5 @@ def _text_of(row: Record, name: str) -> str:
 
 
 def _text(attributes: Record, name: str) -> str:
-    found = attributes.get(name)
-    return str(found["StringValue"]) if found is not None else ""
+    attribute = attributes.get(name)
+    return str(attribute["StringValue"]) if attribute is not None else ""

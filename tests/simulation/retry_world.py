@@ -114,50 +114,50 @@ class RetryWorld(World):
     # Choices -------------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Choice]:
-        found = []
+        choices = []
         for name, actor in self.actors.items():
             if actor.asleep_until:  # it says how long its work takes at most
-                found.append(Choice("wake_up", name))
+                choices.append(Choice("wake_up", name))
             elif self.now >= actor.notes.frozen_until:
-                found.append(Choice("call", name))
+                choices.append(Choice("call", name))
         if self._free_worker():
-            found += [Choice("receive", message["id"]) for message in self._receivable()]
-        found += [Choice("fire", found_["name"]) for found_ in self._due()]
-        found += [Choice("delete", handle) for handle in self.consumed]
+            choices += [Choice("receive", message["id"]) for message in self._receivable()]
+        choices += [Choice("fire", schedule["name"]) for schedule in self._due()]
+        choices += [Choice("delete", handle) for handle in self.consumed]
         if self.copies:
-            found += self._possible_copies(is_fault=False)
+            choices += self._possible_copies(is_fault=False)
         if self.redrives:
-            found += [Choice("redrive", letter["id"]) for letter in self._queue(DEAD_LETTERS)["messages"]]
+            choices += [Choice("redrive", letter["id"]) for letter in self._queue(DEAD_LETTERS)["messages"]]
         if self.commands and not any(name.startswith("operator") for name in self.actors):
-            found += [Choice("command", request_id) for request_id in self._rows.fields]
-        found += [Choice("rescue", letter["id"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]]
-        if found:
-            found += self._landings()
-        return found
+            choices += [Choice("command", request_id) for request_id in self._rows.fields]
+        choices += [Choice("rescue", letter["id"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]]
+        if choices:
+            choices += self._landings()
+        return choices
 
     def time_steps(self) -> list[Choice]:
         """What is under way lands at once, while others are at work, or after a while; at LATEST it is there."""
-        found = self._landings()
+        choices = self._landings()
         if not any(self.now >= sent + LATEST for sent, _ in self.on_their_way) and self._next_time() < math.inf:
-            found.append(Choice("pass_time"))
-        return found
+            choices.append(Choice("pass_time"))
+        return choices
 
     def slowness(self) -> list[Choice]:
         return [Choice("pass_time")] if self._next_time() < math.inf else []
 
     def mishaps(self) -> list[Choice]:
-        found: list[Choice] = []
+        choices: list[Choice] = []
         for name, actor in self.actors.items():
             if actor.asleep_until or self.now < actor.notes.frozen_until:
                 continue
             hows = (NOT_SENT, THROTTLE, LOSE, TWICE, LATE, DIE, DIE_AFTER)
-            found += [Choice("call", name, how, True) for how in hows]
-            found += [Choice("freeze", name, how, True) for how in FREEZES]
-        found += [Choice("delete", handle, "not", True) for handle in self.consumed]
-        found += self._possible_copies(is_fault=True)
+            choices += [Choice("call", name, how, True) for how in hows]
+            choices += [Choice("freeze", name, how, True) for how in FREEZES]
+        choices += [Choice("delete", handle, "not", True) for handle in self.consumed]
+        choices += self._possible_copies(is_fault=True)
         for due in self._due():
-            found += [Choice("fire", due["name"], how, True) for how in (TWICE, "again", "late", "never")]
-        return found
+            choices += [Choice("fire", due["name"], how, True) for how in (TWICE, "again", "late", "never")]
+        return choices
 
     def _landings(self) -> list[Choice]:
         return [Choice("land", str(n)) for n in range(len(self.on_their_way))]
@@ -279,7 +279,7 @@ class RetryWorld(World):
         if name.startswith("operator"):
             return  # whatever it was told: a failed call is shown to whoever typed the command
         assert not isinstance(result, Raised), f"{name} raised {result}"
-        is_consumed, _said = result
+        is_consumed, _outcome = result
         if is_consumed:
             self.consumed = (*self.consumed, actor.notes.handle)
 
@@ -317,7 +317,7 @@ class RetryWorld(World):
         return sqs.receivable(self._queue(WORK), self.now)
 
     def _due(self) -> list[Record]:
-        return [found for found in scheduler.waiting(self.services["scheduler"]) if found["at"] <= self.now]
+        return [schedule for schedule in scheduler.waiting(self.services["scheduler"]) if schedule["at"] <= self.now]
 
     def _free_worker(self) -> str:
         names = (f"worker {n + 1}" for n in range(self.plan.workers))
@@ -344,7 +344,7 @@ class RetryWorld(World):
             properties.check_rows(before, self._rows)
         messages = properties.Messages(
             tuple(read(message["body"]) for message in self._queue(WORK)["messages"]),
-            tuple(read(found["target"]["Input"]) for found in scheduler.waiting(self.services["scheduler"])),
+            tuple(read(schedule["target"]["Input"]) for schedule in scheduler.waiting(self.services["scheduler"])),
             tuple(read(letter["body"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]),
             self._queue(DEAD_LETTERS)["messages"],
         )

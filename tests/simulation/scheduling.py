@@ -73,15 +73,15 @@ def replay(world: World, random: Random, tell: Callable[[str], None]) -> None:
         Violation: as `run`.
     """
     world.tell = tell
-    told = [world.summary()]
-    tell(f"{'':>28} {told[0]}")
+    lines = [world.summary()]
+    tell(f"{'':>28} {lines[0]}")
     taken = world.take
 
     def take(choice: Choice) -> None:
         taken(choice)
-        if world.summary() != told[-1]:
-            told.append(world.summary())
-            tell(f"{'':>28} {told[-1]}")
+        if world.summary() != lines[-1]:
+            lines.append(world.summary())
+            tell(f"{'':>28} {lines[-1]}")
 
     world.take = take  # type: ignore[method-assign]
     run(world, random)

@@ -228,12 +228,12 @@ class SlotsState(World):
     def _messages(self) -> tuple[list[Record], list[Record]]:
         """Those that can be received and those in flight; looked up, since they are asked for at every step."""
         key = (self.services["sqs"], self.now)
-        found = _messages.get(key)
-        if found is None:
+        known = _messages.get(key)
+        if known is None:
             queue = self._queue()
             hidden = [message for message in queue["messages"] if sqs.is_in_flight(message, self.now)]
-            found = _messages[key] = (sqs.receivable(queue, self.now), hidden)
-        return found
+            known = _messages[key] = (sqs.receivable(queue, self.now), hidden)
+        return known
 
     def _free_starter(self) -> str:
         names = (f"starter {n + 1}" for n in range(self.plan.starters))
@@ -241,10 +241,10 @@ class SlotsState(World):
 
     def _alive(self) -> list[Record]:
         jobs = self.services["glue"]
-        found = _alive.get(jobs)
-        if found is None:
-            found = _alive[jobs] = [run for run in jobs[JOB]["runs"] if run["state"] in glue.ALIVE]
-        return found
+        alive = _alive.get(jobs)
+        if alive is None:
+            alive = _alive[jobs] = [run for run in jobs[JOB]["runs"] if run["state"] in glue.ALIVE]
+        return alive
 
     def _ends_at(self, run: Record) -> float:
         if run["state"] == "STOPPING":
@@ -294,7 +294,7 @@ class SlotsState(World):
 
     def _unsuccessful(self) -> list[str]:
         executions = self.services["stepfunctions"].fields.items()
-        return [name for name, found in executions if found["status"] not in (*stepfunctions.OPEN, "SUCCEEDED")]
+        return [name for name, execution in executions if execution["status"] not in (*stepfunctions.OPEN, "SUCCEEDED")]
 
     def _dead(self) -> list[str]:
         return [name for name in self._holders() if not stepfunctions.is_open(self.services["stepfunctions"], name)]

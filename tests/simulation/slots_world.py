@@ -67,42 +67,42 @@ class SlotsWorld(SlotsState):
         overdue = [n for n, (sent, _) in enumerate(self.on_their_way) if self.now >= sent + LAG]
         if overdue:
             return [Choice("land", str(overdue[0]))]
-        found: list[Choice] = []
+        choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
             assert question is not None
             if question.service == "sns":  # nobody sees when a notice was sent: no other order need be tried
                 return [Choice("call", name)]
             if question.service != "actor":
-                found.append(Choice("call", name))
+                choices.append(Choice("call", name))
             elif self._may_wake_up(name, actor, question):
-                found.append(Choice("wake_up", name))
+                choices.append(Choice("wake_up", name))
         if self._free_starter():
-            found += [Choice("receive", message["id"]) for message in self._receivable()]
-        found += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
+            choices += [Choice("receive", message["id"]) for message in self._receivable()]
+        choices += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
         if self._due_news() and "visit" not in self.actors and not (self.timeless and not self.plan.rounds):
-            found.append(Choice("visit", self._due_news()[0]))
-        found += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
-        found += self._of_others()
+            choices.append(Choice("visit", self._due_news()[0]))
+        choices += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
+        choices += self._of_others()
         if "round" not in self.actors:
-            if self.timeless and found and all(choice.kind == "end_run" for choice in found) and self._dead():
-                found.append(Choice("round", "later"))  # a run may outlive its workflow by hours
-            if (self.rounds < self.plan.rounds and found) if self.timeless else self.now >= self.next_round:
-                found.append(Choice("round", "now"))
-        return found
+            if self.timeless and choices and all(choice.kind == "end_run" for choice in choices) and self._dead():
+                choices.append(Choice("round", "later"))  # a run may outlive its workflow by hours
+            if (self.rounds < self.plan.rounds and choices) if self.timeless else self.now >= self.next_round:
+                choices.append(Choice("round", "now"))
+        return choices
 
     def _of_others(self) -> list[Choice]:
         """What operators do, and other users of the job."""
-        found: list[Choice] = []
+        choices: list[Choice] = []
         if self.others and any(name.startswith("workflow ") for name in self.actors):
-            found.append(Choice("another_run"))
+            choices.append(Choice("another_run"))
         if self.operations and self._item() is not NO_PROCESS:
-            found.append(Choice("operate"))
+            choices.append(Choice("operate"))
         if self.replacements and "replace" not in self.actors and self._may_be_removed():
-            found.append(Choice("replace"))
+            choices.append(Choice("replace"))
         if self.cancels and "cancel" not in self.actors:
-            found.append(Choice("cancel", self.cancels[0]))
-        return found
+            choices.append(Choice("cancel", self.cancels[0]))
+        return choices
 
     def time_steps(self) -> list[Choice]:
         """What only time brings about, when nobody is at work."""
@@ -119,7 +119,7 @@ class SlotsWorld(SlotsState):
         return [] if self.timeless else [Choice("pass_time", how="beside code at work")]
 
     def mishaps(self) -> list[Choice]:
-        found: list[Choice] = []
+        choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
             assert question is not None
@@ -132,22 +132,22 @@ class SlotsWorld(SlotsState):
                 hows += () if self.timeless else (LATE,)
                 hows += (STALE,) if self._can_be_stale(question) else ()
             elif question.operation == "wait_for_end":
-                found += [Choice("give_up", name, how, True) for how in POLL_ERRORS]
-            found += [Choice("call", name, how, True) for how in hows]
+                choices += [Choice("give_up", name, how, True) for how in POLL_ERRORS]
+            choices += [Choice("call", name, how, True) for how in hows]
             if kind == "workflow":
-                found += [Choice("abort", execution, how, True) for how in ("ABORTED", "TIMED_OUT")]
-        found += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
-        found += [Choice("lose_news", news.execution, "", True) for news in self.news]
+                choices += [Choice("abort", execution, how, True) for how in ("ABORTED", "TIMED_OUT")]
+        choices += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
+        choices += [Choice("lose_news", news.execution, "", True) for news in self.news]
         if not self.timeless and self.now >= self.outage_until:
-            found += [Choice("outage", service, "", True) for service in OUTAGES]
+            choices += [Choice("outage", service, "", True) for service in OUTAGES]
         if self.timeless:  # somebody stands still while time passes for the others
-            found += [Choice("expire", message["id"], "", True) for message in self._in_flight()]
+            choices += [Choice("expire", message["id"], "", True) for message in self._in_flight()]
             if self.plan.standing_still and self.actors and "round" not in self.actors:
-                found.append(Choice("round", "later", is_fault=True))
+                choices.append(Choice("round", "later", is_fault=True))
         for name, execution in self.services["stepfunctions"].fields.items():
             if execution["status"] not in (*stepfunctions.OPEN, "SUCCEEDED"):
-                found.append(Choice("redrive", name, "", True))
-        return [choice for choice in found if self._is_aimed_at(choice)] if self.plan.aim else found
+                choices.append(Choice("redrive", name, "", True))
+        return [choice for choice in choices if self._is_aimed_at(choice)] if self.plan.aim else choices
 
     def _is_aimed_at(self, choice: Choice) -> bool:
         if self.plan.aim == "deaths":

@@ -79,14 +79,14 @@ def whoever_was_taken_over_settles_and_what_succeeded_is_claimed(patch: Patch) -
 
 def f24_a_live_lease_is_taken_over(patch: Patch) -> None:
     parse = ledger._parse
-    patch.setattr(ledger, "_parse", lambda *told: dataclasses.replace(parse(*told), lease_until=0.0))
+    patch.setattr(ledger, "_parse", lambda *arguments: dataclasses.replace(parse(*arguments), lease_until=0.0))
 
 
 def f24_an_attempt_that_died_is_worked_on_again(patch: Patch) -> None:
     take_over = Ledger._take_over
 
-    def alive(self: Any, *told: Any) -> Any:
-        claim = take_over(self, *told)
+    def alive(self: Any, *arguments: Any) -> Any:
+        claim = take_over(self, *arguments)
         return dataclasses.replace(claim, died=False) if isinstance(claim, ledger.Claimed) else claim
 
     patch.setattr(Ledger, "_take_over", alive)
@@ -132,9 +132,9 @@ def f25_given_up_before_it_is_booked(patch: Patch) -> None:
 def f25_given_up_before_its_dead_letter(patch: Patch) -> None:
     send = DeadLetterQueue.send
 
-    def sends_perhaps(*told: Any) -> None:
+    def sends_perhaps(*arguments: Any) -> None:
         try:
-            send(*told)
+            send(*arguments)
         except Exception:
             return
 
@@ -144,9 +144,9 @@ def f25_given_up_before_its_dead_letter(patch: Patch) -> None:
 def f25_given_up_whatever_is_raised(patch: Patch) -> None:
     consume = RetryingWorker._consume
 
-    def consumes_perhaps(*told: Any, **named: Any) -> None:
+    def consumes_perhaps(*arguments: Any, **named: Any) -> None:
         try:
-            consume(*told, **named)
+            consume(*arguments, **named)
         except Exception:
             return
 
@@ -163,7 +163,7 @@ def another_payload_is_taken_for_a_repeat(patch: Patch) -> None:
 
 def a_dead_letter_without_its_history(patch: Patch) -> None:
     send = DeadLetterQueue.send
-    patch.setattr(DeadLetterQueue, "send", lambda *told: send(*told[:-1], ()))
+    patch.setattr(DeadLetterQueue, "send", lambda *arguments: send(*arguments[:-1], ()))
 
 
 def whatever_has_begun_is_cancelled(patch: Patch) -> None:

@@ -109,14 +109,14 @@ def test_a_throttled_poll_of_a_busy_job_waits_for_its_run_with_large_arguments(f
 
 
 def test_a_schedule_is_the_same_whatever_ran_before() -> None:
-    def told() -> list[str]:
+    def replayed() -> list[str]:
         random, lines = slots_world.Random(7), list[str]()
         scheduling.replay(slots_world.drawn(random), random, lines.append)
         return lines
 
-    first = told()
+    first = replayed()
     first_broken(slots_world.drawn, range(3))
-    assert told() == first
+    assert replayed() == first
 
 
 def test_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) -> None:

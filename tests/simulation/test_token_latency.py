@@ -36,34 +36,34 @@ def broken(course: Course, posts: int) -> str:
 @pytest.mark.parametrize("effect_first", [True, False], ids=["as it arrives", "at its end"])
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
 def test_t1_one_latency_for_every_call_and_one_refresh(times: Timing, effect_first: bool) -> None:
-    found = {each: broken(played(Latencies(each, each, each, effect_first), times), 1) for each in FINE}
-    assert {latency: what for latency, what in found.items() if what} == {}
+    violations = {each: broken(played(Latencies(each, each, each, effect_first), times), 1) for each in FINE}
+    assert {latency: what for latency, what in violations.items() if what} == {}
 
 
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
 def test_t1_the_probe_and_the_post_each_with_a_latency_of_its_own_and_one_refresh(times: Timing) -> None:
-    found = {
+    violations = {
         (probe, post): broken(played(Latencies(probe, post, 0.5), times), 1) for probe in COARSE for post in COARSE
     }
-    assert {latency: what for latency, what in found.items() if what} == {}
+    assert {latency: what for latency, what in violations.items() if what} == {}
 
 
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
 def test_f31_a_message_that_is_always_answered_401_ends_no_token_at_any_latency(times: Timing) -> None:
-    found = {each: broken(played(Latencies(each, each, each), times, revoked_at=None), 0) for each in FINE}
-    assert {latency: what for latency, what in found.items() if what} == {}
+    violations = {each: broken(played(Latencies(each, each, each), times, revoked_at=None), 0) for each in FINE}
+    assert {latency: what for latency, what in violations.items() if what} == {}
 
 
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
 def test_a_failure_of_one_instances_own_costs_the_others_no_message(times: Timing) -> None:
     """It cannot read the credentials, and it is the first to meet each dead token."""
-    found = {}
+    violations = {}
     for each in FINE:
         course = play(
             Latencies(each, each, each), times, ORDINARY, revoked_at=98.0, within=WITHIN, sick="it cannot read a secret"
         )
-        found[each] = broken(course, 1)
-    assert {latency: what for latency, what in found.items() if what} == {}
+        violations[each] = broken(course, 1)
+    assert {latency: what for latency, what in violations.items() if what} == {}
 
 
 def test_an_instance_alone_with_a_failure_of_its_own_ends_each_wait_and_names_it() -> None:

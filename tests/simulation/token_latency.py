@@ -97,10 +97,10 @@ class _Api:
             raise Unauthorized
 
     def _ask(self, what: str, seconds: float, token: str = "") -> Any:
-        said = self._outside.ask(Question("chat", what, freeze({"seconds": seconds, "token": token})))
-        if said == LOST.error:
+        answer = self._outside.ask(Question("chat", what, freeze({"seconds": seconds, "token": token})))
+        if answer == LOST.error:
             raise TimeoutError
-        return said
+        return answer
 
 
 class _Play:
@@ -135,7 +135,7 @@ class _Play:
 
         def ask(question: Any) -> None:
             if question is not None:
-                self._answer(question, lambda said: ask(code.switch(said)))
+                self._answer(question, lambda answer: ask(code.switch(answer)))
 
         self.at(NOW, lambda: ask(code.switch(outside, name, messages, sick)))
 
@@ -162,7 +162,7 @@ class _Play:
             for message in messages:
                 if self.now < NOW + message.at:
                     outside.sleep(NOW + message.at - self.now)
-                began = self.now
+                started = self.now
                 outcome = "answer"
                 try:
                     token.call(lambda value, allowed=message.allowed: api.answer(value, allowed), self._within)  # type: ignore[misc]
@@ -170,7 +170,7 @@ class _Play:
                     outcome = type(error).__name__
                 except TimeoutError:
                     outcome = "no answer"
-                self.course.ends.append((name, message, outcome, self.now - began))
+                self.course.ends.append((name, message, outcome, self.now - started))
 
     def _answer(self, question: Question, resume: Callable[[Answer], None]) -> None:
         match question.service, question.operation:
@@ -186,16 +186,16 @@ class _Play:
 
     def _chat(self, what: str, asked: dict[str, Any], resume: Callable[[Answer], None]) -> None:
         latency: float = getattr(self._latencies, what)
-        said: list[str | None] = []
+        answers: list[str | None] = []
 
         def take_effect() -> None:
             if what == "post":
                 self.course.posts += 1
                 self.live = f"t{self.course.posts + 1}"
-                said.append(self.live)
+                answers.append(self.live)
             else:
                 self.course.probes += what == "probe"
-                said.append("yes" if asked["token"] == self.live else None)
+                answers.append("yes" if asked["token"] == self.live else None)
 
         if what != "post" or self._latencies.effect_first:
             take_effect()
@@ -204,7 +204,7 @@ class _Play:
         if latency > asked["seconds"]:
             self.at(self.now + asked["seconds"], lambda: resume(Answer(LOST.error)))
         else:
-            self.at(self.now + latency, lambda: resume(Answer(said[0])))
+            self.at(self.now + latency, lambda: resume(Answer(answers[0])))
 
 
 def play(

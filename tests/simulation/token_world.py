@@ -171,44 +171,44 @@ class TokenWorld(World):
     # Choices -------------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Choice]:
-        found: list[Choice] = []
+        choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
             assert question is not None
             if actor.notes.frozen or actor.notes.until > self.now:
                 continue
             if actor.notes.until:
-                found.append(Choice("answer", name))
+                choices.append(Choice("answer", name))
             elif question.service != "actor":
-                found.append(Choice("call", name))
+                choices.append(Choice("call", name))
                 if question.operation == "post" and self.plan.slow:
-                    found += [Choice("call", name, SLOW), Choice("call", name, SLOW_ANSWER)]
+                    choices += [Choice("call", name, SLOW), Choice("call", name, SLOW_ANSWER)]
                 if question.operation == "probe" and self.plan.slow_probes and question.parameters["seconds"] > 0:
-                    found += [Choice("call", name, SLOW_ANSWER), Choice("call", name, NO_ANSWER)]
+                    choices += [Choice("call", name, SLOW_ANSWER), Choice("call", name, NO_ANSWER)]
             elif self.may_go_on(name) if self.timeless else self.now >= actor.asleep_until:
-                found.append(Choice("wake_up", name))
-        idle = not found
-        found += self._at_any_time()
-        if idle and found and self._next_moment():
-            found.append(Choice("pass_time"))
-        return found
+                choices.append(Choice("wake_up", name))
+        idle = not choices
+        choices += self._at_any_time()
+        if idle and choices and self._next_moment():
+            choices.append(Choice("pass_time"))
+        return choices
 
     def _at_any_time(self) -> list[Choice]:
         """What may happen now, or later as well."""
-        found = [Choice("land", str(n)) for n in range(len(self.on_their_way))]
+        choices = [Choice("land", str(n)) for n in range(len(self.on_their_way))]
         for name, actor in self.actors.items():
             if actor.notes.frozen:
-                found.append(Choice("thaw", name))
+                choices.append(Choice("thaw", name))
                 if actor.notes.frozen < self.now:
-                    found.append(Choice("thaw", name, "its monotonic clock stood still"))
+                    choices.append(Choice("thaw", name, "its monotonic clock stood still"))
         if self.actors:
             if self.revocations and self.services["chat"].live:
-                found.append(Choice("revoke"))
+                choices.append(Choice("revoke"))
             if self.scheduled:
-                found.append(Choice("schedule"))
+                choices.append(Choice("schedule"))
             if self.drops:
-                found.append(Choice("drop"))
-        return found
+                choices.append(Choice("drop"))
+        return choices
 
     def time_steps(self) -> list[Choice]:
         return [Choice("pass_time")] if self._next_moment() else []
@@ -219,7 +219,7 @@ class TokenWorld(World):
         return [Choice("pass_time")] if not posts and not self.codes and self._next_moment() else []
 
     def mishaps(self) -> list[Choice]:
-        found: list[Choice] = []
+        choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
             assert question is not None
@@ -236,8 +236,8 @@ class TokenWorld(World):
                     hows = (DIE, FREEZE, FREEZE_AFTER, THROTTLE, LOSE)
                 case _:
                     hows = (DIE, DIE_AFTER, FREEZE, FREEZE_AFTER, THROTTLE, LOSE, NOT_SENT, TWICE, LATE)
-            found += [Choice("call", name, how, True) for how in hows if not self.plan.hows or how in self.plan.hows]
-        return found
+            choices += [Choice("call", name, how, True) for how in hows if not self.plan.hows or how in self.plan.hows]
+        return choices
 
     # Events --------------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ def first_violation(make: Callable[[], World], faults: int, most_states: int = 3
     Raises:
         RuntimeError: there are more states than this.
     """
-    found = explore(make(), faults, most_states)
-    return (found.violation.name, "\n".join(story(make(), found))) if found.violation else ("", "")
+    explored = explore(make(), faults, most_states)
+    return (explored.violation.name, "\n".join(story(make(), explored))) if explored.violation else ("", "")
 
 
 def breaks(draw: Callable[[Random], World], seeds: Iterable[int], name: str, times: int) -> bool:

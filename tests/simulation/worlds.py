@@ -232,8 +232,8 @@ class World:
         """Adds to the story, if it is told."""
         if self.tell is not None:
             asked = "" if question is None else " " + _brief(question)
-            told = "" if answer is None or not answer.error else f" -> {answer.error}"
-            line = f"{self.now - BEGINNING:>7.0f} s  {who:<18} {what}{asked}{told}"
+            error = "" if answer is None or not answer.error else f" -> {answer.error}"
+            line = f"{self.now - BEGINNING:>7.0f} s  {who:<18} {what}{asked}{error}"
             self.tell(_DIGEST.sub("\\1", line))
 
     def _settle(self, name: str, actor: Actor) -> None:

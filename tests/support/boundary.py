@@ -48,10 +48,10 @@ def kill_after(client: Any, operation: str) -> None:
     _hook(client, "after-call", operation, Killed(), 1)
 
 
-def refuse(client: Any, operation: str, code: str, times: int = 1, retry_attempts: int = 0, **told: Any) -> None:
+def refuse(client: Any, operation: str, code: str, times: int = 1, retry_attempts: int = 0, **parameters: Any) -> None:
     """The service refuses the call with this error code; nothing takes effect. `told` is added to its answer."""
     response: Any = {
-        **told,
+        **parameters,
         "Error": {"Code": code, "Message": f"refused with {code}"},
         "ResponseMetadata": {"RetryAttempts": retry_attempts},
     }

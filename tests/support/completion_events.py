@@ -41,11 +41,14 @@ class Bus:
         self.calls += 1
         (entry,) = context["asked"]["Entries"]
         if self.refuse_next:
-            told = {"ErrorCode": self.refuse_next.pop(0), "ErrorMessage": "refused"}
+            entry_result = {"ErrorCode": self.refuse_next.pop(0), "ErrorMessage": "refused"}
         else:
             self._entries.append(entry)
-            told = {"EventId": "event"}
-        return SimpleNamespace(status_code=200), {"FailedEntryCount": int("ErrorCode" in told), "Entries": [told]}
+            entry_result = {"EventId": "event"}
+        return SimpleNamespace(status_code=200), {
+            "FailedEntryCount": int("ErrorCode" in entry_result),
+            "Entries": [entry_result],
+        }
 
     @property
     def told(self) -> list[dict[str, Any]]:

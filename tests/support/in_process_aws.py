@@ -55,14 +55,14 @@ class InProcessAws:
         self.refuse: dict[str, str] = {}
         self._ids = itertools.count(1)
 
-    def answer(self, model: Any, told: Parameters) -> Told:
+    def answer(self, model: Any, parameters: Parameters) -> Told:
         """For `before-call`: the answer to an operation that is asked with these parameters."""
         self.asked.append(model.name)
         try:
             if model.name in self.refuse:
                 raise Refusal(self.refuse[model.name])
             handler: Callable[[Parameters], Parameters] | None = getattr(self, f"_{model.name}", None)
-            answer = handler(told) if handler else self.tables.perform(model.name, told)
+            answer = handler(parameters) if handler else self.tables.perform(model.name, parameters)
             return SimpleNamespace(status_code=200, headers={}), answer
         except Refusal as refusal:
             return SimpleNamespace(status_code=400, headers={}), refusal.told
@@ -74,39 +74,39 @@ class InProcessAws:
 
     # SQS
 
-    def _CreateQueue(self, told: Parameters) -> Parameters:
-        return {"QueueUrl": f"https://sqs/{told['QueueName']}"}
+    def _CreateQueue(self, parameters: Parameters) -> Parameters:
+        return {"QueueUrl": f"https://sqs/{parameters['QueueName']}"}
 
     def _SetQueueAttributes(self, _: Parameters) -> Parameters:
         return {}
 
-    def _SendMessage(self, told: Parameters) -> Parameters:
-        queue, attributes = told["QueueUrl"].rpartition("/")[2], told.get("MessageAttributes", {})
-        texts = [told["MessageBody"], *(value["StringValue"] for value in attributes.values())]
+    def _SendMessage(self, parameters: Parameters) -> Parameters:
+        queue, attributes = parameters["QueueUrl"].rpartition("/")[2], parameters.get("MessageAttributes", {})
+        texts = [parameters["MessageBody"], *(value["StringValue"] for value in attributes.values())]
         assert all(text and ALLOWED.fullmatch(text) for text in texts), f"SQS would have refused {texts!r}"
-        assert message_attributes.size(told["MessageBody"], attributes) <= LARGEST_MESSAGE
+        assert message_attributes.size(parameters["MessageBody"], attributes) <= LARGEST_MESSAGE
         assert len(attributes) <= MOST_ATTRIBUTES
-        assert 0 <= told.get("DelaySeconds", 0) <= 900
-        assert queue.endswith(".fifo") == ("MessageGroupId" in told)
-        assert "MessageGroupId" not in told or GROUP.fullmatch(told["MessageGroupId"])
-        self.sent.append((queue, told))
+        assert 0 <= parameters.get("DelaySeconds", 0) <= 900
+        assert queue.endswith(".fifo") == ("MessageGroupId" in parameters)
+        assert "MessageGroupId" not in parameters or GROUP.fullmatch(parameters["MessageGroupId"])
+        self.sent.append((queue, parameters))
         return {"MessageId": f"sent-{next(self._ids)}"}
 
     def letters(self, queue: str) -> list[Parameters]:
-        return [told for name, told in self.sent if name == queue]
+        return [parameters for name, parameters in self.sent if name == queue]
 
-    def _ChangeMessageVisibility(self, told: Parameters) -> Parameters:
-        if not told["ReceiptHandle"].startswith("handle-"):
+    def _ChangeMessageVisibility(self, parameters: Parameters) -> Parameters:
+        if not parameters["ReceiptHandle"].startswith("handle-"):
             raise Refusal("ReceiptHandleIsInvalid")
-        assert 0 <= told["VisibilityTimeout"] <= 43_200
-        if not told["VisibilityTimeout"]:
-            self.made_visible.append(told["ReceiptHandle"])
+        assert 0 <= parameters["VisibilityTimeout"] <= 43_200
+        if not parameters["VisibilityTimeout"]:
+            self.made_visible.append(parameters["ReceiptHandle"])
         return {}
 
-    def _ChangeMessageVisibilityBatch(self, told: Parameters) -> Parameters:
-        assert 1 <= len(told["Entries"]) <= 10
+    def _ChangeMessageVisibilityBatch(self, parameters: Parameters) -> Parameters:
+        assert 1 <= len(parameters["Entries"]) <= 10
         failed = []
-        for entry in told["Entries"]:
+        for entry in parameters["Entries"]:
             try:
                 self._ChangeMessageVisibility(entry)
             except Refusal:
@@ -127,57 +127,57 @@ class InProcessAws:
             for name in execution.keys() & {"startDate", "stopDate"}:
                 execution[name] -= timedelta(seconds=seconds)
 
-    def _StartExecution(self, told: Parameters) -> Parameters:
-        name = told["name"]
+    def _StartExecution(self, parameters: Parameters) -> Parameters:
+        name = parameters["name"]
         assert 1 <= len(name) <= 80
         assert not NO_NAME.search(name)
-        assert len(told["input"].encode()) <= LARGEST_INPUT
+        assert len(parameters["input"].encode()) <= LARGEST_INPUT
         running = self.executions.get(name)
-        if running and (running["status"] != "RUNNING" or running["input"] != told["input"]):
+        if running and (running["status"] != "RUNNING" or running["input"] != parameters["input"]):
             raise Refusal("ExecutionAlreadyExists")
-        self.execution(name, "RUNNING", told["input"])
+        self.execution(name, "RUNNING", parameters["input"])
         return {"executionArn": name, "startDate": datetime.now(UTC)}
 
-    def _DescribeExecution(self, told: Parameters) -> Parameters:
-        name = told["executionArn"].partition(":execution:workflow:")[2]
+    def _DescribeExecution(self, parameters: Parameters) -> Parameters:
+        name = parameters["executionArn"].partition(":execution:workflow:")[2]
         if not name or len(name) > 80 or NO_NAME.search(name):
             raise Refusal("InvalidArn")
         if name not in self.executions:
             raise Refusal("ExecutionDoesNotExist")
         return dict(self.executions[name])
 
-    def _ListExecutions(self, told: Parameters) -> Parameters:
-        return {"executions": [one for one in self.executions.values() if one["status"] == told["statusFilter"]]}
+    def _ListExecutions(self, parameters: Parameters) -> Parameters:
+        return {"executions": [one for one in self.executions.values() if one["status"] == parameters["statusFilter"]]}
 
     # Glue, Scheduler, Systems Manager, Secrets Manager, Lambda
 
-    def _GetJob(self, told: Parameters) -> Parameters:
-        if told["JobName"] not in self.jobs:
+    def _GetJob(self, parameters: Parameters) -> Parameters:
+        if parameters["JobName"] not in self.jobs:
             raise Refusal("EntityNotFoundException")
-        return {"Job": self.jobs[told["JobName"]]}
+        return {"Job": self.jobs[parameters["JobName"]]}
 
-    def _GetJobRuns(self, told: Parameters) -> Parameters:
-        self._GetJob(told)
+    def _GetJobRuns(self, parameters: Parameters) -> Parameters:
+        self._GetJob(parameters)
         return {"JobRuns": self.runs}
 
-    def _BatchStopJobRun(self, told: Parameters) -> Parameters:
-        self.stopped += told["JobRunIds"]
+    def _BatchStopJobRun(self, parameters: Parameters) -> Parameters:
+        self.stopped += parameters["JobRunIds"]
         return {}
 
-    def _CreateSchedule(self, told: Parameters) -> Parameters:
-        assert ALLOWED.fullmatch(told["Target"]["Input"])
-        if told["Name"] in self.schedules:
+    def _CreateSchedule(self, parameters: Parameters) -> Parameters:
+        assert ALLOWED.fullmatch(parameters["Target"]["Input"])
+        if parameters["Name"] in self.schedules:
             raise Refusal("ConflictException")
-        self.schedules[told["Name"]] = told
-        return {"ScheduleArn": told["Name"]}
+        self.schedules[parameters["Name"]] = parameters
+        return {"ScheduleArn": parameters["Name"]}
 
-    def _GetSchedule(self, told: Parameters) -> Parameters:
-        if told["Name"] not in self.schedules:
+    def _GetSchedule(self, parameters: Parameters) -> Parameters:
+        if parameters["Name"] not in self.schedules:
             raise Refusal("ResourceNotFoundException")
-        return self.schedules[told["Name"]]
+        return self.schedules[parameters["Name"]]
 
-    def _DeleteSchedule(self, told: Parameters) -> Parameters:
-        del self.schedules[told["Name"]]
+    def _DeleteSchedule(self, parameters: Parameters) -> Parameters:
+        del self.schedules[parameters["Name"]]
         return {}
 
     def _ListSchedules(self, _: Parameters) -> Parameters:
@@ -189,22 +189,22 @@ class InProcessAws:
     def _CreateTable(self, _: Parameters) -> Parameters:
         return {}
 
-    def _PutParameter(self, told: Parameters) -> Parameters:
-        self.parameter = told["Value"]
+    def _PutParameter(self, parameters: Parameters) -> Parameters:
+        self.parameter = parameters["Value"]
         return {}
 
-    def _GetParameter(self, told: Parameters) -> Parameters:
+    def _GetParameter(self, parameters: Parameters) -> Parameters:
         return {"Parameter": {"Value": self.parameter}}
 
-    def _GetSecretValue(self, told: Parameters) -> Parameters:
-        if told["SecretId"] not in self.secrets:
+    def _GetSecretValue(self, parameters: Parameters) -> Parameters:
+        if parameters["SecretId"] not in self.secrets:
             raise Refusal("ResourceNotFoundException")
-        return self.secrets[told["SecretId"]]
+        return self.secrets[parameters["SecretId"]]
 
     # EventBridge
 
-    def _PutEvents(self, told: Parameters) -> Parameters:
-        self.events += told["Entries"]
+    def _PutEvents(self, parameters: Parameters) -> Parameters:
+        self.events += parameters["Entries"]
         return {"FailedEntryCount": 0, "Entries": [{"EventId": "event"}]}
 
     def check_events(self) -> None:
@@ -215,24 +215,24 @@ class InProcessAws:
 
     # S3
 
-    def _GetObject(self, told: Parameters) -> Parameters:
-        if told["Key"] not in self.objects:
+    def _GetObject(self, parameters: Parameters) -> Parameters:
+        if parameters["Key"] not in self.objects:
             raise Refusal("NoSuchKey")
-        content = self.objects[told["Key"]]
+        content = self.objects[parameters["Key"]]
         body = StreamingBody(io.BytesIO(content), len(content))
         return {"Body": body, "ContentLength": len(content), "ETag": '"etag"'}
 
-    def _PutObject(self, told: Parameters) -> Parameters:
-        if told.get("IfNoneMatch") and told["Key"] in self.objects:
+    def _PutObject(self, parameters: Parameters) -> Parameters:
+        if parameters.get("IfNoneMatch") and parameters["Key"] in self.objects:
             raise Refusal("PreconditionFailed")
-        self.objects[told["Key"]] = told["Body"].read()  # botocore has made a file of it
+        self.objects[parameters["Key"]] = parameters["Body"].read()  # botocore has made a file of it
         return {}
 
-    def _ListObjectsV2(self, told: Parameters) -> Parameters:
-        return {"Contents": [{"Key": key} for key in self.objects if key.startswith(told["Prefix"])]}
+    def _ListObjectsV2(self, parameters: Parameters) -> Parameters:
+        return {"Contents": [{"Key": key} for key in self.objects if key.startswith(parameters["Prefix"])]}
 
-    def _DeleteObjects(self, told: Parameters) -> Parameters:
-        for one in told["Delete"]["Objects"]:
+    def _DeleteObjects(self, parameters: Parameters) -> Parameters:
+        for one in parameters["Delete"]["Objects"]:
             self.objects.pop(one["Key"], None)
         return {}
 

@@ -32,14 +32,14 @@ class Metric:
 @cache
 def in_source() -> frozenset[Metric]:
     """What the functions, the layer and the workflow can write."""
-    found = {metric for tree in _trees() for metric in _of(tree)}
-    found |= {Metric(name, "Count", STACK) for name in findings_in_source()}
+    metrics = {metric for tree in _trees() for metric in _of(tree)}
+    metrics |= {Metric(name, "Count", STACK) for name in findings_in_source()}
     states = json.loads(WORKFLOW.read_text())["States"].values()
     for state in (state for state in states if state.get("Resource", "").endswith(":putMetricData")):
         for put in state["Arguments"]["MetricData"]:
             dimensions = tuple(sorted(each["Name"] for each in put["Dimensions"]))
-            found.add(Metric(put["MetricName"], put["Unit"], dimensions))
-    return frozenset(found)
+            metrics.add(Metric(put["MetricName"], put["Unit"], dimensions))
+    return frozenset(metrics)
 
 
 @cache
@@ -56,10 +56,10 @@ def findings_in_source() -> set[str]:
 def details_in_source() -> set[str]:
     """What a finding can say beside its message."""
     return {
-        str(told.arg)
+        str(keyword.arg)
         for call in (call for method in ("note", "guard", "failed", "cut_short") for call in _calls(method))
-        for told in call.keywords
-        if told.arg
+        for keyword in call.keywords
+        if keyword.arg
     }
 
 
@@ -90,17 +90,17 @@ def _texts(name: ast.expr) -> Iterator[str]:
             yield node.value
 
 
-def in_output(said: str) -> set[Metric]:
+def in_output(output: str) -> set[Metric]:
     """What was written in the embedded metric format (CloudWatch guide, "Specification: Embedded metric format")."""
-    found = set()
-    for line in said.splitlines():
+    metrics = set()
+    for line in output.splitlines():
         written: dict[str, Any] = json.loads(line) if line.startswith("{") and '"_aws"' in line else {}
         for directive in written.get("_aws", {}).get("CloudWatchMetrics", []):
             assert directive["Namespace"] == "Slotkeeper"
             for dimensions in directive["Dimensions"]:
                 assert all(isinstance(written[each], str) for each in dimensions)
-                found |= {
+                metrics |= {
                     Metric(each["Name"], each["Unit"], tuple(sorted(dimensions))) for each in directive["Metrics"]
                 }
                 assert all(each["Name"] in written for each in directive["Metrics"])
-    return found
+    return metrics

@@ -43,5 +43,5 @@ def same_examples() -> None:
     Hypothesis has no setting for this. A profile that is not derandomized draws the constants as before.
     """
     settings.load_profile(SHORT)
-    found = providers._get_local_constants
-    providers._get_local_constants = lambda: Constants() if settings().derandomize else found()
+    get_local_constants = providers._get_local_constants
+    providers._get_local_constants = lambda: Constants() if settings().derandomize else get_local_constants()

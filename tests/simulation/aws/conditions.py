@@ -100,8 +100,8 @@ class _Conditions(Reader):
         self.used.checks.append(lambda scope: _refuse_type_name(kind.of(scope)))
 
         def test(scope: Scope) -> bool:
-            found = path.of(scope)
-            return found is not None and kind_of(found) == kind.of(scope)["S"]
+            value = path.of(scope)
+            return value is not None and kind_of(value) == kind.of(scope)["S"]
 
         return test
 

@@ -35,7 +35,7 @@ _LONGEST_BATCH = 100  # Amazon DynamoDB API Reference, BatchGetItem
 
 def tables(**items: Iterable[Mapping[str, Any]]) -> Record:
     """Tables with these items, given in boto3's low-level form; a name of KEY_ATTRIBUTES each."""
-    return record({table: _keyed(table, [freeze(item) for item in found]) for table, found in items.items()})
+    return record({table: _keyed(table, [freeze(item) for item in listed]) for table, listed in items.items()})
 
 
 def item_of(state: Record, table: str, key: str) -> dict[str, Any] | None:
@@ -77,7 +77,7 @@ def _get_item(state: Record, request: Record) -> tuple[Record, Answer]:
 
 
 def _batch_get_item(state: Record, request: Record) -> tuple[Record, Answer]:
-    found = {}
+    responses = {}
     total = 0
     for table, wanted in request["RequestItems"].fields.items():
         if table not in state:
@@ -87,16 +87,16 @@ def _batch_get_item(state: Record, request: Record) -> tuple[Record, Answer]:
         total += len(keys)
         if not keys or len(set(keys)) < len(keys) or total > _LONGEST_BATCH:
             raise Invalid("Provided list of item keys is empty, too long or contains duplicates")
-        found[table] = tuple(expression.projected(state[table][key]) for key in keys if key in state[table])
-    return state, Answer(record({"Responses": record(found), "UnprocessedKeys": record({})}))
+        responses[table] = tuple(expression.projected(state[table][key]) for key in keys if key in state[table])
+    return state, Answer(record({"Responses": record(responses), "UnprocessedKeys": record({})}))
 
 
 def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
     items = tuple(state[request["TableName"]].fields.values())
     # A filter is written as a condition is, and said of each item that was read.
     expression = _Expressions(request.with_fields(ConditionExpression=request.get("FilterExpression")))
-    found = tuple(item for item in items if expression.condition.holds(expression.scope(item)))
-    return state, Answer(record({"Items": found, "Count": len(found), "ScannedCount": len(items)}))
+    matching = tuple(item for item in items if expression.condition.holds(expression.scope(item)))
+    return state, Answer(record({"Items": matching, "Count": len(matching), "ScannedCount": len(items)}))
 
 
 def _put_item(state: Record, request: Record) -> tuple[Record, Answer]:
@@ -136,8 +136,8 @@ def _write(
     table = request["TableName"]
     old: Record | None = state[table].get(key)
     if not expression.condition.holds(expression.scope(old)):
-        told = old if request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" else None
-        return state, Answer(record({"Item": told}) if told else None, "ConditionalCheckFailedException")
+        returned = old if request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" else None
+        return state, Answer(record({"Item": returned}) if returned else None, "ConditionalCheckFailedException")
     new = change(old)
     items = {name: item for name, item in {**state[table].fields, key: new}.items() if item is not None}
     attributes = _returned(request.get("ReturnValues", "NONE"), expression, old, new)

@@ -54,8 +54,8 @@ class Value:
     name: str
 
     def of(self, scope: Scope) -> Record:
-        found: Record = scope.values[self.name]
-        return found
+        value: Record = scope.values[self.name]
+        return value
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Size:
     path: Path
 
     def of(self, scope: Scope) -> Record | None:
-        found = self.path.of(scope)
-        size = None if found is None else size_of(found)
+        value = self.path.of(scope)
+        size = None if value is None else size_of(value)
         return None if size is None else number(size)
 
 
@@ -163,9 +163,9 @@ class Reader:
 
     def takes(self, keyword: str) -> bool:
         """Takes the next token if it is this keyword."""
-        found = self.next.upper() == keyword
-        self._at += found
-        return found
+        matches = self.next.upper() == keyword
+        self._at += matches
+        return matches
 
     def error(self, expected: str) -> ExpressionError:
         return ExpressionError(f"{expected} expected, not {self.next!r}, in {self._text!r}")
@@ -177,10 +177,10 @@ class Reader:
 
     def several[T](self, rule: Callable[[], T]) -> list[T]:
         """One or more, with commas between them."""
-        found = [rule()]
+        parts = [rule()]
         while self.takes(","):
-            found.append(rule())
-        return found
+            parts.append(rule())
+        return parts
 
     def path(self) -> Path:
         parts = [self._name()]
@@ -251,9 +251,9 @@ def _tokens(text: str) -> list[str]:
     at = 0
     text = text.rstrip()
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise ExpressionError(f"{text[at:]!r} is not understood, in {text!r}")
-        tokens.append(found[1])
-        at = found.end()
+        tokens.append(match[1])
+        at = match.end()
     return tokens

@@ -65,18 +65,18 @@ def _runs(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     before = int(parameters.get("NextToken", len(job["runs"])))
     size = min(job["page"], parameters.get("MaxResults", LARGEST_PAGE))
     first = max(before - size, 0)
-    told = {"JobRuns": [_told(run, parameters["JobName"]) for run in reversed(job["runs"][first:before])]}
-    return job, Answer(freeze(told | ({"NextToken": str(first)} if first else {})))
+    response = {"JobRuns": [_described(run, parameters["JobName"]) for run in reversed(job["runs"][first:before])]}
+    return job, Answer(freeze(response | ({"NextToken": str(first)} if first else {})))
 
 
 def _run(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    found = next((run for run in job["runs"] if run["id"] == parameters["RunId"]), None)
-    if found is None:
+    run = next((run for run in job["runs"] if run["id"] == parameters["RunId"]), None)
+    if run is None:
         return job, Answer(error="EntityNotFoundException")
-    return job, Answer(freeze({"JobRun": _told(found, parameters["JobName"])}))
+    return job, Answer(freeze({"JobRun": _described(run, parameters["JobName"])}))
 
 
-def _told(run: Record, job_name: str) -> dict[str, Any]:
+def _described(run: Record, job_name: str) -> dict[str, Any]:
     return {
         "Id": run["id"],
         "JobName": job_name,
@@ -94,8 +94,8 @@ def _stop(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     )
     if stopped:
         job = job.with_fields(runs=runs)
-    told = [{"JobName": parameters["JobName"], "JobRunId": run_id} for run_id in stopped]
-    return job, Answer(freeze({"SuccessfulSubmissions": told}))
+    submitted = [{"JobName": parameters["JobName"], "JobRunId": run_id} for run_id in stopped]
+    return job, Answer(freeze({"SuccessfulSubmissions": submitted}))
 
 
 _OPERATIONS: dict[str, Any] = {

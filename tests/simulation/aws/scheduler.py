@@ -53,7 +53,7 @@ def waiting(schedules: Record) -> list[Record]:
 
 def fire(schedules: Record, name: str, now: float) -> Record:
     """The schedules when this one has fired. What it sends is the world's to send: its `target`'s Arn and Input."""
-    swept = {key: found for key, found in schedules.fields.items() if not _is_gone(found, now)}
+    swept = {key: schedule for key, schedule in schedules.fields.items() if not _is_gone(schedule, now)}
     return record(swept | {name: schedules[name].with_fields(fired_at=now)})
 
 
@@ -78,11 +78,11 @@ def _create(schedules: Record, parameters: Record, now: float) -> tuple[Record, 
 
 
 def _look_up(schedules: Record, operation: str, name: str, now: float) -> tuple[Record, Answer]:
-    found = schedules.get(name)
-    if found is None or _is_gone(found, now):
+    schedule = schedules.get(name)
+    if schedule is None or _is_gone(schedule, now):
         return schedules, Answer(error="ResourceNotFoundException")
     if operation == "get_schedule":
-        return schedules, Answer(freeze({"Name": name, "Target": found["target"]}))
+        return schedules, Answer(freeze({"Name": name, "Target": schedule["target"]}))
     return record({key: other for key, other in schedules.fields.items() if key != name}), Answer(freeze({}))
 
 

@@ -54,14 +54,14 @@ def receivable(queue: Record, now: float) -> list[Record]:
     """The messages that the next receive may bring: of each group only the first, and none if one is in flight."""
     if not queue["fifo"]:
         return [message for message in queue["messages"] if message["visible_at"] <= now]
-    found: list[Record] = []
+    messages: list[Record] = []
     begun: set[str] = set()
     blocked = {message["group"] for message in queue["messages"] if is_in_flight(message, now)}
     for message in queue["messages"]:
         if message["group"] not in begun | blocked and message["visible_at"] <= now:
-            found.append(message)
+            messages.append(message)
         begun.add(message["group"])
-    return found
+    return messages
 
 
 def _send(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
@@ -95,10 +95,10 @@ def _sent(message_id: str, number: int, group: str | None) -> Answer:
 
 def _receive(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     """The first message that can be received; one at a time."""
-    found = receivable(queue, now)
-    if not found:
+    messages = receivable(queue, now)
+    if not messages:
         return queue, Answer(freeze({}))
-    return receive(queue, found[0], now)
+    return receive(queue, messages[0], now)
 
 
 def receive(queue: Record, message: Record, now: float) -> tuple[Record, Answer]:

@@ -36,9 +36,9 @@ def _start(executions: Record, parameters: Record, now: float) -> tuple[Record, 
     name, given = parameters["name"], parameters["input"]
     if name in executions:
         # The name and input of one that runs is that one, anything else a conflict (API Reference, StartExecution).
-        found = executions[name]
-        if found["status"] in OPEN and found["input"] == given:
-            return executions, _started(name, found["started"])
+        existing = executions[name]
+        if existing["status"] in OPEN and existing["input"] == given:
+            return executions, _started(name, existing["started"])
         return executions, Answer(error="ExecutionAlreadyExists")
     begun = {"status": "RUNNING", "input": given, "started": now, "stopped": 0, "error": "", "cause": "", "redrives": 0}
     return executions.with_fields(**{name: record(begun)}), _started(name, now)
@@ -63,10 +63,10 @@ def _redrive(executions: Record, parameters: Record, now: float) -> tuple[Record
     name = _name_of(parameters["executionArn"])
     if name not in executions:
         return executions, Answer(error="ExecutionDoesNotExist")
-    found = executions[name]
-    if found["status"] in (*OPEN, "SUCCEEDED"):
+    existing = executions[name]
+    if existing["status"] in (*OPEN, "SUCCEEDED"):
         return executions, Answer(error="ExecutionNotRedrivable")
-    again = found.with_fields(status="RUNNING", stopped=0, error="", cause="", redrives=found["redrives"] + 1)
+    again = existing.with_fields(status="RUNNING", stopped=0, error="", cause="", redrives=existing["redrives"] + 1)
     return executions.with_fields(**{name: again}), Answer(freeze({"redriveDate": Moment(now)}))
 
 
@@ -80,22 +80,22 @@ def _describe(executions: Record, parameters: Record, now: float) -> tuple[Recor
 def _list(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     """The newest first: those that run by their start, the others by their end (API Reference, ListExecutions)."""
     wanted = [
-        _listed(name, found)
-        for name, found in executions.fields.items()
-        if found["status"] == parameters.get("statusFilter", found["status"])
+        _listed(name, execution)
+        for name, execution in executions.fields.items()
+        if execution["status"] == parameters.get("statusFilter", execution["status"])
     ]
-    wanted.sort(key=lambda found: found.get("stopDate", found["startDate"]), reverse=True)
+    wanted.sort(key=lambda execution: execution.get("stopDate", execution["startDate"]), reverse=True)
     return executions, Answer(freeze({"executions": wanted}))
 
 
-def _listed(name: str, found: Record) -> dict[str, Any]:
-    told: dict[str, Any] = {"executionArn": f"execution:{name}", "name": name, "status": found["status"]}
-    told |= {"startDate": Moment(found["started"]), "redriveCount": found["redrives"]}
-    return told | ({} if found["status"] in OPEN else {"stopDate": Moment(found["stopped"])})
+def _listed(name: str, execution: Record) -> dict[str, Any]:
+    entry: dict[str, Any] = {"executionArn": f"execution:{name}", "name": name, "status": execution["status"]}
+    entry |= {"startDate": Moment(execution["started"]), "redriveCount": execution["redrives"]}
+    return entry | ({} if execution["status"] in OPEN else {"stopDate": Moment(execution["stopped"])})
 
 
-def _details(found: Record) -> dict[str, Any]:
-    return {"input": found["input"]} | {name: found[name] for name in ("error", "cause") if found[name]}
+def _details(execution: Record) -> dict[str, Any]:
+    return {"input": execution["input"]} | {name: execution[name] for name in ("error", "cause") if execution[name]}
 
 
 def _name_of(arn: str) -> str:

@@ -385,18 +385,18 @@ def test_neither_token_nor_secret_nor_key_is_in_a_log_or_an_answer_even_at_debug
     caplog.set_level(logging.DEBUG)
     bot = Bot(load("chatbot"), bot.chat)
     bot.module._chatbot._clock = lambda: NOW
-    said = [bot.send()]
+    answers = [bot.send()]
     tokens = [bot.chat.item()["access_token"]["S"]]
     bot.chat.service.invalidate()
-    said.append(bot.send({"message_id": "m2", "text": "again"}))
+    answers.append(bot.send({"message_id": "m2", "text": "again"}))
     tokens.append(bot.chat.item()["access_token"]["S"])
     bot.chat.service.strike(AUTH)
     bot.chat.service.invalidate()
-    said.append(bot.send({"message_id": "m3", "text": "again"}))
-    said.append(bot.send({"message_id": "m4"}))
-    assert [status for status, _ in said] == [200, 200, 502, 400]
+    answers.append(bot.send({"message_id": "m3", "text": "again"}))
+    answers.append(bot.send({"message_id": "m4"}))
+    assert [status for status, _ in answers] == [200, 200, 502, 400]
     captured = capsys.readouterr()
-    everything = caplog.text + captured.out + captured.err + json.dumps(said)
+    everything = caplog.text + captured.out + captured.err + json.dumps(answers)
     assert "Stored a new token" in everything
     for secret in (KEY, bot.chat.service.client_secret, *tokens):
         assert secret not in everything

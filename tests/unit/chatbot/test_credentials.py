@@ -67,9 +67,9 @@ def test_keys_that_would_let_anybody_in_are_not_accepted_and_not_shown(
 
 def test_credentials_are_what_the_secret_holds(secrets: Secrets, chat: ChatbotAccount) -> None:
     _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": VALUE})
-    found = secrets.credentials(CREDENTIALS)
-    assert found == Credentials("id", VALUE)
-    assert VALUE not in repr(found)
+    read = secrets.credentials(CREDENTIALS)
+    assert read == Credentials("id", VALUE)
+    assert VALUE not in repr(read)
 
 
 @pytest.mark.parametrize(

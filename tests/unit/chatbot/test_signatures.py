@@ -80,10 +80,10 @@ def test_a_refusal_repeats_neither_key_nor_signature() -> None:
     wrong = sign(OTHER_KEY, int(NOW), BODY)
     with pytest.raises(SignatureRefused) as refused:
         _check(signature=wrong)
-    said = str(refused.value)
-    assert KEY not in said
-    assert wrong not in said
-    assert sign(KEY, int(NOW), BODY) not in said
+    text = str(refused.value)
+    assert KEY not in text
+    assert wrong not in text
+    assert sign(KEY, int(NOW), BODY) not in text
 
 
 @pytest.mark.parametrize("key", [KEY, OTHER_KEY])

@@ -37,8 +37,8 @@ def client() -> HttpClient:
 
 @pytest.mark.parametrize("pieces", DRIPS.values(), ids=DRIPS)
 def test_an_answer_in_drops_ends_at_the_deadline(client: HttpClient, pieces: tuple[bytes, ...]) -> None:
-    told = pytest.raises(NoAnswer, match=r"POST /auth was not answered within 0\.3 s")
-    with Listener(*pieces, pause=0.02, endless=True) as server, told:
+    raised = pytest.raises(NoAnswer, match=r"POST /auth was not answered within 0\.3 s")
+    with Listener(*pieces, pause=0.02, endless=True) as server, raised:
         client.request("POST", f"{server.url}/auth", 0.3, json_body={})
     assert not server.exhausted
 
@@ -65,9 +65,9 @@ def test_a_name_server_that_answers_after_the_deadline_is_followed_by_no_request
     resolve = socket.getaddrinfo
 
     def slow(*asked: Any, **how: Any) -> Any:
-        found = resolve(*asked, **how)
+        addresses = resolve(*asked, **how)
         over.wait(10)
-        return found
+        return addresses
 
     over = threading.Event()
     end = http_client._Deadline._end
@@ -110,8 +110,8 @@ def test_a_server_with_a_certificate_that_nobody_trusts_is_sent_nothing(client: 
 
 
 def test_an_answer_without_end_is_cut_off(client: HttpClient) -> None:
-    told = pytest.raises(NoAnswer, match=f"was larger than {LARGEST_ANSWER:,} bytes")
-    with Listener(HEAD + b"Connection: close\r\n\r\n", b"x" * 65536, endless=True) as server, told:
+    raised = pytest.raises(NoAnswer, match=f"was larger than {LARGEST_ANSWER:,} bytes")
+    with Listener(HEAD + b"Connection: close\r\n\r\n", b"x" * 65536, endless=True) as server, raised:
         client.request("GET", f"{server.url}/me", 60.0)
 
 
@@ -157,6 +157,6 @@ def test_retry_after_is_seconds_or_a_date_and_a_day_at_most(value: str, seconds:
 def test_an_answer_says_when_to_ask_again(client: HttpClient) -> None:
     at = format_datetime(datetime.fromtimestamp(time.time() + 600, UTC), usegmt=True)
     with Listener(http(b"", "429 Too Many Requests", f"Retry-After: {at}")) as server:
-        told = client.request("GET", f"{server.url}/me", 60.0).retry_after
-    assert told is not None
-    assert 500 < told <= 600
+        retry_after = client.request("GET", f"{server.url}/me", 60.0).retry_after
+    assert retry_after is not None
+    assert 500 < retry_after <= 600

@@ -362,10 +362,10 @@ def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instance
 
 def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10)
-    began = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(TokenTimeout, match=r"no valid token within 0\.2 s: another instance is refreshing it"):
         instances.new().get(within=0.2)
-    assert time.monotonic() - began >= 0.2
+    assert time.monotonic() - started >= 0.2
 
 
 def test_t4_nobody_waits_longer_because_the_clock_is_set_back_meanwhile(

@@ -147,10 +147,10 @@ def test_the_function_that_refreshes_makes_good_a_token_that_is_gone(instances: 
 def refused(instances: Instances) -> float:
     """Until when, after the API has given no token."""
     instances.api.down = "out of order"
-    with pytest.raises(TokenRefused) as told:
+    with pytest.raises(TokenRefused) as raised:
         instances.new().get()
     instances.api.down = ""
-    return told.value.until
+    return raised.value.until
 
 
 def test_a_refusal_that_is_lifted_lets_the_next_one_ask(instances: Instances) -> None:

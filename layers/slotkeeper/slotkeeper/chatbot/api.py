@@ -62,11 +62,11 @@ class ChatApi:
             AuthenticationNotAttempted: the API was certainly not asked.
             AuthenticationRefused: there is none; the text says why.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             credentials = self._credentials()
             body = {"client_id": credentials.client_id, "client_secret": credentials.client_secret}
-            answer = self._ask("POST", "/auth", seconds - (time.monotonic() - began), body)
+            answer = self._ask("POST", "/auth", seconds - (time.monotonic() - started), body)
         except NoConnection as error:
             raise AuthenticationNotAttempted(str(error), pause=NO_CONNECTION_PAUSE) from None
         except (NotSent, UnreadableSecret) as error:
@@ -111,11 +111,11 @@ class ChatApi:
             raise ChatApiFailed(str(error)) from None
         if answer.status == 401:
             raise Unauthorized
-        said = answer.fields().get("answer")
-        if answer.status != 200 or not isinstance(said, str):
+        text = answer.fields().get("answer")
+        if answer.status != 200 or not isinstance(text, str):
             what = f"HTTP {answer.status}" if answer.status != 200 else "an answer that is not what it promises"
             raise ChatApiFailed(f"POST /answers was answered with {what}")
-        return said
+        return text
 
     def _ask(
         self, method: str, path: str, seconds: float, body: dict[str, str] | None = None, token: str = ""

@@ -61,10 +61,10 @@ class HttpAnswer:
     def fields(self) -> dict[str, Any]:
         """The body as a JSON object; empty if it is none."""
         try:
-            found = json.loads(self.body)
+            value = json.loads(self.body)
         except (ValueError, RecursionError):
-            found = {}
-        return found if isinstance(found, dict) else {}
+            value = {}
+        return value if isinstance(value, dict) else {}
 
 
 class HttpClient:
