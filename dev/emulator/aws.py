@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from dev.emulator import deployment, processes
 from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.clients import local_client
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
-from dev.emulator.gateway import reachable
 
 READY_SECONDS = 120.0  # a busy machine takes long; an engine that has died is noticed at once
 RESTART_SECONDS = 120.0
@@ -51,6 +51,7 @@ class EmbeddedAws:
         self.pid = pid
         self._token = token
         self._process = process
+        self._clients: dict[str, Any] = {}
         self._environment: dict[str, str] = {}  # what it was started with, for another start
 
     @classmethod
@@ -220,8 +221,10 @@ class EmbeddedAws:
         return reachable(url, self.endpoint) if url else None
 
     def client(self, service: str) -> Any:
-        """A boto3 client for this engine. It never reads the user's AWS files."""
-        return local_client(service, self.endpoint)
+        """The boto3 client of this engine for a service. It never reads the user's AWS files."""
+        if service not in self._clients:
+            self._clients[service] = local_client(service, self.endpoint)
+        return self._clients[service]
 
     def stop(self) -> None:
         """End the engine and every process it started. Does nothing to a process that is not ours any more."""
@@ -314,6 +317,20 @@ def _kept(state_dir: Path) -> dict[str, str]:
         "S3_PERSIST": "1",
         "SLOTKEEPER_ENGINE_JOURNAL": str(journal),
     }
+
+
+def reachable(url: str, endpoint: str) -> str:
+    """Where `endpoint` answers what AWS would answer at `url` (https://<id>.execute-api.<region>.<...>/<stage>/<path>).
+
+    An API Gateway stage has a host name of its own, which no resolver knows on this machine. The engine therefore
+    serves the same stage under a path as well; API, stage, path and the event stay the same. Raises ValueError for
+    another URL.
+    """
+    at = urlsplit(url)
+    name, _, rest = (at.hostname or "").partition(".")
+    if not name or not rest.startswith("execute-api."):
+        raise ValueError(f"{url} is not the URL of an API Gateway stage, https://<id>.execute-api.<region>...")
+    return f"{endpoint}/_aws/execute-api/{name}{at.path}"
 
 
 def free_port() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import http.client
 import json
 import secrets
@@ -10,8 +11,6 @@ import time
 from urllib.parse import urlsplit
 
 from dev.emulator.aws import EmbeddedAws
-from dev.scenarios.token.messages import signed
-from dev.tools.sign_event import first_key
 
 # Seconds. API Gateway ends after 29; the embedded AWS does not, and may have a container to start.
 TIMEOUT = 60.0
@@ -21,6 +20,22 @@ UNTHROTTLED = {"ChatbotRate": "10000", "ChatbotBurst": "5000"}
 
 class Unanswered(Exception):
     """The message has no answer; the text says who refused it and why."""
+
+
+def signed(key: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The headers of a request with this body, sent at `timestamp` (epoch seconds): from the contract alone."""
+    digest = hmac.new(key.encode(), f"v1:{timestamp}:".encode() + body, "sha256").hexdigest()
+    return {
+        "Content-Type": "application/json",
+        "X-Slotkeeper-Timestamp": str(timestamp),
+        "X-Slotkeeper-Signature": f"v1={digest}",
+    }
+
+
+def first_key(secret: str) -> str:
+    """One of the keys in the text of a stack's signing key secret."""
+    keys = json.loads(secret)
+    return str(keys["signing_key"] if "signing_key" in keys else keys["signing_keys"][0])
 
 
 def give_credentials(aws: EmbeddedAws, client_id: str, client_secret: str) -> None:
@@ -50,9 +65,9 @@ def ask(aws: EmbeddedAws, text: str) -> str:
     except (OSError, http.client.HTTPException) as error:
         raise Unanswered(f"no answer from {at.geturl()}: {type(error).__name__}") from None
     try:
-        said = json.loads(content)
+        answer = json.loads(content)
         if response.status == 200:
-            return str(said["answer"])
-        raise Unanswered(f"{response.status} {said['code']}: {said['reason']}")
+            return str(answer["answer"])
+        raise Unanswered(f"{response.status} {answer['code']}: {answer['reason']}")
     except (ValueError, TypeError, KeyError):  # not the chatbot's own answer
         raise Unanswered(f"{response.status}: {content.decode(errors='replace')}") from None

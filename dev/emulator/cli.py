@@ -11,18 +11,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from dev.emulator import chatbot_client as chatbot
-from dev.emulator import processes, telling
+from dev.emulator import processes, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service.control import PREFIX
 from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.deployment import DeploymentError, check_names
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.viewing import for_console
-from dev.scenarios.runner.waiting import Stuck, wait_until_over
-from dev.scenarios.slots import sending, work
+from dev.emulator.live_view import Stalled, watch
+from dev.emulator.sample_data import read_dataset, split_by_month
 
 STATE_DIR = ROOT / "build" / "local"
+PROCESS = "sample"  # the template's default of ProcessName
 CHAT_API_URL, DEPLOY_WORKER = "ChatApiUrl", "DeployWorker"  # the template's parameters
 GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
 TALK = 'make say TEXT="Good morning"'
@@ -98,7 +98,7 @@ def up(port: int, parameter: dict[str, str]) -> None:
             chat_api = None if own_api else aws.chat_service
             flows = {DEPLOY_WORKER: "true"} | ({CHAT_API_URL: chat_api} if chat_api else {})
             outputs = aws.deploy(flows | parameter, say=say)
-            part = upload_sample(aws)
+            key = upload_sample(aws)
             if chat_api:
                 chatbot.give_credentials(aws, CLIENT_ID, CLIENT_SECRET)
         except BaseException:
@@ -120,11 +120,11 @@ def up(port: int, parameter: dict[str, str]) -> None:
         console.print(GIVE_CREDENTIALS)
     _say_chatbot_url(aws)
     if "WorkQueueUrl" in outputs:
-        like = telling.resend(worker.sample_body("first"))
+        like = work_result.resend(worker.sample_body("first"))
         say(f"the worker: make work; or a body of your own, like this: {escape(like)}")
-    say(f"{part.key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
+    say(f"{key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
     # Bare, so that the line can be copied whole.
-    console.print(first_body(parameter.get("ProcessName", work.PROCESS)), markup=False)
+    console.print(first_body(parameter.get("ProcessName", PROCESS)), markup=False)
 
 
 def _say_chatbot_url(aws: EmbeddedAws) -> None:
@@ -132,13 +132,13 @@ def _say_chatbot_url(aws: EmbeddedAws) -> None:
         say(f"your own sender posts to {aws.chatbot_url}")
 
 
-def upload_sample(aws: EmbeddedAws) -> work.Part:
-    """One month of the sample data into DataBucket, for a first request of either kind."""
-    month = work.split_by_month(work.read_dataset())[FIRST_MONTH]
-    part = work.Part(FIRST_MONTH, f"input/{FIRST_MONTH}.csv", month)
-    sending.upload(aws.client("s3"), aws.outputs["DataBucketName"], [part])
+def upload_sample(aws: EmbeddedAws) -> str:
+    """One month of the sample data into DataBucket, for a first request of either kind; the key for RequestQueue's."""
+    key, month = f"input/{FIRST_MONTH}.csv", split_by_month(read_dataset())[FIRST_MONTH]
+    bucket = aws.outputs["DataBucketName"]
+    aws.client("s3").put_object(Bucket=bucket, Key=key, Body=month, ContentType="text/csv")
     worker.upload_sample(aws)
-    return part
+    return key
 
 
 def first_body(process: str) -> str:
@@ -218,7 +218,7 @@ def talk(text: str) -> None:
 @main.command("work")
 @click.argument("body", default="")
 def send_work(body: str) -> None:
-    """Send BODY to the deployed worker, or a sample request, wait for the request's end, and say what became of it.
+    """Send BODY to the deployed worker, or a sample request, wait for its end, and print the outcome.
 
     Exit codes: 0 it has succeeded, or waits for an attempt that is more than a minute off; 1 it is dead-lettered; 2
     nothing runs here, or nothing takes the message.
@@ -227,21 +227,20 @@ def send_work(body: str) -> None:
         aws = EmbeddedAws.attach(STATE_DIR)
         if "WorkQueueUrl" not in aws.outputs:
             raise EngineError("no worker is deployed here: run `make local-up`, which deploys it by default")
-        sent = worker.Sent(aws, body or worker.sample_body())
+        sent = worker.SentMessage(aws, body or worker.sample_body())
         say(f"sent {escape(sent.name)}")
-        with for_console(console, worker.live_line, worker.plain_line) as shown:
-            last = wait_until_over(sent.look, shown.show, shown.interval, stalled_after=worker.STALLED_AFTER)
-        told = telling.tell(last, sent.name, sent.body, sent.manifest(last.row))
-    except (EngineError, BotoCoreError, ClientError, Stuck) as error:
+        last = watch(console, sent.observe, stalled_after=worker.STALLED_AFTER)
+        result = work_result.describe(last, sent.name, sent.body, sent.manifest(last.row))
+    except (EngineError, BotoCoreError, ClientError, Stalled) as error:
         say(escape(str(error)))
         raise SystemExit(2) from None
-    for line in told.lines:
+    for line in result.lines:
         say(escape(line))
-    if told.command:
-        console.print(told.command, markup=False)
-    if told.code == telling.NOTHING_RUNS:
+    if result.command:
+        console.print(result.command, markup=False)
+    if result.code == work_result.NOTHING_RUNS:
         say(f"the functions' log: {_log()}")
-    raise SystemExit(told.code)
+    raise SystemExit(result.code)
 
 
 def _log() -> str:

@@ -19,7 +19,7 @@ import boto3
 import click
 from botocore.exceptions import BotoCoreError, ClientError
 
-from dev.scenarios.token.messages import signed
+from dev.emulator.chatbot_client import first_key, signed
 
 SAMPLE_MOMENT = 1_800_000_000
 SAMPLE_KEY = "the-key-of-the-sample-events"
@@ -37,12 +37,6 @@ def freshen(event: dict[str, Any], key: str, now: float) -> dict[str, Any]:
     if headers.get(SIGNATURE) == signed(SAMPLE_KEY, int(stamp), body)[SIGNATURE]:
         headers[SIGNATURE] = signed(key, moved, body)[SIGNATURE]
     return event | {"headers": headers}
-
-
-def first_key(secret: str) -> str:
-    """One of the keys in the text of a stack's signing key secret."""
-    found = json.loads(secret)
-    return str(found["signing_key"] if "signing_key" in found else found["signing_keys"][0])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -13,9 +13,8 @@ from typing import Any
 
 import urllib3
 
-from dev.emulator.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws, reachable
 from dev.emulator.chat_service import ChatService
-from dev.emulator.gateway import reachable
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tests.support.waiting import NEVER
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dev.scenarios.slots.work import read_dataset, split_by_month
+from dev.emulator.sample_data import read_dataset, split_by_month
 from slotkeeper_cli.app import app
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until

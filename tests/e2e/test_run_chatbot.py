@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 from dev.emulator import cli
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ANSWERS, ChatService, Outage, answer_to
-from dev.scenarios.runner.command import Phases
-from dev.scenarios.token.main import perform
-from dev.scenarios.token.report import Parameters
+from dev.scenarios.token.token_figures import Parameters
+from dev.scenarios.token.token_scenario import perform
+from tests.scenarios.reports import run_of
 
 
 def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(file=io.StringIO())
     parameters = Parameters(messages=24, senders=2, invalidations=2, auth_latency=0.2)
     with EmbeddedAws.start(tmp_path) as aws, ChatService(auth_latency=0.2, answer_latency=0.05) as service:
-        report = perform(aws, service, parameters, console, Phases(console))
+        report = perform(aws, service, parameters, run_of())
         answered = say(tmp_path, "Good morning", monkeypatch)
         service.strike(ANSWERS, Outage(status=503))
         refused = say(tmp_path, "Good night", monkeypatch)

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 from dev.emulator import cli
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws
-from dev.scenarios.runner.command import Phases
-from dev.scenarios.worker import records
-from dev.scenarios.worker.main import perform
-from dev.scenarios.worker.records import Booking, read_bookings
-from dev.scenarios.worker.report import Parameters
+from dev.scenarios.worker import worker_records
+from dev.scenarios.worker.worker_figures import Parameters
+from dev.scenarios.worker.worker_records import Schedule, read_schedules
+from dev.scenarios.worker.worker_scenario import perform
 from tests.e2e.schedules import bring_forward
+from tests.scenarios.reports import run_of
 
 RETRY_AFTER = 8  # seconds; too long for the queue here
 MISSING = '{"request_id": "b", "payload": {"input_key": "work/input/nothing", "split_by": "weather"}}'
 
 
 def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(file=io.StringIO())
-    monkeypatch.setattr(records, "read_bookings", read_sooner_bookings)
+    monkeypatch.setattr(worker_records, "read_schedules", read_sooner_schedules)
     parameters = Parameters(requests=20, seed=1, scale=0.05, workers=2, retry_after=RETRY_AFTER)
     with EmbeddedAws.start(tmp_path, downstream=True) as aws:
-        report = perform(aws, parameters, console, Phases(console), scheduler_beyond=7)
+        report = perform(aws, parameters, run_of(), scheduler_beyond=7)
         worker.upload_sample(aws)
         bodies = [worker.sample_body("a"), worker.sample_body("a"), MISSING, "no JSON"]
         done, repeated, missing, invalid = (work(tmp_path, body, monkeypatch) for body in bodies)
@@ -49,15 +46,15 @@ def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.M
     assert missing.exit_code == invalid.exit_code == 1
     assert "local: b is dead-lettered after 1 attempt: Poison\n" in missing.output
     assert missing.output.splitlines()[-1].startswith('make work BODY=\'{"request_id":"b"')
-    assert "nobody has worked on it: InvalidMessage\n" in invalid.output
+    assert "was never worked on: InvalidMessage\n" in invalid.output
 
 
-def read_sooner_bookings(scheduler: Any, group: str, known: Mapping[str, Booking]) -> list[Booking]:
+def read_sooner_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) -> list[Schedule]:
     """Lets each schedule fire when its retry may begin: its minute would be nearly all there is to wait for."""
     for listed in scheduler.list_schedules(GroupName=group)["Schedules"]:
         if listed["Name"] not in known:
             bring_forward(scheduler, group, listed["Name"], to=listed["CreationDate"].timestamp() + RETRY_AFTER + 1)
-    return read_bookings(scheduler, group, known)
+    return read_schedules(scheduler, group, known)
 
 
 def work(state_dir: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Result:

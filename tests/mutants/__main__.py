@@ -19,7 +19,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.command import AlreadyRunning, alone, terminal
+from dev.scenarios.runner.scenario import AlreadyRunning, alone, terminal
 from tests.mutants import report
 from tests.mutants.catalogue import FOLDER, Mutant, chosen, load, nowhere
 from tests.mutants.copies import copy_tree

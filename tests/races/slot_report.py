@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dev.scenarios.runner.drawing import BLUE, DPI, INK, WIDTH
+from dev.scenarios.runner.chart import BLUE, DPI, INK, WIDTH
 from tests.races.slot_races import Outcome
 
 

@@ -26,7 +26,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.command import terminal
+from dev.scenarios.runner.scenario import terminal
 from tests.simulation import catalogue, exploring, scheduling
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation

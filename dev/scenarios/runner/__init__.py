@@ -1,1 +1,1 @@
-"""What the runs share: their command, the engine around them, the live view, checks, and the look of their pictures."""
+"""The frame of every scenario: command line, engine, phases, live view, claims, report.json and chart."""

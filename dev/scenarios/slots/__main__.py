@@ -2,4 +2,4 @@
 
 from dev.emulator.entry import run
 
-run("dev.scenarios.slots.main", "python -m dev.scenarios.slots")
+run("dev.scenarios.slots.slot_scenario", "python -m dev.scenarios.slots")

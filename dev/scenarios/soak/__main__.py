@@ -2,4 +2,4 @@
 
 from dev.emulator.entry import run
 
-run("dev.scenarios.soak.main", "python -m dev.scenarios.soak")
+run("dev.scenarios.soak.soak_scenario", "python -m dev.scenarios.soak")

@@ -2,4 +2,4 @@
 
 from dev.emulator.entry import run
 
-run("dev.scenarios.token.main", "python -m dev.scenarios.token")
+run("dev.scenarios.token.token_scenario", "python -m dev.scenarios.token")

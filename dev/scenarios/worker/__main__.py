@@ -2,4 +2,4 @@
 
 from dev.emulator.entry import run
 
-run("dev.scenarios.worker.main", "python -m dev.scenarios.worker")
+run("dev.scenarios.worker.worker_scenario", "python -m dev.scenarios.worker")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dev.scenarios.slots.figures import Release, Start, handoffs
+from dev.scenarios.runner.intervals import Release, Start, handoffs
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import LOOK_BACK, SETTLING, HandOffs, Stay, hand_off
 from slotkeeper.slots.process import Process

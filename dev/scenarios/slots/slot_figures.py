@@ -1,0 +1,267 @@
+"""The figures and claims of `make run`: records in, report out. Pure.
+
+Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds; instants count from the first
+request sent):
+
+| key | meaning |
+|---|---|
+| `requests` | requests sent |
+| `succeeded`, `failed` | requests whose last workflow ended SUCCEEDED, or FAILED / ABORTED / TIMED_OUT |
+| `given_back` | workflows that returned their request to the queue (attempt + 1) |
+| `kept` | messages in FailedRequestQueue: request_id, execution, error, cause, reason (the cause in a sentence) |
+| `dead_lettered` | messages in the dead-letter queue, same form |
+| `results` | result objects in the data bucket |
+| `max_glue_runs_alive` | most Glue runs alive at any instant, by StartedOn and CompletedOn of GetJobRuns |
+| `max_glue_states_open` | the same by Step Functions: most workflows inside RunGlueJob, which encloses the Glue run |
+| `max_slots_held` | most workflows between their start and ReleaseSlot |
+| `starts_in_message_order` | workflows started in the order of their messages' SQS sequence numbers |
+| `slots_in_use_at_end` | of the slot table, after the last workflow |
+| `handoff` | count, median, p99, max: from a release to the start of the workflow that took over the slot |
+| `slot_utilisation` | share of the slots' time that workflows hold, from the first start to the last |
+| `glue_utilisation` | the same for the time inside RunGlueJob |
+| `total_seconds` | first request sent to last workflow ended |
+| `workflows` | one entry a workflow: name, request_id, status, instants of its states |
+| `handoffs` | one entry a hand-off: released, seconds, from, to |
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from dev.emulator.live_view import counted
+from dev.scenarios.runner.claims import Claim, first_names, judge
+from dev.scenarios.runner.intervals import (
+    Handoff,
+    Interval,
+    Release,
+    Start,
+    handoffs,
+    peak,
+    rounded,
+    since,
+    spread,
+    utilisation,
+)
+from dev.scenarios.runner.scenario import Run
+
+from .slot_records import EndMessage, Execution, Records
+from .slot_requests import SentRequest
+
+HANDOFF_MEDIAN = 1.5  # seconds; what the run has to show, although the visibility fallback is far longer
+FAILURES = ("FAILED", "ABORTED", "TIMED_OUT")
+INSTANTS = ("started", "glue_entered", "glue_exited", "release_entered", "release_exited", "stopped")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    requests: int
+    limit: int
+    fail: float
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The most at any instant, by three records."""
+
+    glue_alive: int
+    glue_open: int
+    slots_held: int
+
+
+def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records, run: Run) -> dict[str, Any]:
+    """The report of one run. `sent` must not be empty."""
+    limit, executions = parameters.limit, records.executions
+    last = last_attempts(sent, records)
+    peaks = Peaks(
+        peak((each.started, _end(each.completed)) for each in records.glue_runs),
+        peak(glue_intervals(executions)),
+        peak(held_intervals(executions)),
+    )
+    passed = find_handoffs(sent, records, limit)
+    gaps = [handoff.seconds for handoff in passed]
+    median = statistics.median(gaps) if gaps else None
+    origin = min(each.at for each in sent)
+    window = (executions[0].started, max(e.started for e in executions)) if executions else (0.0, 0.0)
+    in_order = message_order(sent, records)
+    claims = [
+        accounted(sent, records, last),
+        never_above(limit, peaks),
+        in_order,
+        slots_are_back(records),
+        handoff_is_fast(median, len(gaps)),
+        failed_are_kept(last, records.kept),
+        outcomes_as_expected(sent, records, last),
+    ]
+    figures = {
+        "requests": len(sent),
+        "succeeded": sum(e.status == "SUCCEEDED" for e in last.values()),
+        "failed": sum(e.status in FAILURES for e in last.values()),
+        "given_back": len(executions) - len({e.request_id for e in executions}),
+        "kept": [_end_message(message) for message in records.kept],
+        "dead_lettered": [_end_message(message) for message in records.dead],
+        "results": len(records.outputs),
+        "max_glue_runs_alive": peaks.glue_alive,
+        "max_glue_states_open": peaks.glue_open,
+        "max_slots_held": peaks.slots_held,
+        "starts_in_message_order": in_order.ok is not False,
+        "slots_in_use_at_end": records.slots_in_use,
+        "handoff": spread(gaps, p99=0.99) | {"median": rounded(median)},
+        "slot_utilisation": rounded(utilisation(held_intervals(executions), window, limit)),
+        "glue_utilisation": rounded(utilisation(glue_intervals(executions), window, limit)),
+        "total_seconds": rounded(max((_end(e.stopped) for e in executions), default=origin) - origin),
+        "workflows": [_workflow(e, origin) for e in executions],
+        "handoffs": [
+            {"released": since(h.released, origin), "seconds": rounded(h.seconds)}
+            | {"from": h.from_execution, "to": h.to_execution}
+            for h in passed
+        ],
+    }
+    return run.report(parameters, origin, claims, figures)
+
+
+def _end(instant: float | None) -> float:
+    """What has not ended lasts for ever: it must count in every peak."""
+    return math.inf if instant is None else instant
+
+
+def held_intervals(executions: Sequence[Execution]) -> list[Interval]:
+    """From the start to the entry of ReleaseSlot: surely inside the time in which the workflow holds its slot."""
+    return [(e.started, _end(e.release_entered or e.stopped)) for e in executions]
+
+
+def glue_intervals(executions: Sequence[Execution]) -> list[Interval]:
+    return [(e.glue_entered, _end(e.glue_exited or e.stopped)) for e in executions if e.glue_entered is not None]
+
+
+def find_handoffs(sent: Sequence[SentRequest], records: Records, limit: int) -> list[Handoff]:
+    sent_at = {each.request.request_id: each.at for each in sent}
+    releases = [
+        Release(e.name, e.release_entered, e.release_exited)
+        for e in records.executions
+        if e.release_entered is not None and e.release_exited is not None
+    ]
+    starts = [Start(e.name, e.started, sent_at.get(e.request_id, math.inf)) for e in records.executions]
+    return handoffs(releases, starts, limit)
+
+
+def _end_message(message: EndMessage) -> dict[str, str | None]:
+    """The body only where it adds something: of a message that carries no request of ours."""
+    fields = {name: getattr(message, name) for name in ("request_id", "execution", "error", "cause", "reason")}
+    return fields if message.request_id else fields | {"body": message.body}
+
+
+def _workflow(execution: Execution, origin: float) -> dict[str, Any]:
+    fields = asdict(execution)
+    names = ("name", "request_id", "attempt", "status", "error")
+    return {name: fields[name] for name in names} | {name: since(fields[name], origin) for name in INSTANTS}
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+
+def last_attempts(sent: Sequence[SentRequest], records: Records) -> dict[str, Execution]:
+    """Each request's last attempt."""
+    last: dict[str, Execution] = {}
+    for execution in sorted(records.executions, key=lambda e: -e.attempt):
+        last.setdefault(execution.request_id, execution)
+    return {s.request.request_id: last[s.request.request_id] for s in sent if s.request.request_id in last}
+
+
+def accounted(sent: Sequence[SentRequest], records: Records, last: Mapping[str, Execution]) -> Claim:
+    """S3: each request was started once an attempt, and ended; or it is dead-lettered; nothing else was started."""
+    dead = {message.request_id for message in records.dead}
+    ids = [s.request.request_id for s in sent]
+    attempts = Counter((e.request_id, e.attempt) for e in records.executions)
+    problems = {
+        "neither started nor dead-lettered": [i for i in ids if i not in last and i not in dead],
+        "started and dead-lettered": [i for i in ids if i in last and i in dead],
+        "not ended": [i for i, e in last.items() if e.status not in ("SUCCEEDED", *FAILURES)],
+        "started twice": [i for (i, _), count in attempts.items() if count > 1],
+        "workflows of no request": [e.name for e in records.executions if e.request_id not in set(ids)],
+        "still on RequestQueue": [str(records.still_queued)] if records.still_queued else [],
+    }
+    finding = f"{len(last)} started and ended, {len(dead)} dead-lettered, of {len(ids)}"
+    return judge("every request is accounted for", problems, finding)
+
+
+def failed_are_kept(last: Mapping[str, Execution], kept: Sequence[EndMessage]) -> Claim:
+    """The failed ones, and only they, are in FailedRequestQueue, with error and cause."""
+    failed = {i for i, e in last.items() if e.status in FAILURES}
+    in_queue = {str(m.request_id) for m in kept}
+    explained = {str(m.request_id) for m in kept if m.error and m.cause}
+    problems = {
+        "failed and not kept": sorted(failed - in_queue),
+        "kept without error or cause": sorted(in_queue - explained),
+        "kept and not failed": sorted(in_queue - failed),
+    }
+    finding = f"{len(failed)} failed, {len(in_queue)} kept with error and cause"
+    if not failed:
+        finding = "no request failed; with FAIL above 0 some do"
+    return judge("failed requests are in FailedRequestQueue", problems, finding, shown=bool(failed))
+
+
+def outcomes_as_expected(sent: Sequence[SentRequest], records: Records, last: Mapping[str, Execution]) -> Claim:
+    """Damaged inputs fail and whole ones succeed; a result exists exactly where the job succeeded."""
+    ended = [(s.request, last[s.request.request_id].status) for s in sent if s.request.request_id in last]
+    due = {request.output_key for request, status in ended if status == "SUCCEEDED"}
+    problems = {
+        "ended otherwise than their input says": [
+            f"{request.request_id} {status}" for request, status in ended if (status == "SUCCEEDED") == request.damaged
+        ],
+        "succeeded without a result": sorted(due - records.outputs),
+        "result without a success": sorted(records.outputs - due),
+    }
+    finding = f"{len(records.outputs)} results; {sum(s.request.damaged for s in sent)} damaged inputs failed"
+    return judge("outcomes are what the input says", problems, finding)
+
+
+def message_order(sent: Sequence[SentRequest], records: Records) -> Claim:
+    """S5. First attempts only, as a request given back goes to the tail. Equal instants count as in order."""
+    sequence = {s.request.request_id: s.sequence for s in sent}
+    first = [e for e in records.executions if e.attempt == 1 and e.request_id in sequence]
+    started = sorted(first, key=lambda e: (e.started, sequence[e.request_id]))
+    wrong = [
+        f"{later.request_id} started after {earlier.request_id}, which was sent later"
+        for earlier, later in pairwise(started)
+        if sequence[later.request_id] < sequence[earlier.request_id]
+    ]
+    finding = f"{len(started)} starts in the order of their SQS sequence numbers"
+    if len(started) < 2:
+        finding = f"{counted(len(started), 'start')}: no order to break"
+    return judge("workflows start in message order", {"out of order": wrong}, finding, shown=len(started) > 1)
+
+
+def never_above(limit: int, peaks: Peaks) -> Claim:
+    """S1 and S1b, by Glue's records and by Step Functions'.
+
+    Both, because Glue's times may be whole seconds, which can hide an overlap shorter than that (it can never make one
+    up: what ended before another began still does when both are rounded down). Step Functions' are milliseconds.
+    """
+    finding = (
+        f"at most {peaks.glue_alive} Glue runs alive, {peaks.glue_open} inside RunGlueJob, "
+        f"{peaks.slots_held} holding a slot"
+    )
+    most = max(peaks.glue_alive, peaks.glue_open, peaks.slots_held)
+    if most < limit:
+        return Claim(f"never more than {limit} at once", None, f"{finding}: never were all slots in use")
+    return Claim(f"never more than {limit} at once", most == limit, finding)
+
+
+def slots_are_back(records: Records) -> Claim:
+    """S2 and S4."""
+    finding = f"slots_in_use {records.slots_in_use}, holders: {first_names(records.holders) or 'none'}"
+    return Claim("every slot is back", records.slots_in_use == 0 and not records.holders, finding)
+
+
+def handoff_is_fast(median: float | None, count: int) -> Claim:
+    """S6. With no more requests than slots there is nothing to hand off."""
+    name = f"hand-off median below {HANDOFF_MEDIAN} s"
+    if median is None:
+        return Claim(name, None, "no request had to wait for a slot")
+    return Claim(name, median < HANDOFF_MEDIAN, f"{median:.3f} s over {counted(count, 'hand-off')}")

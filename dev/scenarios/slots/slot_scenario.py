@@ -1,0 +1,200 @@
+"""`make run`: send requests through the deployed workflow, and report from AWS's own records.
+
+Exit codes: see dev/scenarios/runner/scenario.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from dev.emulator import queue_reading
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.sample_data import read_dataset
+from dev.scenarios.runner import chart
+from dev.scenarios.runner.chart import Bar, Panel, Point
+from dev.scenarios.runner.intervals import steps
+from dev.scenarios.runner.scenario import (
+    Command,
+    FiniteRange,
+    Run,
+    Scenario,
+    carry_out,
+    figure_table,
+    list_table,
+    option,
+)
+
+from . import slot_records, slot_requests
+from .slot_figures import Parameters, build
+from .slot_requests import PROCESS
+
+
+def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
+    """The run on an engine that is up; returns the report. Raises Stalled and SendFailed."""
+    with run.phase("deploy", "build and deploy"):
+        outputs = aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
+    run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    work = slot_requests.plan(read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
+    with run.phase("upload", f"upload {counted(len(work.inputs), 'input file')}"):
+        s3 = aws.client("s3")
+        for key, body in work.inputs.items():
+            s3.put_object(Bucket=outputs["DataBucketName"], Key=key, Body=body, ContentType="text/csv")
+    with run.phase("send", f"send {counted(len(work.requests), 'request')}"):
+        sent = slot_requests.send(aws.client("sqs"), outputs["RequestQueueUrl"], work.requests)
+    with run.phase("run", "run"):
+        run.watch(lambda elapsed: look(aws, parameters, elapsed))
+    with run.phase("collect", "collect the records"):
+        records = collect(aws, f"output/{run_id}/")
+    return build(parameters, sent, records, run)
+
+
+def look(aws: EmbeddedAws, parameters: Parameters, elapsed: float) -> Snapshot:
+    """The queue is read first: a request that moves on between the reads is then counted twice, never not at all, and
+    cannot make the run look ended."""
+    sqs, outputs = aws.client("sqs"), aws.outputs
+    waiting = queue_reading.total(sqs, outputs["RequestQueueUrl"])
+    dead = queue_reading.total(sqs, outputs["RequestDeadLetterQueueUrl"])
+    pages = aws.client("stepfunctions").get_paginator("list_executions")
+    listed = [
+        e["status"] for page in pages.paginate(stateMachineArn=outputs["WorkflowArn"]) for e in page["executions"]
+    ]
+    running, succeeded = listed.count("RUNNING"), listed.count("SUCCEEDED")
+    slots, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
+    done = len(listed) - running + dead
+    return Snapshot(
+        elapsed=elapsed,
+        ended=done >= parameters.requests and not (waiting or running or slots),
+        done=done,
+        total=parameters.requests,
+        gauges={"slots": (slots, parameters.limit)},
+        counts={
+            "waiting": waiting,
+            "running": running,
+            "succeeded": succeeded,
+            "failed": len(listed) - running - succeeded,
+            "dead-lettered": dead,
+        },
+        details=f"holders: {', '.join(holders) or 'none'}",
+    )
+
+
+def collect(aws: EmbeddedAws, prefix: str) -> slot_records.Records:
+    """Everything AWS recorded. FailedRequestQueue and the dead-letter queue are emptied by it."""
+    sqs, outputs = aws.client("sqs"), aws.outputs
+    slots_in_use, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
+    return slot_records.Records(
+        executions=slot_records.read_executions(aws.client("stepfunctions"), outputs["WorkflowArn"]),
+        glue_runs=slot_records.read_glue_runs(aws.client("glue"), outputs["GlueJobName"]),
+        kept=slot_records.read_end_messages(sqs, outputs["FailedRequestQueueUrl"]),
+        dead=slot_records.read_end_messages(sqs, outputs["RequestDeadLetterQueueUrl"]),
+        still_queued=queue_reading.total(sqs, outputs["RequestQueueUrl"]),
+        slots_in_use=slots_in_use,
+        holders=holders,
+        outputs=slot_records.read_outputs(aws.client("s3"), outputs["DataBucketName"], prefix),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- report, shown
+
+
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    handoff = report["handoff"]
+    use, in_glue = (
+        "not measured" if report[name] is None else f"{report[name]:.0%}"
+        for name in ("slot_utilisation", "glue_utilisation")
+    )
+    spread = "no request had to wait"
+    if handoff["count"]:
+        figures = ", ".join(f"{name} {handoff[name]:.2f} s" for name in ("median", "p99", "max"))
+        spread = f"{figures} ({handoff['count']})"
+    rows = {
+        "requests": report["requests"],
+        "succeeded": report["succeeded"],
+        "failed": report["failed"],
+        "in FailedRequestQueue": len(report["kept"]),
+        "dead-lettered": len(report["dead_lettered"]),
+        "results in the bucket": report["results"],
+        "most Glue runs alive": f"{report['max_glue_runs_alive']} (limit {report['parameters']['limit']})",
+        "starts in message order": "yes" if report["starts_in_message_order"] else "no",
+        "slots in use at the end": report["slots_in_use_at_end"],
+        "hand-off": spread,
+        "slot utilisation": f"{use} (in Glue {in_glue})",
+        "total time": "unknown" if report["total_seconds"] is None else f"{report['total_seconds']:.2f} s",
+    }
+    kept = ([message[key] or "none" for key in ("request_id", "error", "reason")] for message in report["kept"])
+    return [
+        figure_table("The run, by Step Functions' and Glue's own records", rows),
+        *list_table("Kept in FailedRequestQueue", ("request", "error", "reason"), kept),
+    ]
+
+
+def draw(report: Mapping[str, Any], path: Path) -> None:
+    """A bar per workflow, the slots in use against the limit, and the hand-offs."""
+    workflows, limit, end = report["workflows"], report["parameters"]["limit"], report["total_seconds"] or 0.0
+    bars, failures = [], []
+    for lane, workflow in enumerate(workflows, 1):
+        stopped = end if workflow["stopped"] is None else workflow["stopped"]
+        bars.append(Bar(lane, workflow["started"], stopped, chart.SKY, "rest of the workflow"))
+        if workflow["glue_entered"] is not None:
+            exited = stopped if workflow["glue_exited"] is None else workflow["glue_exited"]
+            bars.append(Bar(lane, workflow["glue_entered"], exited, chart.BLUE, "Glue job"))
+        if workflow["status"] not in ("SUCCEEDED", "RUNNING"):
+            failures.append(Point(stopped, lane, chart.VERMILLION, "end of a failed workflow"))
+    held = [(w["started"], end if w["release_entered"] is None else w["release_entered"]) for w in workflows]
+    gaps = [Point(h["released"], h["seconds"], chart.BLUE, "", "o") for h in report["handoffs"]]
+    order = "in message order" if report["starts_in_message_order"] else "NOT in message order"
+    most, handoff = report["max_slots_held"], report["handoff"]
+    median = f"{handoff['median']:.2f} s (median of {handoff['count']})" if gaps else "none"
+    panels = [
+        Panel(
+            f"{len(workflows)} workflows through {limit} slots, started {order}: "
+            f"{report['succeeded']} succeeded, {report['failed']} failed",
+            "workflow, in start order",
+            chart.lane_height(len(workflows)),
+            [lambda axes: chart.draw_lanes(axes, len(workflows), bars, failures)],
+        ),
+        Panel(
+            f"{'Never more than' if most <= limit else 'OVER the limit: up to'} {most} of {limit} slots in use",
+            "slots in use",
+            1.5,
+            [
+                lambda axes: chart.draw_steps(axes, [(0.0, 0), *steps(held)], end, chart.SKY, "in use", filled=True),
+                lambda axes: chart.draw_limit(axes, limit, most),
+            ],
+        ),
+        Panel(
+            f"From a release to the next start: {median}",
+            "hand-off (s)",
+            1.5,
+            [lambda axes: chart.draw_points(axes, gaps)],
+        ),
+    ]
+    chart.draw(path, "Slotkeeper run", "seconds since the first request was sent", end, panels)
+
+
+SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)
+
+
+@click.command(cls=Command)
+@option("--requests", click.IntRange(1, 2000), 40, "How many requests to send")
+@option("--limit", click.IntRange(1, 500), 3, "How many may run at once")
+@option(
+    "--fail",
+    FiniteRange(0.0, 1.0),
+    0.0,
+    "Share of the requests whose input is damaged, so that their job fails; above 0: at least one",
+)
+def main(requests: int, limit: int, fail: float) -> None:
+    """Send real requests through the deployed workflow on the embedded AWS, and report from AWS's own records.
+
+    Each request sums up one month of Seattle's daily weather in a Glue job. Writes build/run/report.json and
+    build/run/timeline.png. Nothing outside this machine is touched, and nothing is left running.
+    """
+    carry_out(SCENARIO, lambda aws, run: perform(aws, Parameters(requests, limit, fail), run))

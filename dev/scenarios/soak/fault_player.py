@@ -1,0 +1,330 @@
+"""Plays a plan: sends requests, causes faults, removes them, runs the janitor, and waits until all is settled."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from dev.emulator.faults import Faults
+from dev.emulator.live_view import LiveView, Snapshot
+
+from .soak_plan import RESTARTED, Fault, Plan, Send
+from .soak_records import Change, FaultMark, JanitorRun, SentMessage
+from .soak_stack import JANITOR_PERIOD, SoakStack
+
+TICK = 0.04  # seconds
+WAKE_AFTER = 0.3  # seconds after a limit was changed
+LATE = 1.2  # seconds by which an answer is delayed while the containers are killed
+CALL_WITHIN = 4.0  # seconds to wait for the call in which they are to be killed
+STALLED_AFTER = 90.0  # seconds without any movement: the claims then report what is left
+
+
+class JanitorClock:
+    """Runs the janitor every few seconds. A context manager; pauses while `paused` is set."""
+
+    def __init__(self, stack: SoakStack) -> None:
+        self.runs: list[JanitorRun] = []
+        self.paused = threading.Event()
+        self._stack = stack
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+
+    def _loop(self) -> None:
+        while not self._stopped.wait(JANITOR_PERIOD):
+            if not self.paused.is_set():
+                self.runs.append(self._stack.run_janitor())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join(5)
+
+
+@dataclass(frozen=True)
+class SlotState:
+    """What is in the queue and in the table. `writes`: of the table so far."""
+
+    queued: int
+    running: int
+    slots: Mapping[str, Change]
+    writes: int
+
+    @property
+    def settled(self) -> bool:
+        """No request waits or runs, and none holds a slot."""
+        return not (self.queued or self.running or any(slot.holders for slot in self.slots.values()))
+
+
+@dataclass
+class FaultPlayer:
+    stack: SoakStack
+    plan: Plan
+    view: LiveView
+    janitor: JanitorClock
+    started: float = field(default_factory=time.time)
+    sent: list[SentMessage] = field(default_factory=list)
+    marks: list[FaultMark] = field(default_factory=list)
+    phase: str = "storm"
+
+    def __post_init__(self) -> None:
+        self.faults = Faults(self.stack.aws.state_dir)
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = count()
+        self._rules: dict[str, tuple[str, str, int]] = {}  # kind, what it does, how often it is known to have acted
+        self._rules_read = self.started
+        self._shown = 0.0
+
+    # ---------------------------------------------------------------------------------------------------- the phases
+
+    def storm(self) -> None:
+        """Everything that is planned, at its time."""
+        for send in self.plan.sends:
+            self._at(send.at, lambda send=send: self.send(send))  # type: ignore[misc]
+        for fault in self.plan.faults:
+            self._at(fault.at, lambda fault=fault: self.cause(fault))  # type: ignore[misc]
+        while self._later or self._elapsed() < self.plan.seconds:
+            while self._later and self._later[0][0] <= self._elapsed():
+                heappop(self._later)[2]()
+            self._show()
+            time.sleep(TICK)
+
+    def remove_faults(self) -> None:
+        """No fault is left, every limit is as it was, no process is paused."""
+        self._mark_rules()
+        self.faults.clear()
+        self.stack.status_events(lost=False)
+        for process, limit in self.plan.limits.items():
+            self.stack.operations.resume(process)
+            self.stack.operations.set_limit(process, limit)
+
+    def settle(self, phase: str, *, janitor_runs: int) -> None:
+        """Waits until nothing is left, and then for so many runs of the janitor; or until nothing moves any more."""
+        self.phase = phase
+        last, since = self._read_state(), time.time()
+        while not last.settled:
+            if time.time() - since > STALLED_AFTER:
+                return
+            self._show()
+            time.sleep(TICK * 5)
+            state = self._read_state()
+            if state != last:
+                last, since = state, time.time()
+        enough = self._complete_runs() + janitor_runs
+        deadline = time.time() + STALLED_AFTER
+        while self._complete_runs() < enough and time.time() < deadline:
+            self._show()
+            time.sleep(TICK)
+
+    def _complete_runs(self) -> int:
+        return sum(run.ok for run in self.janitor.runs)
+
+    # ----------------------------------------------------------------------------------------------------- faults
+
+    def send(self, send: Send) -> None:
+        """A request of the plan."""
+        body = json.dumps(send.body())
+        self.sent.append(self.stack.send(send.process, send.request_id, body, send.request_id))
+
+    def cause(self, fault: Fault) -> None:
+        """A fault of the plan."""
+        fields = fault.fields
+        match fault.kind:
+            case "engine restarted" | "engine killed":
+                self._restart(fields["hard"])
+            case "containers killed":
+                self._kill(fields["call"])
+            case "abort":
+                self._pick(fault, self.stack.running(), self.stack.abort)
+            case "redriven":
+                self._pick(fault, self.stack.unsuccessful(), self.stack.redrive)
+            case "abort, run left alive":
+                rule = self.faults.add("RunGlueJob", "leave_running")
+                self._when_met(rule, lambda met: self._abort_soon(fault.kind, met))
+            case "limit changed":
+                self._for_a_while(fault, lambda: self._set_limit(fields["process"], fields["limit"]))
+            case "paused":
+                self._for_a_while(fault, lambda: self.stack.operations.pause(fields["process"]))
+            case "status events lost":
+                self._for_a_while(fault, lambda: self.stack.status_events(lost=True))
+            case "bad message":
+                self._send_bad(fields["process"], fields["what"])
+            case "redelivery" | "sent again" | "woken for nothing":
+                self._repeat(fault)
+            case _:
+                rule = self.faults.add(
+                    fields["state"],
+                    fields["action"],
+                    error=fields["error"] or "States.TaskFailed",
+                    seconds=LATE,
+                    times=fields["times"],
+                )
+                self._rules[rule] = (fault.kind, f"{fields['state']}: {fields['action']}", 0)
+
+    def _restart(self, hard: bool) -> None:
+        self._mark_rules()
+        self._rules.clear()  # the engine forgets them
+        started = time.time()
+        self.stack.aws.restart(hard=hard)
+        self._mark(RESTARTED[hard], started=started)
+
+    def _kill(self, call: str) -> None:
+        """In the middle of a call whose effect stands, so that the caller never learns of it; or wherever they are."""
+        if call:
+            rule = self.faults.add(call, "late", seconds=LATE)
+            self._when_met(rule, lambda _met: self._kill_now(call), otherwise=lambda: self._kill_now(""))
+        else:
+            self._kill_now("")
+
+    def _kill_now(self, call: str) -> None:
+        killed = self.stack.kill_containers()
+        if killed:
+            self._mark("containers killed", f"{killed} of them, in {call or 'no call'}")
+
+    def _pick(self, fault: Fault, names: list[str], action: Callable[[str], bool]) -> None:
+        if names:
+            name = sorted(names)[int(fault.fields["draw"] * len(names))]
+            if action(name):
+                self._mark(fault.kind, name, name.rsplit("-", 1)[0])
+
+    def _abort_soon(self, kind: str, met: list[str]) -> None:
+        """A moment later, so that there is a run to be left alive."""
+
+        def abort() -> None:
+            if self.stack.abort(met[0]):
+                self._mark(kind, met[0], met[0].rsplit("-", 1)[0])
+
+        self._at(self._elapsed() + 0.4, abort)
+
+    def _for_a_while(self, fault: Fault, action: Callable[[], None]) -> None:
+        action()
+        fields, started = fault.fields, time.time()
+        process = "" if fault.kind == "status events lost" else fields["process"]
+
+        def undo() -> None:
+            if fault.kind == "status events lost":
+                self.stack.status_events(lost=False)
+            elif fault.kind == "paused":
+                self.stack.operations.resume(process)
+            else:
+                self._set_limit(process, self.plan.limits[process])
+            self._mark(fault.kind, str(fields.get("limit", "")), process, started)
+
+        self._at(self._elapsed() + fields["seconds"], undo)
+
+    def _set_limit(self, process: str, limit: int) -> None:
+        self.stack.operations.set_limit(process, limit)
+        # The waiting message is hidden, and only a wake makes it visible again (F6).
+        self._at(self._elapsed() + WAKE_AFTER, lambda: self.stack.wake_without_release(process))
+
+    def _send_bad(self, process: str, what: str) -> None:
+        request_id = f"bad-{len(self.sent)}"
+        body: dict[str, Any] = {"process": process, "request_id": request_id, "arguments": {}}
+        group = process
+        if what == "unknown process":
+            body["process"] = group = "soak-unknown"
+        elif what == "another group":
+            body["process"] = "soak-b" if process == "soak-a" else "soak-a"
+        elif what == "reserved argument":
+            body["arguments"] = {"--slotkeeper-execution": "another-execution"}
+        text = "{not JSON" if what == "not JSON" else json.dumps(body)
+        self.sent.append(self.stack.send(group, request_id, text, request_id, bad=what))
+        self._mark("bad message", what, process)
+
+    def _repeat(self, fault: Fault) -> None:
+        process = fault.fields["process"]
+        if fault.kind == "woken for nothing":
+            if self.stack.wake_without_release(process):
+                self._mark(fault.kind, "", process)
+            return
+        sent = [each for each in self.sent if each.process == process and not each.bad]
+        if not sent:
+            return
+        chosen = sent[int(fault.fields["draw"] * len(sent))]
+        if fault.kind == "sent again":
+            # A producer that is not sure: the same request, as another message.
+            self.stack.send(process, chosen.request_id, chosen.body, f"{chosen.request_id}-{time.monotonic_ns()}")
+        elif self.stack.has_started(chosen):
+            self.stack.redeliver(chosen)
+        else:
+            return  # SQS delivers no message twice while those before it wait
+        self._mark(fault.kind, chosen.request_id, process)
+
+    # ------------------------------------------------------------------------------------------------- bookkeeping
+
+    def _mark(self, kind: str, detail: str = "", process: str = "", started: float | None = None) -> None:
+        now = time.time()
+        self.marks.append(FaultMark(now if started is None else started, kind, detail, process, now))
+
+    def _mark_rules(self) -> None:
+        """Marks each time that a rule has acted since the last read: one may act again long after the first time."""
+        now = time.time()
+        for rule, (kind, detail, known) in self._rules.items():
+            met = self.faults.met(rule)
+            for name in met[known:]:
+                self.marks.append(FaultMark(self._rules_read, kind, detail, name.rpartition("-")[0], now))
+            self._rules[rule] = (kind, detail, len(met))
+        self._rules_read = now
+
+    def _when_met(
+        self, rule: str, action: Callable[[list[str]], None], otherwise: Callable[[], None] | None = None
+    ) -> None:
+        deadline = time.time() + CALL_WITHIN
+
+        def check() -> None:
+            met = self.faults.met(rule)
+            if met or time.time() > deadline:
+                if met:
+                    action(met)
+                elif otherwise is not None:
+                    otherwise()
+                self.faults.remove(rule)
+            else:
+                self._at(self._elapsed() + TICK, check)
+
+        check()
+
+    def _at(self, elapsed: float, action: Callable[[], object]) -> None:
+        heappush(self._later, (elapsed, next(self._order), action))
+
+    def _elapsed(self) -> float:
+        return time.time() - self.started
+
+    def _read_state(self) -> SlotState:
+        slots = self.stack.journal.read()
+        return SlotState(self.stack.queued(), len(self.stack.running()), dict(slots), len(self.stack.journal.changes))
+
+    def _show(self) -> None:
+        """When the view is due."""
+        now = time.time()
+        if now - self._shown < self.view.interval:
+            return
+        self._shown = now
+        self._mark_rules()
+        state = self._read_state()
+        paused = [name for name, slot in sorted(state.slots.items()) if slot.paused]
+        counts: dict[str, int | str] = {
+            "phase": self.phase,
+            "sent": len(self.sent),
+            "queued": state.queued,
+            "running": state.running,
+            "janitor runs": len(self.janitor.runs),
+            "faults": len(self.marks),
+            "last": self.marks[-1].kind if self.marks else "none",
+        }
+        gauges = {name: (len(slot.holders), slot.limit) for name, slot in sorted(state.slots.items())}
+        if paused:
+            counts["paused"] = ", ".join(paused)
+        seconds = round(min(self._elapsed(), self.plan.seconds))
+        self.view.show(Snapshot(self._elapsed(), False, seconds, round(self.plan.seconds), gauges, counts))

@@ -1,0 +1,115 @@
+"""Which execution held a slot when, and when a slot was free although a request waited. Pure; seconds throughout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dev.scenarios.runner.intervals import Interval
+
+from .soak_records import Change, Records
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A slot held by one execution. `confirmed` and `freed` are infinite if that never happened."""
+
+    process: str
+    execution: str
+    taken: float
+    confirmed: float
+    freed: float
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A slot was free and a request waited, until one was admitted or one of the two ended."""
+
+    process: str
+    started: float
+    ended: float
+    admitted: bool
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+
+def holdings(changes: Iterable[Change]) -> list[Holding]:
+    """In the order in which the slots were taken."""
+    opened: dict[tuple[str, str], tuple[float, float]] = {}
+    closed: list[Holding] = []
+    for change in changes:
+        for key in [key for key in opened if key[0] == change.process and key[1] not in change.holders]:
+            closed.append(Holding(*key, *opened.pop(key), change.at))
+        for name, state in change.holders.items():
+            key = (change.process, name)
+            taken, confirmed = opened.get(key, (change.at, math.inf))
+            if state == "RUNNING" and confirmed == math.inf:
+                confirmed = change.at
+            opened[key] = (taken, confirmed)
+    closed += [Holding(*key, *times, math.inf) for key, times in opened.items()]
+    return sorted(closed, key=lambda holding: holding.taken)
+
+
+def free_slots(changes: Sequence[Change], process: str) -> list[Interval]:
+    """When one more could have been admitted."""
+    mine = [change for change in changes if change.process == process]
+    ends = [*(change.at for change in mine), math.inf][1:]
+    return merged(
+        (change.at, end)
+        for change, end in zip(mine, ends, strict=True)
+        if len(change.holders) < change.limit and not change.paused
+    )
+
+
+def waiting_requests(records: Records, process: str, slots: Sequence[Holding]) -> list[Interval]:
+    """When a message of the process was on the queue, by its sending and what became of it.
+
+    A message that another attempt of its request sent is left out: its time was not recorded.
+    """
+    taken: dict[str, float] = {}
+    for slot in slots:
+        taken.setdefault(slot.execution, slot.taken)
+    first = {(e.process, e.request_id): e.name for e in records.executions if e.attempt == 1}
+    dead_lettered = {letter.source: letter.at for letter in records.dead}
+    waits = []
+    for sent in records.sent:
+        if sent.process == process:
+            name = first.get((process, sent.request_id), "")
+            end = dead_lettered.get(sent.message_id, math.inf) if sent.bad else taken.get(name, math.inf)
+            waits.append((sent.at, end))
+    return merged(waits)
+
+
+def idle(records: Records, process: str, slots: Sequence[Holding]) -> list[Idle]:
+    """Every stretch of time in which the process had a free slot and a message on the queue."""
+    admissions = sorted(slot.taken for slot in slots if slot.process == process)
+    stretches: list[Idle] = []
+    for started, ended in overlaps(free_slots(records.changes, process), waiting_requests(records, process, slots)):
+        at = started
+        for admitted in [a for a in admissions if started < a <= ended]:
+            stretches.append(Idle(process, at, admitted, True))
+            at = admitted
+        if at < ended:
+            stretches.append(Idle(process, at, ended, False))
+    return stretches
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same instants, as intervals that neither touch nor overlap, by time."""
+    disjoint: list[Interval] = []
+    for start, end in sorted(intervals):
+        if end <= start:
+            continue
+        if disjoint and start <= disjoint[-1][1]:
+            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
+        else:
+            disjoint.append((start, end))
+    return disjoint
+
+
+def overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """What lies in both; each a list that `merged` has made."""
+    return [(max(a[0], b[0]), min(a[1], b[1])) for a in some for b in others if max(a[0], b[0]) < min(a[1], b[1])]

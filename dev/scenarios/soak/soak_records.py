@@ -1,0 +1,133 @@
+"""What was recorded of a soak, by AWS and by the run. All times are seconds since the epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dev.scenarios.slots.slot_records import EndMessage, Execution, GlueRun
+
+CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+RETURNED = "RequestReturned"  # the workflow's error when it has given its request back
+
+
+@dataclass(frozen=True)
+class SentMessage:
+    """A message that SQS has taken, in the order of the sends. `bad`: what is wrong with it, empty for a request."""
+
+    process: str
+    request_id: str
+    message_id: str
+    sequence: str
+    at: float
+    body: str
+    bad: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """An item of the slot table after a write: the holders' states by their names."""
+
+    at: float
+    process: str
+    limit: int
+    count: int
+    holders: Mapping[str, str]
+    paused: bool
+
+
+@dataclass(frozen=True)
+class JanitorRun:
+    """`ok`: it completed and reported no error."""
+
+    started: float
+    ended: float
+    ok: bool
+
+
+@dataclass(frozen=True)
+class FaultMark:
+    """A fault that has acted. `process` is empty if it may have met any; `until` is its end."""
+
+    at: float
+    kind: str
+    detail: str = ""
+    process: str = ""
+    until: float = 0.0
+
+
+@dataclass(frozen=True)
+class Records:
+    sent: Sequence[SentMessage]
+    executions: Sequence[Execution]
+    runs: Sequence[GlueRun]
+    kept: Sequence[EndMessage]
+    dead: Sequence[EndMessage]
+    changes: Sequence[Change]
+    janitor_runs: Sequence[JanitorRun]
+    faults: Sequence[FaultMark]
+    calm_from: float  # from this instant on no fault acts, and the janitor is paused
+    grace: float
+    left: Mapping[str, int] = field(default_factory=dict)  # what is left at the end, by what it is
+
+
+class Journal:
+    """Reads the changes of the slot table from the engine's journal, as they come."""
+
+    def __init__(self, file: Path, table: str) -> None:
+        self._file = file
+        self._table = table
+        self._offset = 0
+        self._newest: dict[str, Change] = {}
+        self.changes: list[Change] = []
+
+    def read(self) -> dict[str, Change]:
+        """The newest state of every process."""
+        if self._file.exists():
+            with self._file.open() as lines:
+                lines.seek(self._offset)
+                while (line := lines.readline()).endswith("\n"):
+                    self._offset = lines.tell()
+                    entry = json.loads(line)
+                    if entry["table"] == self._table:
+                        change = parse_change(entry["at"], entry["item"])
+                        self.changes.append(change)
+                        self._newest[change.process] = change
+        return self._newest
+
+
+def parse_change(at: float, item: Mapping[str, Any]) -> Change:
+    """An item in DynamoDB's JSON."""
+    return Change(
+        at=at,
+        process=item["process_name"]["S"],
+        limit=int(item["slot_limit"]["N"]),
+        count=int(item["slots_in_use"]["N"]),
+        holders={name: entry["M"]["state"]["S"] for name, entry in item["holders"]["M"].items()},
+        paused=item.get("paused", {}).get("BOOL", False),
+    )
+
+
+def read_executions(stepfunctions: Any, workflow_arn: str) -> list[Execution]:
+    """All executions of the workflow, by their starts, without the instants of their states."""
+    executions = []
+    for page in stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=workflow_arn):
+        for listed in page["executions"]:
+            description = stepfunctions.describe_execution(executionArn=listed["executionArn"])
+            request, stopped = json.loads(description["input"]), description.get("stopDate")
+            executions.append(
+                Execution(
+                    name=description["name"],
+                    request_id=request["request_id"],
+                    attempt=request["attempt"],
+                    status=description["status"],
+                    started=description["startDate"].timestamp(),
+                    stopped=stopped.timestamp() if stopped else None,
+                    error=description.get("error"),
+                    redrives=description.get("redriveCount", 0),
+                )
+            )
+    return sorted(executions, key=lambda execution: execution.started)

@@ -1,0 +1,177 @@
+"""`make soak`: deploy, send for minutes while every kind of fault acts, remove the faults, drain, judge, stop.
+
+Exit codes: see dev/scenarios/runner/scenario.py.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.live_view import LiveView, counted
+from dev.scenarios.runner import chart
+from dev.scenarios.runner.chart import Panel, Point
+from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, figure_table, option
+from dev.scenarios.slots.slot_records import read_end_messages, read_glue_runs
+
+from . import soak_records
+from .fault_player import FaultPlayer, JanitorClock
+from .soak_figures import Parameters, build
+from .soak_plan import RESTARTED, burst, draw
+from .soak_stack import ENGINE, GRACE, JOB, PARAMETERS, SoakStack
+
+CALM_EACH = 4  # requests beyond the slots, after the faults
+
+
+def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
+    """The soak on an engine that is up, with `faults` and `lasting`; returns the report."""
+    with run.phase("deploy", "build and deploy"):
+        aws.deploy(PARAMETERS)
+    plan = draw(parameters.minutes, parameters.seed, parameters.limit)
+    stack = SoakStack(aws)
+    stack.prepare(plan.limits)
+    with LiveView(run.console, "Slotkeeper: soak") as view, JanitorClock(stack) as janitor:
+        player = FaultPlayer(stack, plan, view, janitor)
+        with run.phase("storm", f"{counted(len(plan.sends), 'request')}, {counted(len(plan.faults), 'fault')}"):
+            player.storm()
+        with run.phase("drain", "remove the faults, and drain the queue"):
+            player.remove_faults()
+            player.settle("drain", janitor_runs=2)
+        with run.phase("calm", "the same without faults and without the janitor"):
+            janitor.paused.set()
+            calm_from = time.time()
+            for send in burst(plan.limits, CALM_EACH):
+                player.send(send)
+            player.settle("calm", janitor_runs=0)
+            janitor.paused.clear()
+            player.settle("calm", janitor_runs=2)  # what is left now, the janitor would have freed
+    with run.phase("collect", "collect the records"):
+        records = collect(stack, player, janitor, calm_from)
+    return build(parameters, plan.limits, player.started, records, run, load=os.getloadavg())
+
+
+def collect(stack: SoakStack, player: FaultPlayer, janitor: JanitorClock, calm_from: float) -> soak_records.Records:
+    """Everything that was recorded. FailedRequestQueue and the dead-letter queue are emptied by it."""
+    newest, outputs = stack.journal.read(), stack.outputs
+    return soak_records.Records(
+        sent=player.sent,
+        executions=soak_records.read_executions(stack.stepfunctions, outputs["WorkflowArn"]),
+        runs=read_glue_runs(stack.glue, JOB),
+        kept=read_end_messages(stack.sqs, outputs["FailedRequestQueueUrl"]),
+        dead=read_end_messages(stack.sqs, outputs["RequestDeadLetterQueueUrl"]),
+        changes=[change for change in stack.journal.changes if change.process in player.plan.limits],
+        janitor_runs=janitor.runs,
+        faults=sorted(player.marks, key=lambda mark: mark.at),
+        calm_from=calm_from,
+        grace=GRACE,
+        left={
+            "on RequestQueue": stack.queued(),
+            "running": len(stack.running()),
+            "holders": sum(len(change.holders) for change in newest.values()),
+        },
+    )
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    handoff, runs = report["handoff"], report["rounds"]
+    rows = {
+        "sent": f"{report['requests']} requests, {report['bad_messages']} bad messages",
+        "workflows": _tally(report["executions"]),
+        "Glue runs": _tally(report["glue_runs"]),
+        "given back and started again": report["given_back"],
+        "in FailedRequestQueue": report["kept"],
+        "dead-lettered": report["dead_lettered"],
+        "writes of the slot table": report["writes"],
+        "janitor runs": f"{len(runs)}, {sum(each['ok'] for each in runs)} complete",
+    }
+    if handoff["count"]:
+        rows["hand-off when calm"] = (
+            f"median {handoff['median']:.2f} s, longest {handoff['longest']:.2f} s ({handoff['count']})"
+        )
+    faults = dict(sorted(report["faults"].items(), key=lambda item: (-item[1], item[0])))
+    return [figure_table("The soak, by the services' own records", rows), figure_table("Faults that acted", faults)]
+
+
+def draw_chart(report: Mapping[str, Any], path: Path) -> None:
+    """Every fault; then each process's holders and living Glue runs against its limit."""
+    kinds = sorted({mark["kind"] for mark in report["marks"]})
+    faults = [
+        Point(
+            mark["at"],
+            kinds.index(mark["kind"]) + 1,
+            chart.VERMILLION if mark["kind"] in RESTARTED else chart.INK,
+            "",
+            "|",
+        )
+        for mark in report["marks"]
+    ]
+    end = max([report["calm_from"], *(at for p in report["processes"].values() for at, _ in p["holders"])])
+    failed = [check["name"] for check in report["checks"] if check["ok"] is False]
+    verdict = f"{counted(len(failed), 'check')} broken" if failed else "no check fails"
+    panels = [
+        Panel(
+            f"{len(report['marks'])} faults on {report['requests']} requests: {verdict}",
+            "",
+            0.6 + 0.22 * len(kinds),
+            [
+                lambda axes: chart.draw_lanes(axes, len(kinds), [], faults),
+                lambda axes: chart.name_lanes(axes, kinds),
+                lambda axes: chart.draw_instant(axes, report["calm_from"]),
+            ],
+        )
+    ]
+    panels += [_process_panel(name, process, end) for name, process in report["processes"].items()]
+    chart.draw(path, "Slotkeeper soak", "seconds since the start; no faults from the dotted line on", end, panels)
+
+
+def _process_panel(name: str, process: Mapping[str, Any], end: float) -> Panel:
+    return Panel(
+        name,
+        "slots",
+        1.5,
+        [
+            lambda axes: chart.draw_steps(axes, process["holders"], end, chart.SKY, "holders", filled=True),
+            lambda axes: chart.draw_steps(axes, process["alive"], end, chart.BLUE, "Glue runs alive"),
+            lambda axes: chart.draw_steps(axes, process["limits"], end, chart.VERMILLION, "limit (0: paused)"),
+        ],
+    )
+
+
+SCENARIO = Scenario(
+    Path("build/soak"),
+    "soak.png",
+    draw_chart,
+    tables,
+    {"faults": True, "lasting": True, "environment": ENGINE},
+)
+
+
+@click.command(cls=Command)
+@option("--minutes", FiniteRange(0.1, 120.0), 10.0, "For how long requests are sent and faults act")
+@option("--seed", int, 1, "What requests and faults are drawn from: the same seed gives the same schedule")
+@option(
+    "--limit",
+    click.IntRange(1, 20),
+    3,
+    "The slots of the first of three processes; the second has one less, the third has one",
+)
+def main(minutes: float, seed: int, limit: int) -> None:
+    """Keep the deployed stack busy while workflows are aborted, containers killed, calls refused and answers lost.
+
+    Meanwhile limits change, processes pause, messages come twice, and the engine itself is restarted, in order and in
+    the middle of everything. Then the faults are removed and the queue drained, and the records have to show that
+    nothing was lost. Writes build/soak/report.json and build/soak/soak.png. Nothing outside this machine is touched,
+    and nothing is left running.
+    """
+    carry_out(SCENARIO, lambda aws, run: perform(aws, Parameters(minutes, seed, limit), run))

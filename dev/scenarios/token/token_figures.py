@@ -1,0 +1,214 @@
+"""The figures and claims of `make run-chatbot`: records in, report out. Pure.
+
+Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds; instants count from the first
+message sent):
+
+| key | meaning |
+|---|---|
+| `messages`, `answered` | messages sent, and those that have the API's answer to their own text |
+| `asks` | how many of the answered ones made how many `POST /answers`, by number |
+| `sent_again` | messages that their sender had to send more than once |
+| `refused` | messages that were given up: message_id, and status and code of each try |
+| `containers` | instances of the chatbot, by their cold starts; null if none reported one |
+| `auths` | `POST /auth`: `cold` (the first token), `per_invalidation` (one number each), `total` |
+| `take_overs` | expired locks that another instance took over, by the chatbot's metric |
+| `token_waits` | count, p50, p99, max: from a message's first 401 to the ask with a token that is valid, by the API |
+| `latency` | the same of whole messages, by their senders: `all`, `at_once`, `renewed` (had a 401), `cold` |
+| `stored` | the token's item at the end: which token, whether it is live, generation, locked |
+| `total_seconds` | first message sent to last message ended |
+| `tokens` | one entry a token: number, since, until (null: live), ended_by |
+| `invalidations` | one entry each: at, token, healed_after (to the first answer with a newer token) |
+| `auth_requests` | one entry a `POST /auth`: began, ended, status, token |
+| `fates` | one entry a message: message_id, kind, sent, ended, tries, asks (each: began, ended, status, token) |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dev.emulator.chat_service import Request, answer_to
+from dev.emulator.live_view import counted
+from dev.scenarios.runner.claims import Claim, judge
+from dev.scenarios.runner.intervals import rounded, since, spread
+from dev.scenarios.runner.scenario import Run
+
+from .token_records import (
+    Kind,
+    MessageOutcome,
+    Records,
+    auths,
+    auths_by_cause,
+    message_outcomes,
+    recovery_seconds,
+)
+
+# The cached token, the stored one, and the new one: a container that was idle for a token's whole life meets both dead.
+MAX_ASKS = 3
+Outcomes = Sequence[MessageOutcome]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    messages: int
+    senders: int
+    invalidations: int
+    auth_latency: float
+
+
+def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
+    """The report of one run. At least one message must have been sent."""
+    outcomes = message_outcomes(records)
+    by_cause = auths_by_cause(records.log, records.invalidations)
+    origin = min(each.delivery.sent for each in outcomes)
+    containers = int(records.metrics["ColdStart"]) if "ColdStart" in records.metrics else None
+    answered = [each for each in outcomes if each.delivery.answer is not None]
+    claims = [
+        all_answered(outcomes, parameters.messages),
+        one_auth_each(by_cause, parameters.invalidations),
+        none_refused(records, outcomes),
+        three_asks_at_most(outcomes),
+        stored_is_live(records),
+        really_shared(containers, parameters.senders),
+    ]
+    figures = {
+        "messages": len(outcomes),
+        "answered": len(answered),
+        "asks": {str(n): count for n, count in sorted(Counter(len(each.asks) for each in answered).items())},
+        "sent_again": sum(len(each.delivery.tries) > 1 for each in outcomes),
+        "refused": [_refused(each) for each in outcomes if each.delivery.answer is None],
+        "containers": containers,
+        "auths": {
+            "cold": len(by_cause[0]),
+            "per_invalidation": [len(requests) for requests in by_cause[1:]],
+            "total": len(auths(records.log)),
+        },
+        "take_overs": int(records.metrics.get("TokenTakeOvers", 0)),
+        "token_waits": _spread([each.wait for each in outcomes if each.wait is not None]),
+        "latency": {"all": _spread([each.latency for each in outcomes])}
+        | {
+            str(kind): _spread([each.latency for each in outcomes if each.kind is kind])
+            for kind in (Kind.AT_ONCE, Kind.RENEWED, Kind.COLD)
+        },
+        "stored": asdict(records.stored),
+        "total_seconds": since(max(each.delivery.ended for each in outcomes), origin),
+        "tokens": [
+            asdict(life) | {"since": since(life.since, origin), "until": since(life.until, origin)}
+            for life in records.tokens
+        ],
+        "invalidations": [
+            {
+                "at": since(each.at, origin),
+                "token": each.token,
+                "healed_after": rounded(recovery_seconds(records, each)),
+            }
+            for each in records.invalidations
+        ],
+        "auth_requests": [_request(request, origin) for request in auths(records.log)],
+        "fates": [_outcome(each, origin) for each in outcomes],
+    }
+    return run.report(parameters, origin, claims, figures)
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
+    return spread(values, p50=0.5, p99=0.99)
+
+
+def _request(request: Request, origin: float) -> dict[str, Any]:
+    instants = {"began": since(request.began, origin), "ended": since(request.ended, origin)}
+    return instants | {"status": request.status, "token": request.token}
+
+
+def _refused(outcome: MessageOutcome) -> dict[str, Any]:
+    tries = [{"status": each.status, "code": each.code} for each in outcome.delivery.tries]
+    return {"message_id": outcome.message_id, "tries": tries}
+
+
+def _outcome(outcome: MessageOutcome, origin: float) -> dict[str, Any]:
+    return {
+        "message_id": outcome.message_id,
+        "kind": str(outcome.kind),
+        "sent": since(outcome.delivery.sent, origin),
+        "ended": since(outcome.delivery.ended, origin),
+        "tries": len(outcome.delivery.tries),
+        "asks": [_request(ask, origin) for ask in outcome.asks],
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+
+def all_answered(outcomes: Outcomes, sent: int) -> Claim:
+    """Every message has the API's answer to its own text."""
+    problems = {
+        "not answered": [f"{o.message_id} ({_last(o)})" for o in outcomes if o.delivery.answer is None],
+        "answered wrongly": [
+            o.message_id
+            for o in outcomes
+            if o.delivery.answer is not None and o.delivery.answer != answer_to(o.delivery.message.text)
+        ],
+        "not sent": [str(sent - len(outcomes))] if len(outcomes) < sent else [],
+    }
+    return judge("every message is answered", problems, f"{len(outcomes)} of {sent}")
+
+
+def _last(outcome: MessageOutcome) -> str:
+    last = outcome.delivery.tries[-1]
+    return f"{last.status or 'no answer'} {last.code or ''}".strip()
+
+
+def one_auth_each(by_cause: Sequence[Sequence[Request]], invalidations: int) -> Claim:
+    """T1: the first token costs one `POST /auth`, and so does each invalidation, however many instances see it."""
+    first, *others = (len(requests) for requests in by_cause)
+    wrong = [f"{first} for the first token"] if first != 1 else []
+    wrong += [f"{count} after invalidation {i}" for i, count in enumerate(others, 1) if count != 1]
+    missing = [f"{len(others)} of {invalidations}, since the token never recovered"]
+    problems = {"POST /auth": wrong, "invalidations made": missing if len(others) < invalidations else []}
+    finding = f"one for the first token and one for each of {counted(len(others), 'invalidation')}"
+    if not invalidations:
+        finding = "one for the first token; no invalidation was asked for"
+    return judge("one POST /auth per invalidation", problems, finding, shown=invalidations > 0)
+
+
+def none_refused(records: Records, outcomes: Outcomes) -> Claim:
+    """No message has to be sent again, and the API refuses no token."""
+    problems = {
+        "had to be sent again": [o.message_id for o in outcomes if len(o.delivery.tries) > 1],
+        "POST /auth answered": [str(r.status or "no answer") for r in auths(records.log) if r.status != 200],
+    }
+    return judge("no message is refused", problems, "no message was sent twice")
+
+
+def three_asks_at_most(outcomes: Outcomes) -> Claim:
+    """A message asks the API once for each token it can meet; where instances kill each other's, there is no bound."""
+    more = [
+        f"{o.message_id} ({len(o.asks)})" for o in outcomes if len(o.asks) > MAX_ASKS and len(o.delivery.tries) == 1
+    ]
+    most = max((len(o.asks) for o in outcomes), default=0)
+    name = "no message asks the API more than three times"
+    return judge(name, {"asked more often": more}, f"at most {counted(most, 'time')}")
+
+
+def stored_is_live(records: Records) -> Claim:
+    """T3: what all instances will read next is the token that the API accepts."""
+    stored = records.stored
+    token = f"token {stored.token}" if stored.token is not None else "none of the API's tokens"
+    problems = {
+        "not live": [token] if not stored.live else [],
+        "wrong generation": [str(stored.generation)] if stored.generation != len(records.tokens) else [],
+        "not released": ["the refresh lock"] if stored.locked else [],
+    }
+    finding = f"{token} of {len(records.tokens)}, generation {stored.generation}, unlocked"
+    return judge("the stored token is the live one", problems, finding)
+
+
+def really_shared(containers: int | None, senders: int) -> Claim:
+    """One container with one cache has nothing to share, and would pass all of the above."""
+    name = "several containers share the token"
+    if senders == 1:
+        return Claim(name, None, "one sender keeps one container busy: nothing to share was asked for")
+    if containers is None:
+        return Claim(name, False, "no container has reported its cold start")
+    return Claim(name, containers > 1, f"{counted(containers, 'container')} of the chatbot")

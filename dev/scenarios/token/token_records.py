@@ -1,0 +1,164 @@
+"""What the run is judged by: the senders' deliveries, the API's log, the token's item, and the chatbot's metrics.
+
+Epoch seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from dev.emulator.chat_service import ChatService, Request, TokenLife
+
+from .chat_senders import Delivery
+from .message_feed import Invalidation
+
+ITEM = "chatbot"  # the key of the token that all instances share
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The token's item at the end: which of the API's tokens it holds, never the token."""
+
+    token: int | None
+    live: bool
+    generation: int
+    locked: bool
+
+
+@dataclass(frozen=True)
+class Records:
+    deliveries: Sequence[Delivery]
+    log: Sequence[Request]
+    tokens: Sequence[TokenLife]
+    invalidations: Sequence[Invalidation]
+    stored: Stored
+    metrics: Mapping[str, float] = field(default_factory=dict)  # sums, by name
+
+
+def read_stored(dynamodb: Any, table: str, service: ChatService) -> Stored:
+    """By a consistent read. Raises LookupError without its item."""
+    item = dynamodb.get_item(TableName=table, Key={"token_name": {"S": ITEM}}, ConsistentRead=True).get("Item")
+    if item is None:
+        raise LookupError(f"table {table} has no item {ITEM}: no instance of the chatbot has stored a token")
+    token = item.get("access_token", {}).get("S", "")
+    return Stored(
+        token=service.number_of(token),
+        live=service.is_live(token),
+        generation=int(item.get("generation", {"N": "0"})["N"]),
+        locked="refresh_lock" in item,
+    )
+
+
+def read_metrics(logs: Any, group: str) -> dict[str, float]:
+    """The sums of the metrics in a function's log, where the embedded AWS leaves them and CloudWatch takes them."""
+    pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group)
+    return sum_metrics(event["message"] for page in pages for event in page["events"])
+
+
+def sum_metrics(lines: Iterable[str]) -> dict[str, float]:
+    """Sums by name of lines in embedded metric format (CloudWatch guide, "Specification: Embedded metric format")."""
+    sums: dict[str, float] = {}
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            directives = entry["_aws"]["CloudWatchMetrics"]
+        except (ValueError, TypeError, KeyError):
+            continue  # a line of another kind
+        for name in {metric["Name"] for directive in directives for metric in directive["Metrics"]}:
+            values = entry[name] if isinstance(entry[name], list) else [entry[name]]
+            sums[name] = sums.get(name, 0) + sum(values)
+    return sums
+
+
+class Kind(StrEnum):
+    """How a message was answered."""
+
+    COLD = "cold"  # met no token at all
+    AT_ONCE = "at_once"  # a valid one
+    RENEWED = "renewed"  # a dead one or two before the next
+    SENT_AGAIN = "sent_again"  # only when its sender tried again
+    REFUSED = "refused"  # not at all: given up
+
+
+@dataclass(frozen=True)
+class MessageOutcome:
+    """A message, the `POST /answers` made for it, and the seconds from its first 401 to a token that was valid.
+
+    `wait` is None if it met no 401, or nothing else.
+    """
+
+    delivery: Delivery
+    asks: tuple[Request, ...]
+    kind: Kind
+    wait: float | None
+
+    @property
+    def message_id(self) -> str:
+        return self.delivery.message.message_id
+
+    @property
+    def latency(self) -> float:
+        """Seconds from its first request to its end, by its sender."""
+        return self.delivery.ended - self.delivery.sent
+
+
+def auths(log: Sequence[Request]) -> list[Request]:
+    """Every `POST /auth`."""
+    return [request for request in log if (request.method, request.path) == ("POST", "/auth")]
+
+
+def message_outcomes(records: Records) -> list[MessageOutcome]:
+    """One for each message, in their order."""
+    asks: dict[str, list[Request]] = {}
+    for request in records.log:
+        if request.text is not None:
+            asks.setdefault(request.text, []).append(request)
+    answered = [r.ended for r in auths(records.log) if r.status == 200 and r.ended is not None]
+    first_token = min(answered, default=float("inf"))
+    return [_outcome(delivery, asks.get(delivery.message.text, []), first_token) for delivery in records.deliveries]
+
+
+def _outcome(delivery: Delivery, asks: Sequence[Request], first_token: float) -> MessageOutcome:
+    kind = Kind.AT_ONCE
+    if delivery.answer is None:
+        kind = Kind.REFUSED
+    elif len(delivery.tries) > 1:
+        kind = Kind.SENT_AGAIN
+    elif any(ask.status == 401 for ask in asks):
+        kind = Kind.RENEWED
+    elif delivery.sent < first_token:
+        kind = Kind.COLD
+    return MessageOutcome(delivery, tuple(asks), kind, _wait(asks))
+
+
+def _wait(asks: Sequence[Request]) -> float | None:
+    """A message that meets two dead tokens, the cached and the stored one, has waited once all the same."""
+    rejected = next((ask.ended for ask in asks if ask.status == 401), None)
+    if rejected is None:
+        return None
+    admitted = [ask.began for ask in asks if ask.status != 401 and ask.began >= rejected]
+    return admitted[0] - rejected if admitted else None
+
+
+def auths_by_cause(log: Sequence[Request], invalidations: Sequence[Invalidation]) -> list[list[Request]]:
+    """The `POST /auth` before the first invalidation, then those after each of them and before the next one."""
+    groups: list[list[Request]] = [[] for _ in range(len(invalidations) + 1)]
+    instants = [invalidation.at for invalidation in invalidations]
+    for request in auths(log):
+        groups[bisect_right(instants, request.began)].append(request)
+    return groups
+
+
+def recovery_seconds(records: Records, invalidation: Invalidation) -> float | None:
+    """From the invalidation to the first answer given with a newer token; None if there was none."""
+    served = [
+        request.began
+        for request in records.log
+        if request.text is not None and request.status == 200 and (request.token or 0) > invalidation.token
+    ]
+    return min(served) - invalidation.at if served else None

@@ -1,0 +1,227 @@
+"""`make run-chatbot`: deploy the chatbot, send it messages from many senders, invalidate its token repeatedly, report.
+
+Exit codes: see dev/scenarios/runner/scenario.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.chat_service import ChatService
+from dev.emulator.chatbot_client import UNTHROTTLED, give_credentials, signing_key
+from dev.emulator.live_view import Snapshot, counted
+from dev.scenarios.runner import chart
+from dev.scenarios.runner.chart import Bar, Panel, Point
+from dev.scenarios.runner.scenario import (
+    Command,
+    FiniteRange,
+    Run,
+    Scenario,
+    carry_out,
+    figure_table,
+    list_table,
+    option,
+)
+
+from . import token_records
+from .chat_senders import Message, Senders
+from .message_feed import MessageFeed
+from .token_figures import Parameters, build
+
+MAX_AUTH_SECONDS = 3.0  # the chatbot gives `POST /auth` four, and probes the old token before it
+ANSWER_LATENCY = 0.05  # seconds
+# Seconds in which no container need be ready: a machine with few processors starts all of them at the same slow pace.
+FIRST_CONTAINER = 240.0
+KINDS = {  # kind: colour, meaning
+    "at_once": (chart.BLUE, "answered directly"),
+    "renewed": (chart.AMBER, "answered after a 401, with the next token"),
+    "cold": (chart.GREY, "sent before there was a token"),
+    "sent_again": (chart.VERMILLION, "refused, sent again, answered"),
+    "refused": (chart.INK, "given up"),
+}
+
+
+def perform(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run: Run) -> dict[str, Any]:
+    """The run on an engine that is up; returns the report. Raises Stalled."""
+    with run.phase("deploy", "build and deploy"):
+        # 0: the interval guards against requests that are always refused; in this run it would be measured as a wait.
+        aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0", **UNTHROTTLED})
+    give_credentials(aws, service.client_id, service.client_secret)
+    messages = [Message(number) for number in range(1, parameters.messages + 1)]
+    feed = MessageFeed(messages, parameters.senders, parameters.invalidations, service.invalidate)
+    senders = Senders(feed, str(aws.chatbot_url), signing_key(aws), parameters.senders)
+    # Nearly all of it goes into importing Python modules, which no two containers share.
+    with run.phase("containers", f"start {parameters.senders} containers, about a second of a processor each"):
+        senders.warm_up()
+        run.watch(lambda elapsed: warming_up(senders.warm, parameters.senders, elapsed), stalled_after=FIRST_CONTAINER)
+    times = counted(parameters.invalidations, "time")
+    with (
+        run.phase("run", f"send {counted(parameters.messages, 'message')}, invalidate the token {times}"),
+        senders.sending(),
+    ):
+        run.watch(lambda elapsed: look(feed, service, parameters.messages, elapsed), "Slotkeeper: one token")
+    with run.phase("collect", "collect the records"):
+        records = collect(aws, service, senders, feed)
+    return build(parameters, records, run)
+
+
+def warming_up(warm: int, containers: int, elapsed: float) -> Snapshot:
+    return Snapshot(elapsed, warm >= containers, warm, containers, gauges={"containers": (warm, containers)})
+
+
+def look(feed: MessageFeed, service: ChatService, messages: int, elapsed: float) -> Snapshot:
+    state = feed.state()
+    counts = {
+        "answered": state.answered,
+        "refused": state.ended - state.answered,
+        "in flight": state.sent - state.ended,
+        "invalidations": state.invalidations,
+        "POST /auth": service.auths,
+    }
+    return Snapshot(elapsed, state.ended >= messages, state.ended, messages, counts=counts)
+
+
+def collect(aws: EmbeddedAws, service: ChatService, senders: Senders, feed: MessageFeed) -> token_records.Records:
+    """Everything that was recorded, after the last message."""
+    outputs = aws.outputs
+    function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
+    group = function.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{outputs['ChatbotFunctionName']}"
+    return token_records.Records(
+        deliveries=senders.deliveries(),
+        log=service.log,
+        tokens=service.token_history,
+        invalidations=feed.invalidations,
+        stored=token_records.read_stored(aws.client("dynamodb"), outputs["TokenTableName"], service),
+        metrics=token_records.read_metrics(aws.client("logs"), group),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- report, shown
+
+
+def _spread(spread: Mapping[str, Any]) -> str:
+    if not spread["count"]:
+        return "none"
+    return ", ".join(f"{name} {spread[name]:.2f} s" for name in ("p50", "p99", "max")) + f" ({spread['count']})"
+
+
+def _per_invalidation(counts: Sequence[int]) -> str:
+    if len(set(counts)) == 1:
+        return f"then {counts[0]} for each of {len(counts)} invalidations"
+    return f"then {', '.join(map(str, counts))}" if counts else "no invalidations"
+
+
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    auths, latency, containers = report["auths"], report["latency"], report["containers"]
+    asks = (f"{count} by {counted(int(asks), 'ask')}" for asks, count in report["asks"].items())
+    rows = {
+        "messages answered": f"{report['answered']} of {report['parameters']['messages']}",
+        "answered": ", ".join(asks) or "none",
+        "refused": len(report["refused"]),
+        "sent again": report["sent_again"],
+        "containers of the bot": "not known" if containers is None else containers,
+        "POST /auth": f"{auths['cold']} at first, {_per_invalidation(auths['per_invalidation'])}",
+        "take-overs": report["take_overs"],
+        "wait for a new token": _spread(report["token_waits"]),
+        "latency, after a 401": _spread(latency["renewed"]),
+        "latency, valid token": _spread(latency["at_once"]),
+        "latency, no token yet": _spread(latency["cold"]),
+        "latency, all": _spread(latency["all"]),
+        "total time": f"{report['total_seconds']:.2f} s",
+    }
+    refused = (
+        (
+            each["message_id"],
+            ", ".join(f"{t['status'] or 'no answer'} {t['code'] or ''}".strip() for t in each["tries"]),
+        )
+        for each in report["refused"]
+    )
+    return [
+        figure_table("The run, by the API's log and its senders' clocks", rows),
+        *list_table("Refused", ("message", "tries"), refused),
+    ]
+
+
+def draw(report: Mapping[str, Any], path: Path) -> None:
+    """Which token lived when, and how long each message took."""
+    end, tokens = report["total_seconds"], report["tokens"]
+    lives = [
+        Bar(life["number"], life["since"], end if life["until"] is None else life["until"], chart.BLUE, "token valid")
+        for life in tokens
+    ]
+    lanes = max(1, len(tokens))
+    auths = [
+        Point(request["began"], min(request["token"] or lanes, lanes), chart.INK, "POST /auth", "|")
+        for request in report["auth_requests"]
+    ]
+    invalidated = [
+        Point(each["at"], each["token"], chart.VERMILLION, "invalidated") for each in report["invalidations"]
+    ]
+    bars, rejections = [], []
+    for lane, message in enumerate(sorted(report["fates"], key=lambda each: each["sent"]), 1):
+        bars.append(Bar(lane, message["sent"], message["ended"], *KINDS[message["kind"]]))
+        rejections += [
+            Point(ask["began"], lane, chart.INK, "401 from the API", ".")
+            for ask in message["asks"]
+            if ask["status"] == 401
+        ]
+    one_each = report["auths"]["cold"] == 1 and set(report["auths"]["per_invalidation"]) <= {1}
+    cause = f"the first token and {counted(len(report['invalidations']), 'invalidation')}"
+    panels = [
+        Panel(
+            f"{report['auths']['total']} POST /auth for {cause}{'' if one_each else ': NOT one each'}",
+            "token",
+            chart.lane_height(lanes),
+            [lambda axes: chart.draw_lanes(axes, lanes, lives, [*auths, *invalidated])],
+        ),
+        Panel(
+            f"{report['answered']} of {report['parameters']['messages']} messages answered",
+            "message, as sent",
+            chart.lane_height(len(bars)),
+            [lambda axes: chart.draw_lanes(axes, len(bars), bars, rejections)],
+        ),
+    ]
+    chart.draw(path, "Slotkeeper: one token", "seconds since the first message was sent", end, panels)
+
+
+SCENARIO = Scenario(Path("build/run-chatbot"), "tokens.png", draw, tables)
+
+
+@click.command(cls=Command)
+@option("--messages", click.IntRange(1, 2000), 200, "How many messages to send")
+@option(
+    "--senders",
+    click.IntRange(1, 100),
+    50,
+    "How many send at once. Each keeps a container of the chatbot busy, 80 MB of memory; two processors take about "
+    "fifty of them",
+)
+@option(
+    "--invalidations", click.IntRange(0, 50), 5, "How often the token is invalidated on the way; fewer than messages"
+)
+@option("--auth-latency", FiniteRange(0.0, MAX_AUTH_SECONDS), 0.5, "Seconds that the API takes for POST /auth")
+def main(messages: int, senders: int, invalidations: int, auth_latency: float) -> None:
+    """Send signed messages from concurrent senders through the deployed chatbot, and invalidate its token meanwhile.
+
+    The third-party API is a stand-in on 127.0.0.1 that allows one token at a time. Writes build/run-chatbot/report.json
+    and build/run-chatbot/tokens.png. Nothing outside this machine is touched, and nothing is left running.
+    """
+    if invalidations >= messages:
+        raise click.BadParameter(
+            f"{invalidations} is not below the number of messages, {messages}: each needs a message that meets the "
+            f"dead token.\n{main.epilog}",
+            param_hint="'--invalidations'",
+        )
+    parameters = Parameters(messages, senders, invalidations, auth_latency)
+
+    def run_with_service(aws: EmbeddedAws, run: Run) -> dict[str, Any]:
+        with ChatService(auth_latency=auth_latency, answer_latency=ANSWER_LATENCY) as service:
+            return perform(aws, service, parameters, run)
+
+    carry_out(SCENARIO, run_with_service)

@@ -1,0 +1,341 @@
+"""The figures and claims of `make run-worker`: records in, report out. Pure.
+
+Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds; instants count from the first
+request sent):
+
+| key | meaning |
+|---|---|
+| `parameters` | also the limit of an attempt, work_seconds |
+| `succeeded`, `dead_lettered`, `nowhere` | requests by where they ended, by S3 and the dead-letter queue |
+| `kinds` | the same by kind |
+| `codes` | dead letters by code |
+| `attempts` | how many requests of each kind took how many attempts, by number; by the ledger, and one for a body |
+| | that is no message, of which the ledger does not know |
+| `answers` | the downstream's calls by how they ended |
+| `most_callers` | the most at once, by the downstream |
+| `most_under_way` | the most requests between their first call and the end of their last |
+| `places_used` | share of the callers' time that calls fill while a request waits for its first one; null: none did |
+| `waits` | by kind: count, p50, p90, max of `first_call` and of `end`, from when it was sent |
+| `schedules` | retries that were seen with Scheduler: request_id, due |
+| `total_seconds` | first request sent to the last end |
+| `fates` | one entry a request: request_id, kind, what (is wrong with it), end, sent, ended, attempts, dead_letters |
+| | (code, reason), calls (of the downstream: began, ended, answer) |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dev.emulator.downstream import Call
+from dev.emulator.live_view import counted
+from dev.emulator.worker_client import DeadLetter, LedgerRow
+from dev.scenarios.runner.claims import Claim, judge
+from dev.scenarios.runner.intervals import Interval, peak, rounded, since, spread, utilisation
+from dev.scenarios.runner.scenario import Run
+
+from .worker_mix import KINDS, Poison, limit
+from .worker_records import End, Records, RequestOutcome, Unassigned, request_outcomes
+
+# A run must be this many times larger than what runs at once to show that retries hold no place.
+LARGE_ENOUGH = 10
+NO_POISON = "no poison was sent"
+FINAL = ("SUCCEEDED", "DEAD_LETTERED")
+Outcomes = Sequence[RequestOutcome]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`retry_after`: seconds in the answer to the one request whose retry has to go by Scheduler."""
+
+    requests: int
+    seed: int
+    scale: float
+    workers: int
+    retry_after: int
+
+    @property
+    def work_seconds(self) -> int:
+        return limit(self.scale)
+
+
+def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
+    """The report of one run. At least one request must have been sent."""
+    outcomes, unassigned = request_outcomes(records)
+    origin, end = min(each.sent for each in outcomes), last_instant(records)
+    by_kind = {kind: [each for each in outcomes if each.request.kind == kind] for kind in KINDS}
+    claims = [
+        all_succeeded(outcomes, unassigned),
+        results_whole(outcomes, records),
+        poison_is_dead_lettered(outcomes, unassigned),
+        poison_has_one_attempt(outcomes),
+        ledger_agrees(outcomes, unassigned),
+        never_above(records, parameters.workers),
+        slow_calls_end(outcomes, parameters.work_seconds),
+        retries_hold_no_place(outcomes, records, parameters.workers),
+        went_by_schedule(outcomes, records),
+        nothing_left(outcomes, records),
+    ]
+    figures = {
+        **{str(each): sum(outcome.end is each for outcome in outcomes) for each in End},
+        "kinds": {kind: _tally(each.end for each in some) for kind, some in by_kind.items()},
+        "codes": _tally(letter.code for letter in records.dead),
+        "attempts": {kind: _tally(each.attempts for each in some) for kind, some in by_kind.items()},
+        "answers": _tally(call.answer for call in records.calls),
+        "most_callers": peak(interval(call, end) for call in records.calls),
+        "most_under_way": under_way(outcomes, end),
+        "places_used": rounded(places_used(outcomes, records, parameters.workers)),
+        "waits": {kind: _waits(some) for kind, some in by_kind.items()},
+        "schedules": [{"request_id": each.request_id, "due": since(each.due, origin)} for each in records.schedules],
+        "total_seconds": since(end, origin),
+        "fates": [_outcome(each, origin) for each in outcomes],
+    }
+    report = run.report(parameters, origin, claims, figures)
+    return report | {"parameters": asdict(parameters) | {"work_seconds": parameters.work_seconds}}
+
+
+def _tally(values: Iterable[Any]) -> dict[str, int]:
+    counts = Counter(str(value) for value in values)
+    return {name: counts[name] for name in sorted(counts, key=lambda name: (len(name), name))}  # 9 before 10
+
+
+def _waits(outcomes: Outcomes) -> dict[str, dict[str, float | int | None]]:
+    waits = {
+        "first_call": [each.calls[0].began - each.sent for each in outcomes if each.calls],
+        "end": [each.ended - each.sent for each in outcomes if each.ended is not None],
+    }
+    return {name: spread(values, p50=0.5, p90=0.9) for name, values in waits.items()}
+
+
+def _outcome(outcome: RequestOutcome, origin: float) -> dict[str, Any]:
+    return {
+        "request_id": outcome.name,
+        "kind": outcome.request.kind,
+        "what": outcome.request.poison.what if outcome.request.poison else None,
+        "end": str(outcome.end),
+        "sent": since(outcome.sent, origin),
+        "ended": since(outcome.ended, origin),
+        "attempts": outcome.attempts,
+        "dead_letters": [{"code": letter.code, "reason": letter.reason} for letter in outcome.dead],
+        "calls": [
+            {"began": since(call.began, origin), "ended": since(call.ended, origin), "answer": call.answer}
+            for call in outcome.calls
+        ],
+    }
+
+
+def interval(call: Call, end: float) -> Interval:
+    """A call that has not ended lasts until `end`."""
+    return call.began, end if call.ended is None else call.ended
+
+
+def last_instant(records: Records) -> float:
+    """Of all that was recorded."""
+    calls = [call.ended or call.began for call in records.calls]
+    ends = [manifest.at for manifest in records.manifests] + [letter.sent for letter in records.dead]
+    return max(calls + ends + [each.at for each in records.sent])
+
+
+def under_way(outcomes: Outcomes, end: float) -> int:
+    """The most requests at once that were between their first call and the end of their last one."""
+    return peak((each.calls[0].began, interval(each.calls[-1], end)[1]) for each in outcomes if each.calls)
+
+
+def places_used(outcomes: Outcomes, records: Records, callers: int) -> float | None:
+    """The share of the callers' time in calls of the downstream, while a request waited for its first call."""
+    firsts = [each.calls[0].began for each in outcomes if each.calls]
+    window = (min(firsts, default=0.0), max(firsts, default=0.0))
+    return utilisation([interval(call, window[1]) for call in records.calls], window, callers)
+
+
+# ---------------------------------------------------------------------------------------------- claims about requests
+
+
+def _poison(outcomes: Outcomes) -> list[RequestOutcome]:
+    return [each for each in outcomes if each.request.kind == "poison"]
+
+
+def all_succeeded(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
+    """R1, R2: a manifest is the effect, and there is one."""
+    able = [each for each in outcomes if each.request.kind != "poison"]
+    problems = {
+        "not published": [each.name for each in able if not each.manifests],
+        "published more than once": [each.name for each in able if len(each.manifests) > 1],
+        "dead-lettered": [
+            f"{each.name} ({', '.join(letter.code or 'no code' for letter in each.dead)})" for each in able if each.dead
+        ],
+        "published, though poison": [each.name for each in _poison(outcomes) if each.manifests],
+        "published, but never sent": unassigned.manifests,
+    }
+    finding = f"{len(able)} of {len(able)} published, once each"
+    return judge("each request that can succeed has succeeded once", problems, finding)
+
+
+def results_whole(outcomes: Outcomes, records: Records) -> Claim:
+    """All or none: the manifest's parts hold the input's lines, each in its place, and nothing else was left behind."""
+    wrong: list[str] = []
+    published: set[str] = set()
+    for outcome in outcomes:
+        for manifest in outcome.manifests:
+            published.update(manifest.parts.values())
+            parts = {
+                value: tuple(records.parts.get(key, b"").decode().splitlines()) for value, key in manifest.parts.items()
+            }
+            if parts != outcome.request.parts:
+                wrong.append(outcome.name)
+    problems = {"not the input's lines": wrong, "in no manifest": sorted(set(records.parts) - published)}
+    name = "each result is whole, and nothing else is left"
+    return judge(name, problems, counted(len(published), "part"), shown=bool(published))
+
+
+def poison_is_dead_lettered(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
+    """R4: one dead letter for each, which states why, when and how often."""
+    poison = _poison(outcomes)
+    problems = {
+        "not one dead letter": [f"{each.name} ({len(each.dead)})" for each in poison if len(each.dead) != 1],
+        "without its history": [
+            f"{each.name} ({missing})"
+            for each in poison
+            for letter in each.dead
+            if each.request.poison and (missing := _missing(each.request.poison, each.request.is_message, letter))
+        ],
+        "dead letters of no request": unassigned.dead,
+    }
+    finding = counted(len(poison), "dead letter") if poison else NO_POISON
+    return judge("each poison request has one dead letter with its history", problems, finding, shown=bool(poison))
+
+
+def _missing(poison: Poison, is_message: bool, letter: DeadLetter) -> str:
+    """What the letter should state and does not. A body that is no message has no attempts and no times."""
+    wanted = {"code": letter.code == poison.code, "reason": poison.reason in (letter.reason or "")}
+    if is_message:
+        history = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in letter.history or []]
+        wanted |= {
+            "attempts": letter.retry_count == 1,
+            "first time": bool(letter.first_attempt_at),
+            "last time": bool(letter.last_attempt_at),
+            "history": history == [(1, True)],
+        }
+    return _false(wanted)
+
+
+def _false(facts: dict[str, bool]) -> str:
+    return ", ".join(fact for fact, holds in facts.items() if not holds)
+
+
+def poison_has_one_attempt(outcomes: Outcomes) -> Claim:
+    """R3: one attempt of the worker, and at most one call of the downstream."""
+    poison = _poison(outcomes)
+    problems = {
+        "tried again": [f"{each.name} ({each.attempts})" for each in poison if each.attempts > 1],
+        "read again": [f"{each.name} ({len(each.calls)})" for each in poison if len(each.calls) > 1],
+    }
+    calls = counted(sum(len(each.calls) for each in poison), "call")
+    finding = f"{counted(len(poison), 'attempt')}, {calls} of the downstream" if poison else NO_POISON
+    return judge("poison leaves after one attempt", problems, finding, shown=bool(poison))
+
+
+def ledger_agrees(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
+    """The ledger against S3, the dead letters and the downstream, none of which reads it."""
+    wrong = [f"{each.name} ({what})" for each in outcomes if (what := _disagreement(each))]
+    rows = counted(sum(each.row is not None for each in outcomes), "row")
+    problems = {"disagree": wrong, "rows of no request": unassigned.rows}
+    return judge("the ledger agrees with S3, the dead letters and the downstream", problems, rows)
+
+
+def _disagreement(outcome: RequestOutcome) -> str:
+    row = outcome.row
+    if row is None:
+        return "no row" if outcome.request.is_message else ""
+    if not outcome.request.is_message:
+        return "has a row"
+    status = {End.SUCCEEDED: "SUCCEEDED", End.DEAD_LETTERED: "DEAD_LETTERED", End.NOWHERE: "neither"}[outcome.end]
+    failed = row.attempts - 1 if outcome.manifests else row.attempts
+    attempts = counted(row.attempts, "attempt")
+    return _false(
+        {
+            f"{row.status}, {outcome.end}": row.status == status,
+            f"{attempts}, {counted(len(outcome.calls), 'call')}": len(outcome.calls) <= row.attempts,
+            f"{attempts}, failed {row.history}": row.history == tuple(range(1, failed + 1)),
+            "another attempt published": all(manifest.attempt == row.attempts for manifest in outcome.manifests),
+            "the dead letter's attempts or times": all(_same(letter, row) for letter in outcome.dead),
+        }
+    )
+
+
+def _same(letter: DeadLetter, row: LedgerRow) -> bool:
+    stated = (letter.retry_count, letter.first_attempt_at, letter.last_attempt_at)
+    return stated == (row.attempts, row.first_attempt_at, row.last_attempt_at)
+
+
+def nothing_left(outcomes: Outcomes, records: Records) -> Claim:
+    """R1: no request waits for ever, and nothing will fire later."""
+    open_rows = [f"{each.name} ({each.row.status})" for each in outcomes if each.row and each.row.status not in FINAL]
+    problems = {"left": [f"{count} {what}" for what, count in records.left.items() if count], "not final": open_rows}
+    return judge("nothing is left waiting", problems, f"0 {', 0 '.join(records.left)}")
+
+
+# ---------------------------------------------------------------------------------------- claims about the downstream
+
+
+def never_above(records: Records, callers: int) -> Claim:
+    """By the downstream's own record: a caller counts from its request to its answer, or until it hangs up."""
+    most = peak(interval(call, last_instant(records)) for call in records.calls)
+    name = f"never more than {callers} callers at once"
+    finding = f"at most {most}, in {counted(len(records.calls), 'call')}"
+    if most < callers and len(records.sent) <= LARGE_ENOUGH * callers:
+        return Claim(name, None, f"{finding}; too few were sent to tell")
+    return Claim(name, most == callers, finding)  # a large run that never had as many has gone wrong
+
+
+def slow_calls_end(outcomes: Outcomes, work_seconds: float) -> Claim:
+    """No request waits behind a slow one for longer than an attempt may take."""
+    calls = [(each.name, call) for each in outcomes for call in _too_slow(each, work_seconds)]
+    waited = [f"{name} ({call.answer})" for name, call in calls if call.answer != "gone"]
+    lasted = [(call.ended or call.began) - call.began for _, call in calls]
+    finding = "none was too slow"
+    if calls:
+        finding = f"{counted(len(calls), 'call')} given up after {min(lasted):.1f} to {max(lasted):.1f} s"
+    return judge("a call that is too slow is given up", {"waited for": waited}, finding, shown=bool(calls))
+
+
+def _too_slow(outcome: RequestOutcome, work_seconds: float) -> list[Call]:
+    """Its calls that the downstream would have kept waiting for longer than an attempt may take."""
+    slow = {number for number, step in enumerate(outcome.request.steps, 1) if step.seconds > work_seconds}
+    return [call for call in outcome.calls if call.number in slow]
+
+
+def retries_hold_no_place(outcomes: Outcomes, records: Records, callers: int) -> Claim:
+    """A request that waited for its retry inside the worker would be one of the few callers all the while."""
+    most = under_way(outcomes, last_instant(records))
+    name, finding = "a waiting retry holds no place", f"{counted(most, 'request')} under way at once"
+    if most <= callers and len(outcomes) < LARGE_ENOUGH * callers:
+        return Claim(name, None, f"{finding}; too few were sent to tell")
+    return Claim(name, most > callers, f"{finding}, in {callers} places")
+
+
+def went_by_schedule(outcomes: Outcomes, records: Records) -> Claim:
+    """The retry with the long Retry-After was seen with Scheduler, and began when its schedule was due."""
+    scheduled = [each for each in outcomes if each.request.retry_after is not None]
+    due = {schedule.request_id: schedule.due for schedule in records.schedules}
+    waited = [f"{o.calls[1].began - o.calls[0].began:.0f} s" for o in scheduled if len(o.calls) > 1]
+    problems = {"wrong": [text for each in scheduled if (text := _off_schedule(each, due.get(each.name)))]}
+    if not scheduled:
+        problems = {"wrong": ["no request had a Retry-After"]}
+    name = "a retry went through EventBridge Scheduler"
+    return judge(name, problems, f"{len(due)} seen; back after {', '.join(waited)}")
+
+
+def _off_schedule(outcome: RequestOutcome, due: float | None) -> str:
+    if due is None:
+        return f"no schedule was seen for {outcome.name}"
+    if len(outcome.calls) < 2:
+        return f"{outcome.name} never came back from its schedule"
+    first, second = outcome.calls[:2]
+    if second.began < due:
+        return f"{outcome.name} came back {due - second.began:.1f} s before its schedule was due"
+    if due < (first.ended or 0.0) + (outcome.request.retry_after or 0):
+        return f"{outcome.name} was due before its Retry-After of {outcome.request.retry_after} s"
+    return ""

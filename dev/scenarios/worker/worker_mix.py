@@ -1,0 +1,202 @@
+"""What `make run-worker` sends, and how the downstream answers each attempt: all drawn beforehand, from a seed.
+
+Seconds throughout. The inputs are months of the sample data as JSON Lines, to be split by the day's weather.
+
+Six in ten are normal, three in ten are slow beyond the limit at first, one in ten is poison. Of all attempts that are
+not too slow (and not poison's), two in ten fail. No request is drawn more failures than the policy allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dev.emulator.downstream import Answer, Step
+from dev.emulator.sample_data import SPLIT_BY, content, months_as_json_lines
+
+NO_FIELD = "station"  # which no line has
+Parts = Mapping[str, tuple[str, ...]]  # value of the field -> its lines
+Kind = Literal["normal", "slow", "poison"]
+KINDS: tuple[Kind, ...] = ("normal", "slow", "poison")
+SLOW, POISON = 0.3, 0.1  # shares of the requests; all others are normal
+FAILING = 0.2  # share of the attempts
+FAILURES: tuple[Answer, ...] = ("slow_down", "error", "drop")
+FASTEST, SLOWEST = 1.0, 6.0  # before SCALE
+MAX_ATTEMPTS = 8
+MAX_FAILURES = MAX_ATTEMPTS - 3  # room for what a busy machine adds of its own
+POLICY: dict[str, Any] = {
+    "default": {
+        "backoff": "exponential",
+        "jitter": "equal",
+        "base_seconds": 2,
+        "cap_seconds": 5,
+        "max_attempts": MAX_ATTEMPTS,
+        "max_age_seconds": 1800,
+    }
+}
+
+
+@dataclass(frozen=True)
+class Poison:
+    """A way never to succeed, and what its dead letter has to say."""
+
+    what: str
+    code: str
+    reason: str  # a part of it
+
+
+@dataclass(frozen=True)
+class Request:
+    """One message of the run.
+
+    Args:
+        request_id: of a body that is no message, a name that only the run knows.
+        content: the input object; None: there is none.
+        steps: how the downstream answers its attempts.
+        parts: what has to be published; None: nothing.
+        retry_after: seconds, in the answer to its first attempt; so long that the retry goes by Scheduler.
+    """
+
+    request_id: str
+    kind: Kind
+    key: str
+    body: str
+    content: bytes | None = field(repr=False)
+    steps: tuple[Step, ...] = ()
+    parts: Parts | None = field(default=None, repr=False)
+    poison: Poison | None = None
+    retry_after: int | None = None
+
+    @property
+    def is_message(self) -> bool:
+        """Whether the ledger can know of it."""
+        return self.poison is None or self.poison.code != "InvalidMessage"
+
+
+def limit(scale: float) -> int:
+    """The seconds an attempt may take: one more than the slowest normal one."""
+    return math.ceil(SLOWEST * scale) + 1
+
+
+def parts_of(lines: Sequence[str]) -> Parts:
+    """What has to be published of an input: by a plain loop, so that it shares nothing with the worker's own."""
+    parts: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        value = json.loads(line)[SPLIT_BY]
+        parts[value] = (*parts.get(value, ()), line)
+    return parts
+
+
+def damaged(lines: Sequence[str]) -> tuple[bytes, int]:
+    """The same input with half a line in the middle, and that line's number from 1."""
+    number = len(lines) // 2
+    broken = list(lines)
+    broken[number - 1] = broken[number - 1][: len(broken[number - 1]) // 2]
+    return content(broken), number
+
+
+def counts(requests: int) -> dict[Kind, int]:
+    slow, poison = round(SLOW * requests), round(POISON * requests)
+    return {"normal": requests - slow - poison, "slow": slow, "poison": poison}
+
+
+def draw(requests: int, seed: int, scale: float, retry_after: int) -> list[Request]:
+    """The requests in the order in which they are sent. The same arguments give the same ones."""
+    chances = [Chance(seed, number) for number in range(1, requests + 1)]
+    listed = [kind for kind, count in counts(requests).items() for _ in range(count)]
+    kinds = [kind for _, kind in sorted(zip([chance.share() for chance in chances], listed, strict=True))]
+    # A schedule fires at a whole minute: its request is sent first, or the run would last a minute longer.
+    first = kinds.index("normal")
+    kinds[0], kinds[first] = kinds[first], kinds[0]
+    months = list(months_as_json_lines().items())
+    drawn: list[Request] = []
+    for number, (kind, chance) in enumerate(zip(kinds, chances, strict=True), 1):
+        month, lines = months[(number - 1) % len(months)]
+        # The slash has to be quoted in keys, and the id's end is what people search for.
+        request_id = f"{month}/{number:04d}"
+        if kind == "poison":
+            poisoned = sum(request.kind == "poison" for request in drawn)
+            drawn.append(_poisoned(poisoned, request_id, lines, _seconds(chance, scale)))
+            continue
+        later = retry_after if number == 1 else None
+        steps = _steps(chance, kind, scale, later)
+        key = _key(request_id)
+        body = _body(request_id, {"input_key": key, "split_by": SPLIT_BY})
+        drawn.append(Request(request_id, kind, key, body, content(lines), steps, parts_of(lines), retry_after=later))
+    return drawn
+
+
+class Chance:
+    """One request's own draws, each a share from 0 up to but not including 1: the same on every machine and Python."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self._name = f"{seed} {number}"
+        self._drawn = 0
+
+    def share(self) -> float:
+        self._drawn += 1
+        digest = hashlib.sha256(f"{self._name} {self._drawn}".encode()).digest()
+        return int.from_bytes(digest[:6]) / 2**48
+
+    def between(self, low: float, high: float) -> float:
+        return round(low + (high - low) * self.share(), 3)
+
+    def one_of[Value](self, values: Sequence[Value]) -> Value:
+        return values[int(self.share() * len(values))]
+
+
+def _seconds(chance: Chance, scale: float) -> float:
+    return chance.between(FASTEST * scale, SLOWEST * scale)
+
+
+def _steps(chance: Chance, kind: Kind, scale: float, retry_after: int | None) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    if retry_after is not None:
+        steps.append(Step(_seconds(chance, scale), "slow_down", retry_after))
+    if kind == "slow":
+        too_long = chance.between(limit(scale) + FASTEST, limit(scale) + SLOWEST)
+        steps += [Step(too_long)] * chance.one_of((1, 2))
+    while len(steps) < MAX_FAILURES and chance.share() < FAILING:
+        steps.append(Step(_seconds(chance, scale), chance.one_of(FAILURES)))
+    return (*steps, Step(_seconds(chance, scale)))
+
+
+def _poisoned(number: int, request_id: str, lines: Sequence[str], seconds: float) -> Request:
+    """One way after the other."""
+    key = _key(request_id)
+    payload = {"input_key": key, "split_by": SPLIT_BY}
+    body, whole = _body(request_id, payload), content(lines)
+    steps: tuple[Step, ...] = (Step(seconds),)
+    broken, line = damaged(lines)
+    match number % 6:
+        case 0:
+            why = Poison("the input is missing", "Poison", "there is no s3://")
+            return Request(request_id, "poison", key, body, None, steps, poison=why)
+        case 1:
+            why = Poison(f"line {line} is not JSON", "Poison", f"line {line} is not JSON")
+            return Request(request_id, "poison", key, body, broken, steps, poison=why)
+        case 2:
+            why = Poison("no such field", "Poison", f"has no field {NO_FIELD!r}")
+            body = _body(request_id, payload | {"split_by": NO_FIELD})
+        case 3:
+            why = Poison("the payload lacks a field", "Poison", "split_by")
+            body, steps = _body(request_id, {"input_key": key}), ()
+        case 4:
+            why = Poison("the body is not JSON", "InvalidMessage", "JSON")
+            body, steps = f"split {key} by {SPLIT_BY}, please", ()
+        case _:
+            why = Poison("the body has no request id", "InvalidMessage", "request_id")
+            body, steps = json.dumps({"payload": payload}), ()
+    return Request(request_id, "poison", key, body, whole, steps, poison=why)
+
+
+def _key(request_id: str) -> str:
+    return f"work/input/{request_id.replace('/', '-')}.jsonl"
+
+
+def _body(request_id: str, payload: dict[str, str]) -> str:
+    return json.dumps({"request_id": request_id, "payload": payload})

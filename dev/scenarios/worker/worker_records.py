@@ -1,0 +1,182 @@
+"""What was recorded of the run: the downstream's calls, the ledger, S3, the queues and the schedules.
+
+Each request's outcome is put together from these records, which do not know each other. Instants are epoch seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from dev.emulator.downstream import Call
+from dev.emulator.worker_client import DeadLetter, LedgerRow
+
+from .worker_mix import Request
+
+PUBLISHED, PARTS = "work/published/", "work/parts/"
+
+
+@dataclass(frozen=True)
+class SentRequest:
+    """A request that SQS has taken, at `at` (before the call)."""
+
+    request: Request
+    at: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A published result, and when S3 took it."""
+
+    key: str
+    request_id: str
+    attempt: int
+    parts: Mapping[str, str]  # value -> key
+    at: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule that was seen waiting, and the instant at which it was due."""
+
+    name: str
+    request_id: str
+    due: float
+
+
+@dataclass(frozen=True)
+class Records:
+    sent: Sequence[SentRequest]
+    calls: Sequence[Call]
+    rows: Sequence[LedgerRow]
+    dead: Sequence[DeadLetter]
+    manifests: Sequence[Manifest]
+    parts: Mapping[str, bytes]  # key -> content, of every object under work/parts/
+    schedules: Sequence[Schedule]
+    left: Mapping[str, int]  # what is in the queue, the schedule group and its dead-letter queue at the end
+
+
+def read_objects(s3: Any, bucket: str, prefix: str) -> dict[str, tuple[bytes, float]]:
+    """Key -> content, and when S3 took it."""
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    return {
+        entry["Key"]: (s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read(), entry["LastModified"].timestamp())
+        for page in pages
+        for entry in page.get("Contents", [])
+    }
+
+
+def parse_manifest(key: str, content: bytes, at: float) -> Manifest:
+    manifest = json.loads(content)
+    parts = {part["value"]: part["key"] for part in manifest["parts"]}
+    return Manifest(key, manifest["request_id"], manifest["attempt"], parts, at)
+
+
+def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
+    return [parse_manifest(key, content, at) for key, (content, at) in read_objects(s3, bucket, PUBLISHED).items()]
+
+
+def read_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) -> list[Schedule]:
+    """The schedules that wait now. One that is gone between two calls has fired; `known` ones are not read again."""
+    waiting = []
+    for page in scheduler.get_paginator("list_schedules").paginate(GroupName=group):
+        for entry in page["Schedules"]:
+            name = entry["Name"]
+            try:
+                waiting.append(known.get(name) or parse_schedule(scheduler.get_schedule(GroupName=group, Name=name)))
+            except scheduler.exceptions.ResourceNotFoundException:
+                continue
+    return waiting
+
+
+def parse_schedule(schedule: Mapping[str, Any]) -> Schedule:
+    """`at(2026-01-31T12:00:00)` is UTC (Scheduler guide, "Schedule types")."""
+    due = datetime.fromisoformat(schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")") + "+00:00")
+    return Schedule(schedule["Name"], json.loads(schedule["Target"]["Input"])["request_id"], due.timestamp())
+
+
+# ----------------------------------------------------------------------------------------------------------- outcomes
+
+
+class End(StrEnum):
+    """Where a request ended, by S3 and the dead-letter queue."""
+
+    SUCCEEDED = "succeeded"
+    DEAD_LETTERED = "dead_lettered"
+    NOWHERE = "nowhere"
+
+
+@dataclass(frozen=True)
+class RequestOutcome:
+    """A request, when it was sent, and all that the records have of it."""
+
+    request: Request
+    sent: float
+    calls: tuple[Call, ...]
+    row: LedgerRow | None
+    manifests: tuple[Manifest, ...]
+    dead: tuple[DeadLetter, ...]
+
+    @property
+    def name(self) -> str:
+        return self.request.request_id
+
+    @property
+    def end(self) -> End:
+        if self.manifests:
+            return End.SUCCEEDED
+        return End.DEAD_LETTERED if self.dead else End.NOWHERE
+
+    @property
+    def ended(self) -> float | None:
+        """When its result was published or its dead letter sent."""
+        instants = [manifest.at for manifest in self.manifests] or [letter.sent for letter in self.dead]
+        return min(instants, default=None)
+
+    @property
+    def attempts(self) -> int:
+        """By the ledger; what it does not know had one attempt, if it has ended."""
+        return self.row.attempts if self.row else len(self.dead)
+
+
+@dataclass(frozen=True)
+class Unassigned:
+    """What belongs to no request of the run."""
+
+    rows: tuple[str, ...]
+    manifests: tuple[str, ...]
+    dead: tuple[str, ...]
+
+
+def request_outcomes(records: Records) -> tuple[list[RequestOutcome], Unassigned]:
+    """One for each request, in the order of sending."""
+    calls = _by_name((call.key, call) for call in records.calls)
+    rows = {row.request_id: row for row in records.rows}
+    manifests = _by_name((manifest.request_id, manifest) for manifest in records.manifests)
+    # A body that is no message has no id: its dead letter is recognized by the body itself.
+    bodies = {each.request.body: each.request.request_id for each in records.sent if not each.request.is_message}
+    dead = _by_name((letter.idempotency_key or bodies.get(letter.body, letter.body), letter) for letter in records.dead)
+    outcomes = [
+        RequestOutcome(
+            request=each.request,
+            sent=each.at,
+            calls=tuple(calls.get(each.request.key, ())),
+            row=rows.pop(each.request.request_id, None),
+            manifests=tuple(manifests.pop(each.request.request_id, ())),
+            dead=tuple(dead.pop(each.request.request_id, ())),
+        )
+        for each in records.sent
+    ]
+    return outcomes, Unassigned(tuple(rows), tuple(manifests), tuple(dead))
+
+
+def _by_name[Value](pairs: Iterable[tuple[str, Value]]) -> dict[str, list[Value]]:
+    grouped: dict[str, list[Value]] = defaultdict(list)
+    for name, value in pairs:
+        grouped[name].append(value)
+    return dict(grouped)

@@ -1,0 +1,378 @@
+"""What all scenarios share: command line, engine life cycle, live view, exit codes, report keys, tables and charts."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.chat_service import ChatService
+from dev.emulator.environment import ROOT
+from dev.emulator.live_view import LiveView, Snapshot, StallDetector, Stalled, counted, watch
+from dev.scenarios.runner import claims
+from dev.scenarios.runner import scenario as frame
+from dev.scenarios.runner.claims import Claim
+from dev.scenarios.runner.scenario import Scenario
+from dev.scenarios.slots import slot_figures, slot_scenario
+from dev.scenarios.soak import soak_figures, soak_scenario
+from dev.scenarios.soak.soak_stack import SCRIPT
+from dev.scenarios.token import token_figures, token_scenario
+from dev.scenarios.token.chat_senders import Message, Try
+from dev.scenarios.token.message_feed import MessageFeed
+from dev.scenarios.worker import worker_figures, worker_scenario
+from tests.scenarios import slot_run, soak_run, token_run, worker_run
+
+SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
+
+# ------------------------------------------------------------------------------------------------------- command line
+
+
+@pytest.mark.parametrize(
+    ("scenario", "variables", "wrong"),
+    [
+        (
+            slot_scenario,
+            "REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1",
+            ["--limit 0", "--limit 501", "--requests 2001", "--fail nan", "--fail 1.1", "--fail -0.1", "--limit three"],
+        ),
+        (
+            token_scenario,
+            "MESSAGES=1..2000 SENDERS=1..100 INVALIDATIONS=0..50 AUTH_LATENCY=0..3",
+            [
+                "--messages 0",
+                "--senders 101",
+                "--invalidations -1",
+                "--auth-latency nan",
+                "--auth-latency 4",
+                "--messages 5 --invalidations 5",
+            ],
+        ),
+        (
+            worker_scenario,
+            "REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10",
+            ["--requests 0", "--seed one", "--scale nan", "--scale 0.01", "--scale 1.5", "--workers 1", "--workers 11"],
+        ),
+        (
+            soak_scenario,
+            "MINUTES=0.1..120 SEED=any whole number LIMIT=1..20",
+            ["--minutes 0", "--minutes nan", "--limit 0", "--limit 21", "--seed one", "--no"],
+        ),
+    ],
+)
+def test_a_wrong_option_is_answered_with_the_variables_of_make(
+    scenario: ModuleType, variables: str, wrong: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame, "EmbeddedAws", None)  # an option that slips through starts nothing
+    for options in wrong:
+        answer = CliRunner().invoke(scenario.main, options.split())
+        assert answer.exit_code == 2
+        assert f"from make: {variables}" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("target", "scenario"),
+    list(zip(("run", "run-chatbot", "run-worker", "soak"), SCENARIOS, strict=True)),
+)
+def test_the_makefile_s_defaults_are_the_command_s(target: str, scenario: ModuleType) -> None:
+    defaults = " ".join(f'--{str(o.name).replace("_", "-")}="{_shown(o.default)}"' for o in scenario.main.params)
+    assert make_options(target) == defaults
+
+
+def _shown(default: Any) -> str:
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def make_options(target: str, *given: str, **environment: str) -> str:
+    """The options with which `make` would run the scenario."""
+    answer = subprocess.run(
+        ["make", "--dry-run", target, *given],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin"} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    command = answer.stdout.replace("\\\n", "")
+    return " ".join(re.search(r"-m dev\.scenarios\.\w+ (.*)", command)[1].split())  # type: ignore[index]
+
+
+def test_the_requests_of_make_run_are_not_those_of_make_run_worker_unless_given() -> None:
+    assert make_options("run-worker", "REQUESTS=40").startswith('--requests="40"')
+    assert make_options("run-worker", REQUESTS="41").startswith('--requests="41"')
+
+
+def test_one_worker_is_refused_with_the_reason_and_the_way_out() -> None:
+    text = " ".join(CliRunner().invoke(worker_scenario.main, ["--workers", "1"]).output.split())
+    assert "(MaximumConcurrency, 2 to 1000)" in text
+    assert "with one slot: make run LIMIT=1." in text
+
+
+@pytest.mark.parametrize(
+    "package", ["dev.emulator", *(f"dev.scenarios.{name}" for name in ("slots", "token", "worker", "soak"))]
+)
+def test_a_python_without_the_packages_names_the_right_one(package: str) -> None:
+    command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without what is installed
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "is not installed for" in answer.stderr
+    assert f"build/venv/bin/python -m {package}\n" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+# --------------------------------------------------------------------------------------------- engine and exit codes
+
+
+@pytest.mark.parametrize("module", SCENARIOS)
+def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_state_dir: Path, **_options: Any) -> None:
+        raise EngineError("no engine today")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(EmbeddedAws, "start", refuse)
+    folder = module.SCENARIO.folder
+    folder.mkdir(parents=True)
+    for name in ("report.json", module.SCENARIO.chart):
+        (folder / name).touch()
+    result = CliRunner().invoke(module.main, [])
+    assert result.exit_code == 1
+    assert "no engine today" in result.output
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+
+
+HOLDS, FAILS = Claim("it was seen", True, "twice"), Claim("it was kept", False, "it was not")
+NOT_SHOWN = Claim("it was undone", None, "it never was")
+
+
+@contextmanager
+def no_engine(*_arguments: Any, **_options: Any) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("judged", "code"), [([HOLDS], 0), ([HOLDS, NOT_SHOWN], 0), ([NOT_SHOWN], 0), ([HOLDS, FAILS, NOT_SHOWN], 1)]
+)
+def test_only_a_claim_that_fails_fails_the_run(
+    judged: list[Claim], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(frame, "engine", no_engine)
+    scenario = Scenario(tmp_path, "chart.png", lambda *_: None, lambda _: [])
+    with pytest.raises(SystemExit) as ended:
+        frame.carry_out(scenario, lambda *_: claims.as_json(judged))
+    assert ended.value.code == code
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["ok"] == (code == 0)
+    assert ("FAILS it was kept: it was not" in capsys.readouterr().out) == (code == 1)
+
+
+def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> Mapping[str, Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(frame, "engine", no_engine)
+    with pytest.raises(SystemExit) as ended:
+        frame.carry_out(Scenario(tmp_path, "chart.png", lambda *_: None, lambda _: []), interrupt)
+    assert ended.value.code == 130
+
+
+def test_phases_are_timed_by_key_and_announced() -> None:
+    output = io.StringIO()
+    run = frame.Run(Console(file=output))
+    with run.phase("upload", "upload 3 input files"):
+        pass
+    assert list(run.seconds) == ["upload"]
+    assert output.getvalue() == "upload 3 input files ...\nupload 3 input files: 0.0 s\n"
+
+
+# ---------------------------------------------------------------------------------------------------------- live view
+
+BUSY = Snapshot(9.0, False, 17, 40, {"slots": (2, 3)}, {"waiting": 20}, details="holders: sample-1")
+
+
+def test_a_run_in_which_nothing_moves_is_stalled_and_states_where_everything_is() -> None:
+    stall = StallDetector(after=60)
+    stall.check(BUSY)
+    stall.check(replace(BUSY, elapsed=68.9))
+    with pytest.raises(Stalled, match=r"60 s: slots 2/3  waiting 20  ended 17/40; holders: sample-1"):
+        stall.check(replace(BUSY, elapsed=69.0))
+
+
+def test_any_movement_starts_the_wait_again() -> None:
+    stall = StallDetector(after=60)
+    stall.check(BUSY)
+    stall.check(replace(BUSY, elapsed=60.0, counts={"waiting": 19}))
+    stall.check(replace(BUSY, elapsed=119.0, counts={"waiting": 19}))
+
+
+def test_watching_ends_with_the_read_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dev.emulator.live_view.LINE_INTERVAL", 0)
+    done = replace(BUSY, ended=True)
+    reads = iter([BUSY, replace(BUSY, done=39), done])
+    assert watch(Console(file=io.StringIO()), lambda _: next(reads)) is done
+
+
+def test_without_a_terminal_a_line_appears_only_when_something_has_changed() -> None:
+    output = io.StringIO()
+    with LiveView(Console(file=output, width=40)) as view:
+        for snapshot in (BUSY, replace(BUSY, elapsed=10.0), replace(BUSY, elapsed=11.0, done=18)):
+            view.show(snapshot)
+    assert output.getvalue().splitlines() == [
+        "   9.0 s  slots 2/3  waiting 20  ended 17/40",
+        "  11.0 s  slots 2/3  waiting 20  ended 18/40",
+    ]
+
+
+@pytest.mark.parametrize(("limit", "boxes"), [(3, "■■□"), (500, "2 of 500")])
+def test_the_panel_draws_a_gauge_or_numbers_it_if_it_is_too_wide(limit: int, boxes: str) -> None:
+    output = io.StringIO()
+    Console(file=output, width=100).print(replace(BUSY, gauges={"slots": (2, limit)}).panel("Slotkeeper"))
+    for text in (boxes, "waiting 20", "17 of 40 in 9.0 s"):
+        assert text in output.getvalue()
+
+
+def test_a_terminal_is_redrawn() -> None:
+    output = io.StringIO()
+    with LiveView(Console(file=output, force_terminal=True), "Slotkeeper") as view:
+        view.show(BUSY)
+    assert "Slotkeeper" in output.getvalue()
+
+
+def test_the_chatbot_s_messages_are_seen_from_outside() -> None:
+    with ChatService() as service:
+        feed = MessageFeed([Message(number) for number in range(1, 6)], 2, 0, service.invalidate)
+        out = [feed.next(), feed.next(), feed.next()]
+        for message, answered in zip(out, (True, False), strict=False):
+            assert message is not None
+            feed.end(message, answered=answered)
+        snapshot = token_scenario.look(feed, service, 5, 1.5)
+    assert snapshot.status == "answered 1  refused 1  in flight 1  invalidations 0  POST /auth 0  ended 2/5"
+    assert not snapshot.ended
+    assert not token_scenario.warming_up(49, 50, 2.0).ended
+    assert token_scenario.warming_up(50, 50, 2.0).ended
+
+
+def test_a_small_worker_run_waits_for_its_schedule_before_it_is_stalled() -> None:
+    parameters = worker_figures.Parameters(1, 1, 0.15, 3, worker_scenario.RETRY_AFTER)
+    assert worker_scenario.stalled_after(parameters) >= parameters.retry_after + 60
+    assert parameters.retry_after > worker_scenario.SCHEDULER_BEYOND
+
+
+def test_one_is_no_plural() -> None:
+    assert [counted(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+
+
+# ------------------------------------------------------------------------------------------- report, tables and chart
+
+SLOTS_FAILED = slot_run.records(
+    [
+        slot_run.workflow(1, 0.2, 1.2),
+        slot_run.workflow(2, 1.3, 2.3, status="FAILED"),
+        slot_run.workflow(3, 2.4, 3.0, status="RUNNING", stopped=None, release_entered=None, glue_exited=None),
+    ],
+    kept=[slot_run.kept(2)],
+)
+REFUSED = [
+    *token_run.records().deliveries[:2],
+    token_run.delivery(3, 2.9, 3.0, Try(1004.0, 1004.2, 200), first=503),
+    token_run.delivery(4, 2.95, 4.2, answer=None, first=502),
+]
+WORKER = worker_run.records()
+OPEN_CALL = worker_run.changed(WORKER.calls, 1, ended=None, answer=None)
+SOAK_EMPTY = replace(soak_run.records(), sent=[], executions=[], runs=[], changes=[], faults=[])
+REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]]] = {
+    "slots": (
+        slot_scenario,
+        slot_figures,
+        slot_run.report(3, SLOTS_FAILED),
+        ("(limit 1)", "States.TaskFailed", "not a number"),
+    ),
+    "slots, nothing started": (slot_scenario, slot_figures, slot_run.report(1, slot_run.records([])), ("no request",)),
+    "token": (
+        token_scenario,
+        token_figures,
+        token_run.report(token_run.records()),
+        ("1 at first, then 1 for each of 1", "p50 0.70 s, p99 1.00 s, max 1.00 s (2)"),
+    ),
+    "token, refused": (
+        token_scenario,
+        token_figures,
+        token_run.report(token_run.records(deliveries=REFUSED)),
+        ("m00004", "502"),
+    ),
+    "token, none": (
+        token_scenario,
+        token_figures,
+        token_run.report(token_run.records(deliveries=REFUSED[3:], log=[], tokens=[], invalidations=[])),
+        ("no invalidations",),
+    ),
+    "worker": (
+        worker_scenario,
+        worker_figures,
+        worker_run.report(WORKER),
+        ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s"),
+    ),
+    "worker, everything lost": (
+        worker_scenario,
+        worker_figures,
+        worker_run.report(worker_run.records(calls=OPEN_CALL, rows=[], dead=[], manifests=[], parts={})),
+        ("Unexpected ends", "nowhere"),
+    ),
+    "soak": (
+        soak_scenario,
+        soak_figures,
+        soak_run.report(soak_run.records()),
+        ("woken for nothing", "4 SUCCEEDED, 1 FAILED", "median"),
+    ),
+    "soak, empty": (soak_scenario, soak_figures, soak_run.report(SOAK_EMPTY), ("0 requests",)),
+}
+
+
+@pytest.mark.parametrize(("module", "figures", "report", "texts"), REPORTS.values(), ids=REPORTS)
+def test_a_report_is_written_shown_and_drawn_whatever_happened(
+    module: ModuleType, figures: ModuleType, report: dict[str, Any], texts: tuple[str, ...], tmp_path: Path
+) -> None:
+    output = io.StringIO()
+    scenario = replace(module.SCENARIO, folder=tmp_path)
+    frame.write(scenario, report, Console(file=output, width=220))
+    read = json.loads((tmp_path / "report.json").read_text())
+    scenario.draw(read, tmp_path / "again.png")  # from the report alone
+    assert (tmp_path / "again.png").read_bytes().startswith(b"\x89PNG")
+    for text in (*texts, *(check["name"] for check in report["checks"])):
+        assert text in output.getvalue()
+    explained = set(re.findall(r"`(\w+)`", f"{frame.__doc__}{figures.__doc__}"))
+    assert set(report) <= explained
+
+
+def test_a_long_request_id_is_whole_in_a_narrow_terminal() -> None:
+    name, output = "20120101T000000-0001-2012-01" * 2, io.StringIO()
+    Console(file=output, width=80).print(*frame.list_table("Kept", ("request", "reason"), [(name, "no number " * 9)]))
+    cells = [line.split("│")[1].strip() for line in output.getvalue().splitlines() if line.count("│") == 3]
+    assert name in "".join(cells)
+
+
+def test_a_claim_that_is_not_shown_is_not_reported_to_hold() -> None:
+    output = io.StringIO()
+    Console(file=output).print(claims.table(claims.as_json([HOLDS, FAILS, NOT_SHOWN])))
+    verdicts = [line.strip("│ ").split("│")[0].strip() for line in output.getvalue().splitlines()[2:5]]
+    assert verdicts == ["holds", "FAILS", "not shown"]
+
+
+@pytest.mark.parametrize(("ending", "code"), [("succeed", 0), ("fail", 1)])
+def test_the_soak_s_job_ends_as_its_argument_states(ending: str, code: int) -> None:
+    arguments = ["--seconds", "0.01", "--ending", ending, "--slotkeeper-execution", "p-1"]
+    ended = subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == code

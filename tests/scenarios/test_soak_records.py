@@ -1,0 +1,73 @@
+"""What the services recorded, read into the soak's records."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dev.scenarios.slots.slot_records import parse_end_message
+from dev.scenarios.soak.soak_records import Journal, parse_change, read_executions
+
+ITEM = {
+    "process_name": {"S": "p"},
+    "slot_limit": {"N": "3"},
+    "slots_in_use": {"N": "1"},
+    "holders": {"M": {"p-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
+}
+
+
+def test_an_item_of_the_slot_table() -> None:
+    change = parse_change(5.0, ITEM | {"paused": {"BOOL": True}})
+    assert (change.process, change.limit, change.count, change.holders) == ("p", 3, 1, {"p-1": "RUNNING"})
+    assert (change.paused, parse_change(5.0, ITEM).paused) == (True, False)
+
+
+def test_the_journal_is_read_on_from_where_it_was_and_half_a_line_is_left_for_later(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    lines = [
+        json.dumps({"at": at, "table": table, "item": ITEM}) for at, table in ((1, "slots"), (2, "other"), (3, "slots"))
+    ]
+    journal = Journal(file, "slots")
+    assert journal.read() == {}
+    file.write_text(lines[0] + "\n" + lines[1] + "\n" + lines[2][:20])
+    assert [change.at for change in journal.read().values()] == [1]
+    with file.open("a") as more:
+        more.write(lines[2][20:] + "\n")
+    assert [change.at for change in journal.read().values()] == [3]
+    assert [change.at for change in journal.changes] == [1, 3]
+
+
+def test_a_kept_request_and_a_dead_letter() -> None:
+    def texts(**values: str) -> dict[str, Any]:
+        return {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}
+
+    attributes = texts(execution_name="p-1", error="E", cause="c")
+    kept = parse_end_message({"Body": "{}", "MessageAttributes": attributes})
+    assert (kept.execution, kept.error, kept.cause) == ("p-1", "E", "c")
+    letter = {"Body": "?", "Attributes": {"SentTimestamp": "5000"}, "MessageAttributes": texts(code="C", reason="r")}
+    dead = parse_end_message(letter)
+    assert (dead.error, dead.cause, dead.source, dead.body, dead.at) == ("C", "r", None, "?", 5.0)
+
+
+class StepFunctions:
+    """Two executions, the second of which runs."""
+
+    def get_paginator(self, _operation: str) -> StepFunctions:
+        return self
+
+    def paginate(self, **_arguments: Any) -> list[dict[str, Any]]:
+        return [{"executions": [{"executionArn": "b"}, {"executionArn": "a"}]}]
+
+    def describe_execution(self, executionArn: str) -> dict[str, Any]:
+        started = datetime.fromtimestamp({"a": 1, "b": 2}[executionArn], UTC)
+        execution = {"name": f"p-{executionArn}", "startDate": started, "status": "RUNNING"}
+        execution |= {"input": json.dumps({"request_id": executionArn, "attempt": 2})}
+        return execution if executionArn == "b" else execution | {"status": "FAILED", "error": "E", "stopDate": started}
+
+
+def test_the_executions_by_their_starts() -> None:
+    executions = read_executions(StepFunctions(), "arn")
+    read = [(e.name, e.process, e.request_id, e.attempt, e.status, e.error, e.started, e.stopped) for e in executions]
+    assert read == [("p-a", "p", "a", 2, "FAILED", "E", 1, 1), ("p-b", "p", "b", 2, "RUNNING", None, 2, None)]

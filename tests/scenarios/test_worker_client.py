@@ -1,0 +1,255 @@
+"""`make work`: what can be observed of a sent message, and what is printed of its outcome."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from dev.emulator import work_result
+from dev.emulator import worker_client as worker
+from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
+from tests.scenarios.worker_run import FIRST, LETTER, UNREAD
+
+SUCCEEDED = LedgerRow("a", "SUCCEEDED", 1, FIRST, FIRST, result='{"manifest": "m", "parts": 1}')
+WAITING = LedgerRow(
+    "a", "WAITING", 1, FIRST, FIRST, last_error="Retryable: no", next_attempt_at="2030-01-01T00:00:00.000Z"
+)
+DEAD = LedgerRow("a", "DEAD_LETTERED", 1, FIRST, FIRST, last_error="Poison: no")
+RUNNING = LedgerRow("a", "RUNNING", 1, FIRST, FIRST)
+NEW = Observation(elapsed=1.0, visible=0, in_flight=0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "end"),
+    [
+        ({"visible": 1}, None),
+        ({"in_flight": 1}, None),
+        ({"in_flight": 1, "elapsed": 31.0}, End.NOT_BEGUN),
+        ({"in_flight": 1, "visible": 1, "elapsed": 31.0}, None),  # others may be before it
+        ({"in_flight": 1, "elapsed": 31.0, "row": RUNNING}, None),
+        ({"row": RUNNING}, None),
+        ({"row": SUCCEEDED}, End.SUCCEEDED),
+        ({"row": DEAD}, End.DEAD_LETTERED),
+        ({"row": WAITING}, None),
+        ({"row": WAITING, "late": True}, End.WAITING),
+        ({"letter": UNREAD, "unworked": True}, End.DEAD_LETTERED),
+        ({"letter": UNREAD, "unworked": True, "before": SUCCEEDED, "row": SUCCEEDED}, End.DEAD_LETTERED),
+        ({"before": SUCCEEDED, "row": SUCCEEDED}, End.DROPPED),
+        ({"before": WAITING, "row": WAITING, "late": True}, End.DROPPED),
+        ({"before": SUCCEEDED, "row": SUCCEEDED, "in_flight": 1}, None),
+        ({"before": DEAD, "row": replace(SUCCEEDED, attempts=2)}, End.SUCCEEDED),
+        ({}, End.DROPPED),
+    ],
+)
+def test_it_has_ended_when_the_ledger_or_a_dead_letter_shows_it(seen: dict[str, Any], end: End | None) -> None:
+    assert replace(NEW, **seen).end == end
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"visible": 1}, "on WorkQueue: 1 message, 0 in flight"),
+        ({}, "off WorkQueue"),
+        ({"row": RUNNING}, "RUNNING: attempt 1"),
+        ({"row": WAITING}, "WAITING: attempt 1, attempt 2 begins at 2030-01-01T00:00:00.000Z"),
+    ],
+)
+def test_the_status_states_where_the_message_is(seen: dict[str, Any], said: str) -> None:
+    assert replace(NEW, **seen).status == said
+
+
+def result(manifest: dict[str, Any] | None = None, body: str = "{}", **seen: Any) -> work_result.WorkResult:
+    return work_result.describe(replace(NEW, **seen), "a", body, manifest)
+
+
+def test_a_success_shows_its_manifest_and_its_parts() -> None:
+    manifest = {"bucket": "data", "key": "m", "parts": [{"value": "rain", "key": "k", "records": 1}]}
+    answer = result(manifest, row=SUCCEEDED)
+    assert answer == work_result.WorkResult(
+        0, ["a has succeeded after 1 attempt", "its manifest in data: m", "  rain: 1 record in k"]
+    )
+
+
+def test_a_result_of_your_own_is_shown_as_it_is() -> None:
+    assert result(row=replace(SUCCEEDED, result="[1]")).lines[-1] == "its result: [1]"
+
+
+def test_a_dead_letter_shows_why_and_how_to_send_it_again() -> None:
+    letter = replace(LETTER, body='{"request_id": "it\'s $HOME"}')
+    answer = result(row=DEAD, letter=letter)
+    assert answer.code == 1
+    assert answer.lines[:2] == ["a is dead-lettered after 1 attempt: Poison", letter.reason]
+    assert answer.lines[2].endswith("send the dead letter as attempt 2:")
+    assert shlex.split(str(answer.command)) == ["make", "work", f"BODY={letter.body}"]
+
+
+def test_a_long_body_is_not_offered_for_copying() -> None:
+    assert result(row=DEAD, letter=replace(LETTER, body="x" * 5000)).command is None
+
+
+def test_a_dead_letter_that_was_taken_away_is_explained_by_the_row() -> None:
+    assert result(row=DEAD).lines[-1] == "Poison: no"
+
+
+def test_a_body_that_is_no_message_is_to_be_corrected() -> None:
+    answer = result(letter=UNREAD, unworked=True)
+    assert (answer.code, answer.command) == (1, None)
+    assert answer.lines == [
+        "a is dead-lettered, and was never worked on: InvalidMessage",
+        "body is not JSON",
+        "correct the body, and send that",
+    ]
+
+
+def test_a_late_retry_is_not_waited_for_and_its_time_is_shown() -> None:
+    answer = result(row=WAITING, late=True, body="the body")
+    assert answer.code == 0
+    assert answer.lines[0] == "a is WAITING after 1 attempt; the next one begins at 2030-01-01T00:00:00.000Z"
+    assert answer.lines[1] == "last error: Retryable: no"
+    assert answer.command == "make work BODY='the body'"
+
+
+@pytest.mark.parametrize(("row", "code"), [(SUCCEEDED, 0), (WAITING, 0), (DEAD, 1)])
+def test_a_repeat_is_said_to_be_dropped_and_ends_as_its_row_does(row: LedgerRow, code: int) -> None:
+    answer = result(before=row, row=row)
+    assert answer.code == code
+    assert answer.lines[0] == "dropped: the ledger knows this attempt of a already. Its row:"
+    assert answer.lines[1].startswith("a ")
+
+
+def test_a_worker_that_fails_at_its_start_is_reported_with_its_log() -> None:
+    answer = result(in_flight=1, elapsed=31.0)
+    assert answer.code == 2
+    assert "its log states why" in answer.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ('{"request_id": "a"}', "a"),
+        ('{"request_id": ""}', None),
+        ('{"request_id": 1}', None),
+        (json.dumps({"request_id": "x" * 129}), None),
+        ("{}", None),
+        ("[]", None),
+        ('"a"', None),
+        ("not JSON", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_only_an_id_that_the_ledger_can_know_is_looked_up(body: str, name: str | None) -> None:
+    assert worker.request_id_of(body) == name
+
+
+def test_each_sample_has_an_id_of_its_own() -> None:
+    assert worker.request_id_of(worker.sample_body()) != worker.request_id_of(worker.sample_body())
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A worker's queues, ledger and bucket; what the worker does is up to the test."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        client = {name: boto3.client(name, region_name="us-east-1") for name in ("sqs", "dynamodb", "s3")}.__getitem__
+        client("dynamodb").create_table(
+            TableName="ledger",
+            KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        client("s3").create_bucket(Bucket="data")
+        urls = {f"{name}Url": client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
+        outputs = {**urls, "RequestLedgerTableName": "ledger", "DataBucketName": "data"}
+        yield SimpleNamespace(client=client, outputs=outputs)
+
+
+QUEUES = ("WorkQueue", "WorkDeadLetterQueue")
+
+
+def put_row(aws: Any, status: str, attempts: int, **texts: str) -> None:
+    item = {"request_id": "a", "status": status, **texts}
+    fields: dict[str, Any] = {name: {"S": value} for name, value in item.items()}
+    aws.client("dynamodb").put_item(TableName="ledger", Item={**fields, "attempts": {"N": str(attempts)}})
+
+
+def put_letter(aws: Any, **texts: str) -> None:
+    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in texts.items()}
+    url = aws.outputs["WorkDeadLetterQueueUrl"]
+    aws.client("sqs").send_message(QueueUrl=url, MessageBody="letter", MessageAttributes=attributes)
+
+
+def consume(aws: Any) -> None:
+    sqs, url = aws.client("sqs"), aws.outputs["WorkQueueUrl"]
+    for message in sqs.receive_message(QueueUrl=url)["Messages"]:
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+
+def code_of(letter: DeadLetter | None) -> str | None:
+    return letter and letter.code
+
+
+def test_a_body_goes_out_as_it_is(aws: Any) -> None:
+    body = '{"request_id": "a",  "payload": {"cost": "$5"}}'
+    sent = worker.SentMessage(aws, body)
+    assert (sent.name, sent.observe(1.0).visible) == ("a", 1)
+    message = aws.client("sqs").receive_message(QueueUrl=aws.outputs["WorkQueueUrl"])["Messages"][0]
+    assert message["Body"] == body
+
+
+def test_a_body_without_an_id_has_the_dead_letter_that_names_its_message(aws: Any) -> None:
+    sent = worker.SentMessage(aws, "no JSON")
+    answer = aws.client("sqs").receive_message(QueueUrl=aws.outputs["WorkQueueUrl"], VisibilityTimeout=0)
+    put_letter(aws, code="InvalidMessage", reason="mine", source_message_id=answer["Messages"][0]["MessageId"])
+    put_letter(aws, code="InvalidMessage", reason="another one's", source_message_id="another")
+    consume(aws)
+    last = sent.observe(1.0)
+    assert (last.end, last.letter and last.letter.reason) == (End.DEAD_LETTERED, "mine")
+
+
+def test_a_dead_letter_of_an_earlier_attempt_is_not_taken_for_the_last_one_s(aws: Any) -> None:
+    put_letter(aws, code="Poison", idempotency_key="a", retry_count="2")
+    put_letter(aws, code="TooOld", idempotency_key="a", retry_count="1")
+    put_row(aws, "WAITING", 1, next_attempt_at=FIRST)
+    sent = worker.SentMessage(aws, '{"request_id": "a"}')
+    put_row(aws, "DEAD_LETTERED", 2)
+    last = sent.observe(1.0)
+    assert (last.end, code_of(last.letter), last.unworked) == (End.DEAD_LETTERED, "Poison", False)
+
+
+def test_peeking_takes_no_dead_letter_away(aws: Any) -> None:
+    for number in range(12):
+        put_letter(aws, code=str(number))
+    sqs, url = aws.client("sqs"), aws.outputs["WorkDeadLetterQueueUrl"]
+    assert len(worker.peek_dead_letters(sqs, url)) == len(worker.peek_dead_letters(sqs, url)) == 12
+
+
+@pytest.mark.parametrize(("due", "late"), [("2999-01-01T00:00:00.000Z", True), ("1999-01-01T00:00:00.000Z", False)])
+def test_only_a_late_attempt_is_not_waited_for(aws: Any, due: str, late: bool) -> None:
+    sent = worker.SentMessage(aws, '{"request_id": "a"}')
+    put_row(aws, "WAITING", 1, next_attempt_at=due)
+    assert sent.observe(1.0).late == late
+
+
+def test_the_manifest_is_read_where_the_result_says(aws: Any) -> None:
+    aws.client("s3").put_object(Bucket="data", Key="m", Body=b'{"parts": []}')
+    sent = worker.SentMessage(aws, '{"request_id": "a"}')
+    assert sent.manifest(SUCCEEDED) == {"bucket": "data", "key": "m", "parts": []}
+    assert sent.manifest(replace(SUCCEEDED, result='"text"')) is None
+    assert sent.manifest(WAITING) is None
+
+
+def test_the_sample_is_there_for_the_sample_request(aws: Any) -> None:
+    worker.upload_sample(aws)
+    payload = json.loads(worker.sample_body())["payload"]
+    lines = aws.client("s3").get_object(Bucket="data", Key=payload["input_key"])["Body"].read().splitlines()
+    assert len(lines) == 31
+    assert all(payload["split_by"] in json.loads(line) for line in lines)

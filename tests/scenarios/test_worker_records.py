@@ -1,0 +1,158 @@
+"""Reading the records, and sending: against an AWS in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from dev.emulator import queue_reading
+from dev.emulator.downstream import Downstream
+from dev.emulator.worker_client import LedgerRow, drain_dead_letters, read_ledger
+from dev.scenarios.runner.sending import SendFailed
+from dev.scenarios.worker import worker_records as records
+from dev.scenarios.worker import worker_scenario as sending
+from dev.scenarios.worker.worker_mix import draw
+from dev.scenarios.worker.worker_scenario import Observer
+from tests.scenarios.worker_run import REQUESTS
+
+BUCKET = "bucket"
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        yield lambda service: boto3.client(service, region_name="us-east-1")
+
+
+@pytest.fixture
+def queue(clients: Any) -> str:
+    url: str = clients("sqs").create_queue(QueueName="work")["QueueUrl"]
+    return url
+
+
+def test_all_are_sent_in_their_order_ten_a_call(clients: Any, queue: str) -> None:
+    requests = draw(21, 1, 0.02, 25)
+    sent = sending.send(Hurry(clients("sqs")), queue, requests)
+    assert [each.request for each in sent] == requests
+    assert queue_reading.depth(clients("sqs"), queue) == {"visible": 21, "in flight": 0, "delayed": 0}
+    assert sent[0].at <= sent[10].at <= sent[20].at
+
+
+def test_a_refused_entry_ends_the_run_and_is_named(clients: Any, queue: str) -> None:
+    refusing = Hurry(clients("sqs"), refused={"Id": "1", "Code": "TooLong", "Message": "too long"})
+    with pytest.raises(SendFailed, match=r"1 of 5 requests: a/2 \(TooLong: too long\); 0 were sent"):
+        sending.send(refusing, queue, REQUESTS)
+
+
+def test_all_inputs_but_the_missing_one_are_uploaded(clients: Any) -> None:
+    s3, requests = clients("s3"), draw(40, 1, 0.15, 25)
+    s3.create_bucket(Bucket=BUCKET)
+    sending.upload(s3, BUCKET, requests)
+    objects = records.read_objects(s3, BUCKET, "work/input/")
+    assert set(objects) == {request.key for request in requests if request.content is not None}
+    assert objects[requests[0].key][0] == requests[0].content
+
+
+def test_a_row_is_read_as_it_stands(clients: Any) -> None:
+    ledger = clients("dynamodb")
+    make_ledger(ledger)
+    entry = {"M": {"attempt": {"N": "1"}, "at": {"S": "then"}, "error": {"S": "Retryable: no"}}}
+    ledger.put_item(
+        TableName="ledger",
+        Item={
+            "request_id": {"S": "a"},
+            "status": {"S": "WAITING"},
+            "attempts": {"N": "1"},
+            "first_attempt_at": {"S": "then"},
+            "last_attempt_at": {"S": "then"},
+            "last_error": {"S": "Retryable: no"},
+            "history": {"L": [entry]},
+        },
+    )
+    assert read_ledger(ledger, "ledger") == [
+        LedgerRow("a", "WAITING", 1, "then", "then", (1,), "Retryable: no"),
+    ]
+
+
+def test_a_dead_letter_is_read_with_its_history_and_taken_off(clients: Any, queue: str) -> None:
+    sqs = clients("sqs")
+    texts = {"code": "Poison", "reason": "no", "idempotency_key": "a", "first_attempt_at": "then"}
+    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in texts.items()}
+    attributes["retry_count"] = {"DataType": "Number", "StringValue": "1"}
+    attributes["history"] = {"DataType": "String", "StringValue": json.dumps([{"attempt": 1}])}
+    sqs.send_message(QueueUrl=queue, MessageBody="body", MessageAttributes=attributes)
+    sqs.send_message(QueueUrl=queue, MessageBody="bare")
+    full, bare = sorted(drain_dead_letters(sqs, queue), key=lambda letter: letter.code is None)
+    assert (full.code, full.idempotency_key, full.retry_count, full.history) == ("Poison", "a", 1, [{"attempt": 1}])
+    assert (bare.body, bare.code, bare.retry_count, bare.history) == ("bare", None, None, None)
+    assert drain_dead_letters(sqs, queue) == []
+
+
+def test_a_manifest_is_read_with_the_time_at_which_s3_took_it(clients: Any) -> None:
+    s3 = clients("s3")
+    s3.create_bucket(Bucket=BUCKET)
+    texts = {"request_id": "a", "attempt": 2, "parts": [{"value": "sun", "key": "work/parts/a/2/0/sun.jsonl"}]}
+    s3.put_object(Bucket=BUCKET, Key="work/published/a.json", Body=json.dumps(texts).encode())
+    taken = s3.head_object(Bucket=BUCKET, Key="work/published/a.json")["LastModified"].timestamp()
+    (manifest,) = records.read_manifests(s3, BUCKET)
+    assert (manifest.request_id, manifest.attempt, manifest.parts) == ("a", 2, {"sun": "work/parts/a/2/0/sun.jsonl"})
+    assert manifest.at == pytest.approx(taken, abs=1)
+
+
+def test_a_schedule_is_seen_while_it_waits_and_remembered_afterwards(clients: Any, queue: str, tmp_path: Any) -> None:
+    scheduler, ledger = clients("scheduler"), clients("dynamodb")
+    make_ledger(ledger)
+    scheduler.create_schedule_group(Name="retries")
+    scheduler.create_schedule(
+        Name="one",
+        GroupName="retries",
+        ScheduleExpression="at(2030-01-01T00:01:00)",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target={"Arn": "arn:aws:sqs:us-east-1:000000000000:work", "RoleArn": "r" * 20, "Input": '{"request_id": "a"}'},
+    )
+    outputs = {
+        "RetryScheduleGroupName": "retries",
+        "WorkQueueUrl": queue,
+        "WorkDeadLetterQueueUrl": queue,
+        "RequestLedgerTableName": "ledger",
+    }
+    observer = Observer(Stack(clients, outputs), Downstream(tmp_path))  # type: ignore[arg-type]
+    assert observer.look(1, 3, 0.5).counts["scheduled"] == 1
+    scheduler.delete_schedule(Name="one", GroupName="retries")
+    assert observer.look(1, 3, 1.5).counts["scheduled"] == 0
+    assert observer.schedules == {"one": records.Schedule("one", "a", 1893456060.0)}
+
+
+def make_ledger(dynamodb: Any) -> None:
+    dynamodb.create_table(
+        TableName="ledger",
+        KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+class Hurry:
+    """An SQS client that may refuse an entry."""
+
+    def __init__(self, sqs: Any, refused: dict[str, str] | None = None) -> None:
+        self._sqs = sqs
+        self._refused = [refused] if refused else []
+
+    def send_message_batch(self, **call: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._sqs.send_message_batch(**call)
+        return {**answer, "Failed": self._refused}
+
+
+class Stack:
+    """As much of the embedded AWS as an observer uses."""
+
+    def __init__(self, clients: Any, outputs: dict[str, str]) -> None:
+        self.client, self.outputs = clients, outputs

@@ -1,0 +1,296 @@
+"""The report: every figure of a run that was made by hand, and each check failing by its own fault alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dev.scenarios.worker.worker_records import Records, Schedule
+from tests.scenarios.reports import failing, not_shown
+from tests.scenarios.worker_run import (
+    ENTRY,
+    FIRST,
+    LATE,
+    LETTER,
+    MISSING,
+    NONSENSE,
+    ORIGIN,
+    PLAIN,
+    SLOW,
+    UNREAD,
+    call,
+    changed,
+    manifest,
+    many,
+    objects,
+    part_key,
+    records,
+    report,
+    row,
+)
+
+SUCCEEDED = "each request that can succeed has succeeded once"
+WHOLE = "each result is whole, and nothing else is left"
+HISTORIES = "each poison request has one dead letter with its history"
+AT_ONCE = "poison leaves after one attempt"
+LEDGER = "the ledger agrees with S3, the dead letters and the downstream"
+CALLERS = "never more than 2 callers at once"
+TOO_SLOW = "a call that is too slow is given up"
+IN_PLACE = "a waiting retry holds no place"
+SCHEDULED = "a retry went through EventBridge Scheduler"
+LEFT = "nothing is left waiting"
+
+
+def test_a_run_without_faults_passes_every_check() -> None:
+    made = report(records())
+    assert failing(made) == {}
+    assert made["ok"]
+    assert (made["succeeded"], made["dead_lettered"], made["nowhere"]) == (3, 2, 0)
+    assert made["kinds"] == {"normal": {"succeeded": 2}, "slow": {"succeeded": 1}, "poison": {"dead_lettered": 2}}
+    assert made["codes"] == {"Poison": 1, "InvalidMessage": 1}
+    assert made["attempts"] == {"normal": {"1": 1, "2": 1}, "slow": {"2": 1}, "poison": {"1": 2}}
+    assert made["answers"] == {"200": 3, "404": 1, "503": 1, "gone": 1}
+    assert made["most_callers"] == 2
+    assert made["most_under_way"] == 3
+    assert made["schedules"] == [{"request_id": LATE, "due": 50.0}]
+    assert made["total_seconds"] == 51.7
+    assert json.loads(json.dumps(made)) == made
+
+
+def test_places_are_used_for_as_long_as_a_request_waits_for_a_first_call() -> None:
+    # From 0.5 to 1.3 s, two places: LATE 0.5 s, PLAIN 0.5 s, SLOW 0.1 s of 1.6.
+    assert report(records())["places_used"] == pytest.approx(1.1 / 1.6, abs=0.001)
+
+
+def test_waits_are_from_the_sending_to_the_first_call_and_to_the_end() -> None:
+    waits = report(records())["waits"]
+    assert waits["normal"]["first_call"] == {"count": 2, "p50": 0.5, "p90": 0.6, "max": 0.6}
+    assert waits["normal"]["end"] == {"count": 2, "p50": 1.3, "p90": 51.7, "max": 51.7}
+    assert waits["poison"]["first_call"]["count"] == 1  # the other one was never read
+    assert waits["poison"]["end"]["max"] == 2.0
+
+
+def test_each_request_has_its_outcome() -> None:
+    made = report(records())["fates"][3]
+    assert made == {
+        "request_id": MISSING,
+        "kind": "poison",
+        "what": "the input is missing",
+        "end": "dead_lettered",
+        "sent": 0.0,
+        "ended": 1.8,
+        "attempts": 1,
+        "dead_letters": [{"code": "Poison", "reason": "Poison: there is no s3://bucket/key"}],
+        "calls": [{"began": 1.3, "ended": 1.6, "answer": "404"}],
+    }
+
+
+RUN = records()
+STRANGE = records(
+    rows=[*RUN.rows, row("who", "SUCCEEDED", 1, 0)],
+    manifests=[*RUN.manifests, manifest("who", 1, 3.0)],
+    parts={**RUN.parts, **objects(("who", 1))},
+    dead=[*RUN.dead, replace(UNREAD, body="something else")],
+)
+RETRIED_POISON = records(
+    rows=changed(RUN.rows, 3, attempts=2, history=(1, 2)),
+    calls=[*RUN.calls, call(MISSING, 2, 6.0, 6.1, "404")],
+    dead=[replace(LETTER, retry_count=2, history=[ENTRY, ENTRY | {"attempt": 2}]), UNREAD],
+)
+
+
+def dead(**changes: Any) -> Records:
+    return records(dead=[replace(LETTER, **changes), UNREAD])
+
+
+def rows(index: int, **changes: Any) -> Records:
+    return records(rows=changed(RUN.rows, index, **changes))
+
+
+def calls(index: int, **changes: Any) -> Records:
+    return records(calls=changed(RUN.calls, index, **changes))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "findings"),
+    [
+        (
+            records(manifests=RUN.manifests[:2], parts=objects((LATE, 2), (PLAIN, 1))),
+            {
+                SUCCEEDED: f"not published: {SLOW}",
+                LEDGER: f"disagree: {SLOW} (SUCCEEDED, nowhere, 2 attempts, failed (1,))",
+            },
+        ),
+        (
+            records(manifests=[*RUN.manifests, manifest(PLAIN, 1, 1.4)]),
+            {SUCCEEDED: f"published more than once: {PLAIN}"},
+        ),
+        (
+            records(dead=[*RUN.dead, replace(LETTER, idempotency_key=PLAIN, code="AttemptsExhausted")]),
+            {SUCCEEDED: f"dead-lettered: {PLAIN} (AttemptsExhausted)"},
+        ),
+        (
+            STRANGE,
+            {
+                SUCCEEDED: "published, but never sent: who",
+                LEDGER: "rows of no request: who",
+                HISTORIES: "dead letters of no request: something else",
+                WHOLE: f"in no manifest: {part_key('who', 1, 'rain')}, {part_key('who', 1, 'sun')}",
+            },
+        ),
+        (
+            records(parts={**RUN.parts, part_key(PLAIN, 1, "rain"): b'{"weather": "rain"}\n'}),
+            {WHOLE: f"not the input's lines: {PLAIN}"},
+        ),
+        (
+            records(parts={key: body for key, body in RUN.parts.items() if key != part_key(PLAIN, 1, "rain")}),
+            {WHOLE: f"not the input's lines: {PLAIN}"},
+        ),
+        (
+            records(parts={**RUN.parts, part_key(SLOW, 1, "sun"): b"{}\n"}),
+            {WHOLE: f"in no manifest: {part_key(SLOW, 1, 'sun')}"},
+        ),
+        (
+            records(dead=[LETTER, LETTER, UNREAD]),
+            {HISTORIES: f"not one dead letter: {MISSING} (2)"},
+        ),
+        (dead(code="AttemptsExhausted"), {HISTORIES: f"without its history: {MISSING} (code)"}),
+        (dead(reason="something went wrong"), {HISTORIES: f"without its history: {MISSING} (reason)"}),
+        (dead(reason=None), {HISTORIES: f"without its history: {MISSING} (reason)"}),
+        (dead(history=None), {HISTORIES: f"without its history: {MISSING} (history)"}),
+        (dead(history=[ENTRY, ENTRY | {"attempt": 2}]), {HISTORIES: f"without its history: {MISSING} (history)"}),
+        (dead(history=[ENTRY | {"error": "no"}]), {HISTORIES: f"without its history: {MISSING} (history)"}),
+        (
+            records(dead=[LETTER, replace(UNREAD, code=None, reason="because")]),
+            {HISTORIES: f"without its history: {NONSENSE} (code, reason)"},
+        ),
+        (rows(2, history=()), {LEDGER: f"disagree: {SLOW} (2 attempts, failed ())"}),
+        (rows(3, status="SUCCEEDED"), {LEDGER: f"disagree: {MISSING} (SUCCEEDED, dead_lettered)"}),
+        (
+            rows(2, attempts=1, history=()),
+            {LEDGER: f"disagree: {SLOW} (1 attempt, 2 calls, another attempt published)"},
+        ),
+        (
+            rows(3, first_attempt_at="earlier"),
+            {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"},
+        ),
+        (
+            rows(3, last_attempt_at="later"),
+            {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"},
+        ),
+        (
+            records(manifests=changed(RUN.manifests, 2, attempt=1)),
+            {LEDGER: f"disagree: {SLOW} (another attempt published)"},
+        ),
+        (records(rows=RUN.rows[1:]), {LEDGER: f"disagree: {LATE} (no row)"}),
+        (
+            records(rows=[*RUN.rows, row(NONSENSE, "DEAD_LETTERED", 1, 1)]),
+            {LEDGER: f"disagree: {NONSENSE} (has a row)"},
+        ),
+        (calls(3, began=ORIGIN + 0.8), {CALLERS: "at most 3, in 6 calls"}),  # next to the first two
+        (calls(1, ended=None, answer=None), {CALLERS: "at most 3, in 6 calls"}),  # lasts to the end
+        (calls(2, ended=ORIGIN + 4.9, answer="200"), {TOO_SLOW: f"waited for: {SLOW} (200)"}),
+        (records(schedules=[]), {SCHEDULED: f"wrong: no schedule was seen for {LATE}"}),
+        (
+            records(schedules=[Schedule("s", PLAIN, ORIGIN + 50)]),
+            {SCHEDULED: f"wrong: no schedule was seen for {LATE}"},
+        ),
+        (
+            records(schedules=[Schedule("s", LATE, ORIGIN + 60)]),
+            {SCHEDULED: f"wrong: {LATE} came back 9.0 s before its schedule was due"},
+        ),
+        (
+            records(schedules=[Schedule("s", LATE, ORIGIN + 20)]),
+            {SCHEDULED: f"wrong: {LATE} was due before its Retry-After of 25 s"},
+        ),
+        (
+            records(sent=[replace(each, request=replace(each.request, retry_after=None)) for each in RUN.sent]),
+            {SCHEDULED: "wrong: no request had a Retry-After"},
+        ),
+        (records(left={**RUN.left, "messages": 1}), {LEFT: "left: 1 messages"}),
+        (records(left={**RUN.left, "schedules": 1}), {LEFT: "left: 1 schedules"}),
+        (records(left={**RUN.left, "undelivered schedules": 1}), {LEFT: "left: 1 undelivered schedules"}),
+    ],
+)
+def test_records_that_break_a_claim_fail_it_alone(recorded: Records, findings: dict[str, str]) -> None:
+    assert failing(report(recorded)) == findings
+
+
+@pytest.mark.parametrize(
+    ("recorded", "name", "finding"),
+    [
+        (
+            records(manifests=[*RUN.manifests, manifest(MISSING, 1, 1.7)]),
+            SUCCEEDED,
+            f"published, though poison: {MISSING}",
+        ),
+        (
+            records(manifests=changed(RUN.manifests, 1, parts={"sun": part_key(PLAIN, 1, "sun")})),
+            WHOLE,
+            f"not the input's lines: {PLAIN}; in no manifest: {part_key(PLAIN, 1, 'rain')}",
+        ),
+        (records(dead=[UNREAD]), HISTORIES, f"not one dead letter: {MISSING} (0)"),
+        (dead(retry_count=None), HISTORIES, f"without its history: {MISSING} (attempts)"),
+        (dead(first_attempt_at=None), HISTORIES, f"without its history: {MISSING} (first time)"),
+        (dead(last_attempt_at=None), HISTORIES, f"without its history: {MISSING} (last time)"),
+        (RETRIED_POISON, AT_ONCE, f"tried again: {MISSING} (2); read again: {MISSING} (2)"),
+        (rows(1, status="WAITING"), LEDGER, f"disagree: {PLAIN} (WAITING, succeeded)"),
+        (rows(1, status="RUNNING"), LEFT, f"not final: {PLAIN} (RUNNING)"),
+        (rows(1, status="FAILED"), LEFT, f"not final: {PLAIN} (FAILED)"),
+        (rows(1, status="WAITING"), LEFT, f"not final: {PLAIN} (WAITING)"),
+        (
+            records(calls=RUN.calls[:5], manifests=RUN.manifests[1:]),
+            SCHEDULED,
+            f"wrong: {LATE} never came back from its schedule",
+        ),
+        (many(40, 0.0), IN_PLACE, "2 requests under way at once, in 2 places"),
+    ],
+)
+def test_records_that_break_several_claims_fail_each(recorded: Records, name: str, finding: str) -> None:
+    assert failing(report(recorded))[name] == finding
+
+
+def test_a_small_run_shows_nothing_of_what_too_few_were_sent_for() -> None:
+    quiet = records(
+        sent=[RUN.sent[0]],
+        calls=[RUN.calls[0], RUN.calls[5]],
+        rows=RUN.rows[:1],
+        dead=[],
+        manifests=RUN.manifests[:1],
+        parts=objects((LATE, 2)),
+    )
+    assert not_shown(report(quiet)) == {
+        CALLERS: "at most 1, in 2 calls; too few were sent to tell",
+        TOO_SLOW: "none was too slow",
+        HISTORIES: "no poison was sent",
+        AT_ONCE: "no poison was sent",
+        IN_PLACE: "1 request under way at once; too few were sent to tell",
+    }
+    assert report(quiet)["ok"]
+
+
+def test_without_results_none_is_shown_to_be_whole() -> None:
+    made = report(records(manifests=[], parts={}))
+    assert not_shown(made) == {WHOLE: "0 parts"}
+    assert failing(made)[SUCCEEDED] == f"not published: {LATE}, {PLAIN}, {SLOW}"
+    assert not_shown(report(RUN)) == {}
+
+
+def test_a_large_run_that_never_had_as_many_callers_as_it_may_shows_nothing() -> None:
+    busy = many(40, 30.0)
+    alone = [replace(each, began=ORIGIN + i, ended=ORIGIN + i + 0.9) for i, each in enumerate(busy.calls)]
+    assert failing(report(replace(busy, calls=alone)))[CALLERS] == "at most 1, in 80 calls"
+
+
+def test_retries_that_leave_the_worker_hold_no_place() -> None:
+    assert IN_PLACE not in failing(report(many(40, 30.0)))
+
+
+def test_instants_count_from_the_first_request_sent() -> None:
+    made = report(records())
+    assert made["started_at"].startswith("1970-01-01T00:16:40")
+    assert FIRST.startswith("1970-01-01T00:16:40")
+    assert made["parameters"]["work_seconds"] == 2
