@@ -26,7 +26,7 @@ from dev.benchmarks.outcome import Outcome
 from dev.benchmarks.report import Measured, as_json, as_markdown
 from dev.emulator.aws import EngineError
 from dev.emulator.deployment import DeploymentError
-from dev.scenarios.runner.command import AlreadyRunning, CannotGoOn, alone, terminal
+from dev.scenarios.runner.scenario import AlreadyRunning, CannotGoOn, alone, terminal
 
 FOLDER = Path("build/bench")
 WRITTEN = ("report.json", "report.md")

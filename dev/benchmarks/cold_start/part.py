@@ -13,7 +13,7 @@ from dev.benchmarks.cold_start.artifacts import Artifacts, Size, build
 from dev.benchmarks.cold_start.calls import Calls, deployed
 from dev.benchmarks.cold_start.start import Start, start
 from dev.benchmarks.outcome import Goal, Grid, Outcome, Tell
-from dev.scenarios.runner.command import CannotGoOn
+from dev.scenarios.runner.scenario import CannotGoOn
 from dev.tools.invoke.runtime import Configuration, FunctionFailed, RuntimeUnavailable
 from dev.tools.invoke.stack import folders
 

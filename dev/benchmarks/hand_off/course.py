@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dev.benchmarks.outcome import Tell
-from dev.scenarios.runner.command import CannotGoOn
-from dev.scenarios.slots.figures import Interval
+from dev.scenarios.runner.intervals import Interval
+from dev.scenarios.runner.scenario import CannotGoOn
 
 from .ways import JOB_SECONDS, Stand, Way
 

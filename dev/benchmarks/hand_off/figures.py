@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from dev.scenarios.slots.figures import Handoff, Interval, Release, Start, handoffs, percentile, utilisation
+from dev.scenarios.runner.intervals import Handoff, Interval, Release, Start, handoffs, percentile, utilisation
 
 from .records import Call, Passage
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dev.benchmarks.outcome import Outcome, Tell
 from dev.emulator.aws import EmbeddedAws
-from dev.scenarios.runner.command import CannotGoOn
+from dev.scenarios.runner.scenario import CannotGoOn
 
 from . import report
 from .course import FULL, SMALL, Course

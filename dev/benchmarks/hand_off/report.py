@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Grid, Outcome
-from dev.scenarios.slots.figures import percentile
+from dev.scenarios.runner.intervals import percentile
 
 from .figures import PARTS, Expected, expected, spread_out
 from .ways import JOB_SECONDS, WAKE

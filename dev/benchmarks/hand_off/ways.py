@@ -18,9 +18,9 @@ from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.command import CannotGoOn
-from dev.scenarios.slots.records import read_slots
-from dev.scenarios.soak.stage import SCRIPT
+from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.slots.slot_records import read_slots
+from dev.scenarios.soak.soak_stack import SCRIPT
 from slotkeeper.slots.process import Processes
 
 JOB = "one-second"

@@ -10,7 +10,7 @@ from typing import Any
 from dev.benchmarks.outcome import Goal, Outcome
 from dev.benchmarks.slot_cycle import tables
 from dev.benchmarks.slot_cycle.course import Course, Extent, processes
-from dev.scenarios.slots.figures import percentile
+from dev.scenarios.runner.intervals import percentile
 
 MOST = 1.10  # times the floor
 

@@ -8,7 +8,7 @@ from statistics import median, quantiles
 from dev.benchmarks.outcome import Grid
 from dev.benchmarks.slot_cycle.course import COMPARED, Cell, Course, Extent, refusable
 from dev.benchmarks.slot_cycle.crew import DESIGNS
-from dev.scenarios.slots.figures import percentile
+from dev.scenarios.runner.intervals import percentile
 from slotkeeper.slots.protocol import LARGE
 
 RIVALS = ("counter", "transaction", "lock-client")

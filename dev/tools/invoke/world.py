@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.chatbot_client import first_key
 from dev.emulator.environment import ROOT
 from dev.tools.invoke.stack import STANDS, STANDS_STILL, DeployedFunction
 from dev.tools.invoke.told import Told
-from dev.emulator.chatbot_client import first_key
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.slots.names import execution_name
