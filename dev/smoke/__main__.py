@@ -1,5 +1,5 @@
 """`python -m dev.smoke`."""
 
-from dev.smoke.main import main
+from dev.smoke.smoke_command import main
 
 main()

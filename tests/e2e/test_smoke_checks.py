@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dev.emulator.environment import ROOT, child_environment
-from dev.smoke import pace
-from dev.smoke.bench import Bench
-from dev.smoke.catalogue import CHECKS, Check
+from dev.smoke import timings
+from dev.smoke.check_catalogue import CHECKS, Check
+from dev.smoke.check_context import CheckContext
+from dev.smoke.check_results import Failed
+from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import Spending
-from dev.smoke.outcomes import Failed
-from dev.smoke.running import run_checks
-from dev.smoke.stack import embedded
+from dev.smoke.deployed_stack import embedded
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER, wait_until
 
@@ -71,16 +71,16 @@ def test_every_check_holds_and_leaves_nothing_and_touches_nobody_elses(stack: De
     assert message["Body"] == SOMEBODYS
 
 
-def _fails_while_it_runs(bench: Bench) -> str:
-    bench.wait_until_alive(bench.send(bench.process(), "only", 60))
+def _fails_while_it_runs(context: CheckContext) -> str:
+    context.wait_until_alive(context.send(context.process(), "only", 60))
     raise Failed("the test said so")
 
 
-def _breaks_before_it_starts(bench: Bench) -> str:
-    process = bench.process()
-    bench.slots.reserve(process, "smoke-somebody", 1.0)  # no room: its request waits on the queue
-    bench.send(process, "only", 60)
-    bench.wait(lambda: bench.item(process).waiting_since is not None, "the request to wait", NEVER)
+def _breaks_before_it_starts(context: CheckContext) -> str:
+    process = context.process()
+    context.slots.reserve(process, "smoke-somebody", 1.0)  # no room: its request waits on the queue
+    context.send(process, "only", 60)
+    context.wait(lambda: context.item(process).waiting_since is not None, "the request to wait", NEVER)
     raise RuntimeError("a mistake")
 
 
@@ -91,7 +91,7 @@ def _check(name: str, carry_out: Any) -> Check:
 def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:
     checks = [_check("fails", _fails_while_it_runs), _check("breaks", _breaks_before_it_starts)]
     under_test = embedded(stack.aws.state_dir / "outputs.json")
-    _, results = run_checks(under_test, checks, pace.EMBEDDED, lambda _check, _line: None)
+    _, results = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
     assert [(result.status, result.found, result.left_behind) for result in results] == [
         ("failed", "the test said so", []),
         ("failed", "the check itself broke: RuntimeError: a mistake", []),

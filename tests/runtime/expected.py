@@ -55,15 +55,15 @@ def _keeps(request_id: str, error: str) -> Expectation:
 
 def _registered(limit: int, job: str, created: bool) -> Expectation:
     return lambda outcome: (
-        (outcome.told["Status"], outcome.told["Data"]) == ("SUCCESS", {"Created": str(created).lower()})
+        (outcome.response["Status"], outcome.response["Data"]) == ("SUCCESS", {"Created": str(created).lower()})
         and (outcome.process("orders").slot_limit, outcome.process("orders").job_name) == (limit, job)
     )
 
 
 def _refused_to_register(reason: str) -> Expectation:
     return lambda outcome: (
-        outcome.told["Status"] == "FAILED"
-        and reason in outcome.told["Reason"]
+        outcome.response["Status"] == "FAILED"
+        and reason in outcome.response["Reason"]
         and not outcome.row("SlotTable", "orders")
     )
 
@@ -141,21 +141,22 @@ EXPECTED: dict[str, Expectation] = {
     "process_registrar/update_limit": _registered(3, "orders-job", created=False),
     "process_registrar/update_job": _registered(3, "better-orders-job", created=False),
     "process_registrar/delete": lambda outcome: (
-        outcome.told["Status"] == "SUCCESS" and outcome.process("orders").slot_limit == 3
+        outcome.response["Status"] == "SUCCESS" and outcome.process("orders").slot_limit == 3
     ),
     "process_registrar/retrying_job": _refused_to_register("MaxRetries 1; it must be 0"),
     "process_registrar/missing_job": _refused_to_register("no-such-job"),
-    "process_registrar/permitted_jobs": lambda outcome: outcome.told["Status"] == "SUCCESS",
+    "process_registrar/permitted_jobs": lambda outcome: outcome.response["Status"] == "SUCCESS",
     "process_registrar/limit_too_high": _refused_to_register("0 to 500"),
     "token_refresher/schedule": _new_token,
     "token_refresher/ask": _new_token,
     "token_refresher/ask_delivered_twice": lambda outcome: (
         outcome.answer == {"Generation": "1"} and outcome.counted("TokenRefreshes") == []
     ),
-    "token_refresher/create": lambda outcome: _new_token(outcome) and outcome.told["Data"] == {"Generation": "1"},
-    "token_refresher/update": lambda outcome: _new_token(outcome) and outcome.told["Data"] == {"Generation": "1"},
+    "token_refresher/create": lambda outcome: _new_token(outcome) and outcome.response["Data"] == {"Generation": "1"},
+    "token_refresher/update": lambda outcome: _new_token(outcome) and outcome.response["Data"] == {"Generation": "1"},
     "token_refresher/delete": lambda outcome: (
-        (outcome.told["Status"], outcome.told["Data"], outcome.row("TokenTable", "chatbot")) == ("SUCCESS", {}, {})
+        (outcome.response["Status"], outcome.response["Data"], outcome.row("TokenTable", "chatbot"))
+        == ("SUCCESS", {}, {})
     ),
     "chatbot/happy": _answers,
     "chatbot/replay": _refuses(401, "ReplayedSignature"),

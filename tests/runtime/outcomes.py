@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dev.tools.invoke.stack import DeployedFunction
-from dev.tools.invoke.told import Told
+from dev.tools.invoke.function_stack import DeployedFunction
+from dev.tools.invoke.response_receiver import ResponseReceiver
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
 
@@ -23,10 +23,10 @@ QUEUES = ("RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue", "WorkQ
 class Outcome:
     """One event's. `answer` is the function's, `log` what it wrote."""
 
-    def __init__(self, function: DeployedFunction, told: Told, answer: Any, log: str) -> None:
+    def __init__(self, function: DeployedFunction, receiver: ResponseReceiver, answer: Any, log: str) -> None:
         self.answer = answer
         self.log = log
-        self.told = told.answers[-1] if told.answers else {}
+        self.response = receiver.answers[-1] if receiver.answers else {}
         self._client = function.aws.client
         self._names = function.names
 

@@ -14,9 +14,9 @@ import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
-from dev.tools.invoke.main import own_world
-from dev.tools.invoke.runtime import Runtime
-from dev.tools.invoke.stack import events_of, folders
+from dev.tools.invoke.function_stack import events_of, folders
+from dev.tools.invoke.invoke_command import own_stack
+from dev.tools.invoke.lambda_runtime import Runtime
 from tests.runtime.expected import EXPECTED
 from tests.runtime.outcomes import Outcome, wipe
 
@@ -28,19 +28,19 @@ def test_each_sample_event_does_what_its_name_says(
     aws: EmbeddedAws, tmp_path: Path, subtests: pytest.Subtests, function: str
 ) -> None:
     with (
-        own_world(aws, function) as (deployed, world, told),
+        own_stack(aws, function) as (deployed, setup, receiver),
         Runtime(deployed.configuration, aws.endpoint, tmp_path / "log") as runtime,
     ):
         for path in events_of(function):
             with subtests.test(path.stem):
                 wipe(deployed)
-                told.answers.clear()
-                if first := world.before(path):
-                    runtime.invoke(world.prepare(first))
-                    runtime.said()
-                answer = runtime.invoke(world.prepare(path))
-                outcome = Outcome(deployed, told, answer, runtime.said())
-                assert EXPECTED[f"{function}/{path.stem}"](outcome), (answer, told.answers, outcome.log)
+                receiver.answers.clear()
+                if first := setup.before(path):
+                    runtime.invoke(setup.prepare(first))
+                    runtime.new_output()
+                answer = runtime.invoke(setup.prepare(path))
+                outcome = Outcome(deployed, receiver, answer, runtime.new_output())
+                assert EXPECTED[f"{function}/{path.stem}"](outcome), (answer, receiver.answers, outcome.log)
 
 
 def test_every_sample_event_is_expected_to_do_something() -> None:

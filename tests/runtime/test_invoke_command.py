@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
-from dev.tools.invoke import main as command
-from dev.tools.invoke.stack import bring_up, folders, logical_id, reached_by
+from dev.tools.invoke import invoke_command as command
+from dev.tools.invoke.function_stack import bring_up, folders, logical_id, reached_by
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev.emulator import processes
-from dev.tools.invoke.runtime import Configuration, FunctionFailed, Runtime
+from dev.tools.invoke.lambda_runtime import Configuration, FunctionFailed, Runtime
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 
@@ -54,8 +54,8 @@ def test_a_function_has_its_configuration_and_its_clock(start: Callable[[], Runt
         "event": {"a": 1},
         "memory": "256",
     }
-    assert "called" in runtime.said()
-    assert runtime.said() == ""
+    assert "called" in runtime.new_output()
+    assert runtime.new_output() == ""
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
-from dev.smoke import main as command
-from dev.smoke import pace
-from dev.smoke.catalogue import CHECKS
+from dev.smoke import smoke_command as command
+from dev.smoke import timings
+from dev.smoke.check_catalogue import CHECKS
 from dev.smoke.costs import bill, total
-from dev.smoke.stack import _OUTPUTS, Stack
+from dev.smoke.deployed_stack import _OUTPUTS, DeployedStack
 
 OUTPUTS = dict.fromkeys(_OUTPUTS, "x") | {"WorkflowArn": "arn:aws:states:eu-north-1:123456789012:stateMachine:w"}
-MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "Stack with id x does not exist"}}, "D")
+MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "DeployedStack with id x does not exist"}}, "D")
 ROOT = Path(__file__).parents[2]
 Ran = Callable[..., Result]
 
@@ -56,7 +56,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     def run(*options: str, answers: Answers | None = None) -> Result:
         client = answers or Answers()
         monkeypatch.setattr(
-            command, "in_account", lambda name, _profile, _region: Stack(name, "eu-north-1", False, lambda _: client)
+            command,
+            "in_account",
+            lambda name, _profile, _region: DeployedStack(name, "eu-north-1", False, lambda _: client),
         )
         monkeypatch.setattr(command, "run_checks", lambda *_about: pytest.fail("it went to work"))
         return CliRunner().invoke(command.main, list(options))
@@ -94,26 +96,26 @@ def test_a_stack_that_is_not_there_is_refused(ran: Ran) -> None:
 
 def test_without_a_region_it_takes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(region_name=None)
-    monkeypatch.setattr("dev.smoke.stack.boto3.Session", lambda **_named: session)
+    monkeypatch.setattr("dev.smoke.deployed_stack.boto3.Session", lambda **_named: session)
     result = CliRunner().invoke(command.main, ["--stack", "mine", "--yes"])
     assert (result.exit_code, "no region" in result.output) == (2, True)
 
 
 def test_the_whole_costs_less_than_a_dime() -> None:
-    items = bill(check.spending(pace.AWS) for check in CHECKS)
+    items = bill(check.spending(timings.AWS) for check in CHECKS)
     assert 0.005 < total(items) < 0.1
     assert items[0].dollars > total(items) / 2  # Glue
 
 
 def test_a_run_is_billed_for_a_minute_at_least() -> None:
-    (glue, *_), (longer, *_) = ([*bill([check.spending(pace.AWS)])] for check in (CHECKS[2], CHECKS[5]))
+    (glue, *_), (longer, *_) = ([*bill([check.spending(timings.AWS)])] for check in (CHECKS[2], CHECKS[5]))
     assert glue.dollars == pytest.approx(60 / 3600 / 16 * 0.44)
     assert longer.dollars > glue.dollars
 
 
 def test_the_page_tells_every_check_and_the_bill() -> None:
     page = (ROOT / "docs" / "smoke.md").read_text()
-    items = bill(check.spending(pace.AWS) for check in CHECKS)
+    items = bill(check.spending(timings.AWS) for check in CHECKS)
     assert all(f"| `{check.name}` |" in page for check in CHECKS)
     assert (
         f"| {items[0].what} | {items[0].arithmetic}; a run is billed for a minute at least | {items[0].dollars:.4f} |"
@@ -123,7 +125,7 @@ def test_the_page_tells_every_check_and_the_bill() -> None:
 
 
 def test_what_is_read_of_the_local_stack_is_what_local_up_writes(tmp_path: Path) -> None:
-    from dev.smoke.stack import embedded
+    from dev.smoke.deployed_stack import embedded
 
     told = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1"}
     (tmp_path / "outputs.json").write_text(json.dumps(told))

@@ -9,24 +9,24 @@ from unittest.mock import Mock
 
 import pytest
 
-from dev.smoke.closing import check_log
-from dev.smoke.outcomes import Failed
+from dev.smoke.check_results import Failed
+from dev.smoke.ended_workflow_checks import check_log
 
 ARN = "arn:aws:states:us-east-1:123456789012:execution:workflow:p-r-1"
 GROUP = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/vendedlogs/states/slotkeeper:*"
 
 
-def bench(details: dict[str, str], local: bool = False) -> Any:
+def context(details: dict[str, str], local: bool = False) -> Any:
     logs = Mock()
     event = {"message": json.dumps({"execution_arn": ARN, "type": "TaskFailed", "details": details})}
     logs.get_paginator.return_value.paginate.return_value = [{"events": []}, {"events": [event]}]
     machine = {"loggingConfiguration": {"destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": GROUP}}]}}
     stack = SimpleNamespace(local=local, machine=machine, client=lambda _: logs)
-    return SimpleNamespace(stack=stack, pace=SimpleNamespace(start=1.0), wait=lambda look, *_: look(), logs=logs)
+    return SimpleNamespace(stack=stack, timings=SimpleNamespace(start=1.0), wait=lambda look, *_: look(), logs=logs)
 
 
 def test_a_log_that_names_the_error_passes() -> None:
-    made = bench({"error": "States.TaskFailed", "cause": "stopped"})
+    made = context({"error": "States.TaskFailed", "cause": "stopped"})
     check_log(made, ARN)
     asked = made.logs.get_paginator.return_value.paginate.call_args.kwargs
     assert asked["logGroupName"] == "/aws/vendedlogs/states/slotkeeper"
@@ -35,10 +35,10 @@ def test_a_log_that_names_the_error_passes() -> None:
 
 def test_a_log_that_leaves_the_error_out_fails() -> None:
     with pytest.raises(Failed, match="GlueRefusalAlarm never rings"):
-        check_log(bench({"resource": "startJobRun.sync"}), ARN)
+        check_log(context({"resource": "startJobRun.sync"}), ARN)
 
 
 def test_the_embedded_aws_has_no_such_log() -> None:
-    made = bench({}, local=True)
+    made = context({}, local=True)
     check_log(made, ARN)
     assert not made.logs.mock_calls

@@ -10,41 +10,43 @@ import pytest
 from moto import mock_aws
 from rich.console import Console
 
-from dev.smoke import report
+from dev.smoke import smoke_report
+from dev.smoke.check_results import CheckResult, Status
 from dev.smoke.costs import Item
-from dev.smoke.letters import Letters
-from dev.smoke.outcomes import Result
-from dev.smoke.stack import Stack
+from dev.smoke.deployed_stack import DeployedStack
+from dev.smoke.run_messages import RunMessages
 
 ITEMS = [Item("Glue, 1 Python shell runs", "60 s x 1/16 DPU x $0.44 an hour", 0.0004583)]
 
 
-def _made(*results: Result, local: bool = False) -> dict[str, Any]:
-    return report.make(Stack("mine", "eu-north-1", local, lambda _service: None), "smoke-1", results, ITEMS)
+def _made(*results: CheckResult, local: bool = False) -> dict[str, Any]:
+    return smoke_report.make(
+        DeployedStack("mine", "eu-north-1", local, lambda _service: None), "smoke-1", results, ITEMS
+    )
 
 
-PASSED = Result("wake", "passed", "0.5 s | so", 12.34)
-FAILED = Result("redrive", "failed", "it started a run", 1.0)
-LEFT = Result("groups", "passed", "side by side", 1.0, ["process smoke-1-groups-a: denied"])
-SKIPPED = Result("stopped", "skipped", "a job of your own", 0.1)
-NOT_SHOWN = Result("timeout", "not shown", "AWS has stopped it", 0.1)
+PASSED = CheckResult("wake", Status.PASSED, "0.5 s | so", 12.34)
+FAILED = CheckResult("redrive", Status.FAILED, "it started a run", 1.0)
+LEFT = CheckResult("groups", Status.PASSED, "side by side", 1.0, ["process smoke-1-groups-a: denied"])
+SKIPPED = CheckResult("stopped", Status.SKIPPED, "a job of your own", 0.1)
+NOT_SHOWN = CheckResult("timeout", Status.NOT_SHOWN, "AWS has stopped it", 0.1)
 
 
 @pytest.mark.parametrize(
     ("results", "ok"),
     [([PASSED, SKIPPED, NOT_SHOWN], True), ([PASSED, FAILED], False), ([PASSED, LEFT], False)],
 )
-def test_only_a_failure_or_something_left_behind_is_no_success(results: list[Result], ok: bool) -> None:
+def test_only_a_failure_or_something_left_behind_is_no_success(results: list[CheckResult], ok: bool) -> None:
     assert _made(*results)["ok"] is ok
 
 
 def test_the_embedded_aws_costs_nothing_and_what_it_cannot_show_is_named() -> None:
     made = _made(PASSED, local=True)
     assert (made["aws"], made["cost"]["dollars"], made["cost"]["items"]) == ("embedded", 0.0, [])
-    assert made["checks"][0]["cannot_be_shown_here"] in report.markdown(made)
-    said = io.StringIO()
-    report.show(Console(file=said, width=140), made)
-    assert "cannot be shown here" in said.getvalue()
+    assert made["checks"][0]["cannot_be_shown_here"] in smoke_report.markdown(made)
+    output = io.StringIO()
+    smoke_report.show(Console(file=output, width=140), made)
+    assert "cannot be shown here" in output.getvalue()
 
 
 def test_others_messages_are_put_back_and_ours_are_taken() -> None:
@@ -54,9 +56,9 @@ def test_others_messages_are_put_back_and_ours_are_taken() -> None:
         for body in ("theirs", '{"process": "smoke-1-stopped"}', "theirs too", '{"process": "smoke-2-stopped"}'):
             attributes = {"error": {"DataType": "String", "StringValue": body}}
             sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes)
-        letters = Letters(sqs, "smoke-1")
-        found = [letters.collect(url) for _ in range(2)]
-        assert [[letter.attributes["error"] for letter in each] for each in found] == [
+        messages = RunMessages(sqs, "smoke-1")
+        found = [messages.collect(url) for _ in range(2)]
+        assert [[message.attributes["error"] for message in each] for each in found] == [
             ['{"process": "smoke-1-stopped"}']
         ] * 2
         left = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]

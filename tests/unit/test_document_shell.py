@@ -28,7 +28,7 @@ from botocore.validate import validate_parameters
 
 from dev.emulator.deployment import check_names
 from dev.tools.gradual import TYPES
-from dev.tools.invoke.stack import events_of, folders
+from dev.tools.invoke.function_stack import events_of, folders
 from slotkeeper_cli.app import app
 from tests.template.test_samconfig import CONFIG
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from dev.benchmarks.cold_start.bare import NOBODY
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.environment import ROOT, child_environment
-from dev.tools.invoke.stack import folders, logical_id
+from dev.tools.invoke.function_stack import folders, logical_id
 
 # boto3 and what it needs (Lambda guide, "Runtime-included SDK versions"), and the runtime's client with what it needs.
 RUNTIME = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
-from dev.tools.invoke.main import own_world
-from dev.tools.invoke.runtime import Configuration
-from dev.tools.invoke.stack import DeployedFunction
-from dev.tools.invoke.told import Told
-from dev.tools.invoke.world import World
+from dev.tools.invoke.event_setup import EventSetup
+from dev.tools.invoke.function_stack import DeployedFunction
+from dev.tools.invoke.invoke_command import own_stack
+from dev.tools.invoke.lambda_runtime import Configuration
+from dev.tools.invoke.response_receiver import ResponseReceiver
 
 # What each function does most of the time.
 USUAL = {
@@ -34,10 +34,10 @@ USUAL = {
 class Calls:
     """A function in its stack, and usual events for it."""
 
-    def __init__(self, name: str, deployed: DeployedFunction, told: Told) -> None:
+    def __init__(self, name: str, deployed: DeployedFunction, receiver: ResponseReceiver) -> None:
         self.name = name
         self._deployed = deployed
-        self._told = told
+        self._receiver = receiver
         # A signature counts once, and is made for a second: so each event is some seconds older than the one before.
         self._sent = (time.time() - 2 * number for number in itertools.count())
 
@@ -49,8 +49,8 @@ class Calls:
 
     def event(self) -> Any:
         """One that it has not had before."""
-        world = World(self._deployed, self.name, self._told, own=True, now=next(self._sent))
-        event = world.prepare(ROOT / "events" / self.name / f"{USUAL[self.name]}.json")
+        setup = EventSetup(self._deployed, self.name, self._receiver, own=True, now=next(self._sent))
+        event = setup.prepare(ROOT / "events" / self.name / f"{USUAL[self.name]}.json")
         for record in event.get("Records", []):
             body = json.loads(record["body"]) | {"request_id": uuid4().hex}
             record["body"] = json.dumps(body)
@@ -65,6 +65,6 @@ def deployed(folder: Path, names: Iterable[str]) -> Iterator[tuple[EmbeddedAws, 
         aws = stack.enter_context(EmbeddedAws.start(folder))
         ready = {}
         for name in names:
-            made, _, told = stack.enter_context(own_world(aws, name))
-            ready[name] = Calls(name, made, told)
+            made, _, receiver = stack.enter_context(own_stack(aws, name))
+            ready[name] = Calls(name, made, receiver)
         yield aws, ready

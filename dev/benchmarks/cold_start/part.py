@@ -14,8 +14,8 @@ from dev.benchmarks.cold_start.calls import Calls, deployed
 from dev.benchmarks.cold_start.start import Start, start
 from dev.benchmarks.outcome import Goal, Grid, Outcome, Tell
 from dev.scenarios.runner.scenario import CannotGoOn
-from dev.tools.invoke.runtime import Configuration, FunctionFailed, RuntimeUnavailable
-from dev.tools.invoke.stack import folders
+from dev.tools.invoke.function_stack import folders
+from dev.tools.invoke.lambda_runtime import Configuration, FunctionFailed, RuntimeUnavailable
 
 NAME = "cold-start"
 TITLE = "Cold start of each function beside a handler that makes the same clients"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.benchmarks.cold_start.bare import ISOLATED
-from dev.tools.invoke.runtime import Configuration, Runtime, RuntimeUnavailable
+from dev.tools.invoke.lambda_runtime import Configuration, Runtime, RuntimeUnavailable
 
 PROBE = Path(__file__).with_name("probe.py")
 
@@ -58,6 +58,6 @@ def start(function: Configuration, path: Sequence[Path], endpoint: str, events: 
 
 def _first(notes: Path, runtime: Runtime) -> tuple[float, float]:
     if not notes.exists():
-        raise RuntimeUnavailable(f"it has not asked for a call:\n{runtime.said()}")
+        raise RuntimeUnavailable(f"it has not asked for a call:\n{runtime.new_output()}")
     asked, cpu = notes.read_text().splitlines()[0].split()
     return float(asked), float(cpu)

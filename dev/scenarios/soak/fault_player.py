@@ -23,7 +23,8 @@ TICK = 0.04  # seconds
 WAKE_AFTER = 0.3  # seconds after a limit was changed
 LATE = 1.2  # seconds by which an answer is delayed while the containers are killed
 CALL_WITHIN = 4.0  # seconds to wait for the call in which they are to be killed
-STALLED_AFTER = 90.0  # seconds without any movement: the claims then report what is left
+# Seconds without any movement: the claims then report what is left. A killed janitor keeps its lease up to its timeout.
+STALLED_AFTER = 180.0
 
 
 class JanitorClock:

@@ -2,4 +2,4 @@
 
 from dev.emulator.entry import run
 
-run("dev.tools.invoke.main", "python -m dev.tools.invoke")
+run("dev.tools.invoke.invoke_command", "python -m dev.tools.invoke")

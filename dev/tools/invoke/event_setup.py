@@ -1,7 +1,7 @@
-"""What a sample event meets: the process, the secret, the object, the aborted execution that it tells of.
+"""What has to exist before a sample event: the process, the secret, the object, the aborted execution in it.
 
 An event is only half of a case. `starter/full` is refused because the process `full` has no slot, and `chatbot/replay`
-because its signature was used before. Whatever stands here is put in place right before the call; it can be put twice.
+because its signature was used before. All of it is created right before the call; it can be created twice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chatbot_client import first_key
 from dev.emulator.environment import ROOT
-from dev.tools.invoke.stack import STANDS, STANDS_STILL, DeployedFunction
-from dev.tools.invoke.told import Told
+from dev.tools.invoke.function_stack import STANDS, STANDS_STILL, DeployedFunction
+from dev.tools.invoke.response_receiver import ResponseReceiver
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.slots.names import execution_name
@@ -45,19 +45,25 @@ CLOSED_SECONDS = 120.0
 Event = dict[str, Any]
 
 
-class World:
-    """The world of one function's events.
+class EventSetup:
+    """Creates what the events of one function need.
 
     Args:
-        own: nobody else uses this stack, so its workflow may be made to fail.
-        now: when its events are sent, in seconds since the epoch; when this is made, if it is not said.
+        own: no other user has this stack, so its workflow may be made to fail.
+        now: when its events are sent, in seconds since the epoch; by default, when this is made.
     """
 
     def __init__(
-        self, function: DeployedFunction, folder: str, told: Told, *, own: bool, now: float | None = None
+        self,
+        function: DeployedFunction,
+        folder: str,
+        receiver: ResponseReceiver,
+        *,
+        own: bool,
+        now: float | None = None,
     ) -> None:
         self._folder = folder
-        self._told = told
+        self._receiver = receiver
         self._own = own
         self._client = function.aws.client
         self.names = function.names
@@ -69,7 +75,7 @@ class World:
         return path.with_name(f"{name}.json") if name else None
 
     def prepare(self, path: Path) -> Any:
-        """Puts in place what the event meets; returns the event, its times and signature as if it came now."""
+        """Creates what the event needs; returns the event, its times and signature as if it came now."""
         event = json.loads(path.read_text(encoding="utf-8"))
         name = path.stem if _is_sample(path) else ""
         if isinstance(event, dict):
@@ -87,7 +93,7 @@ class World:
             for record in event.get("Records", []) if name else []:
                 self._sent_now(record)
             if "ResponseURL" in event:
-                event |= {"ResponseURL": self._told.url}
+                event |= {"ResponseURL": self._receiver.url}
         return event
 
     def _sent_now(self, record: Event) -> None:

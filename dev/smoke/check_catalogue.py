@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dev.smoke import admitting, closing, delivering
-from dev.smoke.bench import Bench
+from dev.smoke import admission_checks, ended_workflow_checks, schedule_check
+from dev.smoke.check_context import CheckContext
 from dev.smoke.costs import Spending
-from dev.smoke.pace import Pace
+from dev.smoke.timings import Timings
 
 
 @dataclass(frozen=True)
 class Check:
-    """One fact. `carry_out` returns what was found, or raises Failed, Skipped or NotShown.
+    """One fact. `carry_out` returns the finding, or raises Failed, Skipped or NotShown.
 
     does, expects, because: sentences for the report; `because` names the AWS page or the promise that builds on it.
     unseen: what of it the embedded AWS has only because we built it so.
@@ -25,8 +25,8 @@ class Check:
     expects: str
     because: str
     unseen: str
-    carry_out: Callable[[Bench], str]
-    spending: Callable[[Pace], Spending]
+    carry_out: Callable[[CheckContext], str]
+    spending: Callable[[Timings], Spending]
     mails: int = 0
 
 
@@ -34,12 +34,12 @@ CHECKS = (
     Check(
         "wake",
         "sends two requests to a process with one slot; the second waits for the first",
-        f"the second starts within {admitting.HAND_OFF:.0f} s of the release",
+        f"the second starts within {admission_checks.HAND_OFF:.0f} s of the release",
         "S6: the workflow's end makes the waiting message visible, and the event source mapping's long poll finds it "
         'at once (Lambda guide, "Using Lambda with Amazon SQS"; SQS API reference, ChangeMessageVisibility)',
         "the real pollers of an event source mapping, and how long they take",
-        admitting.wake,
-        lambda pace: Spending((pace.hold + 30, 30), transitions=20, invocations=4),
+        admission_checks.wake,
+        lambda timings: Spending((timings.hold + 30, 30), transitions=20, invocations=4),
     ),
     Check(
         "groups",
@@ -48,26 +48,26 @@ CHECKS = (
         "an event source mapping polls as many message groups of a FIFO queue at once as have messages (Lambda guide, "
         '"Configuring scaling behavior for SQS event source mappings")',
         "how many groups AWS really has in flight",
-        admitting.groups,
-        lambda pace: Spending((pace.hold + 30, pace.hold + 30), transitions=20, invocations=2),
+        admission_checks.groups,
+        lambda timings: Spending((timings.hold + 30, timings.hold + 30), transitions=20, invocations=2),
     ),
     Check(
         "listing",
         "compares StartJobRun's answer with the run's first appearance in GetJobRuns",
-        "it is listed sooner than the gap between two looks (LookGapSeconds)",
-        "S1b: a slot goes back when two looks have found no run alive; AWS promises no bound (Glue API, GetJobRuns)",
+        "it is listed sooner than the gap between two checks (LookGapSeconds)",
+        "S1b: a slot goes back when two checks have found no run alive; AWS promises no bound (Glue API, GetJobRuns)",
         "all of it: there a run is listed as it begins",
-        admitting.listing,
+        admission_checks.listing,
         lambda _pace: Spending((60,), transitions=10, invocations=1),
     ),
     Check(
         "stopped",
-        "stops a Glue run, as somebody would in the console",
-        "the task's error tells that the run is STOPPED, and the workflow's log names it; the request is kept and the "
-        "slot free without a look at Glue",
+        "stops a Glue run, as in the console",
+        "the task's error states that the run is STOPPED, and the workflow's log names it; the request is kept and the "
+        "slot free without a check of Glue",
         'the run is the cause of States.TaskFailed (Step Functions guide, "Start an AWS Glue job with Step Functions")',
-        "the form in which AWS tells the cause, and the workflow's log",
-        closing.stopped,
+        "the form in which AWS states the cause, and the workflow's log",
+        ended_workflow_checks.stopped,
         lambda _pace: Spending((90,), transitions=10, invocations=1),
         mails=1,
     ),
@@ -78,28 +78,28 @@ CHECKS = (
         "F4: a redrive begins at the step that did not succeed, with the context object's RedriveCount raised (Step "
         'Functions guide, "Restarting state machine executions with redrive")',
         "where AWS begins a redrive, and that it raises RedriveCount",
-        closing.redrive,
-        lambda pace: Spending((120, pace.hold + 30), transitions=30, invocations=3),
+        ended_workflow_checks.redrive,
+        lambda timings: Spending((120, timings.hold + 30), transitions=30, invocations=3),
     ),
     Check(
         "timeout",
         "runs the workflow's definition with a short time-out of its Glue task, in a state machine of its own",
         "the run lives on after the time-out; the workflow stops it, and only then gives the slot back",
-        'S1b: nothing is said of what becomes of the run (Step Functions guide, "Discover service integration '
+        'S1b: AWS does not document what happens to the run (Step Functions guide, "Discover service integration '
         'patterns", Run a Job)',
         "that AWS leaves the run alive",
-        closing.timeout,
-        lambda pace: Spending((pace.task_timeout + 120,), transitions=20),
+        ended_workflow_checks.timeout,
+        lambda timings: Spending((timings.task_timeout + 120,), transitions=20),
         mails=1,
     ),
     Check(
         "schedule",
-        "makes a one-time schedule with the worker's group and role, for a message that the worker sets aside at once",
-        f"the message comes within {delivering.PRECISION} s after its time, and the schedule is deleted",
+        "makes a one-time schedule with the worker's group and role, for a message that the worker dead-letters",
+        f"the message comes within {schedule_check.PRECISION} s after its time, and the schedule is deleted",
         'retries that are due after SchedulerBeyondSeconds (Scheduler guide, "Schedule types in EventBridge '
         'Scheduler", "Deleting a schedule")',
         "Scheduler's precision, and that it may assume the stack's role",
-        delivering.schedule,
+        schedule_check.schedule,
         lambda _pace: Spending(invocations=1, schedules=1),
     ),
 )

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HIDDEN = 20  # seconds; only if this program dies between taking a message and putting it back
-BATCHES = 20  # a queue of many others' messages is not read to its end at one look
+BATCHES = 20  # a queue of many others' messages is not read to its end at once
 
 
 @dataclass(frozen=True)
-class Letter:
+class RunMessage:
     """One message: its body, and its message attributes as text."""
 
     body: str
@@ -20,7 +20,7 @@ class Letter:
 
 
 @dataclass
-class Letters:
+class RunMessages:
     """The messages about this run, by the queue that they were in.
 
     Args:
@@ -29,23 +29,23 @@ class Letters:
 
     sqs: Any
     mark: str
-    _found: dict[str, list[Letter]] = field(default_factory=dict)
+    _taken: dict[str, list[RunMessage]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def collect(self, url: str) -> list[Letter]:
-        """All that has been found in this queue so far, and now. What is found is deleted."""
+    def collect(self, url: str) -> list[RunMessage]:
+        """All messages taken from this queue so far, and now. They are deleted from it."""
         with self._lock:
-            found = self._found.setdefault(url, [])
+            taken = self._taken.setdefault(url, [])
             foreign: list[str] = []
             try:
                 for _ in range(BATCHES):
-                    if not self._take(url, found, foreign):
+                    if not self._take(url, taken, foreign):
                         break
             finally:
                 self._put_back(url, foreign)
-            return list(found)
+            return list(taken)
 
-    def _take(self, url: str, found: list[Letter], foreign: list[str]) -> bool:
+    def _take(self, url: str, taken: list[RunMessage], foreign: list[str]) -> bool:
         answer = self.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN, MessageAttributeNames=["All"]
         )
@@ -54,7 +54,7 @@ class Letters:
                 foreign.append(message["ReceiptHandle"])
                 continue
             attributes = message.get("MessageAttributes", {})
-            found.append(Letter(message["Body"], {key: each["StringValue"] for key, each in attributes.items()}))
+            taken.append(RunMessage(message["Body"], {key: each["StringValue"] for key, each in attributes.items()}))
             self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
         return bool(answer.get("Messages"))
 

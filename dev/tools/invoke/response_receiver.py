@@ -1,4 +1,4 @@
-"""Where a custom resource's function answers: CloudFormation's end of it, on 127.0.0.1."""
+"""CloudFormation's side of a custom resource: receives the function's response, on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class Told:
-    """Notes what is put to `url`. A context manager."""
+class ResponseReceiver:
+    """Keeps the responses put to `url`. A context manager."""
 
     def __init__(self) -> None:
         self.answers: list[dict[str, Any]] = []
@@ -31,8 +31,8 @@ class Told:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, told: Told) -> None:
-        self.told = told
+    def __init__(self, receiver: ResponseReceiver) -> None:
+        self.receiver = receiver
         super().__init__(("127.0.0.1", 0), _Handler)
 
 
@@ -40,10 +40,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_PUT(self) -> None:
-        self.server.told.answers.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.server.receiver.answers.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """It says nothing."""
+        """Logs nothing."""

@@ -1,6 +1,6 @@
-"""What a check works with: processes and requests of its own, what became of them, and their end.
+"""What a check works with: processes and requests of its own, their outcome, and waiting for it.
 
-Nothing of anybody else's is touched. Every name begins with the run's own, `smoke-` and eight hex digits.
+Nothing of others is touched. Every name begins with the run's own, `smoke-` and eight hex digits.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from dev.smoke.letters import Letter, Letters
-from dev.smoke.outcomes import Failed, Interrupted, Skipped
-from dev.smoke.pace import Pace
-from dev.smoke.stack import Stack
+from dev.smoke.check_results import Failed, Interrupted, Skipped
+from dev.smoke.deployed_stack import DeployedStack
+from dev.smoke.run_messages import RunMessage, RunMessages
+from dev.smoke.timings import Timings
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import Process, Processes
@@ -31,21 +31,21 @@ INPUT = """date,precipitation,temp_max,temp_min,wind,weather
 
 
 @dataclass
-class Bench:
-    """One check's own corner of the stack.
+class CheckContext:
+    """One check's own part of the stack.
 
     Args:
         run: the name of the whole run.
         check: the check's name.
         say: one line of progress.
-        stopped: set when somebody asks for the end.
+        stopped: set when the user asks for the end.
     """
 
-    stack: Stack
-    pace: Pace
+    stack: DeployedStack
+    timings: Timings
     run: str
     check: str
-    letters: Letters
+    messages: RunMessages
     say: Callable[[str], None]
     stopped: Event
     executions: list[str] = field(default_factory=list)  # ARNs of those that may run
@@ -61,7 +61,7 @@ class Bench:
 
     @property
     def job(self) -> str:
-        """The sample job. Raises Skipped where the stack has a job of somebody's own, which is not ours to run."""
+        """The sample job. Raises Skipped where the stack has a job of its owner's, which is not ours to run."""
         job = self.stack.sample_job
         if job is None:
             raise Skipped("this stack runs a Glue job of your own: deploy one without GlueJobName to check")
@@ -101,11 +101,11 @@ class Bench:
         self.executions.append(self.arn(name))
 
     def item(self, process: str) -> Process:
-        """The process as it stands."""
-        found = self.slots.read(process)
-        if found is None:
+        """The process as it is now."""
+        item = self.slots.read(process)
+        if item is None:
             raise Failed(f"the item of process {process} is gone from {self.table}")
-        return found
+        return item
 
     # ----------------------------------------------------------------------------------------------- what has happened
 
@@ -116,12 +116,12 @@ class Bench:
     def execution(self, arn: str) -> dict[str, Any]:
         """The execution; its status is NONE if there is none."""
         try:
-            found: dict[str, Any] = self.stack.client("stepfunctions").describe_execution(executionArn=arn)
+            description: dict[str, Any] = self.stack.client("stepfunctions").describe_execution(executionArn=arn)
         except ClientError as error:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
             return {"status": "NONE"}
-        return found
+        return description
 
     def history(self, arn: str) -> list[dict[str, Any]]:
         """Its events, in their order."""
@@ -142,28 +142,28 @@ class Bench:
         runs: list[dict[str, Any]] = [each for each in listed if each.get("Arguments", {}).get(MARKER) == name]
         return max(runs, key=lambda each: each["StartedOn"], default=None)
 
-    def kept(self, name: str) -> list[Letter]:
+    def kept(self, name: str) -> list[RunMessage]:
         """The execution's messages in FailedRequestQueue, taken out; the newest alone."""
-        found = self.letters.collect(self.stack.outputs["FailedRequestQueueUrl"])
-        return [each for each in found if each.attributes.get("execution_name") == name][-1:]
+        messages = self.messages.collect(self.stack.outputs["FailedRequestQueueUrl"])
+        return [each for each in messages if each.attributes.get("execution_name") == name][-1:]
 
     # --------------------------------------------------------------------------------------------------------- waiting
 
-    def wait[Value](self, look: Callable[[], Value], what: str, seconds: float) -> Value:
-        """Looks until what it sees is true, and returns that.
+    def wait[Value](self, check: Callable[[], Value], what: str, seconds: float) -> Value:
+        """Checks until the result is true, and returns that.
 
         Raises:
             Failed: it was not so within `seconds`.
-            Interrupted: somebody asked for the end.
+            Interrupted: the user asked for the end.
         """
         self.say(f"waiting for {what}")
-        began = time.monotonic()
-        while not (seen := look()):
-            if time.monotonic() - began > seconds:
-                raise Failed(f"waited {seconds:.0f} s for {what}; the last look saw {seen!r}")
-            if self.stopped.wait(self.pace.look):
+        started = time.monotonic()
+        while not (last := check()):
+            if time.monotonic() - started > seconds:
+                raise Failed(f"waited {seconds:.0f} s for {what}; last seen: {last!r}")
+            if self.stopped.wait(self.timings.poll):
                 raise Interrupted
-        return seen
+        return last
 
     def wait_until_alive(self, name: str) -> dict[str, Any]:
         """Until the execution's Glue run does its work."""
@@ -172,30 +172,31 @@ class Bench:
             run = self.glue_run(name)
             if run and run["JobRunState"] not in ALIVE:
                 raise Failed(
-                    f"the Glue run of {name} ended as {run['JobRunState']} before anybody could look at it "
+                    f"the Glue run of {name} ended as {run['JobRunState']} before it could be checked "
                     f"({run.get('ErrorMessage', 'no reason given')}); it should have lingered. Is the stack up to date?"
                 )
             return run if run and run["JobRunState"] == "RUNNING" else None
 
-        found: dict[str, Any] = self.wait(running, f"a Glue run of {name}", self.pace.start)
-        return found
+        run: dict[str, Any] = self.wait(running, f"a Glue run of {name}", self.timings.start)
+        return run
 
     def wait_for_end(self, arn: str, *statuses: str) -> dict[str, Any]:
         """Until an execution has ended so. Raises Failed if it ended otherwise."""
 
         def ended() -> Any:
-            found = self.execution(arn)
-            return found if found["status"] not in ("NONE", "RUNNING", "PENDING_REDRIVE") else None
+            execution = self.execution(arn)
+            return execution if execution["status"] not in ("NONE", "RUNNING", "PENDING_REDRIVE") else None
 
         name = arn.rsplit(":", 1)[-1]
-        found: dict[str, Any] = self.wait(ended, f"the end of {name}", self.pace.start + self.pace.finish)
-        if found["status"] not in statuses:
+        execution: dict[str, Any] = self.wait(ended, f"the end of {name}", self.timings.start + self.timings.finish)
+        if execution["status"] not in statuses:
             raise Failed(
-                f"{name} ended as {found['status']}, {said(found)}; it should have been {' or '.join(statuses)}"
+                f"{name} ended as {execution['status']}, {error_of(execution)}; "
+                f"it should have been {' or '.join(statuses)}"
             )
-        return found
+        return execution
 
 
-def said(execution: Mapping[str, Any]) -> str:
+def error_of(execution: Mapping[str, Any]) -> str:
     """Error and cause of an execution, for a sentence."""
     return f"error {execution.get('error', 'none')}: {execution.get('cause', 'no cause')}"[:300]

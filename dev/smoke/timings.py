@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Pace:
+class Timings:
     """The numbers of a run.
 
     hold: a job that somebody waits behind lingers so long.
@@ -15,7 +15,7 @@ class Pace:
     due: the schedule's time is so far ahead.
     start: longest time until a run is alive, or a message has reached a function.
     finish: longest time for whatever a workflow does once its run is over, the looks at Glue included.
-    look: between two looks of ours.
+    poll: between two reads.
     """
 
     hold: float
@@ -24,9 +24,9 @@ class Pace:
     due: float
     start: float
     finish: float
-    look: float
+    poll: float
 
 
 # A Python shell run takes some ten to sixty seconds to begin. Two looks of a workflow are up to 60 s apart by default.
-AWS = Pace(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300, look=1.0)
-EMBEDDED = Pace(hold=3, long=60, task_timeout=2, due=2, start=120, finish=180, look=0.1)
+AWS = Timings(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300, poll=1.0)
+EMBEDDED = Timings(hold=3, long=60, task_timeout=2, due=2, start=120, finish=180, poll=0.1)

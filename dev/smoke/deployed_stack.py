@@ -1,4 +1,4 @@
-"""The stack under test: clients for its account, and what CloudFormation and the functions tell of it."""
+"""The stack under test: clients for its account, and what CloudFormation and the functions report of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from botocore.exceptions import ClientError
 
 from dev.emulator.clients import local_client
 from dev.emulator.deployment import STACK_NAME
-from dev.smoke.outcomes import Refused
+from dev.smoke.check_results import Refused
 
 # A throttled call is worth another try (boto3 guide, "Retries"); the checks' own waits are bounded elsewhere.
-_PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 8})
+_EIGHT_ATTEMPTS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 8})
 
 # What a check reads or sends to; every template since the first has had them.
 _OUTPUTS = {
@@ -33,7 +33,7 @@ _OUTPUTS = {
 
 
 @dataclass(frozen=True)
-class Stack:
+class DeployedStack:
     """One deployed stack. `local`: it is that of `make local-up`, and costs nothing."""
 
     name: str
@@ -52,46 +52,46 @@ class Stack:
     def outputs(self) -> Mapping[str, str]:
         """Raises Refused unless this is a stack of Slotkeeper's that stands."""
         try:
-            told = self.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"][0]
+            stack = self.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"][0]
         except ClientError as error:
             if "does not exist" not in error.response["Error"].get("Message", ""):
                 raise
             raise Refused(f"there is no stack {self.name!r} in {self.region}") from error
-        outputs = {each["OutputKey"]: each["OutputValue"] for each in told.get("Outputs", [])}
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
         if missing := sorted(_OUTPUTS - outputs.keys()):
             raise Refused(
                 f"stack {self.name!r} is not one of Slotkeeper's, or not completely deployed: it has no output "
                 f"{', '.join(missing)}"
             )
-        if not told["StackStatus"].endswith("_COMPLETE") or told["StackStatus"].startswith("DELETE"):
-            raise Refused(f"stack {self.name!r} is {told['StackStatus']}: wait until it is deployed")
+        if not stack["StackStatus"].endswith("_COMPLETE") or stack["StackStatus"].startswith("DELETE"):
+            raise Refused(f"stack {self.name!r} is {stack['StackStatus']}: wait until it is deployed")
         return outputs
 
     @cached_property
     def sample_job(self) -> str | None:
-        """The sample Glue job's name; None where the stack runs a job of somebody's own."""
+        """The sample Glue job's name; None where the stack runs a job of its owner's."""
         try:
-            told = self.client("cloudformation").describe_stack_resource(
+            resource = self.client("cloudformation").describe_stack_resource(
                 StackName=self.name, LogicalResourceId="SampleJob"
             )
         except ClientError as error:
             if error.response["Error"]["Code"] != "ValidationError":
                 raise
             return None
-        return str(told["StackResourceDetail"]["PhysicalResourceId"])
+        return str(resource["StackResourceDetail"]["PhysicalResourceId"])
 
     @cached_property
     def machine(self) -> Mapping[str, Any]:
         """The workflow as Step Functions tells it: its definition as an object, and its roleArn."""
-        told: dict[str, Any] = self.client("stepfunctions").describe_state_machine(
+        machine: dict[str, Any] = self.client("stepfunctions").describe_state_machine(
             stateMachineArn=self.outputs["WorkflowArn"]
         )
-        return told | {"definition": json.loads(told["definition"])}
+        return machine | {"definition": json.loads(machine["definition"])}
 
     def environment(self, function_output: str) -> Mapping[str, str]:
         """The environment variables of one of the stack's functions."""
-        told = self.client("lambda").get_function_configuration(FunctionName=self.outputs[function_output])
-        variables: dict[str, str] = told["Environment"]["Variables"]
+        configuration = self.client("lambda").get_function_configuration(FunctionName=self.outputs[function_output])
+        variables: dict[str, str] = configuration["Environment"]["Variables"]
         return variables
 
     @cached_property
@@ -100,19 +100,21 @@ class Stack:
         return float(self.environment("JanitorFunctionName")["LOOK_GAP_SECONDS"])
 
 
-def in_account(name: str, profile: str | None, region: str | None) -> Stack:
+def in_account(name: str, profile: str | None, region: str | None) -> DeployedStack:
     """A stack in the account of a profile, found as the AWS CLI finds it. Raises Refused without a region."""
     session = boto3.Session(profile_name=profile, region_name=region)
     if not session.region_name:
         raise Refused("no region: name it by --region, or in your profile, as for the AWS CLI")
     make: Any = session.client  # its stubs want the service's name as a literal
-    return Stack(name, session.region_name, False, lambda service: make(service, config=_PATIENT))
+    return DeployedStack(name, session.region_name, False, lambda service: make(service, config=_EIGHT_ATTEMPTS))
 
 
-def embedded(outputs: Path) -> Stack:
+def embedded(outputs: Path) -> DeployedStack:
     """The stack of `make local-up`. Raises Refused if there is none."""
     try:
-        told = json.loads(outputs.read_text())
+        document = json.loads(outputs.read_text())
     except (FileNotFoundError, ValueError):
-        raise Refused(f"{outputs} tells of no local stack: run `make local-up`") from None
-    return Stack(STACK_NAME, told["region"], True, lambda service: local_client(service, told["endpoint"], attempts=3))
+        raise Refused(f"{outputs} names no local stack: run `make local-up`") from None
+    return DeployedStack(
+        STACK_NAME, document["region"], True, lambda service: local_client(service, document["endpoint"], attempts=3)
+    )

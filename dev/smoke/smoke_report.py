@@ -13,24 +13,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dev.smoke.catalogue import BY_NAME
+from dev.smoke.check_catalogue import BY_NAME
+from dev.smoke.check_results import CheckResult, Status
 from dev.smoke.costs import AS_OF, Item, total
-from dev.smoke.outcomes import Result
-from dev.smoke.stack import Stack
+from dev.smoke.deployed_stack import DeployedStack
 
 COLOURS = {"passed": "green", "failed": "bold red", "skipped": "yellow", "not shown": "yellow"}
 
 
-def make(stack: Stack, run: str, results: Sequence[Result], items: Sequence[Item]) -> dict[str, Any]:
+def make(stack: DeployedStack, run: str, results: Sequence[CheckResult], items: Sequence[Item]) -> dict[str, Any]:
     """The whole report as an object; `ok` is false if a check failed or something is left behind."""
-    checks = [_told(result, stack.local) for result in results]
+    checks = [_check_report(result, stack.local) for result in results]
     return {
         "stack": stack.name,
         "region": stack.region,
         "aws": "embedded" if stack.local else "real",
         "run": run,
         "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "ok": not any(check["status"] == "failed" or check["left_behind"] for check in checks),
+        "ok": not any(check["status"] == Status.FAILED or check["left_behind"] for check in checks),
         "checks": checks,
         "cost": {
             "dollars": 0.0 if stack.local else round(total(items), 4),
@@ -40,11 +40,11 @@ def make(stack: Stack, run: str, results: Sequence[Result], items: Sequence[Item
     }
 
 
-def _told(result: Result, local: bool) -> dict[str, Any]:
+def _check_report(result: CheckResult, local: bool) -> dict[str, Any]:
     check = BY_NAME[result.name]
-    told = asdict(result) | {"seconds": round(result.seconds, 1)}
-    told |= {"does": check.does, "expects": check.expects, "because": check.because}
-    return told | ({"cannot_be_shown_here": check.unseen} if local else {})
+    row = asdict(result) | {"seconds": round(result.seconds, 1)}
+    row |= {"does": check.does, "expects": check.expects, "because": check.because}
+    return row | ({"cannot_be_shown_here": check.unseen} if local else {})
 
 
 def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -114,7 +114,7 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
 
 
 def show_plan(console: Console, names: Sequence[str], items: Sequence[Item], mails: int) -> None:
-    """What is about to be done and what it costs."""
+    """The checks that will run, and what they cost."""
     table = Table(title="What it costs", title_justify="left", show_footer=True)
     table.add_column("what", footer="all")
     table.add_column("arithmetic")
@@ -125,6 +125,4 @@ def show_plan(console: Console, names: Sequence[str], items: Sequence[Item], mai
     console.print(table)
     console.print(f"Assumed: {AS_OF}. Other regions are up to half as much again.", highlight=False)
     if mails:
-        console.print(
-            f"The stack's topic is told of {mails} failed requests, made on purpose; alarms may ring for them."
-        )
+        console.print(f"The stack's topic receives {mails} failed requests, made on purpose; alarms may ring for them.")

@@ -20,7 +20,7 @@ from samtranslator.yaml_helper import yaml_parse
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.environment import ROOT
-from dev.tools.invoke.runtime import Configuration
+from dev.tools.invoke.lambda_runtime import Configuration
 
 TEMPLATE = ROOT / "template.yaml"
 BUCKET = "slotkeeper-invoke"

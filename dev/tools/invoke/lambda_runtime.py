@@ -93,7 +93,7 @@ class Runtime:
             if self._answers():
                 return
             processes.end_session(self._process.pid)
-        raise RuntimeUnavailable(f"the Lambda runtime did not start:\n{self.said()}")
+        raise RuntimeUnavailable(f"the Lambda runtime did not start:\n{self.new_output()}")
 
     def _start(self, endpoint: str, api_port: int) -> subprocess.Popen[bytes]:
         # Without a word about the address it listens on every interface.
@@ -148,8 +148,8 @@ class Runtime:
             raise FunctionFailed(f"{answer['errorType']}: {answer['errorMessage']}")
         return answer
 
-    def said(self) -> str:
-        """What the function has written since this was last asked."""
+    def new_output(self) -> str:
+        """What the function has written since the last call."""
         with self._log.open("rb") as log:
             log.seek(self._read)
             new = log.read()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from dev.smoke import ending
-from dev.smoke.bench import Bench
-from dev.smoke.letters import Letters
-from dev.smoke.pace import Pace
-from dev.smoke.stack import Stack
+from dev.smoke import check_cleanup
+from dev.smoke.check_context import CheckContext
+from dev.smoke.deployed_stack import DeployedStack
+from dev.smoke.run_messages import RunMessages
+from dev.smoke.timings import Timings
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchStopJobRun")
 OUTPUTS = {
@@ -23,7 +23,7 @@ OUTPUTS = {
     "RequestDeadLetterQueueUrl": "dead",
     "WorkDeadLetterQueueUrl": "work",
 }
-AT_ONCE = Pace(hold=0, long=0, task_timeout=0, due=0, start=0.2, finish=0.2, look=0.01)
+AT_ONCE = Timings(hold=0, long=0, task_timeout=0, due=0, start=0.2, finish=0.2, poll=0.01)
 
 
 def _denied(**_asked: Any) -> Any:
@@ -37,7 +37,7 @@ def removed() -> list[str]:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> Bench:
+def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext:
     """A check with one process, one execution that is over, and one Glue run of it that lives."""
     services = {
         "dynamodb": SimpleNamespace(
@@ -47,35 +47,37 @@ def bench(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> Bench:
         "glue": SimpleNamespace(batch_stop_job_run=lambda **_: None),
         "sqs": SimpleNamespace(receive_message=lambda **_: {}),
     }
-    stack = Stack("mine", "us-east-1", False, services.__getitem__)
+    stack = DeployedStack("mine", "us-east-1", False, services.__getitem__)
     vars(stack).update(outputs=OUTPUTS, sample_job="job")
-    made = Bench(stack, AT_ONCE, "smoke-1", "stopped", Letters(services["sqs"], "smoke-1"), lambda _line: None, Event())
+    made = CheckContext(
+        stack, AT_ONCE, "smoke-1", "stopped", RunMessages(services["sqs"], "smoke-1"), lambda _line: None, Event()
+    )
     made.processes.append("smoke-1-stopped")
     made.expect("smoke-1-stopped-x")
     run = {"Id": "jr_1", "JobRunState": "RUNNING"}
-    monkeypatch.setattr(Bench, "glue_run", lambda _self, _name: run)
+    monkeypatch.setattr(CheckContext, "glue_run", lambda _self, _name: run)
     return made
 
 
-def test_a_run_that_may_not_be_stopped_keeps_its_process(bench: Bench, removed: list[str]) -> None:
-    bench.stack.client("glue").batch_stop_job_run = _denied
-    left = ending.clean_up(bench)
+def test_a_run_that_may_not_be_stopped_keeps_its_process(context: CheckContext, removed: list[str]) -> None:
+    context.stack.client("glue").batch_stop_job_run = _denied
+    left = check_cleanup.clean_up(context)
     assert "Glue runs: " in left[0]
     assert "AccessDeniedException" in left[0]
     assert "slotkeeper process remove smoke-1-stopped" in left[1]
     assert (len(left), removed) == (2, [])
 
 
-def test_a_run_that_does_not_die_is_told(bench: Bench, removed: list[str]) -> None:
-    assert ending.clean_up(bench)[0].startswith("Glue runs: waited 0 s for them to be over")
+def test_a_run_that_does_not_end_is_reported(context: CheckContext, removed: list[str]) -> None:
+    assert check_cleanup.clean_up(context)[0].startswith("Glue runs: waited 0 s for them to end")
     assert removed == []
 
 
 def test_what_else_was_made_is_removed_last_first_whatever_fails(
-    bench: Bench, removed: list[str], monkeypatch: pytest.MonkeyPatch
+    context: CheckContext, removed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Bench, "glue_run", lambda _self, _name: None)
-    bench.undo += [("schedule s", lambda: removed.append("schedule")), ("state machine m", _denied)]
-    (left,) = ending.clean_up(bench)
+    monkeypatch.setattr(CheckContext, "glue_run", lambda _self, _name: None)
+    context.undo += [("schedule s", lambda: removed.append("schedule")), ("state machine m", _denied)]
+    (left,) = check_cleanup.clean_up(context)
     assert left.startswith("state machine m: ")
     assert removed == ["schedule", "smoke-1-stopped"]

@@ -17,10 +17,10 @@ from dev.emulator.chat_service import ChatService
 from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.deployment import STACK_NAME, DeploymentError
 from dev.emulator.environment import ROOT
-from dev.tools.invoke.runtime import FunctionFailed, Runtime, RuntimeUnavailable
-from dev.tools.invoke.stack import DeployedFunction, bring_up, events_of, folders
-from dev.tools.invoke.told import Told
-from dev.tools.invoke.world import World
+from dev.tools.invoke.event_setup import EventSetup
+from dev.tools.invoke.function_stack import DeployedFunction, bring_up, events_of, folders
+from dev.tools.invoke.lambda_runtime import FunctionFailed, Runtime, RuntimeUnavailable
+from dev.tools.invoke.response_receiver import ResponseReceiver
 
 LOCAL_STACK = ROOT / "build" / "local"
 
@@ -41,52 +41,52 @@ def main(function: str, event: str) -> None:
         return
     path = _event(_known(function), event)
     try:
-        with tempfile.TemporaryDirectory() as scratch, world(function, Path(scratch)) as (deployed, meets, told):
+        with tempfile.TemporaryDirectory() as scratch, prepared(function, Path(scratch)) as (deployed, setup, receiver):
             log = Path(scratch) / "function.log"
             with Runtime(deployed.configuration, deployed.aws.endpoint, log) as runtime:
-                _call(runtime, meets, told, path)
+                _call(runtime, setup, receiver, path)
     except (EngineError, DeploymentError, RuntimeUnavailable, BotoCoreError, ClientError) as error:
         _say(str(error))
         raise SystemExit(2) from None
 
 
-def _call(runtime: Runtime, meets: World, told: Told, path: Path) -> None:
-    first = meets.before(path)
+def _call(runtime: Runtime, setup: EventSetup, receiver: ResponseReceiver, path: Path) -> None:
+    first = setup.before(path)
     for each in [first, path] if first else [path]:
-        event = meets.prepare(each)
+        event = setup.prepare(each)
         _say(f"{_shown(each)}{', which has to come first' if each == first else ''}")
         try:
             answer = runtime.invoke(event)
         except FunctionFailed as error:
-            _say(runtime.said().strip(), label="")
+            _say(runtime.new_output().strip(), label="")
             _say(f"the function failed: {error}")
             raise SystemExit(1) from None
-        _say(runtime.said().strip(), label="")
-    for each_told in told.answers[-1:]:
-        _say(f"CloudFormation was told: {json.dumps(each_told)}")
+        _say(runtime.new_output().strip(), label="")
+    for response in receiver.answers[-1:]:
+        _say(f"CloudFormation received: {json.dumps(response)}")
     click.echo(json.dumps(answer, indent=2))
 
 
 @contextmanager
-def world(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, World, Told]]:
-    """A function as it stands in the stack of `make local-up`, or, if that does not run or has no such function, in a
-    stack of its own; what its events meet; and where it answers CloudFormation."""
+def prepared(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, EventSetup, ResponseReceiver]]:
+    """A function as it is in the stack of `make local-up`, or, if that does not run or has no such function, in a
+    stack of its own; the setup of its events; and where it answers CloudFormation."""
     running = _running(function)
     if running is None:
         _say("on a stack made for this call")
-        with EmbeddedAws.start(scratch / "aws") as aws, own_world(aws, function) as made:
+        with EmbeddedAws.start(scratch / "aws") as aws, own_stack(aws, function) as made:
             yield made
         return
     _say(f"on the stack of make local-up, at {running.aws.endpoint}")
-    with Told() as told:
-        yield running, World(running, function, told, own=False), told
+    with ResponseReceiver() as receiver:
+        yield running, EventSetup(running, function, receiver, own=False), receiver
 
 
 @contextmanager
-def own_world(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunction, World, Told]]:
-    """As `world`, in a stack that is made for it on this embedded AWS."""
+def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunction, EventSetup, ResponseReceiver]]:
+    """As `prepared`, in a stack that is made for it on this embedded AWS."""
     with ExitStack() as stack:
-        told = stack.enter_context(Told())
+        receiver = stack.enter_context(ResponseReceiver())
         parameters = {}
         if function in ("chatbot", "token_refresher"):
             service = ChatService(client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
@@ -96,7 +96,7 @@ def own_world(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunctio
         if function == "token_refresher":
             parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without one there is no such function
         made = DeployedFunction(aws, bring_up(aws, function, parameters), function)
-        yield made, World(made, function, told, own=True), told
+        yield made, EventSetup(made, function, receiver, own=True), receiver
 
 
 def _running(function: str) -> DeployedFunction | None:
@@ -134,7 +134,7 @@ def _instead(word: str, known: list[str]) -> str:
 def _list(functions: list[str]) -> None:
     for function in functions:
         click.echo(f"{function}: {', '.join(path.stem for path in events_of(function))}")
-    click.echo("events/README.md says what each meets, and what becomes of it.", err=True)
+    click.echo("events/README.md states what each needs, and its outcome.", err=True)
 
 
 def _say(message: str, label: str = "invoke: ") -> None:

@@ -8,24 +8,24 @@ from datetime import UTC, datetime
 
 from botocore.exceptions import ClientError
 
-from dev.smoke.bench import Bench
-from dev.smoke.outcomes import Failed, Skipped
+from dev.smoke.check_context import CheckContext
+from dev.smoke.check_results import Failed, Skipped
 
 PRECISION = 60  # seconds ("Schedule types in EventBridge Scheduler")
 WAY = 30  # seconds from the schedule to the dead-letter queue, by the work queue and a cold worker
 
 
-def schedule(bench: Bench) -> str:
+def schedule(context: CheckContext) -> str:
     """A one-time schedule, made as the worker makes them: does its message come, not too soon, and does it vanish?
 
     The message is none that the worker takes, so that no work is done: it sets it aside at once, and there we find it.
     """
-    if "WorkerFunctionName" not in bench.stack.outputs:
+    if "WorkerFunctionName" not in context.stack.outputs:
         raise Skipped("the worker is not deployed in this stack: deploy one with DeployWorker=true to check")
-    scheduler = bench.stack.client("scheduler")
-    worker = bench.stack.environment("WorkerFunctionName")
-    named = {"Name": bench.run, "GroupName": worker["RETRY_SCHEDULE_GROUP"]}
-    at = int(time.time() + bench.pace.due)
+    scheduler = context.stack.client("scheduler")
+    worker = context.stack.environment("WorkerFunctionName")
+    named = {"Name": context.run, "GroupName": worker["RETRY_SCHEDULE_GROUP"]}
+    at = int(time.time() + context.timings.due)
     scheduler.create_schedule(
         **named,
         ScheduleExpression=f"at({datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S})",
@@ -34,27 +34,29 @@ def schedule(bench: Bench) -> str:
         Target={
             "Arn": worker["WORK_QUEUE_ARN"],
             "RoleArn": worker["RETRY_SCHEDULE_ROLE_ARN"],
-            "Input": json.dumps({"smoke": bench.run}),
+            "Input": json.dumps({"smoke": context.run}),
             "DeadLetterConfig": {"Arn": worker["RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN"]},
         },
     )
-    bench.undo.append((f"schedule {bench.run}", lambda: _delete(bench, named)))
-    url = bench.stack.outputs["WorkDeadLetterQueueUrl"]
-    bench.wait(
-        lambda: bench.letters.collect(url), "the schedule's message", bench.pace.due + PRECISION + bench.pace.start
+    context.undo.append((f"schedule {context.run}", lambda: _delete(context, named)))
+    url = context.stack.outputs["WorkDeadLetterQueueUrl"]
+    context.wait(
+        lambda: context.messages.collect(url),
+        "the schedule's message",
+        context.timings.due + PRECISION + context.timings.start,
     )
     late = time.time() - at
     if late < 0:
         raise Failed(f"its message came {-late:.0f} s before its time")
     if late > PRECISION + WAY:
         raise Failed(f"its message came {late:.0f} s after its time, and not within {PRECISION + WAY}")
-    schedule = "is still there" if _exists(bench, named) else "is gone"
+    schedule = "is still there" if _exists(context, named) else "is gone"
     return f"its message was through the worker {late:.0f} s after its time; the schedule {schedule}"
 
 
-def _exists(bench: Bench, named: dict[str, str]) -> bool:
+def _exists(context: CheckContext, named: dict[str, str]) -> bool:
     try:
-        bench.stack.client("scheduler").get_schedule(**named)
+        context.stack.client("scheduler").get_schedule(**named)
     except ClientError as error:
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
@@ -62,9 +64,9 @@ def _exists(bench: Bench, named: dict[str, str]) -> bool:
     return True
 
 
-def _delete(bench: Bench, named: dict[str, str]) -> None:
+def _delete(context: CheckContext, named: dict[str, str]) -> None:
     try:
-        bench.stack.client("scheduler").delete_schedule(**named)
+        context.stack.client("scheduler").delete_schedule(**named)
     except ClientError as error:
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise

@@ -20,12 +20,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from dev.emulator.environment import ROOT
-from dev.smoke import pace, report
-from dev.smoke.catalogue import BY_NAME, CHECKS, Check
+from dev.smoke import smoke_report, timings
+from dev.smoke.check_catalogue import BY_NAME, CHECKS, Check
+from dev.smoke.check_results import Refused
+from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import bill
-from dev.smoke.outcomes import Refused
-from dev.smoke.running import run_checks
-from dev.smoke.stack import Stack, embedded, in_account
+from dev.smoke.deployed_stack import DeployedStack, embedded, in_account
 
 FOLDER = ROOT / "build" / "smoke"
 LOCAL_OUTPUTS = ROOT / "build" / "local" / "outputs.json"
@@ -79,32 +79,32 @@ def main(
         _end(console, f"AWS refused, or did not answer: {error}", 2)
 
 
-def _carry_out(console: Console, stack: Stack, checks: list[Check], folder: Path, yes: bool) -> None:
-    tempo = pace.EMBEDDED if stack.local else pace.AWS
+def _carry_out(console: Console, stack: DeployedStack, checks: list[Check], folder: Path, yes: bool) -> None:
+    tempo = timings.EMBEDDED if stack.local else timings.AWS
     bench_needs = (stack.outputs, stack.sample_job, stack.machine, stack.look_gap)  # asked once, before any thread does
     if bench_needs[1] is None:
         console.print("[yellow]This stack runs a Glue job of your own; checks that need the sample job are skipped.[/]")
     items = bill(check.spending(tempo) for check in checks)
     if not stack.local:
         account = stack.outputs["WorkflowArn"].split(":")[4]
-        console.print(f"Stack {stack.name}, account {account}, {stack.region}", highlight=False)
-        report.show_plan(console, [check.name for check in checks], items, sum(check.mails for check in checks))
+        console.print(f"DeployedStack {stack.name}, account {account}, {stack.region}", highlight=False)
+        smoke_report.show_plan(console, [check.name for check in checks], items, sum(check.mails for check in checks))
         if not yes and not _confirmed():
             raise Refused("not confirmed: nothing was done. --yes spends without asking")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleaned up like Ctrl-C
-    began, lock = time.monotonic(), threading.Lock()
+    started, lock = time.monotonic(), threading.Lock()
 
     def say(check: str, line: str) -> None:
         with lock:
-            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/]  {check:9} {escape(line)}", highlight=False)
+            console.print(f"[dim]{time.monotonic() - started:4.0f} s[/]  {check:9} {escape(line)}", highlight=False)
 
     try:
         run, results = run_checks(stack, checks, tempo, say)
     except KeyboardInterrupt:
         _end(console, "interrupted", 130)
-    made = report.make(stack, run, results, items)
-    report.show(console, made)
-    for file in report.write(made, folder):
+    made = smoke_report.make(stack, run, results, items)
+    smoke_report.show(console, made)
+    for file in smoke_report.write(made, folder):
         console.print(f"[dim]{file}[/]", highlight=False)
     sys.exit(0 if made["ok"] else 1)
 

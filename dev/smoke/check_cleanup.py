@@ -1,0 +1,124 @@
+"""The end of a check, however it went: no execution, run, item or message of it is left, or the rest is reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dev.smoke.check_context import ALIVE, CheckContext
+from slotkeeper.slots.queues import RequestQueue
+
+CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "NONE")
+
+
+def clean_up(context: CheckContext) -> list[str]:
+    """Ends all that the check started, and removes it. Returns what is left behind, a line each.
+
+    Goes on where a call fails, and is not interrupted: it is bounded by `timings.finish`.
+    """
+    left: list[str] = []
+    context.say("cleaning up")
+    with_marker = [arn.rsplit(":", 1)[-1] for arn in context.executions]
+    stopped: list[str] = []
+    _attempt(left, "executions", lambda: _end_executions(context, stopped))
+    _attempt(left, "Glue runs", lambda: _end_runs(context, with_marker))
+    something_lives = bool(left)
+    for name, remove in reversed(context.undo):
+        _attempt(left, name, remove)
+    for process in context.processes:
+        if something_lives:
+            left.append(f"process {process}: kept for the janitor; afterwards, slotkeeper process remove {process}")
+        else:
+            _attempt(left, f"process {process} in {context.table}", partial(_remove, context, process))
+    if not something_lives:
+        _attempt(left, "messages that no workflow took yet", lambda: _wait_for_strays(context))
+    _attempt(left, "requests of executions that were stopped", lambda: _wait_for_kept(context, stopped))
+    for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
+        if url := context.stack.outputs.get(output):
+            _attempt(left, f"messages in {output}", partial(context.messages.collect, url))
+    return left
+
+
+def remove_objects(context: CheckContext) -> list[str]:
+    """Removes the run's own objects, every version of them. Returns what is left behind."""
+    left: list[str] = []
+    s3, bucket = context.stack.client("s3"), context.stack.outputs["DataBucketName"]
+
+    def remove() -> None:
+        for page in s3.get_paginator("list_object_versions").paginate(
+            Bucket=bucket, Prefix=f"dev/smoke/{context.run}/"
+        ):
+            for kind in ("Versions", "DeleteMarkers"):
+                for each in page.get(kind, []):
+                    s3.delete_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])
+
+    _attempt(left, f"objects under dev/smoke/{context.run}/ in {bucket}", remove)
+    return left
+
+
+def _attempt(left: list[str], what: str, remove: Callable[[], object]) -> None:
+    try:
+        remove()
+    except (ClientError, BotoCoreError, TimeoutError) as error:
+        left.append(f"{what}: {error}")
+
+
+def _end_executions(context: CheckContext, stopped: list[str]) -> None:
+    for arn in context.executions:
+        if context.execution(arn)["status"] not in CLOSED:
+            context.stack.client("stepfunctions").stop_execution(executionArn=arn, cause="the smoke test has ended")
+            stopped.append(arn)
+    _until(context, lambda: all(context.execution(arn)["status"] in CLOSED for arn in context.executions), "to close")
+
+
+def _end_runs(context: CheckContext, names: list[str]) -> None:
+    def alive() -> list[dict[str, Any]]:
+        runs = [context.glue_run(name) for name in names]
+        return [run for run in runs if run and run["JobRunState"] in ALIVE]
+
+    if runs := alive():
+        ids = [run["Id"] for run in runs]
+        context.stack.client("glue").batch_stop_job_run(JobName=context.job, JobRunIds=ids)
+        _until(context, lambda: not alive(), "to end")
+
+
+def _remove(context: CheckContext, process: str) -> None:
+    """Only now: all its executions are closed, and no run of theirs lives, so none of its slots is held."""
+    key = {"process_name": {"S": process}}
+    answer = context.stack.client("dynamodb").delete_item(TableName=context.table, Key=key, ReturnValues="ALL_OLD")
+    if waiting := answer.get("Attributes", {}).get("waiting"):
+        # The waiting message is hidden for minutes, and no release will wake it.
+        queue = RequestQueue(context.stack.client("sqs"), context.stack.outputs["RequestQueueUrl"])
+        queue.make_visible(waiting["M"]["receipt_handle"]["S"])
+
+
+def _wait_for_strays(context: CheckContext) -> None:
+    """A request that was not started goes to the dead-letter queue, since its process is gone. We take it there."""
+    strays = sum(context.execution(context.arn(name))["status"] == "NONE" for name in context.sent)
+    url = context.stack.outputs["RequestDeadLetterQueueUrl"]
+
+    def ours() -> int:
+        return sum(
+            f'"{process}"' in each.body for process in context.processes for each in context.messages.collect(url)
+        )
+
+    _until(context, lambda: ours() >= strays, "to come to RequestDeadLetterQueue")
+
+
+def _wait_for_kept(context: CheckContext, stopped: list[str]) -> None:
+    """The janitor keeps the request of every execution of the workflow that was aborted: from there we take it."""
+    workflow = context.arn("")
+    names = {arn.removeprefix(workflow) for arn in stopped if arn.startswith(workflow)}
+    _until(context, lambda: all(context.kept(name) for name in names), "to come to FailedRequestQueue")
+
+
+def _until(context: CheckContext, condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + context.timings.finish
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {context.timings.finish:.0f} s for them {what}")
+        time.sleep(context.timings.poll)

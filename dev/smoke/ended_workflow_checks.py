@@ -1,0 +1,164 @@
+"""Checks of workflows that do not end as they should: a run that is stopped, an abort and its redrive, a time-out."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from dev.smoke.check_context import ALIVE, CheckContext, error_of
+from dev.smoke.check_results import Failed, NotShown
+from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.protocol import Granted
+
+RUN_STATE = "RunGlueJob"
+
+
+def stopped(context: CheckContext) -> str:
+    """The Glue run is stopped. Does the workflow know that it has ended, keep the request and free the slot?"""
+    process = context.process()
+    name = context.send(process, "only", context.timings.long)
+    run = context.wait_until_alive(name)
+    context.stack.client("glue").batch_stop_job_run(JobName=context.job, JobRunIds=[run["Id"]])
+    execution = context.wait_for_end(context.arn(name), "FAILED")
+    _check_kept(context, name, execution, "RequestFailed")
+    _check_free(context, process)
+    if "WaitForGlueRun" in context.entered(context.arn(name)):
+        raise Failed(
+            "the workflow did not learn from the error that the run has ended, and searched for it instead "
+            f"({error_of(execution)}): safe, but the slot comes back minutes later"
+        )
+    check_log(context, context.arn(name))
+    return "the error says that the run is STOPPED; request kept, slot free"
+
+
+def redrive(context: CheckContext) -> str:
+    """An execution is aborted and redriven. Does it start nothing, and give its request and then its slot back?"""
+    process = context.process()
+    name = context.send(process, "only", context.timings.hold)
+    arn = context.arn(name)
+    again = execution_name(process, "only", 2)
+    context.wait_until_alive(name)
+    stepfunctions = context.stack.client("stepfunctions")
+    stepfunctions.stop_execution(executionArn=arn, cause="the smoke test redrives it")
+    if context.wait_for_end(arn, "ABORTED", "SUCCEEDED")["status"] == "SUCCEEDED":
+        raise NotShown("the job was done before the execution could be aborted")
+    context.expect(again)
+    stepfunctions.redrive_execution(executionArn=arn)
+    execution = context.wait_for_end(arn, "FAILED")
+    if execution["error"] != "RequestReturned":
+        raise Failed(f"the redriven execution did not give its request back: {error_of(execution)}")
+    context.sent.append(again)
+    _check_released_after_the_run(context, name)
+    starts = sum(event["type"] == "TaskSubmitted" for event in context.history(arn))
+    if starts > 1:
+        raise Failed(f"the redriven execution has started a Glue run: {starts} StartJobRun in its history")
+    context.wait_for_end(context.arn(again), "SUCCEEDED")
+    return "no second run, request queued again and then the slot given back; attempt 2 succeeded"
+
+
+def timeout(context: CheckContext) -> str:
+    """The Glue task times out, and the run lives. Does AWS leave it alive, and the workflow stop it first?
+
+    The stack's own definition in a state machine of the check's own, with a shorter time-out; the stack's is hours.
+    """
+    process = context.process()
+    name = execution_name(process, "only", 1)
+    machine = _own_machine(context)
+    arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
+    if not isinstance(context.slots.reserve(process, name, time.time()), Granted):
+        raise Failed(f"process {process} has one slot, and it was refused")
+    context.executions.append(arn)
+    request = json.dumps(context.request(process, "only", context.timings.long))
+    context.wait(
+        lambda: _start(context, machine, name, request), "the state machine to be known", context.timings.start
+    )
+    execution = context.wait_for_end(arn, "FAILED")
+    _check_kept(context, name, execution, "RequestFailed", "States.Timeout")
+    _check_released_after_the_run(context, name)
+    _check_free(context, process)
+    entered = context.entered(arn)
+    if "StopGlueRun" not in entered:
+        raise NotShown(
+            "when the workflow checked, the run had ended already: AWS has stopped it, or it ended by itself"
+        )
+    lived = entered["StopGlueRun"] - entered["IsGlueRunKnownToBeOver"]
+    return f"alive {lived:.0f} s after the time-out; the workflow stopped it, and only then gave the slot back"
+
+
+def check_log(context: CheckContext, arn: str) -> None:
+    """Does the workflow's log name the error of a task that failed? By it GlueRefusalAlarm counts.
+
+    The log has no execution data, and no page of AWS says whether the error is part of that. The embedded AWS writes no
+    log of a state machine. Raises Failed.
+    """
+    if context.stack.local:
+        return
+    (destination,) = context.stack.machine["loggingConfiguration"]["destinations"]
+    group = destination["cloudWatchLogsLogGroup"]["logGroupArn"].partition(":log-group:")[2].removesuffix(":*")
+    pattern = f'{{ ($.execution_arn = "{arn}") && ($.type = "TaskFailed") }}'
+    pages = context.stack.client("logs").get_paginator("filter_log_events")
+
+    def logged() -> list[dict[str, Any]]:
+        logged_pages = pages.paginate(logGroupName=group, filterPattern=pattern)
+        return [json.loads(event["message"]) for page in logged_pages for event in page["events"]]
+
+    events = context.wait(logged, "the failed task in the workflow's log", context.timings.start)
+    if not any(event.get("details", {}).get("error") for event in events):
+        raise Failed(f"the log {group} has no details.error of a failed task: GlueRefusalAlarm never rings")
+
+
+def _own_machine(context: CheckContext) -> str:
+    definition = context.stack.machine["definition"]
+    task = definition["States"][RUN_STATE] | {"TimeoutSeconds": context.timings.task_timeout}
+    states = definition["States"] | {RUN_STATE: task}
+    stepfunctions = context.stack.client("stepfunctions")
+    arn = str(
+        stepfunctions.create_state_machine(
+            name=f"{context.run}-{context.check}",
+            definition=json.dumps(definition | {"States": states}),
+            roleArn=context.stack.machine["roleArn"],
+            type="STANDARD",
+        )["stateMachineArn"]
+    )
+    context.undo.append((f"state machine {arn}", lambda: stepfunctions.delete_state_machine(stateMachineArn=arn)))
+    return arn
+
+
+def _start(context: CheckContext, machine: str, name: str, request: str) -> bool:
+    """False while Step Functions does not know yet what it has just made."""
+    try:
+        context.stack.client("stepfunctions").start_execution(stateMachineArn=machine, name=name, input=request)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "StateMachineDoesNotExist":
+            raise
+        return False
+    return True
+
+
+def _check_kept(context: CheckContext, name: str, execution: dict[str, Any], error: str, cause: str = "") -> None:
+    if execution["error"] != error:
+        raise Failed(f"{name} ended with {error_of(execution)}; it should have ended with {error}")
+    (message,) = context.wait(lambda: context.kept(name), "its request in FailedRequestQueue", context.timings.start)
+    if cause and message.attributes["error"] != cause:
+        raise Failed(f"its request was kept with the error {message.attributes['error']!r}, and not {cause!r}")
+
+
+def _check_free(context: CheckContext, process: str) -> None:
+    if holders := context.item(process).holders:
+        raise Failed(f"the workflow has ended, and {', '.join(holders)} still holds a slot of {process}")
+
+
+def _check_released_after_the_run(context: CheckContext, name: str) -> None:
+    run = context.glue_run(name)
+    if run is None:
+        raise Failed(f"Glue lists no run of {name}")
+    if run["JobRunState"] in ALIVE:
+        raise Failed(f"the slot of {name} was given back, and its Glue run is {run['JobRunState']}")
+    arn = next(each for each in context.executions if each.endswith(f":{name}"))
+    released = context.entered(arn).get("ReleaseSlot")
+    ended = run.get("CompletedOn") or run["LastModifiedOn"]
+    if released is None or released < ended.timestamp():
+        raise Failed(f"the slot of {name} was given back at {released}, and its Glue run ended at {ended.timestamp()}")
