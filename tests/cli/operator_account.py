@@ -17,7 +17,6 @@ from typing import Any
 import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
-from cfnlint.decode import cfn_yaml
 
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER
@@ -26,9 +25,10 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper_cli import app as command
+from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
-TEMPLATE: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))
+TEMPLATE: dict[str, Any] = parsed_template()
 STACK = "slotkeeper"
 _MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cfnlint.decode import cfn_yaml
 
 from slotkeeper_cli.stack import FLOWS
-from tests.cli.operator_account import ROOT, Operator
+from tests.cli.operator_account import Operator
+from tests.support.template import parsed_template
 
 CONDITIONS = {"chatbot": "HasChatbot", "worker": "HasWorker"}
 
@@ -22,7 +22,7 @@ def slots_alone(operator: Operator) -> Iterator[Operator]:
 
 
 def test_the_flows_outputs_are_the_templates() -> None:
-    outputs = cfn_yaml.load(str(ROOT / "template.yaml"))["Outputs"]
+    outputs = parsed_template()["Outputs"]
     for flow in FLOWS:
         assert {n for n, each in outputs.items() if each.get("Condition") == CONDITIONS[flow.name]} == {*flow.outputs}
 

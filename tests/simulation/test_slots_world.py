@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import BotoCoreError
-from cfnlint.decode import cfn_yaml
 
-from dev.emulator.environment import ROOT
 from slotkeeper.slots import cancellation, settlement
 from slotkeeper.slots import janitor as reclaim
 from slotkeeper.slots import protocol as slots
@@ -32,6 +30,7 @@ from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import breaks, first_broken, first_violation
 from tests.simulation.worlds import THROTTLE, Choice
+from tests.support.template import parsed_template
 from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
@@ -46,7 +45,7 @@ def test_every_reachable_state_of_a_small_world_is_sound(name: str) -> None:
 
 
 def test_the_worlds_have_the_deployed_times() -> None:
-    template = cfn_yaml.load(str(ROOT / "template.yaml"))
+    template = parsed_template()
     parameters, resources = template["Parameters"], template["Resources"]
     assert parameters["JanitorSchedule"]["Default"] == "rate(1 minute)"
     assert slots_state.PERIOD == 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -63,11 +64,19 @@ def details_in_source() -> set[str]:
     }
 
 
-def _calls(method: str) -> Iterator[ast.Call]:
+def _calls(method: str) -> list[ast.Call]:
+    return _calls_of_methods()[method]
+
+
+@cache
+def _calls_of_methods() -> dict[str, list[ast.Call]]:
+    """The calls in the source, by the method that is called."""
+    calls: dict[str, list[ast.Call]] = defaultdict(list)
     for tree in _trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
-                yield node
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                calls[node.func.attr].append(node)
+    return calls
 
 
 def _of(tree: ast.AST) -> Iterator[Metric]:

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from cfnlint.decode import cfn_yaml
 
+from tests.support.template import parsed_template
+
 ROOT = Path(__file__).parents[2]
-STACK: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))["Resources"]
+STACK: dict[str, Any] = parsed_template()["Resources"]
 PRODUCER: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "completion-news.yaml"))["Resources"]
 KEY: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "kms-key.yaml"))["Resources"]["Key"]
-DESCRIPTION: str = cfn_yaml.load(str(ROOT / "template.yaml"))["Parameters"]["KmsKeyArn"]["Description"]
+DESCRIPTION: str = parsed_template()["Parameters"]["KmsKeyArn"]["Description"]
 
 LOGS = "logs.${AWS::Region}.${AWS::URLSuffix}"
 # Types whose service uses the key in the name of whoever calls it, or by a grant that its creator gives, so that IAM

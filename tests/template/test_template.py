@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import cfn_yaml
 
 from dev.tools import bootstrap
 from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.request import ADDED, LARGEST
 from tests.support.client_configs import client_configs, longest_call
+from tests.support.template import parsed_template
 from tests.workflow.definition import FILE, definition
 
 ROOT = Path(__file__).parents[2]
-TEMPLATE: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))
+TEMPLATE: dict[str, Any] = parsed_template()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
 FUNCTIONS = {n: r["Properties"] for n, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"}
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import cfn_yaml
 
+from tests.support.template import parsed_template
 from tests.workflow.interpreter import walks
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"
-PARAMETERS: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))["Parameters"]
+PARAMETERS: dict[str, Any] = parsed_template()["Parameters"]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text()
 
 
@@ -44,7 +44,7 @@ def test_a_parameters_default_and_range_are_the_templates(name: str) -> None:
 
 
 def test_parameters_stand_in_the_groups_of_the_console() -> None:
-    template: Any = cfn_yaml.load(str(ROOT / "template.yaml"))
+    template: Any = parsed_template()
     groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
 
     assert [name for group in groups for name in group["Parameters"]] == list(ROWS)
@@ -98,7 +98,7 @@ def test_the_states_and_alarms_that_are_paid_for_are_those_that_there_are() -> N
         (walk.names for walk in walks() if walk.status == "SUCCEEDED" and "WakeWaiting" in walk.names),
         key=len,
     )
-    alarms: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))["Resources"]
+    alarms: dict[str, Any] = parsed_template()["Resources"]
     watched = {None: 0, "HasChatbot": 0, "HasWorker": 0, "HasRefresher": 0}
     for alarm in alarms.values():
         if alarm["Type"] == "AWS::CloudWatch::Alarm":
