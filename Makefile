@@ -163,6 +163,7 @@ lint: lint-code  ## Format, lint, types, the template and its security
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
+	@$(PYTHON) -m dev.tools.merged build/merged/template.json
 	@build/checkov/bin/checkov --quiet --compact --config-file .checkov.yaml
 
 .PHONY: hooks

@@ -86,7 +86,7 @@ def test_the_command_says_of_a_stack_without_a_flow_that_it_is_not_deployed(slot
 
 @pytest.mark.parametrize(
     ("flow", "condition", "command"),
-    [(CHATBOT, "HasChatbot", ("retries", "list")), (WORKER, "HasWorker", ("token", "show"))],
+    [(CHATBOT, "HasChatbot", ("retry", "list")), (WORKER, "HasWorker", ("token", "show"))],
     ids=["chatbot", "worker"],
 )
 def test_either_flow_is_deployed_without_the_other(

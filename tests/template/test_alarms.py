@@ -12,7 +12,7 @@ from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_WHEN_THERE_IS_SOM
 from tests.support.metrics import ROOT
 from tests.template.metric_math import Point, value
 from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE
-from tests.template.watched import ALARMS, Asked, asked_by_alarm, judge, unknown_references
+from tests.template.watched import ALARMS, Asked, as_text, asked_by_alarm, judge, unknown_references
 from tests.workflow.definition import definition
 
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text()
@@ -20,8 +20,7 @@ SECTIONS = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^##? |\Z)", RUNBOOKS, re.MULTI
 
 
 def _description(alarm: str) -> str:
-    text: str = ALARMS[alarm]["AlarmDescription"]["Fn::Sub"]
-    return text
+    return as_text(ALARMS[alarm]["AlarmDescription"])
 
 
 @pytest.mark.parametrize("alarm", ALARMS)

@@ -1,0 +1,25 @@
+"""Writes template.yaml as JSON with its YAML merges carried out, for tools that refuse a key overriding a merged one.
+
+python -m dev.tools.merged build/merged/template.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from samtranslator.yaml_helper import yaml_parse
+
+from dev.emulator.environment import ROOT
+
+
+def main(to: Path) -> None:
+    """Write it."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    template = yaml_parse((ROOT / "template.yaml").read_text(encoding="utf-8"))
+    to.write_text(json.dumps(template, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
