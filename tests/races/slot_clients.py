@@ -109,8 +109,8 @@ class ReadsFirst(Slots):
         if not item.has_room or execution in item.holders:
             return Full()
         entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
-        self._dynamodb.update_item(
-            TableName=self._table_name,
+        self._table.dynamodb.update_item(
+            TableName=self._table.name,
             Key={"process_name": {"S": process}},
             UpdateExpression="SET slots_in_use = :count, holders.#me = :entry",
             ExpressionAttributeNames={"#me": execution},
