@@ -3,7 +3,7 @@
     pytest tests/races/test_slot_races.py --seconds 60
 
 races for the slots so long at each limit, with 8 processes of 16 threads, tells every few seconds how it goes, and
-leaves build/races/report.json and build/races/holders.png. Without the option it is short, with fewer clients, and
+leaves build/races/report.json. Without the option it is short, with fewer clients, and
 leaves nothing: two xdist workers would write over each other.
 """
 

@@ -21,25 +21,6 @@ def instances() -> Iterator[Instances]:
         yield Instances(boto3.client("dynamodb"), Api())
 
 
-def test_before_the_first_token_there_is_nothing_to_see(instances: Instances) -> None:
-    assert instances.table.status(NAME) == TokenStatus()
-
-
-def test_a_stored_token_shows_its_generation_and_age(instances: Instances) -> None:
-    instances.new().get()
-    assert instances.table.status(NAME) == TokenStatus(generation=1, has_token=True, stored_at=NOW)
-
-
-def test_a_lock_shows_its_end_and_not_its_code(instances: Instances) -> None:
-    lock_of_another(instances, NOW + 7)
-    assert instances.table.status(NAME) == TokenStatus(lock_expires=NOW + 7)
-
-
-def test_a_refusal_shows_its_reason(instances: Instances) -> None:
-    instances.put(refused_until={"N": str(NOW + 30)}, refused_reason={"S": "wrong credentials"})
-    assert instances.table.status(NAME) == TokenStatus(refused_until=NOW + 30, refused_reason="wrong credentials")
-
-
 def test_an_item_that_somebody_wrote_by_hand_is_named(instances: Instances) -> None:
     instances.put(generation={"S": "seven"})
     with pytest.raises(MalformedToken, match="generation is not of its documented type"):
