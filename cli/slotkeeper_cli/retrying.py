@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from slotkeeper.retry.delivery import RetryQueue, Schedules
+from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.ledger import Ledger
-from slotkeeper.retry.operations import Retries
+from slotkeeper.retry.operations import RetryOperations
 from slotkeeper_cli.stack import Stack
 
 
@@ -18,11 +18,13 @@ class WorkRetries:
         sqs, url = stack.client("sqs"), stack.outputs["WorkQueueUrl"]
         told = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn", "MaximumMessageSize"])["Attributes"]
         # Nothing is scheduled here, so the role and the dead-letter queue of schedules are nobody's business.
-        schedules = Schedules(self._group, "", told["QueueArn"], "")
-        queue = RetryQueue(sqs, self._scheduler, url, schedules, largest=int(told.get("MaximumMessageSize", 1_048_576)))
+        schedules = ScheduleTarget(self._group, "", told["QueueArn"], "")
+        queue = RetryQueue(
+            sqs, self._scheduler, url, schedules, max_message_bytes=int(told.get("MaximumMessageSize", 1_048_576))
+        )
         self._dynamodb, self._table = stack.client("dynamodb"), stack.outputs["RequestLedgerTableName"]
         self.ledger = Ledger(self._dynamodb, self._table)
-        self.steps = Retries(self.ledger, queue)
+        self.steps = RetryOperations(self.ledger, queue)
 
     def rows_there_are(self) -> int:
         """About how many rows the ledger has: DynamoDB counts every six hours (API Reference, TableDescription)."""

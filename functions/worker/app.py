@@ -1,6 +1,6 @@
 """The worker: does what the messages of WorkQueue ask for, three at a time, and brings back later what fails.
 
-What it does with a message is `work.perform`, the file to replace by your own; all the rest is slotkeeper.retry.
+The work itself is the package `work`, to replace by your own; all the rest is slotkeeper.retry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.retry import RetryingWorker
-from work import perform
+from work.perform import perform
 
 _worker = RetryingWorker.from_environment(perform)
 

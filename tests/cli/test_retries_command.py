@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.delivery import RetryQueue, Schedules
+from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
-from slotkeeper.retry.operations import Retries
+from slotkeeper.retry.operations import RetryOperations
 from slotkeeper_cli.commands import retry
 from tests.cli.operator_account import Operator, client
 
@@ -27,7 +27,7 @@ class Waiting:
         self.url = operator.outputs["WorkQueueUrl"]
         self.sqs = operator.sqs
         arn = operator.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
-        schedules = Schedules(
+        schedules = ScheduleTarget(
             operator.outputs["RetryScheduleGroupName"],
             "arn:aws:iam::123456789012:role/schedules",
             arn["Attributes"]["QueueArn"],
@@ -45,7 +45,7 @@ class Waiting:
         self.ledger.record(first, claim, {"when": now + due_in, "counted": True}, error)
         second = first.after(claim.began)
         if booked:
-            self.queue.book(second, now + due_in, now)
+            self.queue.schedule(second, now + due_in, now)
         self.ledger.settle_waiting(first, claim, now + due_in)
         return second
 
@@ -140,7 +140,7 @@ def test_only_what_is_overdue(operator: Operator, waiting: Waiting) -> None:
 
 def test_a_schedule_that_nobody_waits_for_is_counted(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", HOUR)
-    waiting.queue.book(Message("gone", {}, (time.time(),)), time.time() + HOUR, time.time())
+    waiting.queue.schedule(Message("gone", {}, (time.time(),)), time.time() + HOUR, time.time())
     assert operator.run("retry", "list", "--json").json["other_schedules"] == 1
     assert "1 more schedule" in operator.run("retry", "list").out
 
@@ -239,13 +239,13 @@ def test_one_that_begins_this_very_moment_is_left_to_the_worker(
 ) -> None:
     second = waiting.fail("r", HOUR)
     name = step.replace("-", "_")
-    real = getattr(Retries, name)
+    real = getattr(RetryOperations, name)
 
     def late(self: Any, *told: Any) -> Any:
         waiting.ledger.claim(second, "a worker's", time.time(), 125)
         return real(self, *told)
 
-    monkeypatch.setattr(Retries, name, late)
+    monkeypatch.setattr(RetryOperations, name, late)
     ended = operator.run("retry", step, "r", "--yes")
     assert ended.exit_code == 3
     assert "attempt 2 is being made" in ended.told
@@ -301,7 +301,7 @@ def test_the_overdue_ones_that_have_a_schedule_are_brought_and_the_others_named(
 ) -> None:
     second = waiting.fail("scheduled", -HOUR, booked=False)
     now = time.time()
-    waiting.queue.book(second, now + HOUR, now)  # Scheduler is late, or was held up
+    waiting.queue.schedule(second, now + HOUR, now)  # Scheduler is late, or was held up
     waiting.fail("lost", -HOUR, booked=False)
     waiting.fail("in-time", HOUR)
     ended = operator.run("retry", "run-now", "--overdue", "--yes", "--json")

@@ -126,7 +126,7 @@ class Functions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name in ("work", "publishing", "splitting"):
+        for name in ("work", "work.perform", "work.publishing", "work.splitting"):
             sys.modules.pop(name, None)
 
     def _sleep(self, seconds: float) -> None:

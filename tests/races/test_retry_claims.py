@@ -13,7 +13,7 @@ import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.retry import ledger as protocol
-from slotkeeper.retry.ledger import Claim, Claimed, ClaimLost, InProgress, Ledger, Row, Settled
+from slotkeeper.retry.ledger import AlreadySettled, Claim, Claimed, ClaimLost, InProgress, Ledger, Row
 from slotkeeper.retry.message import Message
 from tests.races.shared_token import at_once, errors_of
 
@@ -86,7 +86,7 @@ def test_f25_of_an_attempt_and_the_one_after_it_both_many_times_one_is_had_once(
         first = new_message()
         claims = claim_at_once(ledgers, [first, first.after(NOW)])
         assert len(mine(claims)) == 1
-        assert all(isinstance(claim, Claimed | InProgress | Settled) for claim in claims)
+        assert all(isinstance(claim, Claimed | InProgress | AlreadySettled) for claim in claims)
 
 
 def test_a_worker_that_wakes_and_the_one_that_takes_over_do_not_both_settle(ledgers: list[Ledger]) -> None:
@@ -117,7 +117,7 @@ def test_what_succeeded_is_claimed_by_nobody_however_many_ask(ledgers: list[Ledg
     assert isinstance(claim, Claimed)
     ledgers[0].settle_succeeded(message, claim, "{}")
     later = [message, message.after(NOW), message.after(NOW).after(NOW)]
-    assert {type(claim) for claim in claim_at_once(ledgers, later, NOW + 10**6)} == {Settled}
+    assert {type(claim) for claim in claim_at_once(ledgers, later, NOW + 10**6)} == {AlreadySettled}
 
 
 CANCELLED = {"code": "Cancelled", "reason": "by hand"}

@@ -12,7 +12,7 @@ from dev.scenarios.worker import worker_mix as mix
 from dev.scenarios.worker.worker_mix import Request, counts, draw, limit
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.message import InvalidMessage, parse_message
-from slotkeeper.retry.plan import History, RetryAt, plan_retry
+from slotkeeper.retry.plan import AttemptHistory, RetryAt, plan_retry
 from slotkeeper.retry.policy import Policy
 
 
@@ -74,7 +74,7 @@ def test_the_policy_forgives_whatever_is_drawn_and_more(seed: int) -> None:
 def test_the_policy_is_one_and_waits_for_seconds() -> None:
     policy = Policy.from_document(mix.POLICY)
     starts = tuple(float(number) for number in range(mix.MAX_ATTEMPTS - 1))
-    plan = plan_retry(Failure(("Retryable",), "no"), History("a", starts), policy, starts[-1])
+    plan = plan_retry(Failure(("Retryable",), "no"), AttemptHistory("a", starts), policy, starts[-1])
     assert isinstance(plan, RetryAt)
     assert [policy.default.delay("a", attempt) >= 1 for attempt in (1, 2, 3)] == [True] * 3
     assert max(policy.default.delay(str(key), 7) for key in range(100)) <= 5

@@ -8,13 +8,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry import Poison, Request, Retryable, consumer, operations
+from slotkeeper.retry import Poison, Retryable, WorkRequest, consumer, operations
 from slotkeeper.retry import worker as worker_module
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.delivery import RetryQueue, Schedules
+from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.ledger import Ledger
-from slotkeeper.retry.operations import Retries
+from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation.frozen import Record
@@ -24,14 +24,14 @@ WORK, DEAD_LETTERS, SCHEDULES_DEAD, LEDGER, BUCKET = "work", "work-dead", "sched
 VISIBILITY, INVOCATION, LARGEST = 720, 120, 1_047_552  # as in template.yaml
 WORK_SECONDS = 50
 
-RETRY_QUEUE = Schedules("retries", "arn:role", WORK, SCHEDULES_DEAD)
+RETRY_QUEUE = ScheduleTarget("retries", "arn:role", WORK, SCHEDULES_DEAD)
 
 
 def deliver(
     outside: Outside,
     started: float,
     policy: str | None,
-    beyond: int,
+    max_delay: int,
     token: str,
     body: str,
     attributes: Record,
@@ -42,7 +42,7 @@ def deliver(
     Args:
         began: when the invocation did, seconds since the epoch.
         policy: the retry policy's parameter; None if SSM is called for it, which may fail.
-        beyond: seconds from which on EventBridge Scheduler brings a retry.
+        max_delay: seconds from which on EventBridge Scheduler brings a retry.
         token: what the delivery claims attempts with; its own.
         attributes: the message's, as they were sent.
     """
@@ -50,7 +50,9 @@ def deliver(
     sqs = _Client(outside, "sqs", time)
     consumer_ = Consumer(
         Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
-        RetryQueue(sqs, _Client(outside, "scheduler", time), WORK, RETRY_QUEUE, beyond=beyond, largest=LARGEST),  # type: ignore[arg-type]
+        RetryQueue(
+            sqs, _Client(outside, "scheduler", time), WORK, RETRY_QUEUE, max_delay=max_delay, max_message_bytes=LARGEST
+        ),  # type: ignore[arg-type]
         DeadLetterQueue(sqs, DEAD_LETTERS, LARGEST),  # type: ignore[arg-type]
         PolicyParameter(
             _Client(outside, "ssm", time) if policy is None else _Parameter(policy),  # type: ignore[arg-type]
@@ -88,7 +90,7 @@ def operate(outside: Outside, now: float, step: str, token: str, request_id: str
         token: what a cancel decides with; its own.
     """
     time = _Time(outside, now)
-    retries = Retries(
+    retries = RetryOperations(
         Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
         RetryQueue(_Client(outside, "sqs", time), _Client(outside, "scheduler", time), WORK, RETRY_QUEUE),  # type: ignore[arg-type]
         time.now,
@@ -101,10 +103,10 @@ def operate(outside: Outside, now: float, step: str, token: str, request_id: str
     return type(outcome).__name__
 
 
-def _work(outside: Outside, time: _Time) -> Callable[[Request, float], dict[str, Any]]:
+def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[str, Any]]:
     """One effect, by a conditional write; `poison`, `fails` and `breaks` in the payload say when not."""
 
-    def perform(request: Request, _seconds: float) -> dict[str, Any]:
+    def perform(request: WorkRequest, _seconds: float) -> dict[str, Any]:
         payload = request.payload
         outside.ask(Question("actor", "work", (request.request_id, request.attempt)))
         if payload.get("seconds"):

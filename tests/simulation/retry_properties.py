@@ -29,7 +29,7 @@ class Messages(NamedTuple):
     """Whatever can still bring a request back, by where it is; dead letters as they are."""
 
     queued: tuple[Told, ...]
-    booked: tuple[Told, ...]
+    scheduled: tuple[Told, ...]
     undelivered: tuple[Told, ...]
     dead: tuple[Record, ...]
 
@@ -75,7 +75,7 @@ def check_not_lost(asked: Told, row: Record | None, effects: Record, messages: M
                 raise Violation("R1", f"{asked.request_id} is SUCCEEDED and has no effect")
             return
         least = int(row["attempts"]["N"]) + (status(row) in ("WAITING", "DEAD_LETTERED"))
-    for message in (*messages.queued, *messages.booked, *messages.undelivered):
+    for message in (*messages.queued, *messages.scheduled, *messages.undelivered):
         if message[:2] == asked[:2] and message.attempt >= least:
             return
     for letter in messages.dead:
@@ -103,15 +103,15 @@ def check_not_cancelled(row: Record | None, attempt: int) -> None:
 
 
 def check_once(waiting: tuple[Told, ...], dead: tuple[Record, ...], excuses: int) -> None:
-    """R2: an attempt is booked once, and a dead letter sent once, but for what went wrong. Raises Violation.
+    """R2: an attempt is scheduled once, and a dead letter sent once, but for what went wrong. Raises Violation.
 
     Args:
-        waiting: what has been booked, and was not delivered yet.
+        waiting: what has been scheduled, and was not delivered yet.
         excuses: how often something went wrong, each of which can be the cause of one more.
     """
     for message, times in Counter(message for message in waiting if message.attempt > 1).items():
         if times > 1 + excuses:
-            raise Violation("R2", f"attempt {message.attempt} of {message.request_id} is booked {times} times")
+            raise Violation("R2", f"attempt {message.attempt} of {message.request_id} is scheduled {times} times")
     for message, times in Counter(read(letter["body"]) for letter in dead if _code(letter) not in _UNWORKED).items():
         if times > 1 + excuses:
             raise Violation("R2", f"attempt {message.attempt - 1} of {message.request_id} has {times} dead letters")

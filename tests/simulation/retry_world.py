@@ -50,7 +50,7 @@ class Plan:
         policy: the retry policy's parameter.
         attempts: how many its rule allows a request; what R3 counts.
         workers: how many invocations there can be at once.
-        beyond: seconds from which on Scheduler brings a retry.
+        max_delay: seconds from which on Scheduler brings a retry.
         copies: how many times the queue may deliver a message once more, without that being a fault.
         redrives: how many dead letters an operator moves back.
         commands: what an operator does to a retry, at any time: "cancel" or "run_now".
@@ -63,7 +63,7 @@ class Plan:
     policy: str = fixed_policy(60, 2)
     attempts: int = 2
     workers: int = 2
-    beyond: int = 900
+    max_delay: int = 900
     copies: int = 0
     redrives: int = 0
     commands: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class RetryWorld(World):
         self.deliveries = self.deliveries.with_fields(**{attempt: number})
         # Nothing here that another order of the same events would make different: what is known is then known again.
         policy = None if self.plan.asks else self.plan.policy
-        settings = (self.now, policy, self.plan.beyond, f"{attempt} delivery {number}")
+        settings = (self.now, policy, self.plan.max_delay, f"{attempt} delivery {number}")
         arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
         self.begin(who, code.worker.begin(*settings, *arguments), Notes(taken["handle"]))
 
@@ -356,7 +356,7 @@ class RetryWorld(World):
         fresh = tuple(
             read(m["body"]) for m in self._queue(WORK)["messages"] if not m["receives"] and "*" not in m["id"]
         )
-        properties.check_once(fresh + messages.booked + messages.undelivered, messages.dead, excuses)
+        properties.check_once(fresh + messages.scheduled + messages.undelivered, messages.dead, excuses)
         if not self.faults and not self.slow:
             for row in self._rows.fields.values():
                 properties.check_nobody_is_taken_for_dead(row)
@@ -432,14 +432,14 @@ def drawn(random: Random) -> RetryWorld:
         requests.append(requests[0])
     if random.random() < 0.15:
         requests.append(("a", '{"other": "payload"}'))
-    seconds, attempts, beyond = random.choice(_SETTINGS)
+    seconds, attempts, max_delay = random.choice(_SETTINGS)
     return RetryWorld(
         Plan(
             tuple(requests),
             fixed_policy(seconds, attempts),
             attempts,
             workers=random.choice((2, 3)),
-            beyond=beyond,
+            max_delay=max_delay,
             copies=random.choice((0, 0, 1)),
             redrives=random.choice((0, 0, 0, 1, 2)),
             commands=random.choice(_COMMANDS),

@@ -12,10 +12,10 @@ from slotkeeper.retry import delivery as booking
 from slotkeeper.retry import ledger, operations
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.delivery import Booked, RetryQueue
+from slotkeeper.retry.delivery import PlannedDelivery, RetryQueue
 from slotkeeper.retry.ledger import Ledger
-from slotkeeper.retry.operations import Cancelled, Retries
-from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
+from slotkeeper.retry.operations import RetryCancelled, RetryOperations
+from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation import catalogue, retry_world
@@ -102,7 +102,7 @@ def f25_noted_after_it_is_carried_out(patch: Patch) -> None:
     record, carry_out = Ledger.record, Consumer._carry_out
 
     def only_says_so(self: Any, message: Any, claim: Any, plan: Any, error: str) -> Any:
-        entry = {"attempt": message.attempt, "at": ledger.instant(claim.began), "error": error}
+        entry = {"attempt": message.attempt, "at": ledger.instant(claim.started_at), "error": error}
         history = _Unnoted((*claim.history, entry))
         history.note = lambda: record(self, message, claim, plan, error)
         return history
@@ -118,15 +118,15 @@ def f25_noted_after_it_is_carried_out(patch: Patch) -> None:
 
 
 def f25_given_up_before_it_is_booked(patch: Patch) -> None:
-    book = RetryQueue.book
+    schedule = RetryQueue.schedule
 
-    def books_perhaps(self: Any, message: Any, due: float, now: float) -> Booked:
+    def schedules_perhaps(self: Any, message: Any, due: float, now: float) -> PlannedDelivery:
         try:
-            return book(self, message, due, now)
+            return schedule(self, message, due, now)
         except Exception:
-            return Booked("delay", due)
+            return PlannedDelivery("delay", due)
 
-    patch.setattr(RetryQueue, "book", books_perhaps)
+    patch.setattr(RetryQueue, "schedule", schedules_perhaps)
 
 
 def f25_given_up_before_its_dead_letter(patch: Patch) -> None:
@@ -175,18 +175,18 @@ def a_schedule_is_deleted_before_its_message_is_sent(patch: Patch) -> None:
     send_now = RetryQueue.send_now
 
     def deletes_first(self: Any, message: Any) -> None:
-        self.unschedule(message)
+        self.delete_schedule(message)
         send_now(self, message)
 
     patch.setattr(RetryQueue, "send_now", deletes_first)
 
 
 def a_cancel_is_its_schedule_deleted(patch: Patch) -> None:
-    def cancel(self: Any, request_id: str, why: str) -> Cancelled:
+    def cancel(self: Any, request_id: str, why: str) -> RetryCancelled:
         attempt = operations._the_attempt(request_id, 2)
-        return Cancelled(2, self._queue.unschedule(attempt))
+        return RetryCancelled(2, self._queue.delete_schedule(attempt))
 
-    patch.setattr(Retries, "cancel", cancel)
+    patch.setattr(RetryOperations, "cancel", cancel)
 
 
 def a_cancel_has_its_end_at_once(patch: Patch) -> None:
@@ -200,7 +200,7 @@ def decided_by_the_built_in_policy(patch: Patch) -> None:
     def gets_one(self: Any) -> Policy:
         try:
             return get(self)
-        except PolicyUnread:
+        except PolicyUnavailable:
             return BUILT_IN
 
     patch.setattr(PolicyParameter, "get", gets_one)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry.errors import Failure
-from slotkeeper.retry.plan import History, RetryAt, plan_retry
+from slotkeeper.retry.plan import AttemptHistory, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN
 from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
 
@@ -85,7 +85,9 @@ def test_f28_no_built_in_policy_reaches_the_alarm_for_hops(types: tuple[str, ...
 def _attempts(failure: Failure, key: str) -> tuple[float, ...]:
     """When the attempts of a request begin that always fails so."""
     attempts, uncounted = (0.0,), 0
-    while isinstance(plan := plan_retry(failure, History(key, attempts, uncounted), BUILT_IN, attempts[-1]), RetryAt):
+    while isinstance(
+        plan := plan_retry(failure, AttemptHistory(key, attempts, uncounted), BUILT_IN, attempts[-1]), RetryAt
+    ):
         attempts, uncounted = (*attempts, plan.when), uncounted + (not plan.counted)
     return attempts
 

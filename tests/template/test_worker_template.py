@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import sys
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -11,14 +12,14 @@ import pytest
 from botocore.config import Config
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.retry.consumer import CLOCK_SKEW, RESERVE
-from slotkeeper.retry.dead_letters import LONGEST_REASON, DeadLetterQueue
-from slotkeeper.retry.delivery import LONGEST_DELAY, SOONEST, RetryQueue
-from slotkeeper.retry.ledger import ERROR_LENGTH, HISTORY_LENGTH, KEEP
+from slotkeeper.retry.consumer import CLOCK_SKEW_SECONDS, RESERVED_SECONDS
+from slotkeeper.retry.dead_letters import MAX_REASON_CHARACTERS, DeadLetterQueue
+from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, MIN_SCHEDULE_AHEAD_SECONDS, RetryQueue
+from slotkeeper.retry.ledger import MAX_ERROR_CHARACTERS, MAX_HISTORY_ENTRIES, RETENTION_SECONDS
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.parameter import parse_policy
-from slotkeeper.retry.plan import MOST_ALTOGETHER
-from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
+from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
 from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
     ClosedExecutionSettings,
@@ -29,7 +30,7 @@ from slotkeeper.settings import (
     load_settings,
 )
 from tests.support.client_configs import longest_call
-from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
+from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE
 
 MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest message
 DAY = 86_400
@@ -75,7 +76,7 @@ def test_a_message_is_hidden_for_six_times_the_workers_timeout() -> None:
 
 def test_a_message_that_comes_back_finds_the_lease_of_who_died_over() -> None:
     """Else each such message would be left for another twelve minutes."""
-    assert WORKER["Timeout"] + CLOCK_SKEW < _properties("WorkQueue")["VisibilityTimeout"]
+    assert WORKER["Timeout"] + CLOCK_SKEW_SECONDS < _properties("WorkQueue")["VisibilityTimeout"]
 
 
 def test_the_longest_work_with_its_worst_overrun_can_still_be_noted(s3_client: Config) -> None:
@@ -86,7 +87,7 @@ def test_the_longest_work_with_its_worst_overrun_can_still_be_noted(s3_client: C
 
 
 def test_a_schedule_is_still_ahead_of_the_clock_when_the_last_attempt_to_make_it_gets_through() -> None:
-    assert longest_call(CLIENT_CONFIG) + CLOCK_SKEW <= SOONEST
+    assert longest_call(CLIENT_CONFIG) + CLOCK_SKEW_SECONDS <= MIN_SCHEDULE_AHEAD_SECONDS
 
 
 def _one_attempt(client: Config) -> float:
@@ -97,34 +98,29 @@ def _one_attempt(client: Config) -> float:
 @pytest.fixture
 def s3_client(monkeypatch: pytest.MonkeyPatch) -> Config:
     """The settings of the shipped work's client, in a worker that may work for as long as the template allows."""
-    folder = ROOT / "functions" / "worker"
-    monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("DATA_BUCKET_NAME", "bucket")
     monkeypatch.setenv("WORK_SECONDS", str(PARAMETERS["WorkSeconds"]["MaxValue"]))
-    spec = importlib.util.spec_from_file_location("work_with_all_its_time", folder / "work.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    settings: Config = module._s3.meta.config
+    monkeypatch.delitem(sys.modules, "functions.worker.work.perform", raising=False)
+    settings: Config = importlib.import_module("functions.worker.work.perform")._s3.meta.config
+    del sys.modules["functions.worker.work.perform"]
     return settings
 
 
 def test_an_attempt_gets_the_seconds_that_it_is_promised() -> None:
     """The worker keeps the end of an invocation to itself."""
-    assert PARAMETERS["WorkSeconds"]["MaxValue"] + RESERVE < WORKER["Timeout"]
+    assert PARAMETERS["WorkSeconds"]["MaxValue"] + RESERVED_SECONDS < WORKER["Timeout"]
 
 
 def test_a_delay_is_never_longer_than_sqs_allows() -> None:
-    assert PARAMETERS["SchedulerBeyondSeconds"]["MaxValue"] == LONGEST_DELAY
+    assert PARAMETERS["SchedulerBeyondSeconds"]["MaxValue"] == MAX_DELAY_SECONDS
 
 
 def test_f25_the_ledger_outlives_every_message_of_a_request() -> None:
     """The retries' age, then both queues' retention: a row that went earlier would let a redelivery start anew."""
     queues = ("WorkQueue", "WorkDeadLetterQueue")
     retention = sum(_properties(queue)["MessageRetentionPeriod"] for queue in queues)
-    assert LONGEST_AGE + retention + DAY <= KEEP
+    assert MAX_AGE_SECONDS + retention + DAY <= RETENTION_SECONDS
     ttl = _properties("RequestLedgerTable")["TimeToLiveSpecification"]
     assert ttl == {"AttributeName": "expires_at", "Enabled": True}
 
@@ -146,16 +142,17 @@ def test_the_worker_knows_the_size_of_its_queue() -> None:
 
 def test_the_largest_request_has_room_for_its_story_and_for_its_redrive() -> None:
     sqs, largest = Mock(), _properties("WorkQueue")["MaximumMessageSize"]
-    request = RetryQueue(sqs, Mock(), "url", Mock(), largest=largest).largest_request
+    request = RetryQueue(sqs, Mock(), "url", Mock(), max_message_bytes=largest).max_request_bytes
     empty = len(Message("r" * 128, {"x": ""}).to_json())
     first = Message("r" * 128, {"x": "x" * (request - empty)})
-    message = replace(first, retries=(1.0,) * (MOST_ALTOGETHER - 1))
+    message = replace(first, retries=(1.0,) * (MAX_TOTAL_ATTEMPTS - 1))
     history = [
-        {"attempt": n, "at": "2026-11-21T09:30:00.000Z", "error": "\U0001f600" * ERROR_LENGTH} for n in range(20)
+        {"attempt": n, "at": "2026-11-21T09:30:00.000Z", "error": "\U0001f600" * MAX_ERROR_CHARACTERS}
+        for n in range(20)
     ]
-    assert (len(first.to_json()), len(history)) == (request, HISTORY_LENGTH)
+    assert (len(first.to_json()), len(history)) == (request, MAX_HISTORY_ENTRIES)
     letters = DeadLetterQueue(sqs, "url", largest)
-    letters.send(message, 1.0, "AttemptsExhausted", "x" * LONGEST_REASON, history)
+    letters.send(message, 1.0, "AttemptsExhausted", "x" * MAX_REASON_CHARACTERS, history)
     sent = sqs.send_message.call_args.kwargs
     assert len(sent["MessageAttributes"]) == 7
     assert message_attributes.size(sent["MessageBody"], sent["MessageAttributes"]) <= largest

@@ -278,8 +278,9 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
     def load_function(name: str) -> ModuleType:
         folder = ROOT / "functions" / name
         monkeypatch.syspath_prepend(str(folder))
-        for beside in folder.glob("*.py"):
-            sys.modules.pop(beside.stem, None)
+        own = {path.stem for path in folder.iterdir()}
+        for module_name in [name for name in sys.modules if name.partition(".")[0] in own]:
+            del sys.modules[module_name]
         spec = importlib.util.spec_from_file_location(f"{name}_app", folder / "app.py")
         assert spec is not None
         assert spec.loader is not None

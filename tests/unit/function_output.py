@@ -15,9 +15,9 @@ from slotkeeper import events as completion_news
 from slotkeeper import observability, token
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.chatbot.service import Answered, Refused
-from slotkeeper.retry import attempt
+from slotkeeper.retry import attempt, ledger
 from slotkeeper.retry import worker as retrying_worker
-from slotkeeper.retry.delivery import Booked
+from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.message import Message
 from slotkeeper.slots import admission
 from slotkeeper.slots import run_report as findings
@@ -136,11 +136,11 @@ def _token_refresher(module: ModuleType) -> Iterator[None]:
 
 def _worker(module: ModuleType) -> Iterator[None]:
     outcomes = [
-        attempt.Succeeded(None),
-        attempt.Retrying(Booked("delay", 0.0), "why", died=True),
-        attempt.DeadLettered("AttemptsExhausted", "why"),
-        attempt.Repeated("SUCCEEDED", 1),
-        attempt.NotDue(0.0),
+        attempt.WorkSucceeded(None),
+        attempt.WorkRetried(PlannedDelivery("delay", 0.0), "why", died=True),
+        attempt.WorkDeadLettered("AttemptsExhausted", "why"),
+        ledger.AlreadySettled("SUCCEEDED", 1),
+        attempt.WorkDeferred(0.0),
         None,
     ]
     for outcome in outcomes:

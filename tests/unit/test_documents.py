@@ -23,7 +23,7 @@ from moto import mock_aws
 from dev.emulator.chat_service import AUTH, ChatService, Outage
 from slotkeeper import observability
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
-from slotkeeper.retry import Failure, Request
+from slotkeeper.retry import Failure, WorkRequest
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout, http_client
@@ -135,15 +135,17 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def own_work(answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The page's work, in the place of the shipped one."""
     monkeypatch.setenv("API_URL", "http://127.0.0.1")
-    work = ModuleType("work")
+    work = ModuleType("work.perform")
     exec(OWN_WORK, vars(work))
-    monkeypatch.setitem(sys.modules, "work", work)
+    monkeypatch.setitem(sys.modules, "work", ModuleType("work"))
+    monkeypatch.setitem(sys.modules, "work.perform", work)
     return work
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
 def test_work_of_ones_own_has_the_style_of_the_project(command: list[str]) -> None:
-    ruff = [sys.executable, "-m", "ruff", *command, "--no-cache", "--stdin-filename", "functions/worker/work.py", "-"]
+    named = ["--no-cache", "--stdin-filename", "functions/worker/work/perform.py", "-"]
+    ruff = [sys.executable, "-m", "ruff", *command, *named]
     ran = subprocess.run(ruff, cwd=ROOT, input=OWN_WORK, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -158,7 +160,7 @@ def test_work_of_ones_own_names_its_failures(
     answer.status = status
     answer.headers = {"Retry-After": "7"}
     with pytest.raises(Exception, match=r"the API") as raised:
-        own_work.perform(Request("r", {}), 5.0)
+        own_work.perform(WorkRequest("r", {}), 5.0)
     failure = Failure.of(raised.value)
     told = failure.retry_after and float(failure.retry_after)
     assert (failure.types[0], told, failure.final) == named

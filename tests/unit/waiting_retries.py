@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from slotkeeper.retry.ledger import HISTORY_LENGTH, WAITING
+from slotkeeper.retry.ledger import MAX_HISTORY_ENTRIES, WAITING
 from slotkeeper.retry.message import Message, instant
 from tests.support.boundary import Killed
 from tests.unit.work_messages import QueuedMessage
@@ -40,7 +40,7 @@ def beside(workplace: WorkerHarness, act: Any) -> Any:
         return act()
 
 
-MADE = HISTORY_LENGTH + 3
+MADE = MAX_HISTORY_ENTRIES + 3
 
 
 def put_long_row(workplace: WorkerHarness) -> list[str]:

@@ -15,17 +15,16 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import boto3
-from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyPersistenceLayerError
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.retry import Poison, Request, Retryable
+from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry.attempt import Outcome
 from slotkeeper.retry.consumer import Consumer, NotYetDue, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.delivery import RetryQueue, Schedules
+from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.ledger import ClaimLost, Ledger
-from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
+from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from tests.support.boundary import Killed
 from tests.support.in_process_aws import InProcessAws
 from tests.unit.work_messages import ALLOWED, QueuedMessage, due
@@ -45,8 +44,7 @@ LEFT_ON_THE_QUEUE = (
     StillInProgress,
     NotYetDue,
     ClaimLost,
-    IdempotencyPersistenceLayerError,
-    PolicyUnread,
+    PolicyUnavailable,
 )
 
 When = Literal["before", "after"]
@@ -108,18 +106,20 @@ class WorkerHarness:
         self._unnoted = False
         self.use()
 
-    def use(self, beyond: int = 900, largest: int = LARGEST) -> None:
+    def use(self, max_delay: int = 900, max_message_bytes: int = LARGEST) -> None:
         """A new container, with these settings; the queue takes messages as large."""
         with self.unnoted():
-            self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"MaximumMessageSize": str(largest)})
+            self.sqs.set_queue_attributes(
+                QueueUrl=self.queue_url, Attributes={"MaximumMessageSize": str(max_message_bytes)}
+            )
         self.ledger = Ledger(self.dynamodb, TABLE)
         self.retries = RetryQueue(
             self.sqs,
             self.scheduler,
             self.queue_url,
-            Schedules(GROUP, ROLE, f"{ARN}work", f"{ARN}schedules-dead"),
-            beyond=beyond,
-            largest=largest,
+            ScheduleTarget(GROUP, ROLE, f"{ARN}work", f"{ARN}schedules-dead"),
+            max_delay=max_delay,
+            max_message_bytes=max_message_bytes,
             on_refused=self.refused_schedules.append,
         )
         self.policy = PolicyParameter(
@@ -288,7 +288,7 @@ class WorkerHarness:
 
     # The plug.
 
-    def perform(self, request: Request, seconds: float) -> dict[str, Any]:
+    def perform(self, request: WorkRequest, seconds: float) -> dict[str, Any]:
         """Has its effect once, by a conditional write; `dies`, `fails` and `poison` in the payload say when not."""
         told = request.payload
         self.performed.append((request.request_id, request.attempt))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 
 import boto3
 import pytest
@@ -14,13 +12,7 @@ from moto import mock_aws
 
 from tests.work.bucket import Bucket
 
-WORKER = Path(__file__).parents[2] / "functions" / "worker"
-MODULES = ("work", "publishing", "splitting")
-
-
-def _forget() -> None:
-    for name in MODULES:
-        sys.modules.pop(name, None)
+PERFORM = "functions.worker.work.perform"
 
 
 @pytest.fixture(scope="session")
@@ -36,21 +28,10 @@ def bucket(session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setenv("WORK_SECONDS", "50")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", session)
-    monkeypatch.syspath_prepend(str(WORKER))
-    _forget()
+    sys.modules.pop(PERFORM, None)
     with mock_aws():
         s3 = session.client("s3")
         s3.create_bucket(Bucket="data")
         s3.put_bucket_versioning(Bucket="data", VersioningConfiguration={"Status": "Enabled"})
-        yield Bucket(importlib.import_module("work"), s3)
-    _forget()
-
-
-@pytest.fixture(scope="module")
-def splitting() -> Iterator[ModuleType]:
-    """The module by itself: it needs no bucket."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(WORKER))
-        _forget()
-        yield importlib.import_module("splitting")
-    _forget()
+        yield Bucket(importlib.import_module(PERFORM), s3)
+    sys.modules.pop(PERFORM, None)

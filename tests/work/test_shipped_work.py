@@ -65,7 +65,7 @@ def test_an_input_that_is_not_there_is_poison(bucket: Bucket) -> None:
 def test_an_input_that_is_too_large_is_poison_before_it_is_read(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket.work, "LARGEST_INPUT", len(ORDERS) - 1)
+    monkeypatch.setattr(bucket.work, "MAX_INPUT_BYTES", len(ORDERS) - 1)
     monkeypatch.setattr(bucket.work, "split", None)
     refused = bucket.perform(request())
     assert isinstance(refused, Poison)
@@ -73,7 +73,7 @@ def test_an_input_that_is_too_large_is_poison_before_it_is_read(
 
 
 def test_the_largest_input_is_split(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket.work, "LARGEST_INPUT", len(ORDERS))
+    monkeypatch.setattr(bucket.work, "MAX_INPUT_BYTES", len(ORDERS))
     assert bucket.perform(request())["records"] == 3
 
 
@@ -190,7 +190,7 @@ def test_the_clock_is_looked_at_for_every_piece_of_a_long_input(
 ) -> None:
     clock = itertools.count()
     monkeypatch.setattr(bucket.work, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(bucket.work, "CHUNK", len(ORDERS) // 4)
+    monkeypatch.setattr(bucket.work, "CHUNK_BYTES", len(ORDERS) // 4)
     assert "while the input was read" in str(bucket.perform(request(), seconds=4))
 
 
@@ -224,7 +224,7 @@ def test_a_clean_up_removes_as_many_as_there_are(bucket: Bucket) -> None:
 
 def test_a_part_that_cannot_be_removed_is_in_the_log(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     logger = Mock()
-    monkeypatch.setattr("publishing.logger", logger)
+    monkeypatch.setattr("functions.worker.work.publishing.logger", logger)
     bucket.put(b"", "work/parts/r/1/dead/a.jsonl")
     errors = [{"Key": "work/parts/r/1/dead/a.jsonl", "Code": "InternalError"}]
     bucket.client.meta.events.register(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from functions.worker.work import splitting
 from slotkeeper.retry.errors import Poison
 
 VALUES = st.one_of(st.text(max_size=3), st.booleans(), st.integers(-3, 3))
 RECORDS = st.lists(st.fixed_dictionaries({"k": VALUES, "other": st.text(max_size=5)}), max_size=12)
 
 
-def split(splitting: ModuleType, content: bytes, by: str = "k") -> dict[str, bytes]:
+def split(content: bytes, by: str = "k") -> dict[str, bytes]:
     return {part.value: bytes(part.content) for part in splitting.split([content], by)}
 
 
@@ -26,7 +26,7 @@ def text_of(value: Any) -> str:
 
 @given(RECORDS, st.integers(1, 40), st.booleans(), st.sampled_from([b"", b"\r", b" \t"]))
 def test_every_line_is_kept_once_and_in_order_wherever_the_chunks_are_cut(
-    splitting: ModuleType, records: list[Any], cut: int, escaped: bool, ending: bytes
+    records: list[Any], cut: int, escaped: bool, ending: bytes
 ) -> None:
     lines = [(text_of(each["k"]), json.dumps(each, ensure_ascii=escaped).encode() + ending) for each in records]
     content = b"\n".join(line for _, line in lines)
@@ -42,19 +42,19 @@ def test_every_line_is_kept_once_and_in_order_wherever_the_chunks_are_cut(
     assert sum(part.records for part in parts) == len(records)
 
 
-def test_a_last_line_without_an_end_gets_one_and_empty_lines_are_no_records(splitting: ModuleType) -> None:
+def test_a_last_line_without_an_end_gets_one_and_empty_lines_are_no_records() -> None:
     (part,) = splitting.split([b'\n{"k": 1}\n \r\n\n{"k":1}'], "k")
     assert (bytes(part.content), part.records) == (b'{"k": 1}\n{"k":1}\n', 2)
 
 
-def test_only_a_line_feed_ends_a_line(splitting: ModuleType) -> None:
+def test_only_a_line_feed_ends_a_line() -> None:
     line = '{"k":\r1, "text": "\u2028\u0085"}\n'.encode()
-    assert split(splitting, line) == {"1": line}
+    assert split(line) == {"1": line}
 
 
-def test_values_are_told_apart_by_their_text_and_numbers_by_their_digits(splitting: ModuleType) -> None:
+def test_values_are_told_apart_by_their_text_and_numbers_by_their_digits() -> None:
     lines = [b'{"k": %s}\n' % value for value in (b"1", b'"1"', b"1.0", b"1e400", b"true", b'"true"', b"9" * 5000)]
-    assert list(split(splitting, b"".join(lines))) == ["1", "1.0", "1e400", "true", "9" * 5000]
+    assert list(split(b"".join(lines))) == ["1", "1.0", "1e400", "true", "9" * 5000]
 
 
 @pytest.mark.parametrize(
@@ -75,34 +75,32 @@ def test_values_are_told_apart_by_their_text_and_numbers_by_their_digits(splitti
         (b'{"k": "\\ud800"}', "'k' of line 2 holds half of a surrogate pair"),
     ],
 )
-def test_what_can_never_be_split_names_the_line_and_what_it_must_be(
-    splitting: ModuleType, line: bytes, reason: str
-) -> None:
+def test_what_can_never_be_split_names_the_line_and_what_it_must_be(line: bytes, reason: str) -> None:
     with pytest.raises(Poison) as refused:
-        split(splitting, b'{"k": 1}\n' + line + b"\n")
+        split(b'{"k": 1}\n' + line + b"\n")
     assert str(refused.value).startswith(reason)
 
 
-def test_a_thousand_values_are_split_and_one_more_is_refused(splitting: ModuleType) -> None:
+def test_a_thousand_values_are_split_and_one_more_is_refused() -> None:
     lines = [b'{"k": %d}\n' % number for number in range(1001)]
-    assert len(split(splitting, b"".join(lines[:1000] * 2))) == 1000
+    assert len(split(b"".join(lines[:1000] * 2))) == 1000
     with pytest.raises(Poison, match="line 1001 has value 1001 of 'k'; up to 1000 are allowed"):
-        split(splitting, b"".join(lines))
+        split(b"".join(lines))
 
 
-def test_a_line_that_is_too_long_is_refused_before_all_of_it_is_there(splitting: ModuleType) -> None:
+def test_a_line_that_is_too_long_is_refused_before_all_of_it_is_there() -> None:
     taken: list[int] = []
 
     def chunks() -> Any:
         for number in range(10):
             taken.append(number)
-            yield b" " * (splitting.LONGEST_LINE // 2)
+            yield b" " * (splitting.MAX_LINE_BYTES // 2)
 
     with pytest.raises(Poison, match="line 1 is longer than the 1048576 bytes"):
         splitting.split(chunks(), "k")
     assert taken == [0, 1, 2]
 
 
-def test_the_longest_line_is_split(splitting: ModuleType) -> None:
-    line = b'{"k": 1}'.ljust(splitting.LONGEST_LINE) + b"\n"
-    assert split(splitting, line) == {"1": line}
+def test_the_longest_line_is_split() -> None:
+    line = b'{"k": 1}'.ljust(splitting.MAX_LINE_BYTES) + b"\n"
+    assert split(line) == {"1": line}

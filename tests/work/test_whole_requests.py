@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import Request
+from slotkeeper.retry import WorkRequest
 from slotkeeper.retry.ledger import SUCCEEDED
 from tests.support.boundary import Killed
 from tests.support.in_process_aws import InProcessAws
@@ -25,7 +25,7 @@ def workplace(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> WorkerHarness:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     made = WorkerHarness(InProcessAws())
 
-    def perform(request: Request, seconds: float) -> Any:
+    def perform(request: WorkRequest, seconds: float) -> Any:
         made.performed.append((request.request_id, request.attempt))
         return bucket.work.perform(request, seconds)
 

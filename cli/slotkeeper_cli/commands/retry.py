@@ -17,12 +17,12 @@ from rich.text import Text
 from slotkeeper.retry.ledger import FAILED, WAITING, MalformedRow, Row
 from slotkeeper.retry.message import epoch
 from slotkeeper.retry.operations import (
-    Advanced,
-    Cancelled,
-    NotWaiting,
-    OtherPayload,
-    OutOfReach,
-    awaited,
+    MessageOutOfReach,
+    NoRetryWaiting,
+    PayloadMismatch,
+    RetryCancelled,
+    RetrySentNow,
+    awaited_attempt,
     is_cancelled,
 )
 from slotkeeper_cli.audit import audit
@@ -86,14 +86,14 @@ def cancel(
     row = work.ledger.read(request_id)
     if row is None or not _is_awaited(row):
         raise _not_waiting(request_id, row)
-    here.confirm(f"Give up request {request_id!r}, whose attempt {awaited(row)} waits?")
-    audit("retry cancel", request_id=request_id, attempt=awaited(row), why=why)
+    here.confirm(f"Give up request {request_id!r}, whose attempt {awaited_attempt(row)} waits?")
+    audit("retry cancel", request_id=request_id, attempt=awaited_attempt(row), why=why)
     try:
         outcome = work.steps.cancel(request_id, why, given)
-    except OtherPayload as error:
+    except PayloadMismatch as error:
         raise Refused(f"{error}: nothing was changed") from error
     match outcome:
-        case Cancelled(attempt, sent, due):
+        case RetryCancelled(attempt, sent, due):
             when = "within moments" if sent else f"when its message comes{_due_at(due)}"
             data = {"cancelled": request_id, "attempt": attempt, "sent": sent}
             here.out.result(
@@ -103,7 +103,7 @@ def cancel(
                     "(code Cancelled, in WorkDeadLetterQueue)."
                 ),
             )
-        case NotWaiting(seen):
+        case NoRetryWaiting(seen):
             raise _not_waiting(request_id, seen)
 
 
@@ -131,20 +131,20 @@ def run_now(
     row = work.ledger.read(request_id)
     if row is None or row.status != WAITING:
         raise _not_waiting(request_id, row)
-    audit("retry run-now", request_id=request_id, attempt=awaited(row), payload_given=given is not None)
+    audit("retry run-now", request_id=request_id, attempt=awaited_attempt(row), payload_given=given is not None)
     try:
         outcome = work.steps.run_now(request_id, given)
-    except OtherPayload as error:
+    except PayloadMismatch as error:
         raise Refused(f"{error}: nothing was sent") from error
     match outcome:
-        case Advanced(attempt):
+        case RetrySentNow(attempt):
             here.out.result(
                 {"sent": request_id, "attempt": attempt},
                 lambda console: console.print(f"{request_id}: attempt {attempt} is on the queue."),
             )
-        case OutOfReach(attempt, due):
+        case MessageOutOfReach(attempt, due):
             raise Refused(_out_of_reach(request_id, attempt, due, time.time()))
-        case NotWaiting(seen):
+        case NoRetryWaiting(seen):
             raise _not_waiting(request_id, seen)
 
 
@@ -160,12 +160,12 @@ def _run_overdue(here: Cli, work: WorkRetries) -> None:
         audit("retry run-now", overdue=len(late))
     for name in late:
         match work.steps.run_now(name):
-            case Advanced():
+            case RetrySentNow():
                 sent.append(name)
-            case OutOfReach(attempt, due):
+            case MessageOutOfReach(attempt, due):
                 lost.append(name)
                 here.out.note(_out_of_reach(name, attempt, due, now))
-            case NotWaiting():
+            case NoRetryWaiting():
                 here.out.note(f"{name}: it has begun meanwhile")
     for name in {name for name, _ in overdue} - set(late):
         here.out.note(
@@ -231,7 +231,7 @@ def _told(work: WorkRetries, request_id: str, row: Row, scheduled: set[str], now
     by_schedule = work.steps.schedule_name(request_id, row) in scheduled
     return {
         "request_id": request_id,
-        "attempt": awaited(row),
+        "attempt": awaited_attempt(row),
         "due": iso(row.next_attempt_at) if row.next_attempt_at is not None else None,
         "overdue_seconds": int(late) if late else None,
         "by": "schedule" if by_schedule else "unknown" if late else "queue",

@@ -9,7 +9,14 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.delivery import LARGEST_INPUT, LONGEST_DELAY, SOONEST, Booked, TooLarge, schedule_name
+from slotkeeper.retry.delivery import (
+    MAX_DELAY_SECONDS,
+    MAX_SCHEDULE_INPUT_BYTES,
+    MIN_SCHEDULE_AHEAD_SECONDS,
+    PlannedDelivery,
+    TooLarge,
+    schedule_name,
+)
 from slotkeeper.retry.message import Message, parse_message
 from tests.support.boundary import lose_answer, refuse
 from tests.unit.work_messages import due
@@ -36,7 +43,7 @@ def of_size(size: int) -> Message:
 def test_what_is_due_within_a_quarter_of_an_hour_goes_by_the_queues_own_delay_and_never_early(
     workplace: WorkerHarness, seconds: float, delay: int
 ) -> None:
-    assert workplace.retries.book(MESSAGE, at(seconds), NOW) == Booked("delay", at(seconds))
+    assert workplace.retries.schedule(MESSAGE, at(seconds), NOW) == PlannedDelivery("delay", at(seconds))
     (letter,) = workplace.queue
     assert letter.visible_at == at(delay)
     assert parse_message(letter.body) == MESSAGE
@@ -47,46 +54,48 @@ def test_what_is_due_within_a_quarter_of_an_hour_goes_by_the_queues_own_delay_an
 def test_what_is_due_later_goes_by_a_schedule_on_the_next_whole_minute(
     workplace: WorkerHarness, seconds: float
 ) -> None:
-    booked = workplace.retries.book(MESSAGE, at(seconds), NOW)
+    delivery = workplace.retries.schedule(MESSAGE, at(seconds), NOW)
     (schedule,) = workplace.schedules()
-    assert booked == Booked("schedule", due(schedule))
+    assert delivery == PlannedDelivery("schedule", due(schedule))
     assert at(seconds) <= due(schedule) < at(seconds) + 60
     assert due(schedule) % 60 == 0
     assert workplace.queue == []
 
 
-@pytest.mark.parametrize(("beyond", "seconds", "by"), [(0, 1, "schedule"), (60, 60, "delay"), (60, 60.5, "schedule")])
-def test_how_late_is_late_is_a_setting(workplace: WorkerHarness, beyond: int, seconds: float, by: str) -> None:
-    workplace.use(beyond=beyond)
-    assert workplace.retries.book(MESSAGE, at(seconds), NOW).by == by
+@pytest.mark.parametrize(
+    ("max_delay", "seconds", "by"), [(0, 1, "schedule"), (60, 60, "delay"), (60, 60.5, "schedule")]
+)
+def test_how_late_is_late_is_a_setting(workplace: WorkerHarness, max_delay: int, seconds: float, by: str) -> None:
+    workplace.use(max_delay=max_delay)
+    assert workplace.retries.schedule(MESSAGE, at(seconds), NOW).by == by
 
 
 @pytest.mark.parametrize("seconds", [0, -1, -(10**6)])
 def test_what_is_due_already_goes_at_once_even_if_everything_goes_by_scheduler(
     workplace: WorkerHarness, seconds: float
 ) -> None:
-    workplace.use(beyond=0)
-    assert workplace.retries.book(MESSAGE, at(seconds), NOW).by == "delay"
+    workplace.use(max_delay=0)
+    assert workplace.retries.schedule(MESSAGE, at(seconds), NOW).by == "delay"
     assert workplace.queue[0].visible_at == NOW
 
 
-@pytest.mark.parametrize("beyond", [-1, 901])
-def test_what_sqs_cannot_delay_is_no_setting(workplace: WorkerHarness, beyond: int) -> None:
-    with pytest.raises(ValueError, match="beyond must be 0 to 900 seconds"):
-        workplace.use(beyond=beyond)
+@pytest.mark.parametrize("max_delay", [-1, 901])
+def test_what_sqs_cannot_delay_is_no_setting(workplace: WorkerHarness, max_delay: int) -> None:
+    with pytest.raises(ValueError, match="max_delay must be 0 to 900 seconds"):
+        workplace.use(max_delay=max_delay)
 
 
 @given(now=st.floats(0, 4e9), seconds=st.floats(0.001, 31 * 86400))
 def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
     quick_workplace: WorkerHarness, now: float, seconds: float
 ) -> None:
-    quick_workplace.use(beyond=0)
+    quick_workplace.use(max_delay=0)
     message = Message(f"{now} {seconds}", {})  # a schedule of its own
-    booked = quick_workplace.retries.book(message, now + seconds, now)
+    delivery = quick_workplace.retries.schedule(message, now + seconds, now)
     (schedule,) = [made for made in quick_workplace.schedules() if made["Name"] == schedule_name(message, QUEUE)]
-    wanted = max(now + SOONEST, now + seconds)
+    wanted = max(now + MIN_SCHEDULE_AHEAD_SECONDS, now + seconds)
     assert wanted <= due(schedule) < wanted + 60
-    assert booked == Booked("schedule", due(schedule))
+    assert delivery == PlannedDelivery("schedule", due(schedule))
 
 
 @pytest.mark.parametrize(("now", "on"), [(39.9, 60), (40.0, 60), (40.1, 120), (59.5, 120)])
@@ -94,13 +103,13 @@ def test_a_minute_that_begins_at_once_is_left_to_clocks_that_are_slow(
     workplace: WorkerHarness, now: float, on: float
 ) -> None:
     """A schedule whose minute has begun elsewhere, or by the time that its call gets through, would never come."""
-    workplace.use(beyond=0)
-    workplace.retries.book(MESSAGE, at(now + 0.1), at(now))
+    workplace.use(max_delay=0)
+    workplace.retries.schedule(MESSAGE, at(now + 0.1), at(now))
     assert due(workplace.schedules()[0]) == at(on)
 
 
 def test_a_schedule_is_made_with_all_that_it_takes(workplace: WorkerHarness) -> None:
-    workplace.retries.book(MESSAGE, at(5000), NOW)
+    workplace.retries.schedule(MESSAGE, at(5000), NOW)
     (schedule,) = workplace.schedules()
     assert schedule["GroupName"] == GROUP
     assert schedule["ScheduleExpression"] == "at(2027-01-15T09:24:00)"
@@ -118,7 +127,7 @@ def test_a_schedule_is_made_with_all_that_it_takes(workplace: WorkerHarness) -> 
 
 def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: WorkerHarness) -> None:
     told = Message("<aws.scheduler.schedule-arn>", {"<aws.scheduler.execution-id>": "\\<aws.scheduler.attempt-number>"})
-    workplace.retries.book(told, at(5000), NOW)
+    workplace.retries.schedule(told, at(5000), NOW)
     text = workplace.schedules()[0]["Target"]["Input"]
     assert "<aws.scheduler." not in text
     assert parse_message(text) == told
@@ -137,13 +146,13 @@ def test_an_attempt_has_one_name_and_no_other_attempt_has_it() -> None:
 
 
 def test_two_queues_that_share_a_group_do_not_take_each_others_schedules_for_their_own() -> None:
-    """Whose name is taken believes that its retry is booked."""
+    """Whose name is taken believes that its retry is scheduled."""
     assert schedule_name(MESSAGE, QUEUE) != schedule_name(MESSAGE, f"{ARN}another")
 
 
 def test_f25_a_booking_made_twice_is_one_schedule(workplace: WorkerHarness) -> None:
-    first = workplace.retries.book(MESSAGE, at(5000), NOW)
-    assert workplace.retries.book(MESSAGE, at(5000), NOW + 700) == first
+    first = workplace.retries.schedule(MESSAGE, at(5000), NOW)
+    assert workplace.retries.schedule(MESSAGE, at(5000), NOW + 700) == first
     assert len(workplace.schedules()) == 1
     assert (workplace.queue, workplace.refused_schedules) == ([], [])
 
@@ -154,7 +163,7 @@ def test_f25_a_conflict_without_a_schedule_to_be_seen_is_no_booking(workplace: W
     refuse(workplace.scheduler, "CreateSchedule", "ConflictException")
     if lookup != "there is none":
         refuse(workplace.scheduler, "GetSchedule", "ThrottlingException")
-    assert workplace.retries.book(MESSAGE, at(5000), NOW).by == "hops"
+    assert workplace.retries.schedule(MESSAGE, at(5000), NOW).by == "hops"
     assert (len(workplace.queue), len(workplace.refused_schedules)) == (1, 1)
 
 
@@ -162,39 +171,41 @@ REFUSALS = ["ThrottlingException", "AccessDeniedException", "ServiceQuotaExceede
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-@pytest.mark.parametrize(("beyond", "seconds", "by"), [(900, 5000, "hops"), (60, 300, "delay")])
+@pytest.mark.parametrize(("max_delay", "seconds", "by"), [(900, 5000, "hops"), (60, 300, "delay")])
 def test_what_scheduler_refuses_goes_by_the_queue_and_somebody_is_told(
-    workplace: WorkerHarness, code: str, beyond: int, seconds: float, by: str
+    workplace: WorkerHarness, code: str, max_delay: int, seconds: float, by: str
 ) -> None:
-    workplace.use(beyond=beyond)
+    workplace.use(max_delay=max_delay)
     refuse(workplace.scheduler, "CreateSchedule", code)
-    assert workplace.retries.book(MESSAGE, at(seconds), NOW) == Booked(by, at(seconds))
+    assert workplace.retries.schedule(MESSAGE, at(seconds), NOW) == PlannedDelivery(by, at(seconds))
     assert len(workplace.queue) == 1
     assert code in workplace.refused_schedules[0]
 
 
 def test_a_schedule_that_nobody_knows_of_is_booked_on_the_queue_too(workplace: WorkerHarness) -> None:
     lose_answer(workplace.scheduler, "CreateSchedule")
-    assert workplace.retries.book(MESSAGE, at(5000), NOW).by == "hops"
+    assert workplace.retries.schedule(MESSAGE, at(5000), NOW).by == "hops"
     assert (len(workplace.queue), len(workplace.schedules()), len(workplace.refused_schedules)) == (1, 1, 1)
 
 
-@pytest.mark.parametrize(("size", "by"), [(LARGEST_INPUT, "schedule"), (LARGEST_INPUT + 1, "hops")])
+@pytest.mark.parametrize(
+    ("size", "by"), [(MAX_SCHEDULE_INPUT_BYTES, "schedule"), (MAX_SCHEDULE_INPUT_BYTES + 1, "hops")]
+)
 def test_what_does_not_fit_a_schedule_goes_in_hops(workplace: WorkerHarness, size: int, by: str) -> None:
-    assert workplace.retries.book(of_size(size), at(5000), NOW).by == by
+    assert workplace.retries.schedule(of_size(size), at(5000), NOW).by == by
     assert workplace.refused_schedules == []
 
 
 def test_characters_are_counted_in_bytes(workplace: WorkerHarness) -> None:
-    message = Message("r", {"filling": "é" * (LARGEST_INPUT // 2)}, (NOW,))
-    assert workplace.retries.book(message, at(5000), NOW).by == "hops"
+    message = Message("r", {"filling": "é" * (MAX_SCHEDULE_INPUT_BYTES // 2)}, (NOW,))
+    assert workplace.retries.schedule(message, at(5000), NOW).by == "hops"
 
 
 def test_a_hop_comes_after_a_quarter_of_an_hour_and_says_when_it_is_due(workplace: WorkerHarness) -> None:
     refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
-    workplace.retries.book(MESSAGE, at(5000.25), NOW)
+    workplace.retries.schedule(MESSAGE, at(5000.25), NOW)
     (letter,) = workplace.queue
-    assert letter.visible_at == at(LONGEST_DELAY)
+    assert letter.visible_at == at(MAX_DELAY_SECONDS)
     assert letter.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800005000.25"}
 
 
@@ -208,7 +219,7 @@ def test_a_hop_is_sent_on_as_it_is_until_it_is_due(workplace: WorkerHarness, lef
 
 
 def test_what_goes_by_the_queue_says_its_key_and_its_retries(workplace: WorkerHarness) -> None:
-    workplace.retries.book(Message("key \ufffe", {}, (NOW, NOW + 1)), at(10), NOW)
+    workplace.retries.schedule(Message("key \ufffe", {}, (NOW, NOW + 1)), at(10), NOW)
     assert workplace.queue[0].attributes == {
         "idempotency_key": {"DataType": "String", "StringValue": "key ?"},
         "retry_count": {"DataType": "Number", "StringValue": "2"},
@@ -220,16 +231,16 @@ ATTRIBUTES = 15 + 6 + 1 + 11 + 6 + 1
 
 
 def test_a_message_fits_the_queue_with_its_attributes(workplace: WorkerHarness) -> None:
-    assert workplace.retries.book(of_size(LARGEST - ATTRIBUTES), at(10), NOW).by == "delay"
+    assert workplace.retries.schedule(of_size(LARGEST - ATTRIBUTES), at(10), NOW).by == "delay"
 
 
 def test_what_does_not_fit_the_queue_is_too_large_and_says_by_how_much(workplace: WorkerHarness) -> None:
     with pytest.raises(TooLarge, match=f"attempt 2 is {LARGEST + 1} bytes .* the queue takes {LARGEST}"):
-        workplace.retries.book(of_size(LARGEST - ATTRIBUTES + 1), at(10), NOW)
+        workplace.retries.schedule(of_size(LARGEST - ATTRIBUTES + 1), at(10), NOW)
     assert (workplace.queue, workplace.calls) == ([], [])
 
 
 def test_what_sqs_refuses_is_not_booked(workplace: WorkerHarness) -> None:
     refuse(workplace.sqs, "SendMessage", "Throttling")
     with pytest.raises(ClientError, match="Throttling"):
-        workplace.retries.book(MESSAGE, at(10), NOW)
+        workplace.retries.schedule(MESSAGE, at(10), NOW)

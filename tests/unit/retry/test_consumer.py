@@ -1,4 +1,4 @@
-"""One delivery of a work message: worked on, booked again, set aside or left, and what the ledger says then."""
+"""One delivery of a work message: worked on, scheduled again, dead-lettered or left, and what the ledger says then."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry import Request, Retryable
-from slotkeeper.retry.attempt import RESULT_LENGTH, DeadLettered, NotDue, Retrying, Succeeded
-from slotkeeper.retry.consumer import RESERVE, SOON, SOON_RECEIVES, NoTimeLeft
-from slotkeeper.retry.delivery import Booked
+from slotkeeper.retry import Retryable, WorkRequest
+from slotkeeper.retry.attempt import MAX_RESULT_CHARACTERS, WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
+from slotkeeper.retry.consumer import QUICK_RETRY_RECEIVES, QUICK_RETRY_SECONDS, RESERVED_SECONDS, NoTimeLeft
+from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
 from slotkeeper.retry.message import instant, parse_message
-from slotkeeper.retry.parameter import PolicyUnread
-from slotkeeper.retry.policy import LONGEST_AGE
+from slotkeeper.retry.parameter import PolicyUnavailable
+from slotkeeper.retry.policy import MAX_AGE_SECONDS
 from tests.support.boundary import Killed, kill_before, refuse
 from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
 
@@ -32,7 +32,7 @@ def code(workplace: WorkerHarness) -> str:
 
 
 def test_work_that_succeeds_is_noted_with_its_result_and_the_message_is_gone(workplace: WorkerHarness) -> None:
-    assert workplace.consume(workplace.send(a=1)) == Succeeded({"attempt": 1})
+    assert workplace.consume(workplace.send(a=1)) == WorkSucceeded({"attempt": 1})
     row = workplace.row()
     assert (row["status"], row["result"]) == (SUCCEEDED, '{"attempt": 1}')
     assert (workplace.effects, workplace.queue, workplace.dead_letters) == ([("r", 1)], [], [])
@@ -44,7 +44,7 @@ def test_work_is_told_its_request_and_how_long_it_may_take(workplace: WorkerHarn
     workplace.consume(
         workplace.send(body='{"request_id": "r", "payload": {"a": 1}, "retries": ["2027-01-15T08:00:00Z"]}')
     )
-    assert told == [(Request("r", {"a": 1}, 2), 50)]
+    assert told == [(WorkRequest("r", {"a": 1}, 2), 50)]
 
 
 @pytest.mark.parametrize(("left", "seconds"), [(120.0, 50.0), (65.0, 50.0), (40.0, 25.0), (16.0, 1.0)])
@@ -57,7 +57,7 @@ def test_work_gets_what_the_invocation_has_left_but_for_its_end(
 
 
 def test_with_too_little_left_nothing_is_begun(workplace: WorkerHarness) -> None:
-    workplace.remaining = RESERVE + 0.9
+    workplace.remaining = RESERVED_SECONDS + 0.9
     with pytest.raises(NoTimeLeft, match="16 s are left of the invocation, and 15 s are kept for its end"):
         workplace.consume(workplace.send())
     assert (workplace.calls, workplace.performed, len(workplace.queue)) == ([], [], 1)
@@ -73,7 +73,7 @@ def test_an_attempt_is_leased_for_longer_than_its_invocation_lasts(workplace: Wo
 def test_work_that_fails_comes_back_when_its_policy_says(workplace: WorkerHarness) -> None:
     workplace.put_policy(PLAIN)
     outcome = workplace.consume(workplace.send(fails=1))
-    assert outcome == Retrying(Booked("delay", NOW + 30), "not now")
+    assert outcome == WorkRetried(PlannedDelivery("delay", NOW + 30), "not now")
     (letter,) = workplace.queue
     assert letter.visible_at == NOW + 30
     assert parse_message(letter.body).retries == (NOW,)
@@ -83,24 +83,24 @@ def test_work_that_fails_comes_back_when_its_policy_says(workplace: WorkerHarnes
 
 
 def test_work_may_fail_of_anything(workplace: WorkerHarness) -> None:
-    def fails(_request: Request, _seconds: float) -> None:
+    def fails(_request: WorkRequest, _seconds: float) -> None:
         raise KeyError("field")
 
     workplace.perform = fails
     outcome = workplace.consume(workplace.send())
-    assert isinstance(outcome, Retrying)
+    assert isinstance(outcome, WorkRetried)
     assert outcome.reason == "KeyError: 'field'"
     assert isinstance(outcome.cause, KeyError)
 
 
 def test_a_downstreams_retry_after_wins(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(fails=1, retry_after=77))
-    assert isinstance(outcome, Retrying)
-    assert outcome.booked.due == NOW + 77
+    assert isinstance(outcome, WorkRetried)
+    assert outcome.delivery.due == NOW + 77
 
 
 def test_a_failure_that_does_not_count_is_carried_as_one(workplace: WorkerHarness) -> None:
-    def limited(_request: Request, _seconds: float) -> None:
+    def limited(_request: WorkRequest, _seconds: float) -> None:
         raise RateLimited("later")
 
     workplace.perform = limited
@@ -112,7 +112,7 @@ def test_a_failure_that_does_not_count_is_carried_as_one(workplace: WorkerHarnes
 
 def test_r3_poison_leaves_at_once_with_its_story(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(poison="no such object"))
-    assert outcome == DeadLettered("Poison", "no such object")
+    assert outcome == WorkDeadLettered("Poison", "no such object")
     assert (code(workplace), workplace.row()["status"], workplace.queue) == ("Poison", DEAD_LETTERED, [])
 
 
@@ -134,7 +134,7 @@ def test_r3_what_would_come_too_late_leaves(workplace: WorkerHarness) -> None:
 
 def test_what_is_no_message_leaves_at_once_and_the_ledger_never_hears_of_it(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(body="junk"))
-    assert isinstance(outcome, DeadLettered)
+    assert isinstance(outcome, WorkDeadLettered)
     assert (outcome.code, code(workplace)) == ("InvalidMessage", "InvalidMessage")
     assert workplace.calls == ["SendMessage"]
 
@@ -154,13 +154,13 @@ def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
         refuse(workplace.ssm, "GetParameter", trouble)
     letter = workplace.send(body=EIGHT_MADE)
     assert workplace.deliver(letter) is None
-    assert isinstance(workplace.left[0], PolicyUnread)
+    assert isinstance(workplace.left[0], PolicyUnavailable)
     assert (workplace.queue, workplace.dead_letters, workplace.row()["status"]) == ([letter], [], FAILED)
-    assert letter.visible_at == NOW + SOON
+    assert letter.visible_at == NOW + QUICK_RETRY_SECONDS
     assert len(workplace.invalid_policies) == 1
     workplace.put_policy(PATIENT)
     outcome = workplace.consume(letter)
-    assert isinstance(outcome, Retrying)
+    assert isinstance(outcome, WorkRetried)
     assert (outcome.reason, outcome.died) == ("not now", False)
     assert workplace.performed == [("r", 8)]
     assert parse_message(workplace.schedules()[0]["Target"]["Input"]).attempt == 9
@@ -182,8 +182,8 @@ def test_what_a_downstream_asked_for_is_kept_until_there_is_a_policy(workplace: 
     letter = workplace.send(fails=1, retry_after=77)
     workplace.deliver(letter)
     outcome = workplace.consume(letter)
-    assert isinstance(outcome, Retrying)
-    assert outcome.booked.due == workplace.now + 77
+    assert isinstance(outcome, WorkRetried)
+    assert outcome.delivery.due == workplace.now + 77
 
 
 def test_an_attempt_that_died_is_counted_as_such_by_the_delivery_that_has_a_policy(workplace: WorkerHarness) -> None:
@@ -192,7 +192,7 @@ def test_an_attempt_that_died_is_counted_as_such_by_the_delivery_that_has_a_poli
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
     workplace.deliver(letter)
     outcome = workplace.consume(letter)
-    assert isinstance(outcome, Retrying)
+    assert isinstance(outcome, WorkRetried)
     assert outcome.died
 
 
@@ -207,20 +207,20 @@ def test_a_request_waits_for_a_policy_without_being_received_too_often(workplace
     refuse(workplace.ssm, "GetParameter", "ThrottlingException", times=99)
     letter = workplace.send(fails=1)
     waits = []
-    for _ in range(SOON_RECEIVES + 2):
+    for _ in range(QUICK_RETRY_RECEIVES + 2):
         workplace.deliver(letter)
         waits.append(letter.visible_at - workplace.now)
-    assert waits == [SOON] * SOON_RECEIVES + [VISIBILITY] * 2
+    assert waits == [QUICK_RETRY_SECONDS] * QUICK_RETRY_RECEIVES + [VISIBILITY] * 2
 
 
 def test_an_attempt_is_made_however_old_its_request_is(workplace: WorkerHarness) -> None:
-    """The age is asked when an attempt is booked. A redriven dead letter is older, and has its attempt all the same."""
+    """The age is checked when an attempt is scheduled. A redriven dead letter is older, and has its attempt."""
     workplace.send(body='{"request_id": "r", "payload": {}, "retries": ["2026-11-01T00:00:00Z"]}')
     workplace.live()
     assert workplace.effects == [("r", 2)]
 
 
-@pytest.mark.parametrize("left", [RESERVE + 0.9, 3.0, 0.0])
+@pytest.mark.parametrize("left", [RESERVED_SECONDS + 0.9, 3.0, 0.0])
 def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(
     workplace: WorkerHarness, left: float
 ) -> None:
@@ -230,7 +230,7 @@ def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.strike(1, "after", claim_slowly)
     outcome = workplace.consume(workplace.send())
-    assert isinstance(outcome, Retrying)
+    assert isinstance(outcome, WorkRetried)
     assert (
         outcome.reason == f"TooSlow: {left:.0f} s of the invocation were left after the claim; the work was not called"
     )
@@ -243,13 +243,13 @@ def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(
 
 
 def test_a_message_whose_claim_failed_comes_back_soon_but_not_too_often(workplace: WorkerHarness) -> None:
-    refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException", times=SOON_RECEIVES + 1)
+    refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException", times=QUICK_RETRY_RECEIVES + 1)
     letter = workplace.send()
     waits = []
-    for _ in range(SOON_RECEIVES + 1):
+    for _ in range(QUICK_RETRY_RECEIVES + 1):
         workplace.deliver(letter)
         waits.append(letter.visible_at - workplace.now)
-    assert waits == [SOON] * SOON_RECEIVES + [VISIBILITY]
+    assert waits == [QUICK_RETRY_SECONDS] * QUICK_RETRY_RECEIVES + [VISIBILITY]
     workplace.live()
     assert workplace.effects == [("r", 1)]
 
@@ -277,7 +277,7 @@ def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: WorkerHarn
     letter = workplace.send(dies=1)
     workplace.deliver(letter)
     outcome = workplace.consume(letter)
-    assert isinstance(outcome, Retrying)
+    assert isinstance(outcome, WorkRetried)
     assert outcome.died
     assert outcome.reason.startswith("Died: nobody noted how the attempt ended")
     assert workplace.performed == [("r", 1)]
@@ -301,7 +301,7 @@ def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workpl
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.use()
     outcome = workplace.consume(letter)
-    assert outcome == Retrying(Booked("delay", NOW + 30), "not now")
+    assert outcome == WorkRetried(PlannedDelivery("delay", NOW + 30), "not now")
     assert workplace.queue[0].visible_at == workplace.now  # its time has passed meanwhile
     assert workplace.performed == [("r", 1)]
 
@@ -342,12 +342,12 @@ def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: Wor
 
     workplace.strike(1, "after", claim_slowly)
     workplace.consume(workplace.send())
-    assert workplace.seconds == 40 - RESERVE
+    assert workplace.seconds == 40 - RESERVED_SECONDS
 
 
 def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
-    assert workplace.consume(workplace.send(attributes=due)) == NotDue(NOW + 2000)
+    assert workplace.consume(workplace.send(attributes=due)) == WorkDeferred(NOW + 2000)
     (letter,) = workplace.queue
     assert letter.visible_at == NOW + 900
     assert letter.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800002000"}
@@ -392,7 +392,7 @@ def test_r4_a_message_that_was_not_sent_on_is_sent_on_again_before_sqs_gives_it_
     outcomes = [workplace.deliver(letter)]
     while letter in workplace.queue:
         outcomes.append(workplace.deliver(letter))
-    assert outcomes == [None] * (len(outcomes) - 1) + [NotDue(NOW + 20 * 86400)]
+    assert outcomes == [None] * (len(outcomes) - 1) + [WorkDeferred(NOW + 20 * 86400)]
     assert len(outcomes) < 30
     assert workplace.now < NOW + 14 * 86400
     (copy,) = workplace.queue
@@ -413,13 +413,13 @@ def test_copies_do_not_multiply_where_nothing_can_be_deleted_for_a_fortnight(wor
 
 @pytest.mark.parametrize(
     "told",
-    ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + LONGEST_AGE + 1)],
+    ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + MAX_AGE_SECONDS + 1)],
 )
-def test_what_is_no_time_that_a_booking_could_have_set_keeps_nobody_waiting(
+def test_what_is_no_time_that_a_scheduled_delivery_could_have_set_keeps_nobody_waiting(
     workplace: WorkerHarness, told: str
 ) -> None:
     due = {"not_before": {"DataType": "Number", "StringValue": told}}
-    assert isinstance(workplace.consume(workplace.send(attributes=due)), Succeeded)
+    assert isinstance(workplace.consume(workplace.send(attributes=due)), WorkSucceeded)
 
 
 def test_a_retry_that_no_schedule_takes_comes_in_hops_when_it_is_due(workplace: WorkerHarness) -> None:
@@ -432,7 +432,7 @@ def test_a_retry_that_no_schedule_takes_comes_in_hops_when_it_is_due(workplace: 
 def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear_reason(
     workplace: WorkerHarness,
 ) -> None:
-    workplace.use(largest=1024)
+    workplace.use(max_message_bytes=1024)
     body = workplace.send(filling="x" * 930).body
     workplace.live()
     letter = workplace.dead_letters[0]
@@ -445,7 +445,7 @@ def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear
 
 def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(workplace: WorkerHarness) -> None:
     """A body that somebody has sent with more attempts than there is room for."""
-    workplace.use(largest=1024)
+    workplace.use(max_message_bytes=1024)
     workplace.put_policy('{"default": {"max_attempts": 100}}')
     body = json.dumps({"request_id": "r", "payload": {"fails": 40}, "retries": ["2027-01-15T07:59:00Z"] * 34})
     workplace.send(body=body)
@@ -463,7 +463,7 @@ def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
     workplace: WorkerHarness, length: int, payload: dict[str, Any]
 ) -> None:
     """Where a queue takes as much as SQS does, so that nothing is left for the story."""
-    workplace.use(largest=1_048_576)
+    workplace.use(max_message_bytes=1_048_576)
     empty = json.dumps({"request_id": "r", "payload": {**payload, "filling": ""}})
     workplace.send(body=empty.replace('"filling": ""', f'"filling": "{"x" * (length - len(empty))}"'))
     workplace.live()
@@ -473,21 +473,11 @@ def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
 @pytest.mark.parametrize("result", [{1, 2}, float, {"a": object()}, b"bytes"])
 def test_a_result_that_is_no_json_does_not_undo_the_work(workplace: WorkerHarness, result: Any) -> None:
     workplace.perform = lambda _request, _seconds: result
-    assert workplace.consume(workplace.send()) == Succeeded(result)
+    assert workplace.consume(workplace.send()) == WorkSucceeded(result)
     assert "is not JSON" in workplace.row()["result"]
 
 
 def test_a_result_that_is_too_long_does_not_undo_the_work(workplace: WorkerHarness) -> None:
-    workplace.perform = lambda _request, _seconds: {"a": "x" * RESULT_LENGTH}
+    workplace.perform = lambda _request, _seconds: {"a": "x" * MAX_RESULT_CHARACTERS}
     workplace.consume(workplace.send())
     assert "characters, above 32768" in workplace.row()["result"]
-
-
-def test_without_idempotency_nothing_is_worked_on(workplace: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "true")
-    with (
-        pytest.warns(match="Disabling idempotency"),
-        pytest.raises(RuntimeError, match="POWERTOOLS_IDEMPOTENCY_DISABLED"),
-    ):
-        workplace.consume(workplace.send())
-    assert (workplace.performed, len(workplace.queue)) == ([], 1)

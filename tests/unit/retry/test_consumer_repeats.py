@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import Request
-from slotkeeper.retry.attempt import DeadLettered, Repeated, Succeeded
+from slotkeeper.retry import WorkRequest
+from slotkeeper.retry.attempt import WorkDeadLettered, WorkSucceeded
 from slotkeeper.retry.consumer import StillInProgress
-from slotkeeper.retry.ledger import SUCCEEDED, WAITING
+from slotkeeper.retry.ledger import SUCCEEDED, WAITING, AlreadySettled
 from tests.unit.worker_harness import INVOCATION, LEASE, NOW, WorkerHarness
 
 
@@ -31,7 +31,7 @@ def test_another_delivery_of_what_is_being_worked_on_is_left_on_the_queue(workpl
 def test_f24_a_redelivery_of_what_is_done_is_dropped_without_a_second_effect(workplace: WorkerHarness) -> None:
     letter = workplace.send()
     workplace.consume(letter)
-    assert workplace.consume(workplace.copy(letter)) == Repeated(SUCCEEDED, 1)
+    assert workplace.consume(workplace.copy(letter)) == AlreadySettled(SUCCEEDED, 1)
     assert workplace.performed == [("r", 1)]
 
 
@@ -46,16 +46,16 @@ def test_f25_a_redelivered_original_whose_retry_has_fired_starts_no_second_chain
     original = workplace.send(fails=2)
     workplace.consume(original)
     workplace.consume(workplace.queue[0])
-    assert workplace.consume(workplace.copy(original)) == Repeated(WAITING, 2)
+    assert workplace.consume(workplace.copy(original)) == AlreadySettled(WAITING, 2)
     workplace.live()
-    assert workplace.consume(workplace.copy(original)) == Repeated(SUCCEEDED, 3)
+    assert workplace.consume(workplace.copy(original)) == AlreadySettled(SUCCEEDED, 3)
     assert workplace.performed == [("r", 1), ("r", 2), ("r", 3)]
 
 
 def test_f25_a_redelivered_original_whose_retry_still_waits_starts_no_second_chain(workplace: WorkerHarness) -> None:
     original = workplace.send(fails=1)
     workplace.consume(original)
-    assert workplace.consume(workplace.copy(original)) == Repeated(WAITING, 1)
+    assert workplace.consume(workplace.copy(original)) == AlreadySettled(WAITING, 1)
     assert len(workplace.queue) == 1
 
 
@@ -77,8 +77,8 @@ def test_f26_a_redriven_dead_letter_is_the_next_attempt_under_its_key_and_a_copy
     redriven = workplace.redrive(dead)
     copy = workplace.copy(redriven)
     assert redriven.message_id != original.message_id
-    assert workplace.consume(redriven) == Succeeded({"attempt": 3})
-    assert workplace.consume(copy) == Repeated(SUCCEEDED, 3)
+    assert workplace.consume(redriven) == WorkSucceeded({"attempt": 3})
+    assert workplace.consume(copy) == AlreadySettled(SUCCEEDED, 3)
     assert workplace.effects == [("r", 3)]
 
 
@@ -102,7 +102,7 @@ def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_o
     before = workplace.row()
     other = workplace.send(another="payload")
     outcome = workplace.consume(other)
-    assert isinstance(outcome, DeadLettered)
+    assert isinstance(outcome, WorkDeadLettered)
     assert outcome.code == code(workplace) == "RequestIdReused"
     assert "another payload, whose status is WAITING since attempt 1" in outcome.reason
     assert (workplace.dead_letters[0].body, workplace.row()) == (other.body, before)
@@ -114,7 +114,7 @@ def test_a_worker_that_wakes_after_it_was_given_up_leaves_the_row_to_the_others(
     letter = workplace.send(fails=1)
     does_as_told = workplace.perform
 
-    def stands_still(request: Request, seconds: float) -> Any:
+    def stands_still(request: WorkRequest, seconds: float) -> Any:
         workplace.perform = does_as_told
         workplace.wait(INVOCATION + 6)
         with workplace.unnoted():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.retry.dead_letters import LARGEST, LONGEST_HISTORY, LONGEST_REASON, DeadLetterQueue
+from slotkeeper.retry.dead_letters import LARGEST, MAX_HISTORY_CHARACTERS, MAX_REASON_CHARACTERS, DeadLetterQueue
 from slotkeeper.retry.message import Message, instant, parse_message
 from tests.unit.work_messages import QueuedMessage
 from tests.unit.worker_harness import NOW, WorkerHarness
@@ -88,7 +88,7 @@ def test_what_was_not_worked_on_is_set_aside_as_it_came(
 def test_long_reasons_are_cut_and_empty_ones_filled(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send_invalid("junk", "m", "x" * 5000)
     dead_letters.send_invalid("junk", "m", "")
-    assert [texts(letter)["reason"] for letter in workplace.dead_letters] == ["x" * LONGEST_REASON, "-"]
+    assert [texts(letter)["reason"] for letter in workplace.dead_letters] == ["x" * MAX_REASON_CHARACTERS, "-"]
 
 
 def test_reasons_and_keys_with_control_characters_are_taken(
@@ -105,7 +105,7 @@ def test_a_history_that_is_too_long_keeps_the_first_entry_and_the_last_ones(
     history = [{"attempt": n, "at": instant(NOW), "error": "x" * 700} for n in range(1, 21)]
     dead_letters.send(Message("r", {}), NOW, "Poison", "bad", history)
     text = texts(workplace.dead_letters[0])["history"]
-    assert len(text) <= LONGEST_HISTORY
+    assert len(text) <= MAX_HISTORY_CHARACTERS
     attempts = [entry["attempt"] for entry in json.loads(text)]
     assert attempts == [1, *range(21 - len(attempts) + 1, 21)]
     assert len(attempts) > 5

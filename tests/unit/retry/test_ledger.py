@@ -11,22 +11,22 @@ from botocore.exceptions import ClientError
 from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
 
 from slotkeeper.retry import ledger as protocol
-from slotkeeper.retry.delivery import DELIVERY_AGE
+from slotkeeper.retry.delivery import SCHEDULE_MAX_AGE_SECONDS
 from slotkeeper.retry.ledger import (
     DEAD_LETTERED,
     FAILED,
     RUNNING,
     SUCCEEDED,
     WAITING,
+    AlreadySettled,
     Claimed,
-    IdReused,
     InProgress,
     Ledger,
     MalformedRow,
-    Settled,
+    RequestIdReused,
 )
 from slotkeeper.retry.message import instant
-from slotkeeper.retry.policy import LONGEST_AGE
+from slotkeeper.retry.policy import MAX_AGE_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.ledger_rows import FIRST, ME, OTHER, OTHER_PAYLOAD, PLAN, SECOND, claim, claimed, end
 from tests.unit.worker_harness import LEASE, NOW, TABLE, WorkerHarness
@@ -50,7 +50,7 @@ def test_the_first_claim_makes_the_row(workplace: WorkerHarness, ledger: Ledger)
         "first_attempt_at": instant(NOW),
         "last_attempt_at": instant(NOW),
         "payload_hash": FIRST.payload_hash,
-        "expires_at": str(int(NOW) + protocol.KEEP),
+        "expires_at": str(int(NOW) + protocol.RETENTION_SECONDS),
     }
 
 
@@ -72,7 +72,7 @@ def test_when_the_first_attempt_began_stays_as_it_was_whatever_a_later_message_s
 
 
 def test_a_claim_says_when_the_attempt_began_as_the_row_has_it_to_the_millisecond(ledger: Ledger) -> None:
-    assert claimed(ledger, now=NOW + 0.12345).began == NOW + 0.123
+    assert claimed(ledger, now=NOW + 0.12345).started_at == NOW + 0.123
 
 
 @pytest.mark.parametrize("status", [FAILED, WAITING, DEAD_LETTERED])
@@ -81,11 +81,11 @@ def test_the_next_attempt_is_claimed_whatever_the_one_before_has_come_to(
 ) -> None:
     end(ledger, status)
     got = claimed(ledger, SECOND, "next", NOW + 60)
-    assert (got.token, got.began, got.died, got.plan) == ("next", NOW + 60, False, None)
+    assert (got.token, got.started_at, got.died, got.plan) == ("next", NOW + 60, False, None)
     row = workplace.row()
     assert (row["status"], row["attempts"], row["claim"]) == (RUNNING, "2", "next")
     assert row["first_attempt_at"] == instant(NOW)
-    assert row["expires_at"] == str(int(NOW) + 60 + protocol.KEEP)
+    assert row["expires_at"] == str(int(NOW) + 60 + protocol.RETENTION_SECONDS)
     assert not {"plan", "next_attempt_at", "result"} & row.keys()
 
 
@@ -102,22 +102,22 @@ def test_the_next_attempt_is_not_claimed_while_the_one_before_runs_under_a_lease
 
 def test_f24_nothing_is_claimed_of_a_request_that_succeeded(ledger: Ledger) -> None:
     end(ledger, SUCCEEDED)
-    assert claim(ledger, FIRST, "later") == Settled(SUCCEEDED, 1)
-    assert claim(ledger, SECOND, "later") == Settled(SUCCEEDED, 1)
-    assert claim(ledger, SECOND.after(NOW), "later", NOW + 10**6) == Settled(SUCCEEDED, 1)
+    assert claim(ledger, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
+    assert claim(ledger, SECOND, "later") == AlreadySettled(SUCCEEDED, 1)
+    assert claim(ledger, SECOND.after(NOW), "later", NOW + 10**6) == AlreadySettled(SUCCEEDED, 1)
 
 
 @pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED])
 def test_an_attempt_that_had_its_end_is_not_claimed_again(ledger: Ledger, status: str) -> None:
     end(ledger, status)
-    assert claim(ledger, FIRST, "later", NOW + 10**6) == Settled(status, 1)
+    assert claim(ledger, FIRST, "later", NOW + 10**6) == AlreadySettled(status, 1)
 
 
 @pytest.mark.parametrize("now", [NOW, NOW + 10**6])
 def test_f25_an_attempt_before_the_latest_is_not_claimed_whatever_the_latest_does(ledger: Ledger, now: float) -> None:
     end(ledger, FAILED)
     claim(ledger, SECOND, "next")
-    assert claim(ledger, FIRST, "late", now) == Settled(RUNNING, 2)
+    assert claim(ledger, FIRST, "late", now) == AlreadySettled(RUNNING, 2)
 
 
 @pytest.mark.parametrize("status", [RUNNING, FAILED])
@@ -174,12 +174,12 @@ def test_a_lease_is_taken_over_only_as_it_was_seen(workplace: WorkerHarness, led
 @pytest.mark.parametrize("status", [RUNNING, FAILED, WAITING, DEAD_LETTERED, SUCCEEDED])
 def test_another_payload_under_the_same_id_is_told_so(ledger: Ledger, status: str) -> None:
     end(ledger, status)
-    assert claim(ledger, OTHER_PAYLOAD, OTHER, NOW + 10**6) == IdReused(status, 1)
+    assert claim(ledger, OTHER_PAYLOAD, OTHER, NOW + 10**6) == RequestIdReused(status, 1)
 
 
 def test_another_payload_for_a_request_that_succeeded_is_told_so_whatever_its_attempt(ledger: Ledger) -> None:
     end(ledger, SUCCEEDED)
-    assert claim(ledger, OTHER_PAYLOAD.after(NOW), OTHER) == IdReused(SUCCEEDED, 1)
+    assert claim(ledger, OTHER_PAYLOAD.after(NOW), OTHER) == RequestIdReused(SUCCEEDED, 1)
 
 
 def test_a_dead_letter_whose_payload_was_put_right_is_the_next_attempt(
@@ -194,7 +194,7 @@ def test_a_dead_letter_whose_payload_was_put_right_is_the_next_attempt(
 def test_an_engine_that_does_not_tell_the_item_is_asked_for_it(workplace: WorkerHarness, ledger: Ledger) -> None:
     end(ledger, SUCCEEDED)
     refuse(workplace.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
-    assert claim(ledger, FIRST, "later") == Settled(SUCCEEDED, 1)
+    assert claim(ledger, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
     assert workplace.calls[-1] == "GetItem"
 
 
@@ -207,7 +207,7 @@ def test_any_other_refusal_is_raised_as_it_is(workplace: WorkerHarness, ledger: 
 def test_a_row_outlives_every_message_of_its_request() -> None:
     """The latest attempt's: booked for the end of the longest age, put by Scheduler into its dead-letter queue after a
     day, and sent from there when it was about to expire."""
-    assert protocol.KEEP >= LONGEST_AGE + DELIVERY_AGE + 2 * QUEUE_RETENTION
+    assert protocol.RETENTION_SECONDS >= MAX_AGE_SECONDS + SCHEDULE_MAX_AGE_SECONDS + 2 * QUEUE_RETENTION
 
 
 COMPLETE: dict[str, Any] = {

@@ -10,16 +10,16 @@ from botocore.exceptions import ReadTimeoutError
 
 from slotkeeper.retry.ledger import (
     DEAD_LETTERED,
-    ERROR_LENGTH,
     FAILED,
-    HISTORY_LENGTH,
+    MAX_ERROR_CHARACTERS,
+    MAX_HISTORY_ENTRIES,
     RUNNING,
     SUCCEEDED,
     WAITING,
     Claimed,
     ClaimLost,
     Ledger,
-    NextHasBegun,
+    NextAttemptClaimed,
 )
 from slotkeeper.retry.message import instant
 from tests.support.boundary import lose_answer
@@ -60,7 +60,7 @@ def test_a_deferred_attempt_is_taken_over_at_once_and_has_failed_once(workplace:
     failure = {"types": ["Retryable"], "reason": "it failed"}
     ledger.defer(FIRST, claimed(ledger), failure, "it failed")
     got = claimed(ledger, FIRST, OTHER, NOW + 1)
-    assert (got.began, got.died, got.plan) == (NOW, False, failure)
+    assert (got.started_at, got.died, got.plan) == (NOW, False, failure)
     history = ledger.record(FIRST, got, PLAN, "it failed")
     assert history == got.history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
 
@@ -94,7 +94,7 @@ def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
     ledger.record(FIRST, mine, PLAN, "failed")
     claim(ledger, SECOND, mine.token)
     before = workplace.row()
-    with pytest.raises(NextHasBegun, match="attempt 2"):
+    with pytest.raises(NextAttemptClaimed, match="attempt 2"):
         STEPS[step](ledger, FIRST, mine)
     assert workplace.row() == before
 
@@ -146,14 +146,14 @@ class Resending:
 
 def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(ledger: Ledger) -> None:
     message, history = FIRST, ()
-    for _ in range(HISTORY_LENGTH + 5):
+    for _ in range(MAX_HISTORY_ENTRIES + 5):
         mine = claimed(ledger, message)
         history = ledger.record(message, mine, PLAN, f"error {message.attempt}")
         message = message.after(NOW)
-    assert [entry["attempt"] for entry in history] == [1, *range(7, HISTORY_LENGTH + 6)]
+    assert [entry["attempt"] for entry in history] == [1, *range(7, MAX_HISTORY_ENTRIES + 6)]
     assert claimed(ledger, message).history == history
 
 
 def test_a_long_error_is_cut(workplace: WorkerHarness, ledger: Ledger) -> None:
     history = ledger.record(FIRST, claimed(ledger), PLAN, "x" * 1000)
-    assert history[0]["error"] == workplace.row()["last_error"] == "x" * ERROR_LENGTH
+    assert history[0]["error"] == workplace.row()["last_error"] == "x" * MAX_ERROR_CHARACTERS

@@ -10,10 +10,10 @@ import pytest
 from slotkeeper.retry.ledger import DEAD_LETTERED, RUNNING, SUCCEEDED
 from slotkeeper.retry.message import instant
 from slotkeeper.retry.operations import (
-    Cancelled,
-    NotWaiting,
-    OtherPayload,
-    Retries,
+    NoRetryWaiting,
+    PayloadMismatch,
+    RetryCancelled,
+    RetryOperations,
     is_cancelled,
 )
 from tests.support.boundary import Killed
@@ -22,15 +22,15 @@ from tests.unit.worker_harness import NOW, WorkerHarness
 
 
 @pytest.fixture
-def operator(workplace: WorkerHarness) -> Retries:
-    return Retries(workplace.ledger, workplace.retries, lambda: workplace.now)
+def operator(workplace: WorkerHarness) -> RetryOperations:
+    return RetryOperations(workplace.ledger, workplace.retries, lambda: workplace.now)
 
 
 def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
-    assert operator.cancel("r", "the customer has gone") == Cancelled(2, sent=True)
+    assert operator.cancel("r", "the customer has gone") == RetryCancelled(2, sent=True)
     assert workplace.schedules() == []
     workplace.live()
     letter = only_letter(workplace)
@@ -40,7 +40,7 @@ def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
 
 
 def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
     operator.cancel("r", "no longer wanted")
@@ -56,10 +56,10 @@ def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
 
 
 def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_comes(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace, SOON)
-    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 300)
+    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 300)
     assert is_cancelled(workplace.ledger.read("r"))  # type: ignore[arg-type]
     workplace.live()
     assert said(only_letter(workplace), "code") == "Cancelled"
@@ -67,7 +67,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_come
 
 
 def test_a_worker_whose_clock_is_behind_carries_a_cancel_out_all_the_same(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     """A lease that ended only now would have it leave the message for another twelve minutes."""
     fail_once(workplace, SOON)
@@ -78,7 +78,9 @@ def test_a_worker_whose_clock_is_behind_carries_a_cancel_out_all_the_same(
     assert said(only_letter(workplace), "code") == "Cancelled"
 
 
-def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(workplace: WorkerHarness, operator: Retries) -> None:
+def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
+    workplace: WorkerHarness, operator: RetryOperations
+) -> None:
     fail_once(workplace)
     operator.cancel("r", "too early")
     workplace.live()
@@ -88,34 +90,36 @@ def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(workplace: Wo
     assert workplace.row()["status"] == SUCCEEDED
 
 
-def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(workplace: WorkerHarness, operator: Retries) -> None:
+def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(
+    workplace: WorkerHarness, operator: RetryOperations
+) -> None:
     fail_once(workplace)
     workplace.fire(workplace.schedules()[0])
     told: list[Any] = []
     # Beside the worker, which has claimed the attempt and is about to have its effect.
     workplace.strike(2, "before", lambda: told.append(beside(workplace, lambda: operator.cancel("r", "too late"))))
     workplace.live()
-    assert isinstance(told[0], NotWaiting)
+    assert isinstance(told[0], NoRetryWaiting)
     assert (told[0].row.status, told[0].row.attempts) == (RUNNING, 2)
     assert (workplace.effects, workplace.dead_letters) == ([("r", 2)], [])
 
 
 def test_of_a_cancel_and_a_claim_of_the_same_moment_the_claim_that_came_first_counts(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     """Between the operator's look and its step, the worker claims the attempt and has its effect."""
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
     workplace.strike(2, "before", lambda: beside(workplace, lambda: workplace.deliver(letter)))
     told = operator.cancel("r", "too late")
-    assert isinstance(told, NotWaiting)
+    assert isinstance(told, NoRetryWaiting)
     assert told.row is not None
     assert told.row.status == SUCCEEDED
     assert workplace.effects == [("r", 2)]
 
 
 def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_counts(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
@@ -127,7 +131,7 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_c
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
 def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
-    workplace: WorkerHarness, operator: Retries, call: int
+    workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
     """Read, decide, read the schedule, send, delete."""
     fail_once(workplace)
@@ -135,7 +139,7 @@ def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
     with pytest.raises(Killed):
         operator.cancel("r", "no longer wanted")
     told = operator.cancel("r", "no longer wanted")
-    assert isinstance(told, Cancelled)
+    assert isinstance(told, RetryCancelled)
     assert told.sent == (call != 5)
     workplace.live()
     assert {said(letter, "code") for letter in workplace.dead_letters} == {"Cancelled"}
@@ -145,7 +149,7 @@ def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
 
 @pytest.mark.parametrize("call", [2, 3, 4])
 def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
-    workplace: WorkerHarness, operator: Retries, call: int
+    workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
     fail_once(workplace)
     workplace.strike(call, "after", killed)
@@ -156,15 +160,17 @@ def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
     assert workplace.performed == [("r", 1)]
 
 
-def test_two_operators_who_cancel_at_once_cancel_once(workplace: WorkerHarness, operator: Retries) -> None:
+def test_two_operators_who_cancel_at_once_cancel_once(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
     workplace.strike(2, "before", lambda: beside(workplace, lambda: operator.cancel("r", "I was first")))
-    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 3000)
+    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
     workplace.live()
     assert said(only_letter(workplace), "reason") == "attempt 2 was cancelled before it began: I was first"
 
 
-def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: WorkerHarness, operator: Retries) -> None:
+def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(
+    workplace: WorkerHarness, operator: RetryOperations
+) -> None:
     put_long_row(workplace)
     operator.cancel("r", "it never ends")
     row = workplace.ledger.read("r")
@@ -173,17 +179,17 @@ def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: Wor
 
 
 def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_payload_is_given(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
     workplace.wait(86_400)
     workplace.queue.remove(workplace.fire(workplace.schedules()[0]))
-    assert operator.cancel("r", "no longer wanted") == Cancelled(2, sent=False, due=NOW + 3000)
+    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
     before = workplace.row()
-    with pytest.raises(OtherPayload):
+    with pytest.raises(PayloadMismatch):
         operator.cancel("r", "no longer wanted", {"fails": 2})
     assert workplace.row() == before
-    assert operator.cancel("r", "no longer wanted", {"fails": 1}) == Cancelled(2, sent=True)
+    assert operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
     workplace.live()
     letter = only_letter(workplace)
     assert [entry["at"] for entry in json.loads(said(letter, "history"))] == json.loads(letter.body)["retries"]
@@ -191,14 +197,14 @@ def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_pa
 
 
 @pytest.mark.parametrize("fate", ["poison", "succeeds"])
-def test_what_has_had_its_end_is_not_cancelled(workplace: WorkerHarness, operator: Retries, fate: str) -> None:
+def test_what_has_had_its_end_is_not_cancelled(workplace: WorkerHarness, operator: RetryOperations, fate: str) -> None:
     workplace.deliver(workplace.send(**({"poison": "no such thing"} if fate == "poison" else {})))
     before = workplace.row()
     told = operator.cancel("r", "too late")
-    assert isinstance(told, NotWaiting)
+    assert isinstance(told, NoRetryWaiting)
     assert workplace.row() == before
 
 
 @pytest.mark.parametrize("step", ["cancel", "run_now"])
-def test_a_request_that_was_never_tried_is_not_known(operator: Retries, step: str) -> None:
-    assert (operator.cancel("r", "why") if step == "cancel" else operator.run_now("r")) == NotWaiting(None)
+def test_a_request_that_was_never_tried_is_not_known(operator: RetryOperations, step: str) -> None:
+    assert (operator.cancel("r", "why") if step == "cancel" else operator.run_now("r")) == NoRetryWaiting(None)

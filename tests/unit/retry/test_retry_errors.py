@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry.errors import LONGEST_REASON, Failure, Poison, Retryable
+from slotkeeper.retry.errors import MAX_REASON_CHARACTERS, Failure, Poison, Retryable
 
 
 class RateLimited(Retryable):
@@ -72,7 +72,7 @@ def test_only_poison_is_final() -> None:
         (Retryable(), "Retryable"),
         (ValueError(" \n"), "ValueError"),
         (ValueError("line one\nline\ttwo"), "ValueError: line one line two"),
-        (ValueError("x" * 9999), "ValueError: " + "x" * (LONGEST_REASON - 12)),
+        (ValueError("x" * 9999), "ValueError: " + "x" * (MAX_REASON_CHARACTERS - 12)),
     ],
 )
 def test_a_reason_names_the_type_and_is_neither_empty_nor_endless(exception: Exception, reason: str) -> None:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from slotkeeper.retry.parameter import SCHEMA_FILE, InvalidPolicy, PolicyParameter, PolicyUnread, parse_policy
-from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
+from slotkeeper.retry.parameter import SCHEMA_FILE, InvalidPolicy, PolicyParameter, PolicyUnavailable, parse_policy
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, MAX_ATTEMPTS, Policy, Rule
 
 NAME = "/slotkeeper/retry-policy"
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
@@ -51,7 +51,7 @@ class Store:
         """What the policy allows; None if there is no policy."""
         try:
             return int(self.parameter.get().default.max_attempts)
-        except PolicyUnread:
+        except PolicyUnavailable:
             return None
 
 
@@ -97,7 +97,9 @@ def test_a_reading_holds_for_a_minute_and_no_longer(store: Store) -> None:
 
 
 def test_without_a_policy_nothing_can_be_decided_and_it_is_reported_why(store: Store) -> None:
-    with pytest.raises(PolicyUnread, match="SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound"):
+    with pytest.raises(
+        PolicyUnavailable, match="SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound"
+    ):
         store.parameter.get()
     assert store.told == [
         "retry policy: SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound; "
@@ -209,10 +211,10 @@ def test_the_schema_allows_what_a_rule_allows() -> None:
     most = {name: said["maximum"] for name, said in rule.items() if "maximum" in said}
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     assert most == {
-        "base_seconds": LONGEST_AGE,
-        "cap_seconds": LONGEST_AGE,
-        "max_attempts": MOST_ATTEMPTS,
-        "max_age_seconds": LONGEST_AGE,
+        "base_seconds": MAX_AGE_SECONDS,
+        "cap_seconds": MAX_AGE_SECONDS,
+        "max_attempts": MAX_ATTEMPTS,
+        "max_age_seconds": MAX_AGE_SECONDS,
     }
     assert {name.removesuffix("_seconds") for name in rule} == set(Rule.__dataclass_fields__)
 

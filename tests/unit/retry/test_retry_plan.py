@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.errors import Failure
-from slotkeeper.retry.plan import MOST_ALTOGETHER, DeadLetter, History, RetryAt, plan_retry
-from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
+from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS, AttemptHistory, DeadLetter, RetryAt, plan_retry
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, MAX_ATTEMPTS, Policy, Rule
 
 NOW = 1_800_000_000.0
 FAILED = Failure(("Timeout", "Retryable"), "Timeout: no answer")
@@ -22,9 +22,9 @@ PLAIN = Policy(
 )
 
 
-def after(made: int, uncounted: int = 0, gap: float = 1.0) -> History:
+def after(made: int, uncounted: int = 0, gap: float = 1.0) -> AttemptHistory:
     """The history of a request whose attempt number `made` began, and failed, just now."""
-    return History("request-1", tuple(NOW - gap * (made - number) for number in range(1, made + 1)), uncounted)
+    return AttemptHistory("request-1", tuple(NOW - gap * (made - number) for number in range(1, made + 1)), uncounted)
 
 
 def asked(retry_after: Any, failure: Failure = FAILED) -> Failure:
@@ -48,8 +48,8 @@ def rules(draw: st.DrawFn) -> Rule:
         draw(st.sampled_from(["none", "full", "equal", "decorrelated"])),
         base,
         base * draw(st.floats(1, 200)),
-        draw(st.integers(1, MOST_ATTEMPTS)),
-        draw(st.floats(0.001, LONGEST_AGE)),
+        draw(st.integers(1, MAX_ATTEMPTS)),
+        draw(st.floats(0.001, MAX_AGE_SECONDS)),
         draw(st.booleans()),
     )
 
@@ -58,17 +58,17 @@ policies = st.builds(Policy, rules(), st.dictionaries(st.sampled_from(["Timeout"
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> History:
+def histories(draw: st.DrawFn) -> AttemptHistory:
     """Of any size, also with clocks that were wrong by far."""
     made = draw(st.integers(1, 40) | st.integers(1, 3000))
     spread = draw(st.floats(0, 1000) | st.floats(-1e7, 1e7))
     attempts = tuple(NOW - spread * (made - number) / made for number in range(1, made + 1))
-    return History(draw(st.text(max_size=10)), attempts, draw(st.integers(0, made - 1)))
+    return AttemptHistory(draw(st.text(max_size=10)), attempts, draw(st.integers(0, made - 1)))
 
 
 @given(failures, histories(), policies)
 def test_a_retry_is_never_before_now_and_never_later_than_the_age_allows(
-    error: Failure, history: History, policy: Policy
+    error: Failure, history: AttemptHistory, policy: Policy
 ) -> None:
     plan = plan_retry(error, history, policy, NOW)
     latest = min(NOW, *history.attempts) + policy.rule_for(error.types).max_age
@@ -76,24 +76,26 @@ def test_a_retry_is_never_before_now_and_never_later_than_the_age_allows(
 
 
 @given(failures, histories(), policies)
-def test_r1_whoever_asks_again_gets_the_same_answer(error: Failure, history: History, policy: Policy) -> None:
+def test_r1_whoever_asks_again_gets_the_same_answer(error: Failure, history: AttemptHistory, policy: Policy) -> None:
     assert plan_retry(error, history, policy, NOW) == plan_retry(error, history, policy, NOW)
 
 
 @given(failures, histories(), policies)
 def test_r4_a_request_ends_where_a_bound_is_reached_and_nowhere_else(
-    error: Failure, history: History, policy: Policy
+    error: Failure, history: AttemptHistory, policy: Policy
 ) -> None:
     plan = plan_retry(error, history, policy, NOW)
     rule, made = policy.rule_for(error.types), len(history.attempts)
-    used_up = made >= MOST_ALTOGETHER or (rule.counts and made - history.uncounted >= rule.max_attempts)
+    used_up = made >= MAX_TOTAL_ATTEMPTS or (rule.counts and made - history.uncounted >= rule.max_attempts)
     expected = {"Poison"} if error.final else {"AttemptsExhausted"} if used_up else {"TooOld", "RetryAt"}
     code = plan.code if isinstance(plan, DeadLetter) else "RetryAt"
     assert (code in expected, isinstance(plan, RetryAt) or error.reason in plan.reason) == (True, True)
 
 
 @given(failures, histories(), policies)
-def test_a_retry_says_whether_the_failed_attempt_counts(error: Failure, history: History, policy: Policy) -> None:
+def test_a_retry_says_whether_the_failed_attempt_counts(
+    error: Failure, history: AttemptHistory, policy: Policy
+) -> None:
     plan = plan_retry(error, history, policy, NOW)
     assert isinstance(plan, DeadLetter) or plan.counted is policy.rule_for(error.types).counts
 
@@ -110,14 +112,14 @@ def test_the_wait_grows_with_attempts_that_did_not_count_too() -> None:
 
 
 def test_f25_jitter_comes_from_the_request_and_the_attempt_and_nothing_else() -> None:
-    one, other = (History(key, (NOW - 5,)) for key in ("request-1", "request-2"))
-    again = History("request-1", (NOW - 5000,))
+    one, other = (AttemptHistory(key, (NOW - 5,)) for key in ("request-1", "request-2"))
+    again = AttemptHistory("request-1", (NOW - 5000,))
     planned = [plan_retry(FAILED, history, BUILT_IN, NOW) for history in (one, again, other)]
     assert (planned[0] == planned[1], planned[0] == planned[2]) == (True, False)
 
 
 def test_full_jitter_parts_the_requests_that_failed_together() -> None:
-    planned = [plan_retry(FAILED, History(f"request-{n}", (NOW,)), BUILT_IN, NOW) for n in range(200)]
+    planned = [plan_retry(FAILED, AttemptHistory(f"request-{n}", (NOW,)), BUILT_IN, NOW) for n in range(200)]
     waits = [plan.when - NOW for plan in planned if isinstance(plan, RetryAt)]
     assert (len(waits), len(set(waits)) > 190, min(waits) < 2, 28 < max(waits) <= 30) == (200, True, True, True)
 
@@ -168,7 +170,7 @@ def test_r3_no_request_is_tried_for_ever_even_if_nothing_counts_and_no_pause_is_
 
 def test_no_retry_begins_after_the_age_that_is_allowed() -> None:
     policy = Policy(Rule("fixed", "none", base=60, cap=60, max_age=600))
-    in_time, too_late = (History("k", (NOW - age, NOW)) for age in (540, 541))
+    in_time, too_late = (AttemptHistory("k", (NOW - age, NOW)) for age in (540, 541))
     assert (plan_retry(FAILED, in_time, policy, NOW), plan_retry(FAILED, too_late, policy, NOW)) == (
         RetryAt(NOW + 60, True),
         DeadLetter(
@@ -180,24 +182,24 @@ def test_no_retry_begins_after_the_age_that_is_allowed() -> None:
 
 
 def test_age_ends_what_does_not_count_too() -> None:
-    plan = plan_retry(LIMITED, History("k", (NOW - 86_395,)), PLAIN, NOW)
+    plan = plan_retry(LIMITED, AttemptHistory("k", (NOW - 86_395,)), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
     assert plan.code == "TooOld"
 
 
 def test_age_counts_from_the_earliest_start_whatever_its_place() -> None:
-    plan = plan_retry(FAILED, History("k", (NOW - 1, NOW - 90_000, NOW)), PLAIN, NOW)
+    plan = plan_retry(FAILED, AttemptHistory("k", (NOW - 1, NOW - 90_000, NOW)), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
 
 
 def test_a_start_in_the_future_makes_no_request_live_longer() -> None:
-    plan = plan_retry(asked(86_401), History("k", (NOW + 86_400,)), PLAIN, NOW)
+    plan = plan_retry(asked(86_401), AttemptHistory("k", (NOW + 86_400,)), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 29, 3601, 86_400, "45"])
 def test_what_the_downstream_asks_for_wins_and_is_not_capped(seconds: Any) -> None:
-    assert plan_retry(asked(seconds), History("k", (NOW,)), PLAIN, NOW) == RetryAt(NOW + float(seconds), True)
+    assert plan_retry(asked(seconds), AttemptHistory("k", (NOW,)), PLAIN, NOW) == RetryAt(NOW + float(seconds), True)
 
 
 def test_what_the_downstream_asks_for_holds_for_what_does_not_count() -> None:
@@ -226,14 +228,14 @@ def test_r4_the_reason_gives_the_numbers_by_which_it_was_judged() -> None:
     plans = [
         plan_retry(FAILED, after(2), young, NOW),
         plan_retry(FAILED, after(5, uncounted=3), young, NOW),
-        plan_retry(FAILED, after(MOST_ALTOGETHER, uncounted=MOST_ALTOGETHER - 1), young, NOW),
-        plan_retry(FAILED, History("request-1", (NOW - 40,)), young, NOW),
+        plan_retry(FAILED, after(MAX_TOTAL_ATTEMPTS, uncounted=MAX_TOTAL_ATTEMPTS - 1), young, NOW),
+        plan_retry(FAILED, AttemptHistory("request-1", (NOW - 40,)), young, NOW),
         plan_retry(asked(90), after(1), young, NOW),
     ]
     assert [plan.reason.removesuffix(f"; the last error: {FAILED.reason}") for plan in plans] == [
         "2 attempts have failed, and the policy allows 2",
         "2 attempts have failed, and the policy allows 2 (3 more do not count)",
-        f"{MOST_ALTOGETHER} attempts were made, of which 1 count; no policy allows more than {MOST_ALTOGETHER}",
+        f"{MAX_TOTAL_ATTEMPTS} attempts were made, of which 1 count; no policy allows more than {MAX_TOTAL_ATTEMPTS}",
         "attempt 2 would begin 70 s after the first (30 s from now, by the policy), and 60 s are allowed",
         "attempt 2 would begin 90 s after the first (90 s from now, as the downstream asked), and 60 s are allowed",
     ]
@@ -250,5 +252,5 @@ def test_r4_the_reason_gives_the_numbers_by_which_it_was_judged() -> None:
     ],
 )
 def test_a_history_that_cannot_be_says_what_was_expected(attempts: Any, uncounted: int, field: str) -> None:
-    with pytest.raises(ValueError, match=rf"^History\.{field} must be .*, got "):
-        History("k", attempts, uncounted)
+    with pytest.raises(ValueError, match=rf"^AttemptHistory\.{field} must be .*, got "):
+        AttemptHistory("k", attempts, uncounted)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.backoff import decorrelated, share
-from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE, MOST_ATTEMPTS, Policy, Rule
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, MAX_ATTEMPTS, Policy, Rule
 
 KEYS = st.text(max_size=20)
 NUMBERS = st.integers(1, 5000)
@@ -135,7 +135,7 @@ def test_a_rule_that_makes_no_sense_names_field_value_and_what_was_expected(
 
 def test_the_ends_of_every_range_are_allowed() -> None:
     least = Rule(base=1e-9, cap=1e-9, max_attempts=1, max_age=1e-9)
-    most = Rule(base=LONGEST_AGE, cap=LONGEST_AGE, max_attempts=MOST_ATTEMPTS, max_age=LONGEST_AGE)
+    most = Rule(base=MAX_AGE_SECONDS, cap=MAX_AGE_SECONDS, max_attempts=MAX_ATTEMPTS, max_age=MAX_AGE_SECONDS)
     assert (least.max_attempts, most.max_attempts) == (1, 100)
 
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.attempt import Repeated
-from slotkeeper.retry.ledger import FAILED, SUCCEEDED, WAITING, MalformedRow
+from slotkeeper.retry.ledger import FAILED, SUCCEEDED, WAITING, AlreadySettled, MalformedRow
 from slotkeeper.retry.message import instant
 from slotkeeper.retry.operations import (
-    Advanced,
-    NotWaiting,
-    OtherPayload,
-    OutOfReach,
-    Retries,
+    MessageOutOfReach,
+    NoRetryWaiting,
+    PayloadMismatch,
+    RetryOperations,
+    RetrySentNow,
 )
 from tests.support.boundary import Killed, refuse
 from tests.unit.waiting_retries import MADE, SOON, beside, fail_once, killed, put_long_row
@@ -23,15 +22,15 @@ from tests.unit.worker_harness import NOW, WorkerHarness
 
 
 @pytest.fixture
-def operator(workplace: WorkerHarness) -> Retries:
-    return Retries(workplace.ledger, workplace.retries, lambda: workplace.now)
+def operator(workplace: WorkerHarness) -> RetryOperations:
+    return RetryOperations(workplace.ledger, workplace.retries, lambda: workplace.now)
 
 
 def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
-    assert operator.run_now("r") == Advanced(2)
+    assert operator.run_now("r") == RetrySentNow(2)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 60)
     assert workplace.schedules() == []
     workplace.live()
@@ -40,7 +39,7 @@ def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(
 
 
 def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     """The schedule fires between the operator's look and its message."""
     fail_once(workplace)
@@ -50,20 +49,22 @@ def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
     assert len(workplace.queue) == 2
     outcomes = [workplace.deliver(letter) for letter in list(workplace.queue)]
     assert workplace.effects == [("r", 2)]
-    assert outcomes[1] == Repeated(SUCCEEDED, 2)
+    assert outcomes[1] == AlreadySettled(SUCCEEDED, 2)
 
 
-def test_an_attempt_that_begins_meanwhile_is_not_brought_again(workplace: WorkerHarness, operator: Retries) -> None:
+def test_an_attempt_that_begins_meanwhile_is_not_brought_again(
+    workplace: WorkerHarness, operator: RetryOperations
+) -> None:
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
     workplace.strike(1, "after", lambda: beside(workplace, lambda: workplace.deliver(letter)))
-    assert isinstance(operator.run_now("r", {"fails": 1}), NotWaiting)
+    assert isinstance(operator.run_now("r", {"fails": 1}), NoRetryWaiting)
     assert workplace.queue == []
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
 def test_r1_who_dies_over_bringing_an_attempt_forward_loses_nothing(
-    workplace: WorkerHarness, operator: Retries, call: int
+    workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
     """Read, read the schedule, decide, send, delete."""
     fail_once(workplace)
@@ -75,52 +76,58 @@ def test_r1_who_dies_over_bringing_an_attempt_forward_loses_nothing(
     assert workplace.schedules() == []
 
 
-def test_what_the_queue_delays_is_out_of_reach_without_its_payload(workplace: WorkerHarness, operator: Retries) -> None:
+def test_what_the_queue_delays_is_out_of_reach_without_its_payload(
+    workplace: WorkerHarness, operator: RetryOperations
+) -> None:
     fail_once(workplace, SOON)
-    assert operator.run_now("r") == OutOfReach(2, NOW + 300)
+    assert operator.run_now("r") == MessageOutOfReach(2, NOW + 300)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
 
 
 def test_what_the_queue_delays_is_brought_forward_with_its_payload_and_its_own_message_is_dropped(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace, SOON)
-    assert operator.run_now("r", {"fails": 1}) == Advanced(2)
+    assert operator.run_now("r", {"fails": 1}) == RetrySentNow(2)
     workplace.live()
     assert workplace.effects == [("r", 2)]
     assert workplace.performed == [("r", 1), ("r", 2)]
 
 
 def test_r1_a_retry_whose_message_is_lost_is_made_good_with_its_payload(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     """Nobody could deliver the schedule's message, and nobody kept it."""
     fail_once(workplace)
     workplace.wait(86_400)
     workplace.queue.remove(workplace.fire(workplace.schedules()[0]))
-    assert operator.run_now("r") == OutOfReach(2, NOW + 3000)
-    assert operator.run_now("r", {"fails": 1}) == Advanced(2)
+    assert operator.run_now("r") == MessageOutOfReach(2, NOW + 3000)
+    assert operator.run_now("r", {"fails": 1}) == RetrySentNow(2)
     workplace.live()
     assert workplace.effects == [("r", 2)]
 
 
 @pytest.mark.parametrize("payload", [{"fails": 2}, {}])
-def test_another_payload_is_refused(workplace: WorkerHarness, operator: Retries, payload: dict[str, Any]) -> None:
+def test_another_payload_is_refused(
+    workplace: WorkerHarness, operator: RetryOperations, payload: dict[str, Any]
+) -> None:
     fail_once(workplace, SOON)
-    with pytest.raises(OtherPayload, match="is not the one that the 1 earlier attempts of 'r' had"):
+    with pytest.raises(PayloadMismatch, match="is not the one that the 1 earlier attempts of 'r' had"):
         operator.run_now("r", payload)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
 
 
 def test_a_message_that_is_made_good_has_as_many_times_as_attempts_were_made(
-    workplace: WorkerHarness, operator: Retries
+    workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     kept = put_long_row(workplace)
-    assert operator.run_now("r", {"fails": 99}) == Advanced(MADE + 1)
+    assert operator.run_now("r", {"fails": 99}) == RetrySentNow(MADE + 1)
     assert json.loads(workplace.queue[0].body)["retries"] == [*kept[:1] * 4, *kept[1:]]
 
 
-def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(workplace: WorkerHarness, operator: Retries) -> None:
+def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(
+    workplace: WorkerHarness, operator: RetryOperations
+) -> None:
     fail_once(workplace)
     workplace.deliver(workplace.send("done"))
     workplace.put_row("odd", status={"S": WAITING})
@@ -135,7 +142,7 @@ def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(workplace: Worker
     assert operator.schedule_name("r", row) == workplace.schedules()[0]["Name"]
 
 
-def test_what_scheduler_refuses_is_raised(workplace: WorkerHarness, operator: Retries) -> None:
+def test_what_scheduler_refuses_is_raised(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
     refuse(workplace.scheduler, "GetSchedule", "AccessDeniedException")
     with pytest.raises(workplace.scheduler.exceptions.ClientError, match="AccessDenied"):

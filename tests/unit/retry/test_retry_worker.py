@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.aws.sqs import size
-from slotkeeper.retry import Poison, Request, Retryable
+from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.settings import MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
 from tests.unit.conftest import NOW
@@ -48,7 +48,7 @@ class Worker:
         (emitted,) = [line for line in self.output() if "_aws" in line and "ColdStart" not in line]
         return {name: value for name, value in emitted.items() if name.startswith(("Work", "Retry"))}
 
-    def _perform(self, request: Request, seconds: float) -> Any:
+    def _perform(self, request: WorkRequest, seconds: float) -> Any:
         self.seconds = seconds
         told = request.payload
         if "dies" in told:
@@ -180,16 +180,6 @@ def test_the_payload_is_not_logged_whatever_becomes_of_it(worker: Worker, ends: 
     worker.handle(record(work(password=SECRET, another="payload")))
     assert len(worker.logged()) == 3
     assert SECRET not in worker.written
-
-
-def test_without_idempotency_nothing_is_worked_on_and_the_message_stays(
-    worker: Worker, work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "true")
-    with pytest.warns(match="Disabling idempotency"):
-        assert worker.handle(record(work())) == ["m1"]
-    (line,) = worker.logged()
-    assert "POWERTOOLS_IDEMPOTENCY_DISABLED" in line["exception"]
 
 
 SETTINGS: dict[str, tuple[str, dict[str, Any], Callable[[Worker], bool]]] = {

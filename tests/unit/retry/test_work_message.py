@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.message import DEEPEST, SCHEMA_FILE, InvalidMessage, Message, epoch, instant, parse_message
+from slotkeeper.retry.message import (
+    MAX_PAYLOAD_DEPTH,
+    SCHEMA_FILE,
+    InvalidMessage,
+    Message,
+    epoch,
+    instant,
+    parse_message,
+)
 from tests.unit.work_messages import ALLOWED
 
 BEGAN = "2027-01-15T08:00:00.000Z"
@@ -70,7 +78,7 @@ def test_an_attempt_knows_when_those_before_it_began() -> None:
         ('{"request_id": "r", "payload": {}, "uncounted": 1e999}', "body.uncounted must be integer"),
         ('{"request_id": "r", "payload": {"a": "\\ud800"}}', "half of a surrogate pair"),
         ('{"request_id": "\\udfff", "payload": {}}', "half of a surrogate pair"),
-        (_nested(DEEPEST), f"nested more than {DEEPEST} levels deep"),
+        (_nested(MAX_PAYLOAD_DEPTH), f"nested more than {MAX_PAYLOAD_DEPTH} levels deep"),
         (_nested(sys.getrecursionlimit() * 100), "body is not JSON|nested"),
         ('{"request_id": "r", "payload": {"a": ' + "9" * 5000 + "}}", "body is not JSON"),
     ],
@@ -99,7 +107,7 @@ def test_no_reason_has_a_word_of_the_payload(body: str) -> None:
 
 
 def test_a_payload_may_be_nested_that_deep() -> None:
-    assert parse_message(_nested(DEEPEST - 1)).payload
+    assert parse_message(_nested(MAX_PAYLOAD_DEPTH - 1)).payload
 
 
 def test_the_next_attempt_carries_when_this_one_began_and_whether_it_counts() -> None:

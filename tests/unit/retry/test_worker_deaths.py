@@ -58,7 +58,7 @@ STORIES = {
 
 @pytest.fixture(autouse=True)
 def _small_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(booking, "LARGEST_INPUT", SMALL_INPUT)
+    monkeypatch.setattr(booking, "MAX_SCHEDULE_INPUT_BYTES", SMALL_INPUT)
 
 
 def dies() -> None:

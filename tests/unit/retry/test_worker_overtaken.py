@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotkeeper.retry.attempt import DeadLettered, Retrying
+from slotkeeper.retry.attempt import WorkDeadLettered, WorkRetried
 from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED
 from tests.unit.worker_harness import LEASE, WorkerHarness
 
@@ -23,7 +23,7 @@ def _before_it_is_noted(workplace: WorkerHarness, settle: int) -> None:
 def test_a_retry_that_comes_before_it_is_noted_leaves_no_message_behind(workplace: WorkerHarness) -> None:
     _before_it_is_noted(workplace, 5)  # claim, policy, record, send, settle
     outcome = workplace.consume(workplace.send(fails=1, retry_after=0))
-    assert isinstance(outcome, Retrying)
+    assert isinstance(outcome, WorkRetried)
     assert workplace.calls[4] == "UpdateItem"
     assert (workplace.queue, workplace.row()["status"], workplace.effects) == ([], SUCCEEDED, [("r", 2)])
 
@@ -33,7 +33,7 @@ def test_f26_a_dead_letter_that_is_redriven_before_it_is_noted_leaves_no_message
 ) -> None:
     _before_it_is_noted(workplace, 4)  # no policy is needed
     outcome = workplace.consume(workplace.send(poison="no such thing"))
-    assert isinstance(outcome, DeadLettered)
+    assert isinstance(outcome, WorkDeadLettered)
     assert (workplace.queue, workplace.row()["status"]) == ([], DEAD_LETTERED)
     assert workplace.performed == [("r", 1), ("r", 2)]
 

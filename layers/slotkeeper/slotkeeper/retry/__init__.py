@@ -1,29 +1,30 @@
 """Retries that outlive the queue, for any consumer of SQS messages.
 
-from slotkeeper.retry import Poison, Retryable, RetryingWorker
+    worker = RetryingWorker.from_environment(perform)  # perform(request, remaining_seconds) -> result
 
-worker = RetryingWorker.from_environment(perform)     # perform(request, remaining_seconds) -> result
+    def handler(event, context):
+        return worker.handle(event, context)
 
-def handler(event, context):
-    return worker.handle(event, context)
+`perform` raises Retryable or Poison; any other exception is retried too. `plan_retry` is the decision by itself.
 """
 
-from slotkeeper.retry.consumer import Request
+from slotkeeper.retry.consumer import Perform, WorkRequest
 from slotkeeper.retry.errors import Failure, Poison, Retryable
-from slotkeeper.retry.plan import DeadLetter, History, RetryAt, plan_retry
+from slotkeeper.retry.plan import AttemptHistory, DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.policy import Policy, Rule
 from slotkeeper.retry.worker import RetryingWorker
 
 __all__ = [
+    "AttemptHistory",
     "DeadLetter",
     "Failure",
-    "History",
+    "Perform",
     "Poison",
     "Policy",
-    "Request",
     "RetryAt",
     "Retryable",
     "RetryingWorker",
     "Rule",
+    "WorkRequest",
     "plan_retry",
 ]

@@ -1,7 +1,13 @@
-"""A message of a queue from its delivery to its end: worked on, booked again, or set aside.
+"""A message of a queue from its delivery to its end: worked on, scheduled again, or dead-lettered.
 
-Whatever happens, a message is given up only when what it asked for is done, or stands somewhere else. An exception
-that leaves `consume` leaves the message on the queue, and its next delivery finds in the ledger how far this one came.
+    parse      what is no message becomes a dead letter
+    claim      the message's attempt in the ledger, or what another delivery has made of it
+    perform    the work; or what an earlier delivery has recorded about its failure
+    carry out  a failure's plan, recorded first: the next attempt is scheduled, or a dead letter is sent
+    settle     the claim, with its outcome
+
+A message is deleted only when what it asked for is done, or is stored somewhere else. An exception that leaves
+`consume` leaves the message on the queue, and its next delivery finds in the ledger how far this one came.
 """
 
 from __future__ import annotations
@@ -10,58 +16,59 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
-from aws_lambda_powertools.utilities.idempotency.exceptions import (
-    IdempotencyAlreadyInProgressError,
-    IdempotencyPersistenceLayerError,
-)
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.retry.attempt import (
-    AttemptStore,
-    DeadLettered,
-    NotDue,
+    DIED,
     Outcome,
-    OutcomeSerializer,
-    Retrying,
-    Succeeded,
+    WorkDeadLettered,
+    WorkDeferred,
+    WorkRetried,
+    WorkSucceeded,
+    not_started,
+    parse_plan,
+    result_to_json,
 )
 from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.delivery import NOT_BEFORE, RetryQueue, TooLarge
+from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, RetryQueue, TooLarge
 from slotkeeper.retry.errors import Failure, Poison, Retryable
-from slotkeeper.retry.ledger import Claimed, History, IdReused, Ledger
-from slotkeeper.retry.message import InvalidMessage, Message, instant, parse_message
-from slotkeeper.retry.parameter import PolicyParameter, PolicyUnread
-from slotkeeper.retry.plan import DeadLetter, RetryAt, plan_retry
-from slotkeeper.retry.plan import History as Attempts
-from slotkeeper.retry.policy import BUILT_IN, LONGEST_AGE
-
-# Seconds of the invocation that the work is not given: for noting, booking and settling how it ended.
-RESERVE = 15.0
-# What a lease outlasts the invocation by, in seconds: two workers' clocks may differ.
-CLOCK_SKEW = 5.0
-# Two clocks again: a message is not sent on for less than this.
-EARLY = 1.0
-# Seconds that the work must at least be given.
-LEAST = 1.0
-# A message that is left with nothing claimed comes back after so many seconds, at its first receives; then after the
-# queue's visibility timeout. SQS sets it aside without a reason when it has been received too often.
-SOON, SOON_RECEIVES = 60, 10
-# Seconds after which a message that waits for its time is sent on once more. SQS deletes it after at most 14 days (SQS
-# quotas); the four days between are some nine deliveries.
-OLD = 10 * 86400
-
-StillInProgress = IdempotencyAlreadyInProgressError
-
-DIED = Failure(
-    types=("Died",),
-    reason="Died: nobody noted how the attempt ended: the worker was killed, timed out or ran out of memory. "
-    "Its effect may be there",
+from slotkeeper.retry.ledger import (
+    AlreadySettled,
+    Claim,
+    Claimed,
+    FailedAttempts,
+    InProgress,
+    Ledger,
+    NextAttemptClaimed,
+    RequestIdReused,
 )
+from slotkeeper.retry.message import InvalidMessage, Message, instant, parse_message
+from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
+from slotkeeper.retry.plan import AttemptHistory, DeadLetter, RetryAt, plan_retry
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
+
+# Of the invocation, not given to the work: for recording, scheduling and settling how it ended.
+RESERVED_SECONDS = 15.0
+# What a lease outlasts the invocation by: two workers' clocks may differ.
+CLOCK_SKEW_SECONDS = 5.0
+# Two clocks again: a message is not sent on for less than this.
+DUE_TOLERANCE_SECONDS = 1.0
+MIN_WORK_SECONDS = 1.0
+# A message that is left with nothing claimed comes back after so many seconds, at its first receives; then after the
+# queue's visibility timeout. SQS dead-letters it without a reason when it has been received too often.
+QUICK_RETRY_SECONDS, QUICK_RETRY_RECEIVES = 60, 10
+# A message of this age that waits for its time is sent on once more. SQS deletes it after at most 14 days (SQS
+# quotas); the four days between are some nine deliveries.
+RESEND_AGE_SECONDS = 10 * 86400
+
+
+class StillInProgress(Exception):
+    """Another delivery works on this attempt; the message stays until that one's lease has ended."""
 
 
 class NoTimeLeft(Exception):
@@ -73,25 +80,25 @@ class NotYetDue(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the work is given."""
+class WorkRequest:
+    """What the work receives. `attempt` is 1, 2, ..."""
 
     request_id: str
     payload: Mapping[str, Any] = field(repr=False)
     attempt: int = 1
 
 
-Perform = Callable[[Request, float], Any]
+Perform = Callable[[WorkRequest, float], Any]
 
 
 class Consumer:
     """Sees deliveries to their end, one by one.
 
     Args:
-        work_seconds: how long an attempt may take at most; the work is told, and has to keep to it.
-        on_message: told of each message as it was read, before anything is done about it.
-        on_end: told what has come of each message that was read, and of the record that brought it, once the ledger
-            knows. It must not raise.
+        work_seconds: how long an attempt may take at most; the work receives it, and has to keep to it.
+        on_message: receives each message as it was read, before anything is done about it.
+        on_end: receives each claimed or repeated message, the record that brought it and its outcome, once the ledger
+            has it. It must not raise.
         clock: seconds since the epoch.
     """
 
@@ -123,7 +130,7 @@ class Consumer:
             StillInProgress: another delivery works on this attempt.
             NoTimeLeft: too little is left of the invocation.
             NotYetDue: the message came before its time, again.
-            PolicyUnread: the attempt failed, and no policy could be read; a later delivery decides about it.
+            PolicyUnavailable: the attempt failed, and no policy could be read; a later delivery decides about it.
             Exception: whatever AWS calls raise. In every case the message has to stay on the queue.
         """
         now = self._clock()
@@ -131,37 +138,49 @@ class Consumer:
             message = parse_message(record.body)
         except InvalidMessage as error:
             self._dead_letters.send_invalid(record.body, record.message_id, str(error))
-            return DeadLettered("InvalidMessage", str(error))
+            return WorkDeadLettered("InvalidMessage", str(error))
         self._on_message(message)
         size = len(record.body.encode())
-        if message.attempt == 1 and size > self._queue.largest_request:
-            reason = f"the body has {size} bytes, and a request may have {self._queue.largest_request}"
-            return self._set_aside(record, message, "TooLarge", f"{reason}; put its payload into S3, and send the key")
+        if message.attempt == 1 and size > self._queue.max_request_bytes:
+            reason = f"the body has {size} bytes, and a request may have {self._queue.max_request_bytes}"
+            return self._refuse(record, message, "TooLarge", f"{reason}; put its payload into S3, and send the key")
         not_before = _not_before(record, now)
-        if not_before > now + EARLY:
-            return self._wait(record, message, not_before, now)
+        if not_before > now + DUE_TOLERANCE_SECONDS:
+            return self._defer(record, message, not_before, now)
         left = _seconds_left(context)
-        if left - RESERVE < LEAST:
-            raise NoTimeLeft(f"{left:.0f} s are left of the invocation, and {RESERVE:.0f} s are kept for its end")
-        store = AttemptStore(self._ledger, message, uuid.uuid4().hex, now, left + CLOCK_SKEW)
-        attempt = idempotent_function(
-            self._attempt,
-            data_keyword_argument="request",
-            persistence_store=store,
-            config=IdempotencyConfig(event_key_jmespath="[request_id, attempt]", lambda_context=context),
-            output_serializer=OutcomeSerializer(),
-        )
-        request = Request(message.request_id, message.payload, message.attempt)
-        try:
-            outcome: Outcome = attempt(record, store, message, perform, context, request=request)
-        except IdempotencyPersistenceLayerError:
-            if store.claim is None:
-                self._show_soon(record)
-            raise
+        if left - RESERVED_SECONDS < MIN_WORK_SECONDS:
+            raise NoTimeLeft(
+                f"{left:.0f} s are left of the invocation, and {RESERVED_SECONDS:.0f} s are kept for its end"
+            )
+        claim = self._claim(record, message, now, left + CLOCK_SKEW_SECONDS)
+        outcome: Outcome
+        match claim:
+            case InProgress(lease_until):
+                raise StillInProgress(
+                    f"another delivery holds attempt {message.attempt} for up to {lease_until - now:.0f} s more"
+                )
+            case AlreadySettled():
+                outcome = claim
+            case RequestIdReused(status, attempts):
+                reason = f"request_id {message.request_id!r} belongs to a request with another payload"
+                reason = f"{reason}, whose status is {status} since attempt {attempts}"
+                outcome = self._refuse(
+                    record, message, "RequestIdReused", f"{reason}; send this one under an id of its own"
+                )
+            case Claimed():
+                outcome = self._attempt(record, message, claim, perform, context)
+                self._settle(message, claim, outcome)
         self._on_end(message, record, outcome)
         return outcome
 
-    def _wait(self, record: SQSRecord, message: Message, not_before: float, now: float) -> NotDue:
+    def _claim(self, record: SQSRecord, message: Message, now: float, lease: float) -> Claim:
+        try:
+            return self._ledger.claim(message, uuid.uuid4().hex, now, lease)
+        except Exception:
+            self._retry_soon(record)
+            raise
+
+    def _defer(self, record: SQSRecord, message: Message, not_before: float, now: float) -> WorkDeferred:
         """Sends a message that came before its time on, or hides it.
 
         A copy is sent on at its first delivery. What comes again may have been sent on, and only its deletion failed:
@@ -172,62 +191,47 @@ class Consumer:
         attributes = record.attributes
         age = now - int(attributes.sent_timestamp) / 1000
         if int(attributes.approximate_receive_count) > 1:
-            self._queue.show_again(record.receipt_handle, not_before - now)
-            if age < OLD:
+            self._queue.hide(record.receipt_handle, not_before - now)
+            if age < RESEND_AGE_SECONDS:
                 raise NotYetDue(f"it is due at {instant(not_before)}, and this copy was delivered before")
         self._queue.send_on(message, not_before, now)
-        return NotDue(not_before)
+        return WorkDeferred(not_before)
 
-    def _show_soon(self, record: SQSRecord) -> None:
-        if int(record.attributes.approximate_receive_count) <= SOON_RECEIVES:
-            self._queue.show_again(record.receipt_handle, SOON)
+    def _retry_soon(self, record: SQSRecord) -> None:
+        if int(record.attributes.approximate_receive_count) <= QUICK_RETRY_RECEIVES:
+            self._queue.hide(record.receipt_handle, QUICK_RETRY_SECONDS)
 
     def _attempt(
-        self,
-        record: SQSRecord,
-        store: AttemptStore,
-        message: Message,
-        perform: Perform,
-        context: LambdaContext,
-        *,
-        request: Request,
-    ) -> Outcome:
-        claim = store.claim
-        if isinstance(claim, IdReused):
-            reason = f"request_id {message.request_id!r} belongs to a request with another payload"
-            reason = f"{reason}, whose status is {claim.status} since attempt {claim.attempts}"
-            return self._set_aside(
-                record, message, "RequestIdReused", f"{reason}; send this one under an id of its own"
-            )
-        if claim is None:
-            raise RuntimeError("Powertools' Idempotency is switched off (POWERTOOLS_IDEMPOTENCY_DISABLED)")
-        recorded = claim.plan and _recorded(claim.plan)
+        self, record: SQSRecord, message: Message, claim: Claimed, perform: Perform, context: LambdaContext
+    ) -> WorkSucceeded | WorkRetried | WorkDeadLettered:
+        recorded = claim.plan and parse_plan(claim.plan)
         if isinstance(recorded, RetryAt | DeadLetter):
             return self._carry_out(message, claim, recorded, claim.history)
         cause = None
         # Read again: the claim may have taken its time.
-        seconds = _seconds_left(context) - RESERVE
+        seconds = _seconds_left(context) - RESERVED_SECONDS
         if recorded:
             failure = recorded
             claim = replace(claim, died=failure == DIED)
         elif claim.died:
             failure = DIED
-        elif seconds < LEAST:
-            failure = _too_slow(seconds)
+        elif seconds < MIN_WORK_SECONDS:
+            failure = not_started(seconds + RESERVED_SECONDS)
         else:
+            request = WorkRequest(message.request_id, message.payload, message.attempt)
             try:
-                return Succeeded(perform(request, min(self._work_seconds, seconds)), claim.began)
+                return WorkSucceeded(perform(request, min(self._work_seconds, seconds)), claim.started_at)
             except Exception as error:
                 failure = Failure.of(error)
                 # What the work says by itself needs no traceback; what it did not expect does.
                 cause = None if isinstance(error, Retryable | Poison) else error
-        # Decided once and noted first: a delivery that has to see this one's decision through must not make another.
-        attempts = Attempts(message.request_id, (*message.retries, claim.began), message.uncounted)
+        # Decided once and recorded first: a delivery that carries this decision out later must not make another.
+        attempts = AttemptHistory(message.request_id, (*message.retries, claim.started_at), message.uncounted)
         try:
             policy = BUILT_IN if failure.final else self._policy.get()  # no policy lets poison be tried again
-        except PolicyUnread:
+        except PolicyUnavailable:
             self._ledger.defer(message, claim, failure.to_record(), failure.reason)
-            self._show_soon(record)
+            self._retry_soon(record)
             raise
         plan = plan_retry(failure, attempts, policy, self._clock())
         history = self._ledger.record(message, claim, vars(plan), failure.reason)
@@ -238,45 +242,48 @@ class Consumer:
         message: Message,
         claim: Claimed,
         plan: RetryAt | DeadLetter,
-        history: History,
+        history: FailedAttempts,
         cause: Exception | None = None,
-    ) -> Outcome:
+    ) -> WorkRetried | WorkDeadLettered:
         reason = str(history[-1]["error"])
         if isinstance(plan, RetryAt):
-            after = message.after(claim.began, counted=plan.counted)
+            next_message = message.after(claim.started_at, counted=plan.counted)
             try:
-                booked = self._queue.book(after, plan.when, self._clock())
-                return Retrying(booked, reason, claim.died, cause)
+                delivery = self._queue.schedule(next_message, plan.when, self._clock())
+                return WorkRetried(delivery, reason, claim.died, cause)
             except TooLarge as error:
                 plan = DeadLetter("TooLarge", f"{error}, so it was not tried again after {reason}")
-        self._dead_letters.send(message, claim.began, plan.code, plan.reason, history)
-        return DeadLettered(plan.code, plan.reason, claim.died, cause)
+        self._dead_letters.send(message, claim.started_at, plan.code, plan.reason, history)
+        return WorkDeadLettered(plan.code, plan.reason, claim.died, cause)
 
-    def _set_aside(self, record: SQSRecord, message: Message, code: str, reason: str) -> Outcome:
+    def _settle(
+        self, message: Message, claim: Claimed, outcome: WorkSucceeded | WorkRetried | WorkDeadLettered
+    ) -> None:
+        if isinstance(outcome, WorkSucceeded):
+            self._ledger.settle_succeeded(message, claim, result_to_json(outcome.result))
+            return
+        # A retry that is due immediately may be claimed by another worker before this one has recorded that it waits; a
+        # dead letter may be redriven as soon. Nothing is left to record, and the message can be deleted.
+        with suppress(NextAttemptClaimed):
+            if isinstance(outcome, WorkRetried):
+                self._ledger.settle_waiting(message, claim, outcome.delivery.due)
+            else:
+                self._ledger.settle_dead_lettered(message, claim)
+
+    def _refuse(self, record: SQSRecord, message: Message, code: str, reason: str) -> WorkDeadLettered:
         self._dead_letters.send_unworked(message, record.message_id, code, reason)
-        return DeadLettered(code, reason)
+        return WorkDeadLettered(code, reason)
 
 
 def _seconds_left(context: LambdaContext) -> float:
     return context.get_remaining_time_in_millis() / 1000
 
 
-def _recorded(plan: Mapping[str, Any]) -> RetryAt | DeadLetter | Failure:
-    if "types" in plan:
-        return Failure.from_record(plan)
-    return RetryAt(**plan) if "when" in plan else DeadLetter(**plan)
-
-
-def _too_slow(seconds: float) -> Failure:
-    reason = f"TooSlow: {seconds + RESERVE:.0f} s of the invocation were left after the claim; the work was not called"
-    return Failure(types=("TooSlow",), reason=reason, counts=False)
-
-
 def _not_before(record: SQSRecord, now: float) -> float:
-    attribute = record.message_attributes[NOT_BEFORE]
+    attribute = record.message_attributes[NOT_BEFORE_ATTRIBUTE]
     try:
         due = float((attribute and attribute.get("stringValue")) or 0)
     except ValueError:
         return 0.0
     # Later than any policy allows, it is not ours: a sender's milliseconds would keep the message hopping for ever.
-    return due if due <= now + LONGEST_AGE else 0.0
+    return due if due <= now + MAX_AGE_SECONDS else 0.0

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
-LARGEST = 1_048_576  # bytes of a message with its attributes (SQS quotas)
-LONGEST_REASON = 2000  # characters
-LONGEST_HISTORY = 8000
+MAX_MESSAGE_BYTES = 1_048_576  # bytes of a message with its attributes (SQS quotas)
+MAX_REASON_CHARACTERS = 2000  # characters
+MAX_HISTORY_CHARACTERS = 8000
 
 
 class DeadLetterQueue:
@@ -26,7 +26,7 @@ class DeadLetterQueue:
             MaximumMessageSize.
     """
 
-    def __init__(self, sqs: SQSClient, queue_url: str, redrivable: int = LARGEST) -> None:
+    def __init__(self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
         self._redrivable = redrivable
@@ -37,10 +37,10 @@ class DeadLetterQueue:
             body,
             {
                 "code": message_attributes.text("InvalidMessage", 100),
-                "reason": message_attributes.text(reason, LONGEST_REASON),
+                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
                 "source_message_id": message_attributes.text(message_id, 100),
             },
-            LARGEST,
+            MAX_MESSAGE_BYTES,
         )
 
     def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
@@ -49,28 +49,28 @@ class DeadLetterQueue:
             message.source or message.to_json(),
             {
                 "code": message_attributes.text(code, 100),
-                "reason": message_attributes.text(reason, LONGEST_REASON),
+                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
                 "idempotency_key": message_attributes.text(message.request_id, 128),
                 "retry_count": message_attributes.number(len(message.retries)),
                 "source_message_id": message_attributes.text(message_id, 100),
             },
-            LARGEST,
+            MAX_MESSAGE_BYTES,
         )
 
     def send(
-        self, message: Message, began: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
+        self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
     ) -> None:
         """A request that is given up.
 
         The body is that of the attempt after the failed one, so that a redrive is a new attempt under the same key.
 
         Args:
-            message: the failed attempt's, which began at `began`, in seconds since the epoch.
+            message: the failed attempt's, which began at `started_at`, in seconds since the epoch.
             history: the failed attempts, {attempt, at, error}.
         """
-        after = message.after(began)
+        after = message.after(started_at)
         body = after.to_json()
-        if len(body.encode()) > LARGEST:
+        if len(body.encode()) > MAX_MESSAGE_BYTES:
             # As it came, which SQS is known to take.
             body = message.source or message.to_json()
         tries = after.retries
@@ -78,12 +78,12 @@ class DeadLetterQueue:
             body,
             {
                 "code": message_attributes.text(code, 100),
-                "reason": message_attributes.text(reason, LONGEST_REASON),
+                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
                 "idempotency_key": message_attributes.text(message.request_id, 128),
                 "retry_count": message_attributes.number(len(tries)),
                 "first_attempt_at": message_attributes.text(instant(tries[0]), 30),
                 "last_attempt_at": message_attributes.text(instant(tries[-1]), 30),
-                "history": message_attributes.text(_fitted(history), LONGEST_HISTORY),
+                "history": message_attributes.text(_fitted(history), MAX_HISTORY_CHARACTERS),
             },
             self._redrivable,
         )
@@ -110,6 +110,6 @@ class DeadLetterQueue:
 def _fitted(history: Sequence[Mapping[str, Any]]) -> str:
     """As JSON, without the oldest entries but the first where all of them are too long."""
     kept = [dict(entry) for entry in history]
-    while len(text := json.dumps(kept)) > LONGEST_HISTORY and len(kept) > 2:
+    while len(text := json.dumps(kept)) > MAX_HISTORY_CHARACTERS and len(kept) > 2:
         del kept[1]
     return text

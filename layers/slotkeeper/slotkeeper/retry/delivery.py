@@ -28,29 +28,29 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
-LONGEST_DELAY = 900  # seconds; SQS API Reference, SendMessage, DelaySeconds
+MAX_DELAY_SECONDS = 900  # seconds; SQS API Reference, SendMessage, DelaySeconds
 # Seconds. A message is hidden for 12 hours at most, counted from its receive (SQS guide, "Amazon SQS visibility
 # timeout"), and SQS refuses more: an hour for the invocation.
-LONGEST_HIDE = 11 * 3600
+MAX_VISIBILITY_SECONDS = 11 * 3600
 
 # What a schedule carries to its target. Not documented as a number where SQS's mebibyte is, so far below what is known
 # to work; what is refused goes by hops.
-LARGEST_INPUT = 131_072
+MAX_SCHEDULE_INPUT_BYTES = 131_072
 
 # How long Scheduler tries to deliver, and how often: its own maxima (Scheduler API Reference, RetryPolicy). What it
 # gives up after that goes to its dead-letter queue.
-DELIVERY_AGE = 86_400
-DELIVERY_ATTEMPTS = 185
+SCHEDULE_MAX_AGE_SECONDS = 86_400
+SCHEDULE_MAX_RETRIES = 185
 
 # Seconds from now within which no schedule is made. One in the past is refused, or never fires: CreateSchedule with all
 # its attempts may take 15 s (CLIENT_CONFIG in slotkeeper/retry/worker.py), and two clocks may differ.
-SOONEST = 20
+MIN_SCHEDULE_AHEAD_SECONDS = 20
 
-NOT_BEFORE = "not_before"
+NOT_BEFORE_ATTRIBUTE = "not_before"
 
 # Bytes of a queue's largest message that a request must not use: whatever was accepted can then be sent again with the
 # times of 500 attempts (13.5 KB), and redriven with a dead letter's attributes (16.7 KB).
-STORY = 31_744
+HEADROOM_BYTES = 31_744
 
 
 class TooLarge(Exception):
@@ -58,7 +58,7 @@ class TooLarge(Exception):
 
 
 @dataclass(frozen=True)
-class Schedules:
+class ScheduleTarget:
     """Where and as whom one-time schedules are made: the group's name, and ARNs."""
 
     group: str
@@ -68,7 +68,7 @@ class Schedules:
 
 
 @dataclass(frozen=True)
-class Booked:
+class PlannedDelivery:
     """Who brings the next attempt, and when, in seconds since the epoch."""
 
     by: Literal["delay", "schedule", "hops"]
@@ -79,8 +79,8 @@ class RetryQueue:
     """The queue, as whoever books attempts on it uses it.
 
     Args:
-        beyond: attempts due in more seconds than this go by Scheduler; 0 sends all of them that way.
-        largest: the queue's MaximumMessageSize, in bytes.
+        max_delay: attempts due in more seconds than this go by Scheduler; 0 sends all of them that way.
+        max_message_bytes: the queue's MaximumMessageSize, in bytes.
         on_refused: told why Scheduler did not take a booking.
     """
 
@@ -89,28 +89,30 @@ class RetryQueue:
         sqs: SQSClient,
         scheduler: EventBridgeSchedulerClient,
         queue_url: str,
-        schedules: Schedules,
+        schedules: ScheduleTarget,
         *,
-        beyond: int = LONGEST_DELAY,
-        largest: int = 1_048_576,
+        max_delay: int = MAX_DELAY_SECONDS,
+        max_message_bytes: int = 1_048_576,
         on_refused: Callable[[str], None] = lambda _reason: None,
     ) -> None:
-        if not 0 <= beyond <= LONGEST_DELAY:
-            raise ValueError(f"beyond must be 0 to {LONGEST_DELAY} seconds, which is what SQS can delay, got {beyond}")
+        if not 0 <= max_delay <= MAX_DELAY_SECONDS:
+            raise ValueError(
+                f"max_delay must be 0 to {MAX_DELAY_SECONDS} seconds, which is what SQS can delay, got {max_delay}"
+            )
         self._sqs = sqs
         self._scheduler = scheduler
         self._queue_url = queue_url
         self._schedules = schedules
-        self._beyond = beyond
-        self._largest = largest
+        self._max_delay = max_delay
+        self._max_message_bytes = max_message_bytes
         self._on_refused = on_refused
 
     @property
-    def largest_request(self) -> int:
+    def max_request_bytes(self) -> int:
         """How many bytes the body of a first attempt may have."""
-        return self._largest - min(STORY, self._largest // 4)
+        return self._max_message_bytes - min(HEADROOM_BYTES, self._max_message_bytes // 4)
 
-    def book(self, message: Message, due: float, now: float) -> Booked:
+    def schedule(self, message: Message, due: float, now: float) -> PlannedDelivery:
         """Sees to it that the message is on the queue when it is due, or soon after; once if all goes well.
 
         Raises:
@@ -118,22 +120,22 @@ class RetryQueue:
             ClientError, BotoCoreError: SQS did not take it, or nobody knows whether it did.
         """
         body = message.to_json()
-        if due - now > self._beyond:
-            at = math.ceil(max(due, now + SOONEST) / 60) * 60
+        if due - now > self._max_delay:
+            at = math.ceil(max(due, now + MIN_SCHEDULE_AHEAD_SECONDS) / 60) * 60
             if self._schedule(message, body, at):
-                return Booked("schedule", at)
-        if due - now > LONGEST_DELAY:
-            self._send(message, body, LONGEST_DELAY, due)
-            return Booked("hops", due)
+                return PlannedDelivery("schedule", at)
+        if due - now > MAX_DELAY_SECONDS:
+            self._send(message, body, MAX_DELAY_SECONDS, due)
+            return PlannedDelivery("hops", due)
         self._send(message, body, max(0, math.ceil(due - now)))
-        return Booked("delay", due)
+        return PlannedDelivery("delay", due)
 
     def send_on(self, message: Message, not_before: float, now: float) -> None:
         """One more hop of a message that has come before its time. Raises as `book` does."""
-        self._send(message, message.to_json(), min(LONGEST_DELAY, math.ceil(not_before - now)), not_before)
+        self._send(message, message.to_json(), min(MAX_DELAY_SECONDS, math.ceil(not_before - now)), not_before)
 
-    def show_again(self, receipt_handle: str, seconds: float) -> None:
-        """Has a received message come back in so many seconds, at most LONGEST_HIDE.
+    def hide(self, receipt_handle: str, seconds: float) -> None:
+        """Has a received message come back in so many seconds, at most MAX_VISIBILITY_SECONDS.
 
         It raises nothing: without it the message comes back after the queue's visibility timeout.
         """
@@ -141,14 +143,14 @@ class RetryQueue:
             self._sqs.change_message_visibility(
                 QueueUrl=self._queue_url,
                 ReceiptHandle=receipt_handle,
-                VisibilityTimeout=min(LONGEST_HIDE, math.ceil(seconds)),
+                VisibilityTimeout=min(MAX_VISIBILITY_SECONDS, math.ceil(seconds)),
             )
 
     def send_now(self, message: Message) -> None:
         """The attempt at once, wherever else it waits. Raises as `book` does."""
         self._send(message, message.to_json(), 0)
 
-    def scheduled(self, message: Message) -> str | None:
+    def scheduled_body(self, message: Message) -> str | None:
         """The body that the schedule of the message's attempt is to send; None if there is no such schedule.
 
         Raises:
@@ -162,7 +164,7 @@ class RetryQueue:
             return None
         return found["Target"].get("Input")
 
-    def unschedule(self, message: Message) -> bool:
+    def delete_schedule(self, message: Message) -> bool:
         """Deletes the schedule of the message's attempt; False if there is none. Raises as `scheduled` does."""
         try:
             self._scheduler.delete_schedule(**self._schedule_of(message))
@@ -186,12 +188,12 @@ class RetryQueue:
             "retry_count": message_attributes.number(len(message.retries)),
         }
         if not_before is not None:
-            attributes[NOT_BEFORE] = message_attributes.number(not_before)
+            attributes[NOT_BEFORE_ATTRIBUTE] = message_attributes.number(not_before)
         size = message_attributes.size(body, attributes)
-        if size > self._largest:
+        if size > self._max_message_bytes:
             raise TooLarge(
                 f"attempt {message.attempt} is {size} bytes with the times of the attempts before, "
-                f"and the queue takes {self._largest}"
+                f"and the queue takes {self._max_message_bytes}"
             )
         self._sqs.send_message(
             QueueUrl=self._queue_url, MessageBody=body, DelaySeconds=delay, MessageAttributes=attributes
@@ -202,7 +204,7 @@ class RetryQueue:
         # Scheduler puts values of its own where a payload says <aws.scheduler.execution-id> and the like (its guide,
         # "Adding context attributes"). JSON has another way to say the same.
         text = body.replace("<aws.scheduler.", "\\u003caws.scheduler.")
-        if len(text.encode()) > LARGEST_INPUT:
+        if len(text.encode()) > MAX_SCHEDULE_INPUT_BYTES:
             return False
         try:
             self._scheduler.create_schedule(
@@ -218,8 +220,8 @@ class RetryQueue:
                     "Input": text,
                     "DeadLetterConfig": {"Arn": self._schedules.dead_letter_queue_arn},
                     "RetryPolicy": {
-                        "MaximumEventAgeInSeconds": DELIVERY_AGE,
-                        "MaximumRetryAttempts": DELIVERY_ATTEMPTS,
+                        "MaximumEventAgeInSeconds": SCHEDULE_MAX_AGE_SECONDS,
+                        "MaximumRetryAttempts": SCHEDULE_MAX_RETRIES,
                     },
                 },
             )
@@ -241,7 +243,7 @@ class RetryQueue:
         CreateSchedule).
         """
         try:
-            return self.scheduled(message) is not None
+            return self.scheduled_body(message) is not None
         except (ClientError, BotoCoreError):
             return False
 

@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 # In characters. A dead letter and the ledger's row carry a reason for every attempt.
-LONGEST_REASON = 500
+MAX_REASON_CHARACTERS = 500
 
 _ROOTS = (Exception, BaseException, object)
 
@@ -82,5 +82,5 @@ def _reason(exception: BaseException) -> str:
     text = "".join(character if character.isprintable() else " " for character in str(exception)).strip()
     name = type(exception).__name__
     if text and type(exception) in (Poison, Retryable):
-        return text[:LONGEST_REASON]  # these two names say nothing that the code does not
-    return (f"{name}: {text}" if text else name)[:LONGEST_REASON]
+        return text[:MAX_REASON_CHARACTERS]  # these two names say nothing that the code does not
+    return (f"{name}: {text}" if text else name)[:MAX_REASON_CHARACTERS]

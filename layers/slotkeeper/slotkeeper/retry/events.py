@@ -1,4 +1,4 @@
-"""What producers hear of the worker's requests: that one is done, or was set aside (slotkeeper.events)."""
+"""The events of the worker's requests: one has succeeded, or was dead-lettered (slotkeeper.events)."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from slotkeeper.events import CompletionNews
-from slotkeeper.retry.attempt import Outcome, Repeated, Succeeded, as_text
-from slotkeeper.retry.dead_letters import LARGEST, DeadLetterQueue
-from slotkeeper.retry.ledger import SUCCEEDED
+from slotkeeper.retry.attempt import Outcome, WorkSucceeded, result_to_json
+from slotkeeper.retry.dead_letters import MAX_MESSAGE_BYTES, DeadLetterQueue
+from slotkeeper.retry.ledger import SUCCEEDED, AlreadySettled
 from slotkeeper.retry.message import Message, instant
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 
-def tell_if_done(news: CompletionNews, message: Message, record: SQSRecord, outcome: Outcome) -> None:
-    """Tells of a success that the ledger knows.
+def publish_if_succeeded(news: CompletionNews, message: Message, record: SQSRecord, outcome: Outcome) -> None:
+    """Publishes a success that the ledger has.
 
-    Also of one that an earlier delivery of the same message has noted: it died before it could give the message up, and
-    nobody knows whether it told. The first delivery of a message that is repeated is another message of the same
-    request, and no end of it.
+    Also one that an earlier delivery of the same message has recorded: it died before its message was deleted, and
+    may not have published. A repeated message at its first receive is another message of the same request, and no end
+    of it.
     """
     match outcome:
-        case Succeeded(result, began):
-            _tell_done(news, message, began, as_text(result))
-        case Repeated(status, attempts, began, result):
+        case WorkSucceeded(result, started_at):
+            _publish_success(news, message, started_at, result_to_json(result))
+        case AlreadySettled(status, attempts, started_at, result):
             again = record.raw_event.get("attributes", {}).get("ApproximateReceiveCount", "1") != "1"
             if (status, attempts) == (SUCCEEDED, message.attempt) and again:
-                _tell_done(news, message, began, result)
+                _publish_success(news, message, started_at, result)
 
 
-def _tell_done(news: CompletionNews, message: Message, began: float, result: str) -> None:
+def _publish_success(news: CompletionNews, message: Message, started_at: float, result: str) -> None:
     news.tell(
         "SUCCEEDED",
         _key(message),
@@ -44,40 +44,44 @@ def _tell_done(news: CompletionNews, message: Message, began: float, result: str
             "attempt": message.attempt,
             # NaN and Infinity, which Python writes and JSON has not, would cost the event.
             "result": json.loads(result, parse_constant=lambda _: None),
-            "started_at": _started(message, began),
+            "started_at": _first_start(message, started_at),
         },
     )
 
 
-class AnnouncedDeadLetters(DeadLetterQueue):
-    """The dead-letter queue, of whose letters producers hear.
+class PublishedDeadLetters(DeadLetterQueue):
+    """The dead-letter queue, with an event for each of its messages.
 
-    Right after the letter, before anybody notes that it was sent: where the worker dies in between, the next delivery
+    Published right after the message, before the ledger has it: where the worker dies in between, the next delivery
     sends both again.
     """
 
-    def __init__(self, sqs: SQSClient, queue_url: str, redrivable: int = LARGEST, *, news: CompletionNews) -> None:
+    def __init__(
+        self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES, *, news: CompletionNews
+    ) -> None:
         super().__init__(sqs, queue_url, redrivable)
         self._news = news
         self._kept_in = queue_url.rpartition("/")[2]
 
     def send_invalid(self, body: str, message_id: str, reason: str) -> None:
         super().send_invalid(body, message_id, reason)
-        self._tell(message_id, {"code": "InvalidMessage", "reason": reason, "message_id": message_id})
+        self._publish(message_id, {"code": "InvalidMessage", "reason": reason, "message_id": message_id})
 
     def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
         super().send_unworked(message, message_id, code, reason)
-        asked = {"request_id": message.request_id, "attempt": message.attempt}
-        self._tell(message_id, {**asked, "code": code, "reason": reason, "message_id": message_id})
+        identity = {"request_id": message.request_id, "attempt": message.attempt}
+        self._publish(message_id, {**identity, "code": code, "reason": reason, "message_id": message_id})
 
     def send(
-        self, message: Message, began: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
+        self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
     ) -> None:
-        super().send(message, began, code, reason, history)
-        asked = {"request_id": message.request_id, "attempt": message.attempt}
-        self._tell(_key(message), {**asked, "code": code, "reason": reason, "started_at": _started(message, began)})
+        super().send(message, started_at, code, reason, history)
+        identity = {"request_id": message.request_id, "attempt": message.attempt}
+        self._publish(
+            _key(message), {**identity, "code": code, "reason": reason, "started_at": _first_start(message, started_at)}
+        )
 
-    def _tell(self, key: str, detail: Mapping[str, object]) -> None:
+    def _publish(self, key: str, detail: Mapping[str, object]) -> None:
         self._news.tell("DEAD_LETTERED", key, {"flow": "worker", "kept_in": self._kept_in, **detail})
 
 
@@ -85,5 +89,5 @@ def _key(message: Message) -> str:
     return f"{message.request_id}/{message.attempt}"
 
 
-def _started(message: Message, began: float) -> str:
-    return instant(message.retries[0] if message.retries else began)
+def _first_start(message: Message, started_at: float) -> str:
+    return instant(message.retries[0] if message.retries else started_at)

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
 from slotkeeper.retry.message import Message, epoch, instant
-from slotkeeper.retry.policy import LONGEST_AGE
+from slotkeeper.retry.policy import MAX_AGE_SECONDS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -68,9 +68,9 @@ CANCEL_UPDATE = (
     "SET #status = :failed, attempts = :attempt, claim = :mine, lease_until = :ended, last_attempt_at = :now, "
     "#plan = :plan, last_error = :error, history = :history, expires_at = :expires"
 )
-ADVANCE_UPDATE = "SET next_attempt_at = :now"
+MAKE_DUE_UPDATE = "SET next_attempt_at = :now"
 
-History = tuple[Mapping[str, Any], ...]  # failed attempts: {attempt, at, error}
+FailedAttempts = tuple[Mapping[str, Any], ...]  # failed attempts: {attempt, at, error}
 
 STATUSES = RUNNING, FAILED, WAITING, SUCCEEDED, DEAD_LETTERED = (
     "RUNNING",
@@ -82,10 +82,10 @@ STATUSES = RUNNING, FAILED, WAITING, SUCCEEDED, DEAD_LETTERED = (
 
 # A row outlives every message of its request: the retries' age, and then the days that the queue and the dead-letter
 # queue keep a message (SQS quotas: at most 14 each), and a day for clocks and TTL. Counted anew with each attempt.
-KEEP = LONGEST_AGE + 29 * 86400
+RETENTION_SECONDS = MAX_AGE_SECONDS + 29 * 86400
 
-HISTORY_LENGTH = 20  # entries; a row is read and written whole, so its size is its price
-ERROR_LENGTH = 300  # characters
+MAX_HISTORY_ENTRIES = 20  # entries; a row is read and written whole, so its size is its price
+MAX_ERROR_CHARACTERS = 300  # characters
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Row:
     last_attempt_at: float
     payload_hash: str
     plan: Mapping[str, Any] | None = None
-    history: History = field(default=(), repr=False)
+    history: FailedAttempts = field(default=(), repr=False)
     next_attempt_at: float | None = None
     last_error: str = ""
     result: str = field(default="", repr=False)
@@ -110,17 +110,17 @@ class Claimed:
     """The attempt is this delivery's own.
 
     Args:
-        began: when the attempt began, as the row says it; seconds since the epoch.
+        started_at: when the attempt began, as in the row; seconds since the epoch.
         died: an earlier delivery had claimed it, and nobody knows how that ended.
         plan: what an earlier delivery has decided about its failure, and not seen through; or the failure itself.
         history: of the failed attempts before.
     """
 
     token: str
-    began: float
+    started_at: float
     died: bool = False
     plan: Mapping[str, Any] | None = None
-    history: History = field(default=(), repr=False)
+    history: FailedAttempts = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -131,31 +131,31 @@ class InProgress:
 
 
 @dataclass(frozen=True)
-class Settled:
-    """This attempt has had its end, or a later one has begun. `began` and `result` are that one's, as in the row."""
+class AlreadySettled:
+    """The attempt has ended, or a later one has begun. `started_at` and `result` are the latest one's, as in the row."""
 
     status: str
     attempts: int
-    began: float = field(default=0.0, compare=False)
+    started_at: float = field(default=0.0, compare=False)
     result: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class IdReused:
+class RequestIdReused:
     """The request id belongs to a request with another payload."""
 
     status: str
     attempts: int
 
 
-Claim = Claimed | InProgress | Settled | IdReused
+Claim = Claimed | InProgress | AlreadySettled | RequestIdReused
 
 
 class ClaimLost(Exception):
     """Another delivery has taken this attempt over; the text says which attempt."""
 
 
-class NextHasBegun(ClaimLost):
+class NextAttemptClaimed(ClaimLost):
     """The request's next attempt was claimed meanwhile: what came of this one is being carried on."""
 
 
@@ -182,17 +182,17 @@ class Ledger:
             ":first": {"S": instant(message.retries[0] if message.retries else now)},
             ":now": {"S": instant(now)},
             ":clock": _number(now),
-            ":expires": {"N": str(int(now) + KEEP)},
+            ":expires": {"N": str(int(now) + RETENTION_SECONDS)},
         }
         row = self._update(message.request_id, CLAIM_UPDATE, CLAIM_CONDITION, values)
         if row.claim == token and row.attempts == message.attempt:  # also if only the answer to this call was lost
             return Claimed(token, row.last_attempt_at, history=row.history)
         if row.payload_hash != message.payload_hash:
-            return IdReused(row.status, row.attempts)
+            return RequestIdReused(row.status, row.attempts)
         if row.attempts < message.attempt and row.status == RUNNING:
             return InProgress(row.lease_until)
         if row.attempts != message.attempt or row.status not in (RUNNING, FAILED):
-            return Settled(row.status, row.attempts, row.last_attempt_at, row.result)
+            return AlreadySettled(row.status, row.attempts, row.last_attempt_at, row.result)
         if now < row.lease_until:
             return InProgress(row.lease_until)
         return self._take_over(message, row, token, now, lease)
@@ -209,7 +209,7 @@ class Ledger:
             return InProgress(row.lease_until)  # or settled by now; the next delivery of this message finds out
         return Claimed(token, row.last_attempt_at, row.status == RUNNING, row.plan, row.history)
 
-    def record(self, message: Message, claimed: Claimed, plan: Mapping[str, Any], error: str) -> History:
+    def record(self, message: Message, claimed: Claimed, plan: Mapping[str, Any], error: str) -> FailedAttempts:
         """Writes down what was decided about a failed attempt, before anything is done about it; returns the history.
 
         Raises:
@@ -232,11 +232,11 @@ class Ledger:
         error: str,
         update: str,
         more: Mapping[str, Any] = MappingProxyType({}),
-    ) -> History:
-        history = _longer(claimed.history, message.attempt, claimed.began, error)
+    ) -> FailedAttempts:
+        history = _longer(claimed.history, message.attempt, claimed.started_at, error)
         values = {
             ":plan": {"S": json.dumps(dict(plan))},
-            ":error": {"S": error[:ERROR_LENGTH]},
+            ":error": {"S": error[:MAX_ERROR_CHARACTERS]},
             ":history": {"L": [_entry(entry) for entry in history]},
             **more,
         }
@@ -244,7 +244,7 @@ class Ledger:
         return history
 
     def settle_waiting(self, message: Message, claimed: Claimed, due: float) -> None:
-        """The next attempt is booked. Raises ClaimLost."""
+        """The next attempt is scheduled. Raises ClaimLost."""
         self._held(message, claimed, WAITING_UPDATE, {":next": {"S": instant(due)}}, WAITING)
 
     def settle_dead_lettered(self, message: Message, claimed: Claimed) -> None:
@@ -279,17 +279,17 @@ class Ledger:
             ":ended": _number(0),
             ":now": {"S": instant(now)},
             ":plan": {"S": json.dumps(dict(plan))},
-            ":error": {"S": error[:ERROR_LENGTH]},
+            ":error": {"S": error[:MAX_ERROR_CHARACTERS]},
             ":history": {"L": [_entry(entry) for entry in _longer(seen.history, attempt, now, error)]},
-            ":expires": {"N": str(int(now) + KEEP)},
+            ":expires": {"N": str(int(now) + RETENTION_SECONDS)},
         }
         row = self._update(request_id, CANCEL_UPDATE, WAITING_CONDITION, values)
         return row if row.claim == token else None
 
-    def advance(self, request_id: str, seen: Row, now: float) -> bool:
+    def make_due(self, request_id: str, seen: Row, now: float) -> bool:
         """The attempt that waits is due now; False if it does not wait any more. Its message is still to be brought."""
         values = {":before": _number(seen.attempts), ":now": {"S": instant(now)}}
-        row = self._update(request_id, ADVANCE_UPDATE, WAITING_CONDITION, values)
+        row = self._update(request_id, MAKE_DUE_UPDATE, WAITING_CONDITION, values)
         return (row.status, row.attempts) == (WAITING, seen.attempts)
 
     def rows(self, statuses: Collection[str], on_page: Callable[[int], None] = lambda _rows: None) -> Iterator[Found]:
@@ -321,7 +321,7 @@ class Ledger:
         row = self._update(message.request_id, update, HELD_CONDITION, {**mine, **values})
         # A condition that fails on what this very call has written is an answer lost on its way.
         if (row.claim, row.attempts, row.status) != (claimed.token, message.attempt, becomes):
-            lost = NextHasBegun if row.attempts > message.attempt else ClaimLost
+            lost = NextAttemptClaimed if row.attempts > message.attempt else ClaimLost
             raise lost(
                 f"attempt {message.attempt} of {message.request_id!r} was taken over: its row is {row.status}, "
                 f"attempt {row.attempts}"
@@ -343,11 +343,11 @@ def _number(value: float) -> dict[str, str]:
     return {"N": f"{value:.3f}".removesuffix(".000")}
 
 
-def _longer(history: History, attempt: int, began: float, error: str) -> History:
+def _longer(history: FailedAttempts, attempt: int, started_at: float, error: str) -> FailedAttempts:
     """The history with this failed attempt once, and without those in the middle where it is too long."""
     before = (entry for entry in history if entry["attempt"] != attempt)  # a deferred one is in there
-    longer = (*before, {"attempt": attempt, "at": instant(began), "error": error[:ERROR_LENGTH]})
-    return longer if len(longer) <= HISTORY_LENGTH else (longer[0], *longer[1 - HISTORY_LENGTH :])
+    longer = (*before, {"attempt": attempt, "at": instant(started_at), "error": error[:MAX_ERROR_CHARACTERS]})
+    return longer if len(longer) <= MAX_HISTORY_ENTRIES else (longer[0], *longer[1 - MAX_HISTORY_ENTRIES :])
 
 
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import fastjsonschema
 from slotkeeper.schema import InvalidBody, compile_schema, decode, encode
 
 SCHEMA_FILE = Path(__file__).with_name("work.schema.json")
-DEEPEST = 100
+MAX_PAYLOAD_DEPTH = 100
 
 
 class InvalidMessage(ValueError):
@@ -46,9 +46,9 @@ class Message:
     def attempt(self) -> int:
         return len(self.retries) + 1
 
-    def after(self, began: float, *, counted: bool = True) -> Message:
-        """The message of the next attempt, this one having begun at `began`."""
-        return replace(self, retries=(*self.retries, began), uncounted=self.uncounted + (not counted), source="")
+    def after(self, started_at: float, *, counted: bool = True) -> Message:
+        """The message of the next attempt, this one having begun at `started_at`."""
+        return replace(self, retries=(*self.retries, started_at), uncounted=self.uncounted + (not counted), source="")
 
     @cached_property
     def payload_hash(self) -> str:
@@ -60,7 +60,7 @@ class Message:
         fields = [
             ("request_id", encode(self.request_id)),
             ("payload", self.payload_text or encode(self.payload)),
-            ("retries", encode([instant(began) for began in self.retries])),
+            ("retries", encode([instant(started_at) for started_at in self.retries])),
         ]
         if self.uncounted:
             fields.append(("uncounted", encode(self.uncounted)))
@@ -125,9 +125,9 @@ def epoch(text: str) -> float:
 
 def _time(text: str) -> float:
     try:
-        began = epoch(text)
-        instant(began)  # the last microsecond of the year 9999 is one that nobody could say again
-        return began
+        started_at = epoch(text)
+        instant(started_at)  # the last microsecond of the year 9999 is one that nobody could say again
+        return started_at
     except ValueError as error:
         raise InvalidMessage(f"body.retries holds {text!r}, which is no time: {error}") from error
 
@@ -141,13 +141,13 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
 def _check_values(payload: Any) -> None:
     """What Python reads as JSON, and nobody could send again as JSON."""
     level = [payload]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_PAYLOAD_DEPTH):
         if any(isinstance(item, float) and not math.isfinite(item) for item in level):
             raise InvalidMessage("body.payload holds NaN, Infinity or a number beyond 1.8e308, which are not JSON")
         level = [inner for item in level for inner in _items(item)]
         if not level:
             return
-    raise InvalidMessage(f"body.payload is nested more than {DEEPEST} levels deep")
+    raise InvalidMessage(f"body.payload is nested more than {MAX_PAYLOAD_DEPTH} levels deep")
 
 
 def _items(value: Any) -> Iterable[Any]:

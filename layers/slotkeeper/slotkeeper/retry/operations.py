@@ -29,7 +29,7 @@ CANCELLED = "Cancelled"
 
 
 @dataclass(frozen=True)
-class Cancelled:
+class RetryCancelled:
     """The attempt will not be made. `sent`: its message is on the queue; else it comes at `due`, if it is not lost."""
 
     attempt: int
@@ -38,14 +38,14 @@ class Cancelled:
 
 
 @dataclass(frozen=True)
-class Advanced:
+class RetrySentNow:
     """The attempt's message is on the queue."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
-class OutOfReach:
+class MessageOutOfReach:
     """The attempt waits for `due` in the queue, or its message is lost: nobody can send it who has not its payload."""
 
     attempt: int
@@ -53,13 +53,13 @@ class OutOfReach:
 
 
 @dataclass(frozen=True)
-class NotWaiting:
+class NoRetryWaiting:
     """No attempt waits: it has begun, or the request has had its end. Without a row, the ledger knows of none."""
 
     row: Row | None
 
 
-class OtherPayload(ValueError):
+class PayloadMismatch(ValueError):
     """The payload is not the one that the request's earlier attempts had."""
 
 
@@ -68,12 +68,12 @@ def is_cancelled(row: Row) -> bool:
     return row.status == FAILED and (row.plan or {}).get("code") == CANCELLED
 
 
-def awaited(row: Row) -> int:
+def awaited_attempt(row: Row) -> int:
     """The number of the attempt whose message is to come."""
     return row.attempts if is_cancelled(row) else row.attempts + 1
 
 
-class Retries:
+class RetryOperations:
     """The steps over one ledger and its queue. Errors of AWS pass through as ClientError or BotoCoreError.
 
     Args:
@@ -87,9 +87,11 @@ class Retries:
 
     def schedule_name(self, request_id: str, row: Row) -> str:
         """The name that the schedule has, if there is one, of the attempt that the row waits for."""
-        return self._queue.schedule_name(_the_attempt(request_id, awaited(row)))
+        return self._queue.schedule_name(_the_attempt(request_id, awaited_attempt(row)))
 
-    def cancel(self, request_id: str, why: str, payload: Mapping[str, Any] | None = None) -> Cancelled | NotWaiting:
+    def cancel(
+        self, request_id: str, why: str, payload: Mapping[str, Any] | None = None
+    ) -> RetryCancelled | NoRetryWaiting:
         """Sees to it that the attempt that waits is not made, and that the request becomes a dead letter.
 
         Args:
@@ -97,7 +99,7 @@ class Retries:
             payload: as for `run_now`; whoever brings the attempt's message makes the dead letter.
 
         Raises:
-            OtherPayload: it is not the request's.
+            PayloadMismatch: it is not the request's.
         """
         row = self._ledger.read(request_id)
         if payload is not None and row is not None:
@@ -112,9 +114,11 @@ class Retries:
             row = self._ledger.read(request_id)
         if row is not None and is_cancelled(row):  # by somebody who may have died over it
             return self._bring(request_id, row, payload)
-        return NotWaiting(row)
+        return NoRetryWaiting(row)
 
-    def run_now(self, request_id: str, payload: Mapping[str, Any] | None = None) -> Advanced | OutOfReach | NotWaiting:
+    def run_now(
+        self, request_id: str, payload: Mapping[str, Any] | None = None
+    ) -> RetrySentNow | MessageOutOfReach | NoRetryWaiting:
         """Brings the attempt that waits to the queue at once.
 
         Args:
@@ -122,38 +126,38 @@ class Retries:
                 keep is made good: of attempts that the history has dropped the first one's time, and all count.
 
         Raises:
-            OtherPayload: it is not.
+            PayloadMismatch: it is not.
         """
         row = self._ledger.read(request_id)
         if row is None or row.status != WAITING:
-            return NotWaiting(row)
+            return NoRetryWaiting(row)
         attempt = row.attempts + 1
-        body = self._queue.scheduled(_the_attempt(request_id, attempt))
+        body = self._queue.scheduled_body(_the_attempt(request_id, attempt))
         if body is not None:
             message = parse_message(body)
         elif payload is not None:
             message = _rebuilt(request_id, row, payload)
         else:
-            return OutOfReach(attempt, row.next_attempt_at)
-        if not self._ledger.advance(request_id, row, self._clock()):
-            return NotWaiting(self._ledger.read(request_id))
+            return MessageOutOfReach(attempt, row.next_attempt_at)
+        if not self._ledger.make_due(request_id, row, self._clock()):
+            return NoRetryWaiting(self._ledger.read(request_id))
         self._queue.send_now(message)
-        self._queue.unschedule(message)
-        return Advanced(attempt)
+        self._queue.delete_schedule(message)
+        return RetrySentNow(attempt)
 
-    def _bring(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> Cancelled:
+    def _bring(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> RetryCancelled:
         """Carries a cancel out, as far as the message is within reach."""
         attempt = row.attempts
-        body = self._queue.scheduled(_the_attempt(request_id, attempt))
+        body = self._queue.scheduled_body(_the_attempt(request_id, attempt))
         if body is not None:
             message = parse_message(body)
         elif payload is not None:
             message = _rebuilt(request_id, row, payload)
         else:
-            return Cancelled(attempt, sent=False, due=row.next_attempt_at)
+            return RetryCancelled(attempt, sent=False, due=row.next_attempt_at)
         self._queue.send_now(message)
-        self._queue.unschedule(message)
-        return Cancelled(attempt, sent=True)
+        self._queue.delete_schedule(message)
+        return RetryCancelled(attempt, sent=True)
 
 
 def _the_attempt(request_id: str, attempt: int) -> Message:
@@ -162,14 +166,14 @@ def _the_attempt(request_id: str, attempt: int) -> Message:
 
 
 def _rebuilt(request_id: str, row: Row, payload: Mapping[str, Any]) -> Message:
-    made = awaited(row) - 1
+    made = awaited_attempt(row) - 1
     times = [epoch(entry["at"]) for entry in row.history if entry["attempt"] <= made] or [row.last_attempt_at]
     # Between the first and the others, as the ledger drops them.
     times = [*times[:1], *times[:1] * (made - len(times)), *times[1:]][:made]
     try:
         message = parse_message(Message(request_id, payload, tuple(times)).to_json())
     except (InvalidMessage, TypeError, ValueError) as error:
-        raise OtherPayload(f"the payload is none: {error}") from error
+        raise PayloadMismatch(f"the payload is none: {error}") from error
     if message.payload_hash != row.payload_hash:
-        raise OtherPayload(f"this payload is not the one that the {made} earlier attempts of {request_id!r} had")
+        raise PayloadMismatch(f"this payload is not the one that the {made} earlier attempts of {request_id!r} had")
     return message

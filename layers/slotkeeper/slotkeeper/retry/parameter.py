@@ -24,7 +24,7 @@ class InvalidPolicy(ValueError):
     """A parameter's value that is no policy; the text says what was wrong and what was expected."""
 
 
-class PolicyUnread(Exception):
+class PolicyUnavailable(Exception):
     """This container has not read a policy yet; the text says why the last reading gave none."""
 
 
@@ -65,15 +65,15 @@ class PolicyParameter:
         """The policy that was read last.
 
         Raises:
-            PolicyUnread: no reading has given one yet. The built-in policy is no substitute: it may give up a request
-                that the operator's policy would retry.
+            PolicyUnavailable: no reading has given one yet. The built-in policy is no substitute: it may dead-letter a
+                request that the operator's policy would retry.
         """
         now = self._clock()
         if now - self._read_at >= self._keep_seconds:
             self._read_at = now
             self._read()
         if self._policy is None:
-            raise PolicyUnread(self._unread)
+            raise PolicyUnavailable(self._unread)
         return self._policy
 
     def _read(self) -> None:

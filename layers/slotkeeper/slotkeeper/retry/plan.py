@@ -6,7 +6,7 @@ answer. What ends a request, in this order:
     Poison             no attempt can ever succeed
     AttemptsExhausted  the failed attempt counts, and with it as many do as max_attempts of the rule for *this* failure
                        says, whatever the earlier ones failed of: where errors alternate, the rule of the last one is
-                       asked, and asked about the whole request. Or MOST_ALTOGETHER were made, counted or not
+                       asked, and asked about the whole request. Or MAX_TOTAL_ATTEMPTS were made, counted or not
     TooOld             the next attempt would begin later than max_age after the first
 
 A failure that does not count therefore never uses up max_attempts, not even for a redriven dead letter, which has none
@@ -20,16 +20,16 @@ from math import isfinite
 from typing import Any
 
 from slotkeeper.retry.errors import Failure
-from slotkeeper.retry.policy import MOST_ATTEMPTS, Policy
+from slotkeeper.retry.policy import MAX_ATTEMPTS, Policy
 
 # However few of them count: else a downstream that always says Retry-After 0 would keep a message going, without a
 # pause, for all of max_age. Every start travels in the body, with 27 bytes: 500 are 13.5 KB, for which a dead letter
 # has room beside the largest message of WorkQueue.
-MOST_ALTOGETHER = 5 * MOST_ATTEMPTS
+MAX_TOTAL_ATTEMPTS = 5 * MAX_ATTEMPTS
 
 
 @dataclass(frozen=True)
-class History:
+class AttemptHistory:
     """The attempts of a request.
 
     Args:
@@ -46,15 +46,15 @@ class History:
     uncounted: int = 0
 
     def __post_init__(self) -> None:
-        if not self.attempts or not all(isfinite(began) for began in self.attempts):
+        if not self.attempts or not all(isfinite(started_at) for started_at in self.attempts):
             raise ValueError(
-                f"History.attempts must be seconds since the epoch, at least those of the failed attempt, got "
+                f"AttemptHistory.attempts must be seconds since the epoch, at least those of the failed attempt, got "
                 f"{self.attempts!r}"
             )
         if not 0 <= self.uncounted < len(self.attempts):
             raise ValueError(
-                f"History.uncounted must be from 0 to {len(self.attempts) - 1}, the number of attempts before the "
-                f"failed one, got {self.uncounted!r}"
+                f"AttemptHistory.uncounted must be from 0 to {len(self.attempts) - 1}, the number of attempts before "
+                f"the failed one, got {self.uncounted!r}"
             )
 
 
@@ -74,7 +74,7 @@ class DeadLetter:
     reason: str
 
 
-def plan_retry(error: Failure, history: History, policy: Policy, now: float) -> RetryAt | DeadLetter:
+def plan_retry(error: Failure, history: AttemptHistory, policy: Policy, now: float) -> RetryAt | DeadLetter:
     """What becomes of a request whose last attempt ended so.
 
     `when` is never before `now` and never later than `now` + max_age. A downstream's Retry-After takes the place of the
@@ -93,8 +93,8 @@ def plan_retry(error: Failure, history: History, policy: Policy, now: float) -> 
         beside = f" ({made - counted} more do not count)" if made > counted else ""
         reason = f"{counted} attempts have failed, and the policy allows {rule.max_attempts}{beside}"
         return DeadLetter("AttemptsExhausted", f"{reason}; the last error: {error.reason}")
-    if made >= MOST_ALTOGETHER:
-        reason = f"{made} attempts were made, of which {counted} count; no policy allows more than {MOST_ALTOGETHER}"
+    if made >= MAX_TOTAL_ATTEMPTS:
+        reason = f"{made} attempts were made, of which {counted} count; no policy allows more than {MAX_TOTAL_ATTEMPTS}"
         return DeadLetter("AttemptsExhausted", f"{reason}; the last error: {error.reason}")
     asked = _seconds(error.retry_after)
     delay = rule.delay(history.key, made) if asked is None else asked

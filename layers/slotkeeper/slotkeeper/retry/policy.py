@@ -13,9 +13,9 @@ Backoff = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full", "equal", "decorrelated"]
 
 # No policy allows more. The ledger keeps a request for as long as one of its messages can turn up, and reckons that
-# from LONGEST_AGE (seconds).
-MOST_ATTEMPTS = 100
-LONGEST_AGE = 30 * 86400
+# from MAX_AGE_SECONDS (seconds).
+MAX_ATTEMPTS = 100
+MAX_AGE_SECONDS = 30 * 86400
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Rule:
         cap: seconds; no wait is longer, except one that the downstream asked for.
         max_attempts: a failure of this kind is the last one if by then so many attempts count, whatever the earlier
             ones failed of.
-        max_age: seconds from the start of the first attempt; none is booked for a later time. It is not asked when an
-            attempt begins: a redriven dead letter has its attempt however old it is.
+        max_age: seconds from the start of the first attempt; none is scheduled for a later time. It is not checked when
+            an attempt begins: a redriven dead letter has its attempt however old it is.
         counts: False for failures that are nobody's fault and use up no attempt, such as being told to come later.
             Then max_attempts is of no concern; max_age and a number of attempts altogether (plan.py) still bound them.
 
@@ -50,14 +50,14 @@ class Rule:
     def __post_init__(self) -> None:
         self._expect("backoff", self.backoff in get_args(Backoff), f"one of {', '.join(get_args(Backoff))}")
         self._expect("jitter", self.jitter in get_args(Jitter), f"one of {', '.join(get_args(Jitter))}")
-        seconds = f"a number of seconds above 0, at most {LONGEST_AGE} (30 days)"
+        seconds = f"a number of seconds above 0, at most {MAX_AGE_SECONDS} (30 days)"
         for name in ("base", "cap", "max_age"):
             value = getattr(self, name)
-            self._expect(name, _is_number(value) and 0 < value <= LONGEST_AGE, seconds)
+            self._expect(name, _is_number(value) and 0 < value <= MAX_AGE_SECONDS, seconds)
         self._expect("cap", self.cap >= self.base, f"at least base, which is {self.base!r}")
         whole = isinstance(self.max_attempts, int) and not isinstance(self.max_attempts, bool)
-        attempts = f"a whole number from 1 to {MOST_ATTEMPTS}"
-        self._expect("max_attempts", whole and 1 <= self.max_attempts <= MOST_ATTEMPTS, attempts)
+        attempts = f"a whole number from 1 to {MAX_ATTEMPTS}"
+        self._expect("max_attempts", whole and 1 <= self.max_attempts <= MAX_ATTEMPTS, attempts)
         self._expect("counts", isinstance(self.counts, bool), "True or False")
 
     def delay(self, key: str, attempt: int) -> float:

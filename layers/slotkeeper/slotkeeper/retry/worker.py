@@ -14,11 +14,11 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionNews
 from slotkeeper.observability import logger, metrics
-from slotkeeper.retry.attempt import DeadLettered, NotDue, Outcome, Repeated, Retrying, Succeeded
-from slotkeeper.retry.consumer import RESERVE, Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
-from slotkeeper.retry.delivery import RetryQueue, Schedules
-from slotkeeper.retry.events import AnnouncedDeadLetters, tell_if_done
-from slotkeeper.retry.ledger import Ledger
+from slotkeeper.retry.attempt import Outcome, WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
+from slotkeeper.retry.consumer import RESERVED_SECONDS, Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
+from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
+from slotkeeper.retry.events import PublishedDeadLetters, publish_if_succeeded
+from slotkeeper.retry.ledger import AlreadySettled, Ledger
 from slotkeeper.retry.message import Message, instant
 from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.settings import RetrySettings, load_settings
@@ -45,21 +45,21 @@ class RetryingWorker:
             sqs,
             boto3.client("scheduler", config=CLIENT_CONFIG),
             settings.work_queue_url,
-            Schedules(
+            ScheduleTarget(
                 settings.retry_schedule_group,
                 settings.retry_schedule_role_arn,
                 settings.work_queue_arn,
                 settings.retry_schedule_dead_letter_queue_arn,
             ),
-            beyond=settings.scheduler_beyond_seconds,
-            largest=settings.work_queue_largest_message,
+            max_delay=settings.scheduler_beyond_seconds,
+            max_message_bytes=settings.work_queue_largest_message,
             on_refused=_schedule_refused,
         )
         news = CompletionNews.from_environment()
         consumer = Consumer(
             Ledger(boto3.client("dynamodb", config=CLIENT_CONFIG), settings.request_ledger_table_name),
             queue,
-            AnnouncedDeadLetters(
+            PublishedDeadLetters(
                 sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message, news=news
             ),
             PolicyParameter(
@@ -68,8 +68,8 @@ class RetryingWorker:
                 on_invalid=_policy_invalid,
             ),
             work_seconds=settings.work_seconds,
-            on_message=_name,
-            on_end=partial(tell_if_done, news),
+            on_message=_start_log,
+            on_end=partial(publish_if_succeeded, news),
         )
         return cls(consumer, perform, news)
 
@@ -77,7 +77,7 @@ class RetryingWorker:
         """Answers the event source mapping which messages have to stay on the queue."""
         if self._news:
             # An event leaves what the consumer keeps of the invocation for its end.
-            self._news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVE
+            self._news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS
         # By default Powertools raises when every message of a batch failed, which with batches of one is each time: the
         # function's error metric would count what the queue simply brings again.
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
@@ -101,36 +101,36 @@ class RetryingWorker:
             logger.exception("Left the message on the queue")
             metrics.add_metric("WorkLeft", MetricUnit.Count, 1)
             raise
-        _report(outcome)
+        _log_outcome(outcome)
 
 
-def _name(message: Message) -> None:
+def _start_log(message: Message) -> None:
     logger.append_keys(request_id=message.request_id, attempt=message.attempt)
     # Its largest value is watched in place of Lambda's recursion guard, which leaves this function alone.
     metrics.add_metric("WorkHops", MetricUnit.Count, message.attempt)
 
 
-def _report(outcome: Outcome) -> None:
+def _log_outcome(outcome: Outcome) -> None:
     match outcome:
-        case Succeeded():
+        case WorkSucceeded():
             logger.info("Done")
             metrics.add_metric("WorkSucceeded", MetricUnit.Count, 1)
-        case Retrying(booked, reason, _, cause):
+        case WorkRetried(delivery, reason, _, cause):
             logger.warning(
-                "Booked another attempt", reason=reason, by=booked.by, due=instant(booked.due), exc_info=cause
+                "Booked another attempt", reason=reason, by=delivery.by, due=instant(delivery.due), exc_info=cause
             )
             metrics.add_metric("WorkRetried", MetricUnit.Count, 1)
-        case DeadLettered(code, reason, _, cause):
+        case WorkDeadLettered(code, reason, _, cause):
             logger.error("Moved the message to the dead-letter queue", code=code, reason=reason, exc_info=cause)
             metrics.add_metric("WorkDeadLettered", MetricUnit.Count, 1)
             if code in ("AttemptsExhausted", "TooOld"):
                 metrics.add_metric("RetriesExhausted", MetricUnit.Count, 1)
-        case Repeated(status, attempts):
+        case AlreadySettled(status, attempts):
             logger.warning("Dropped a repeated message", request_status=status, request_attempts=attempts)
             metrics.add_metric("WorkRepeated", MetricUnit.Count, 1)
-        case NotDue(until):
+        case WorkDeferred(until):
             logger.info("Sent the message on: it is not due yet", due=instant(until))
-    if isinstance(outcome, Retrying | DeadLettered) and outcome.died:
+    if isinstance(outcome, WorkRetried | WorkDeadLettered) and outcome.died:
         metrics.add_metric("WorkDied", MetricUnit.Count, 1)
 
 

@@ -23,13 +23,14 @@ from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadErro
 
 from slotkeeper.observability import logger
 from slotkeeper.retry.errors import Poison, Retryable
-from splitting import Part
+
+from .splitting import Part
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-LONGEST_KEY = 1024  # bytes (S3 guide, "Naming Amazon S3 objects")
-MOST_DELETED = 1000  # keys in one call (S3 API Reference, DeleteObjects)
+MAX_KEY_BYTES = 1024  # bytes (S3 guide, "Naming Amazon S3 objects")
+MAX_DELETED_KEYS = 1000  # keys in one call (S3 API Reference, DeleteObjects)
 
 # The manifest is there already; or something else happened to its key during the PUT, and it may be or may not
 # (S3 guide, "How to prevent object overwrites with conditional writes").
@@ -154,7 +155,7 @@ class Outputs:
             self._delete(key for key in keys if not key.startswith(published["prefix"]))
 
     def _delete(self, keys: Iterable[str]) -> None:
-        for some in batched(keys, MOST_DELETED, strict=False):
+        for some in batched(keys, MAX_DELETED_KEYS, strict=False):
             answer = self._s3.delete_objects(
                 Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in some], "Quiet": True}
             )
@@ -178,8 +179,8 @@ def _segment(text: str) -> str:
 
 
 def _checked(key: str, what: str) -> str:
-    if len(key) > LONGEST_KEY:
-        raise Poison(f"{what} is too long: its key in S3 would have {len(key)} bytes, and {LONGEST_KEY} are allowed")
+    if len(key) > MAX_KEY_BYTES:
+        raise Poison(f"{what} is too long: its key in S3 would have {len(key)} bytes, and {MAX_KEY_BYTES} are allowed")
     return key
 
 

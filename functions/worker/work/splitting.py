@@ -10,9 +10,9 @@ from typing import NoReturn
 from slotkeeper.retry.errors import Poison
 
 # Each part is a PUT of its own, some 30 ms: these take half of the time that an attempt has.
-MOST_PARTS = 1000
+MAX_PARTS = 1000
 # In bytes. A parsed line can take fifty times its own length of memory.
-LONGEST_LINE = 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
 
 _EXPECTED = "every line must be a JSON object"
 
@@ -42,14 +42,14 @@ def split(chunks: Iterable[bytes], by: str) -> list[Part]:
     """
     parts: dict[str, Part] = {}
     for number, line in enumerate(_lines(chunks), start=1):
-        if len(line) > LONGEST_LINE:
-            raise Poison(f"line {number} is longer than the {LONGEST_LINE} bytes that a line may have")
+        if len(line) > MAX_LINE_BYTES:
+            raise Poison(f"line {number} is longer than the {MAX_LINE_BYTES} bytes that a line may have")
         if not line.strip():
             continue
         value = _value(line, number, by)
         if value not in parts:
-            if len(parts) == MOST_PARTS:
-                raise Poison(f"line {number} has value {MOST_PARTS + 1} of {by!r}; up to {MOST_PARTS} are allowed")
+            if len(parts) == MAX_PARTS:
+                raise Poison(f"line {number} has value {MAX_PARTS + 1} of {by!r}; up to {MAX_PARTS} are allowed")
             parts[value] = Part(value)
         parts[value].add(line)
     return list(parts.values())
@@ -61,7 +61,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
-        if len(rest) > LONGEST_LINE:
+        if len(rest) > MAX_LINE_BYTES:
             break  # `split` refuses it, whatever else belongs to it
     if rest:
         yield rest

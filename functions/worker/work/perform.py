@@ -30,11 +30,12 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from publishing import LONGEST_KEY, Outputs, s3_errors
-from slotkeeper.retry import Poison, Request, Retryable
+from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.schema import InvalidBody, compile_schema, decode
 from slotkeeper.settings import WorkSettings, load_settings
-from splitting import split
+
+from .publishing import MAX_KEY_BYTES, Outputs, s3_errors
+from .splitting import split
 
 if TYPE_CHECKING:
     from botocore.response import StreamingBody
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
 
 # In bytes. The whole input is held once, beside the runtime, in 512 MB.
-LARGEST_INPUT = 64 * 1024 * 1024
-CHUNK = 256 * 1024
+MAX_INPUT_BYTES = 64 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
 
 _settings = load_settings(WorkSettings)
 # No hidden second tries: the retry policy is there for them, with a history of what was tried and when. A call that
@@ -73,7 +74,7 @@ class _Deadline:
             raise TooSlow(f"the {self._seconds:.1f} s of this attempt were up {when}; nothing was published")
 
 
-def perform(request: Request, remaining_seconds: float) -> dict[str, Any]:
+def perform(request: WorkRequest, remaining_seconds: float) -> dict[str, Any]:
     """Splits an object and publishes its parts, once however often it is called.
 
     Returns:
@@ -105,13 +106,13 @@ def perform(request: Request, remaining_seconds: float) -> dict[str, Any]:
     }
 
 
-def _wanted(request: Request) -> dict[str, Any]:
+def _wanted(request: WorkRequest) -> dict[str, Any]:
     try:
         wanted: dict[str, Any] = decode(json.dumps(request.payload), _validate)
     except InvalidBody as error:
         raise Poison("payload" + str(error).removeprefix("body")) from error  # the layer reads bodies
-    if len(wanted["input_key"].encode()) > LONGEST_KEY:
-        raise Poison(f"payload.input_key is longer than the {LONGEST_KEY} bytes that a key in S3 may have")
+    if len(wanted["input_key"].encode()) > MAX_KEY_BYTES:
+        raise Poison(f"payload.input_key is longer than the {MAX_KEY_BYTES} bytes that a key in S3 may have")
     return wanted
 
 
@@ -150,13 +151,15 @@ def _open(key: str) -> GetObjectOutputTypeDef:
             raise
         # To a role that may not list the bucket, S3 says 403 instead (API Reference, GetObject).
         raise Poison(f"there is no {where}: put it there before you send its message") from error
-    if source["ContentLength"] > LARGEST_INPUT:
+    if source["ContentLength"] > MAX_INPUT_BYTES:
         source["Body"].close()
-        raise Poison(f"{where} has {source['ContentLength']} bytes, and {LARGEST_INPUT} are allowed: send it in pieces")
+        raise Poison(
+            f"{where} has {source['ContentLength']} bytes, and {MAX_INPUT_BYTES} are allowed: send it in pieces"
+        )
     return source
 
 
 def _chunks(body: StreamingBody, deadline: _Deadline) -> Iterator[bytes]:
-    for chunk in body.iter_chunks(CHUNK):
+    for chunk in body.iter_chunks(CHUNK_BYTES):
         deadline.check("while the input was read")
         yield chunk
