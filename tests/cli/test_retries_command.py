@@ -43,7 +43,7 @@ class Waiting:
         claim = self.ledger.claim(first, f"claim of {request_id}", now - HOUR, 125)
         assert isinstance(claim, Claimed)
         self.ledger.record(first, claim, {"when": now + due_in, "counted": True}, error)
-        second = first.after(claim.began)
+        second = first.after(claim.started_at)
         if booked:
             self.queue.schedule(second, now + due_in, now)
         self.ledger.settle_waiting(first, claim, now + due_in)

@@ -132,7 +132,7 @@ class InProgress:
 
 @dataclass(frozen=True)
 class AlreadySettled:
-    """The attempt has ended, or a later one has begun. `started_at` and `result` are the latest one's, as in the row."""
+    """The attempt has ended, or a later one has begun: `started_at` and `result` are the latest one's."""
 
     status: str
     attempts: int
