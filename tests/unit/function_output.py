@@ -146,7 +146,7 @@ def _worker(module: ModuleType) -> Iterator[None]:
     for outcome in outcomes:
 
         def consume(*_: Any, outcome: Any = outcome) -> Any:
-            retrying_worker._name(Message("order-1", {}))
+            retrying_worker._start_log(Message("order-1", {}))
             retrying_worker._schedule_refused("why")
             retrying_worker._policy_invalid("why")
             completion_news._not_sent("why")
