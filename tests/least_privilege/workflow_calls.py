@@ -44,20 +44,20 @@ def _integration(resource: str) -> tuple[str, str, tuple[str, ...]]:
 @cache
 def _asked() -> set[tuple[str, str]]:
     """(state, its arguments as JSON), as the walks have evaluated them."""
-    names = {id(state["Arguments"]): name for name, state in states().items() if "Arguments" in state}
     found: set[tuple[str, str]] = set()
-    evaluate = interpreter.evaluate
+    names = {id(state): name for name, state in interpreter.STATES.items()}
+    value_of = interpreter.State.value
 
-    def noting(template: Any, known: dict[str, Any]) -> Any:
-        value = evaluate(template, known)
-        if id(template) in names:
-            found.add((names[id(template)], json.dumps(value)))
+    def noting(self: interpreter.State, field: str, *given: Any) -> Any:
+        value = value_of(self, field, *given)
+        if field == "Arguments":
+            found.add((names[id(self)], json.dumps(value)))
         return value
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter, "evaluate", noting)
-        patch.setattr(interpreter, "_known", {})  # what was evaluated before is not evaluated again
+        patch.setattr(interpreter.State, "value", noting)
         assert list(interpreter.walks(rounds=1))
-    missing = set(names.values()) - {name for name, _ in found}
+    tasks = {name for name, state in states().items() if "Arguments" in state}
+    missing = tasks - {name for name, _ in found}
     assert not missing, f"no walk comes to {', '.join(sorted(missing))}"
     return found

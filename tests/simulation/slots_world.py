@@ -46,6 +46,7 @@ from tests.simulation.worlds import (
 POLL_ERRORS = ("States.Timeout", "ThrottlingException", "InvalidInputException")
 OUTAGES = ("glue", "sqs", "events")
 OUTAGE_SECONDS = 900  # longer than any step of the workflow is tried again
+_AT_THE_START = freeze({"state": START, "variables": {}})
 KEPT = 900  # seconds that StatusEventQueue keeps an event, as in template.yaml
 
 
@@ -289,7 +290,7 @@ class SlotsWorld(SlotsState):
         arn = freeze({"executionArn": f"execution:{execution}"})
         self.perform(Question("stepfunctions", "redrive_execution", arn))
         self.say("operator", f"redrives {execution}")
-        state = before.get("state") or freeze({"state": START, "input": json.loads(before["input"])})
+        state = before.get("state") or _AT_THE_START
         self._run(execution, state)
 
     def pass_time(self, _: str, how: str) -> None:
@@ -364,12 +365,12 @@ class SlotsWorld(SlotsState):
             request = json.loads(question.parameters["input"])
             if request["attempt"] == 1:
                 self._check_order(question.parameters["input"])
-            self._run(question.parameters["name"], freeze({"state": START, "input": request}))
+            self._run(question.parameters["name"], _AT_THE_START)
         return answer
 
     def _run(self, execution: str, state: Record) -> None:
         known = self.services["stepfunctions"][execution]
-        node = workflow.begin(execution, known["input"], known["redrives"], state["state"], state["input"])
+        node = workflow.begin(execution, known["input"], known["redrives"], state["state"], state["variables"])
         self.begin(f"workflow {execution}", node, Notes(state=state))
 
     def _close(self, execution: str, status: str, error: str = "", state: Any = None) -> None:

@@ -18,8 +18,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
-from tests.workflow.definition import END, definition, states
-from tests.workflow.interpreter import evaluate
+from tests.workflow import interpreter
+from tests.workflow.definition import END, definition
+from tests.workflow.interpreter import STATES, State, StateFailed, Variables
 
 # What a deployment puts into the definition.
 SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
@@ -27,19 +28,11 @@ DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${Failed
 START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
-_evaluated: dict[Any, Any] = {}
 entered: set[str] = set()  # the names of all states that any execution has entered
 
 
 class _TooLarge(Exception):
     """A task's result is larger than a payload may be: the execution ends here, past every catcher."""
-
-
-class _Failed(Exception):
-    """A state failed with this error, as catchers see it."""
-
-    def __init__(self, error: str, cause: str) -> None:
-        self.error, self.cause = error, cause
 
 
 def run(
@@ -48,27 +41,27 @@ def run(
     given: str,
     redrives: int,
     state_name: str,
-    state_input: Any,
+    variables: Any,
     on_state: Callable[[str], object] = lambda _: None,
 ) -> tuple[str, str]:
     """One drive of an execution: "SUCCEEDED" or "FAILED", and the error's name.
 
-    It tells each state that it enters, and that state's input, since a redrive goes on there.
+    It reports each state that it enters, and the variables at that point, since a redrive continues there.
 
     Args:
         given: the execution's input, as text.
         state_name: where it begins; START for the first drive.
-        state_input: what that state is given, frozen.
-        on_state: told each state that is entered, those that only choose too: each is a transition on the bill.
+        variables: those at that state, frozen.
+        on_state: receives each state that is entered, those that only choose too: each is a transition on the bill.
     """
     execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
-    at, data = state_name, thaw(state_input)
+    at, known = state_name, thaw(variables)
     while at != END:
-        state = _STATES[at]
+        state = STATES[at]
         on_state(at)
         entered.add(at)
         if state.kind != "Choice":
-            outside.ask(Question("actor", "enter", freeze({"state": at, "input": data})))
+            outside.ask(Question("actor", "enter", freeze({"state": at, "variables": known})))
         context = _context(outside, state, execution)
         match state.kind:
             case "Succeed":
@@ -76,22 +69,21 @@ def run(
             case "Fail":
                 return "FAILED", state.fields["Error"]
             case "Choice":
-                at = state.choose(data, context)
+                at = state.choose(context, known)
             case "Wait":
-                outside.sleep(state.value("Seconds", data, context))
-                at = state.fields["Next"]
+                outside.sleep(state.value("Seconds", context, known))
+                at, known = state.leave(context, known)
             case "Pass":
-                data = state.value("Output", data, context) if "Output" in state.fields else data
-                at = state.fields["Next"]
+                at, known = state.leave(context, known)
             case "Task":
                 try:
-                    at, data = _task(outside, state, data, context)
+                    at, known = _task(outside, state, context, known)
                 except _TooLarge:
                     return "FAILED", "States.DataLimitExceeded"
     return "SUCCEEDED", ""
 
 
-def _context(outside: Outside, state: _State, execution: dict[str, Any]) -> dict[str, Any]:
+def _context(outside: Outside, state: State, execution: dict[str, Any]) -> dict[str, Any]:
     """The context object. Times are asked for only where they are needed: without them, a state is the same always."""
     if state.needs_start_time and "StartTime" not in execution:
         execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
@@ -101,58 +93,17 @@ def _context(outside: Outside, state: _State, execution: dict[str, Any]) -> dict
     return context
 
 
-class _State(Constant):
-    """A state of the definition."""
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
-        self.kind: str = fields["Type"]
-        self.needs_start_time = "StartTime" in json.dumps(fields)
-        self.needs_entered_time = "EnteredTime" in json.dumps(fields)
-
-    def value(self, field: str, data: Any, context: dict[str, Any], **more: Any) -> Any:
-        return _value(self.fields[field], {"input": data, "context": context, **more})
-
-    def choose(self, data: Any, context: dict[str, Any]) -> str:
-        known = {"input": data, "context": context}
-        rules = (rule["Next"] for rule in self.fields["Choices"] if _value(rule["Condition"], known))
-        return next(rules, self.fields["Default"])  # type: ignore[no-any-return]
-
-    def retry_after(self, error: str, retried: dict[int, int]) -> float | None:
-        """Seconds until the next try, which is counted; None if there is none."""
-        for number, rule in enumerate(self.fields.get("Retry", [])):
-            if _matches(rule, error):
-                before = retried.get(number, 0)
-                if before >= rule.get("MaxAttempts", 3):
-                    return None
-                retried[number] = before + 1
-                seconds = rule.get("IntervalSeconds", 1) * rule.get("BackoffRate", 2) ** before
-                return min(seconds, rule.get("MaxDelaySeconds", seconds))  # type: ignore[no-any-return]
-        return None
-
-    def caught(self, failed: _Failed, data: Any, context: dict[str, Any]) -> tuple[str, Any]:
-        for catcher in self.fields.get("Catch", []):
-            if _matches(catcher, failed.error):
-                told = {"Error": failed.error, "Cause": failed.cause}
-                known = {"input": data, "context": context, "errorOutput": told}
-                return catcher["Next"], _value(catcher.get("Output", told), known)
-        raise failed
-
-
-_STATES = {name: _State(fields) for name, fields in states().items()}
-
-
-def _task(outside: Outside, state: _State, data: Any, context: dict[str, Any]) -> tuple[str, Any]:
+def _task(outside: Outside, state: State, context: dict[str, Any], variables: Variables) -> tuple[str, Variables]:
     retried: dict[int, int] = {}
     while True:
         try:
-            arguments = state.value("Arguments", data, context)
-            result = _call(outside, state.fields["Resource"], _deployed(arguments))
-            return state.fields.get("Next", END), state.value("Output", data, context, result=result)
-        except _Failed as failed:
+            arguments = _deployed(state.value("Arguments", context, variables))
+            result = _call(outside, state.fields["Resource"], arguments)
+            return state.leave(context, variables, result=result)
+        except StateFailed as failed:
             seconds = state.retry_after(failed.error, retried)
             if seconds is None:
-                return state.caught(failed, data, context)
+                return state.catch(failed, context, variables)
         outside.sleep(seconds)
 
 
@@ -171,7 +122,7 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
             ended = outside.ask(Question("actor", "wait_for_end", freeze(run)))
             if ended["JobRunState"] in ("SUCCEEDED", "STOPPED"):
                 return _plain(ended)
-            raise _Failed("States.TaskFailed", json.dumps(_plain(ended), separators=(",", ":")))
+            raise StateFailed("States.TaskFailed", json.dumps(_plain(ended), separators=(",", ":")))
         result = _plain(answer)
         if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
             raise _TooLarge
@@ -179,12 +130,14 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
     except ClientError as error:
         code = error.response["Error"]["Code"]
         if code == "States.Timeout":
-            raise _Failed(code, "") from error
+            raise StateFailed(code, "") from error
         if service == "glue" and code in _THROTTLES:
-            raise _Failed("Glue.AWSGlueException", f"Rate exceeded (Service: AWSGlue; Error Code: {code})") from error
-        raise _Failed(f"{_NAMES[service]}.{code}", "simulated") from error
+            raise StateFailed(
+                "Glue.AWSGlueException", f"Rate exceeded (Service: AWSGlue; Error Code: {code})"
+            ) from error
+        raise StateFailed(f"{_NAMES[service]}.{code}", "simulated") from error
     except BotoCoreError as error:
-        raise _Failed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
+        raise StateFailed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
 
 
 _NAMES = {
@@ -195,24 +148,6 @@ _NAMES = {
     "events": "EventBridge",
     "cloudwatch": "CloudWatch",
 }
-
-
-def _matches(rule: dict[str, Any], error: str) -> bool:
-    return error in rule["ErrorEquals"] or "States.ALL" in rule["ErrorEquals"]
-
-
-def _value(template: Any, known: dict[str, Any]) -> Any:
-    """An expression's value; each is reckoned once, since JSONata in Python is slow."""
-    key = (id(template), freeze(known))
-    if key not in _evaluated:
-        try:
-            _evaluated[key] = (evaluate(template, known), template)  # kept, so that its id stays its own
-        except Exception as error:
-            _evaluated[key] = (_Failed("States.QueryEvaluationError", str(error)), template)
-    value, _ = _evaluated[key]
-    if isinstance(value, _Failed):
-        raise _Failed(value.error, value.cause)
-    return value
 
 
 def _plain(answer: Any) -> Any:
@@ -234,5 +169,5 @@ workflow = Program("workflow", run, stack_tells=True, stands_still=True)
 def forget() -> None:
     """Drops what is known, to bound memory."""
     workflow.forget()
-    _evaluated.clear()
+    interpreter.forget()
     entered.clear()

@@ -1,11 +1,17 @@
-"""Walks the workflow over its data: every task may succeed in each way it can, or fail into each of its catchers.
+"""The one interpreter of the workflow's definition: the walks below and the simulation both run its states.
 
-Choices, outputs and arguments are evaluated as the JSONata that they are, so a path that the data rules out is none.
+Expressions are evaluated as the JSONata that they are. As in Step Functions, an expression without a value fails its
+state, and a state's Assign and Catch see the variables as they were when the state was entered (Step Functions
+Developer Guide, "Passing data between states with variables"). No state reads its input, so none is kept.
+
+A walk takes one way through the data: every task may succeed in each way it can, or fail into each of its catchers.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +19,8 @@ from typing import Any
 
 import jsonata
 
+from tests.simulation.frozen import freeze
+from tests.simulation.stack import Constant
 from tests.workflow.definition import END, ENDS, definition, states
 
 ME = "p-1"
@@ -22,6 +30,148 @@ SUBSTITUTES = {
     "StackName": "stack",
     "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
 }
+Variables = dict[str, Any]
+
+
+class StateFailed(Exception):
+    """A state failed with this error, as catchers see it."""
+
+    def __init__(self, error: str, cause: str | None = None) -> None:
+        super().__init__(f"{error}: {cause}")
+        self.error, self.cause = error, cause
+
+
+# Evaluation ----------------------------------------------------------------------------------------------------------
+
+
+def evaluate(template: Any, known: dict[str, Any], variables: Variables | None = None) -> Any:
+    """A field's value: its expressions evaluated with `known` as $states, and these variables.
+
+    Raises:
+        StateFailed: States.QueryEvaluationError: an expression failed, or has no value.
+    """
+    if isinstance(template, dict):
+        return {key: evaluate(part, known, variables) for key, part in template.items()}
+    if isinstance(template, list):
+        return [evaluate(part, known, variables) for part in template]
+    if not isinstance(template, str) or not template.startswith("{%"):
+        return template
+    try:
+        value = _compiled(template).evaluate(None, {"states": known, **(variables or {})})
+    except Exception as error:
+        raise StateFailed("States.QueryEvaluationError", str(error)) from error
+    if value is None:
+        raise StateFailed("States.QueryEvaluationError", f"no value: {template}")
+    return value
+
+
+@cache
+def _compiled(template: str) -> Any:
+    text = template.removeprefix("{%").removesuffix("%}").strip()
+    for name, value in SUBSTITUTES.items():
+        text = text.replace("${" + name + "}", value)
+    compiled = jsonata.Jsonata.jsonata(text)
+    compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
+    compiled.register_lambda("random", lambda: 0.5)  # a walk must be the same walk whenever it is taken
+    return compiled
+
+
+_evaluated: dict[Any, Any] = {}
+_names: dict[int, tuple[set[str], Any]] = {}
+
+
+def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> Any:
+    """What `evaluate` returns or raises; each value is computed once, since JSONata in Python is slow.
+
+    A variable without a value fails its state, even where JSONata would make false of it.
+    """
+    if id(template) not in _names:  # the template is kept with it, so that its id stays its own
+        text = json.dumps(template)
+        own = {"states", *re.findall(r"\$(\w+) :=", text)}
+        _names[id(template)] = {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - own, template
+    names, _ = _names[id(template)]
+    if missing := names - variables.keys():
+        raise StateFailed("States.QueryEvaluationError", f"no value: {missing}")
+    used = {name: variables[name] for name in names}
+    key = (id(template), freeze(known), freeze(used))
+    if key not in _evaluated:
+        try:
+            _evaluated[key] = evaluate(template, known, used)
+        except StateFailed as failed:
+            _evaluated[key] = failed
+    if isinstance(_evaluated[key], StateFailed):
+        raise StateFailed(_evaluated[key].error, _evaluated[key].cause)
+    return _evaluated[key]
+
+
+def forget() -> None:
+    """Drops what is remembered, to bound memory."""
+    _evaluated.clear()
+    _names.clear()
+
+
+class State(Constant):
+    """A state of the definition. `context` is the context object, and `variables` are those at the state's entry."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.kind: str = fields["Type"]
+        self.needs_start_time = "StartTime" in json.dumps(fields)
+        self.needs_entered_time = "EnteredTime" in json.dumps(fields)
+
+    def value(self, field: str, context: dict[str, Any], variables: Variables) -> Any:
+        """A field's value on entry."""
+        return _remembered(self.fields[field], {"context": context}, variables)
+
+    def choose(self, context: dict[str, Any], variables: Variables) -> str:
+        """The state that a Choice goes to."""
+        for rule in self.fields["Choices"]:
+            condition = _remembered(rule["Condition"], {"context": context}, variables)
+            assert isinstance(condition, bool), rule
+            if condition:
+                return str(rule["Next"])
+        return str(self.fields["Default"])
+
+    def leave(self, context: dict[str, Any], variables: Variables, **more: Any) -> tuple[str, Variables]:
+        """The following state and its variables. `result`: a task's.
+
+        Raises:
+            StateFailed: an expression of Assign failed.
+        """
+        known = {"context": context, **more}
+        assigned = _remembered(self.fields.get("Assign", {}), known, variables)
+        return self.fields.get("Next", END), {**variables, **assigned}
+
+    def catch(self, failed: StateFailed, context: dict[str, Any], variables: Variables) -> tuple[str, Variables]:
+        """The state after the first catcher of the error, and its variables. Raises the error if there is none."""
+        for catcher in self.fields.get("Catch", []):
+            if matches(catcher, failed.error):
+                output = {"Error": failed.error} | ({"Cause": failed.cause} if failed.cause is not None else {})
+                known = {"context": context, "errorOutput": output}
+                return catcher["Next"], {**variables, **_remembered(catcher.get("Assign", {}), known, variables)}
+        raise failed
+
+    def retry_after(self, error: str, retried: dict[int, int]) -> float | None:
+        """Seconds until the next try, which is counted; None if there is none."""
+        for number, rule in enumerate(self.fields.get("Retry", [])):
+            if matches(rule, error):
+                before = retried.get(number, 0)
+                if before >= rule.get("MaxAttempts", 3):
+                    return None
+                retried[number] = before + 1
+                seconds = rule.get("IntervalSeconds", 1) * rule.get("BackoffRate", 2) ** before
+                return min(seconds, rule.get("MaxDelaySeconds", seconds))  # type: ignore[no-any-return]
+        return None
+
+
+def matches(rule: dict[str, Any], error: str) -> bool:
+    """Whether a retrier or a catcher is for this error."""
+    return error in rule["ErrorEquals"] or "States.ALL" in rule["ErrorEquals"]
+
+
+STATES = {name: State(fields) for name, fields in states().items()}
+
+# Walks ---------------------------------------------------------------------------------------------------------------
 
 _run = {"StartedOn": "2026-01-01T00:00:00.000Z", "Arguments": {"--slotkeeper-execution": ME}}
 RESULTS: dict[str, list[Any]] = {
@@ -61,10 +211,10 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Path:
-    """The states of one walk, in order, and what the last one was given."""
+    """The states of one walk, in order, and the variables that the last one was entered with."""
 
     names: tuple[str, ...]
-    data: Any
+    variables: Variables
 
     @property
     def end(self) -> dict[str, Any]:
@@ -76,30 +226,11 @@ class Path:
         return "FAILED" if self.end["Type"] == "Fail" else "SUCCEEDED"
 
 
-def evaluate(template: Any, known: dict[str, Any]) -> Any:
-    """A field's value: its expressions evaluated with these as $states."""
-    if isinstance(template, dict):
-        return {key: evaluate(part, known) for key, part in template.items()}
-    if isinstance(template, list):
-        return [evaluate(part, known) for part in template]
-    if not isinstance(template, str) or not template.startswith("{%"):
-        return template
-    text = template.removeprefix("{%").removesuffix("%}").strip()
-    for name, value in SUBSTITUTES.items():
-        text = text.replace("${" + name + "}", value)
-    return _compiled(text).evaluate(None, {"states": known})
-
-
-@cache
-def _compiled(text: str) -> Any:
-    compiled = jsonata.Jsonata.jsonata(text)
-    compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
-    compiled.register_lambda("random", lambda: 0.5)  # a walk must be the same walk whenever it is taken
-    return compiled
-
-
 def walks(redrives: int = 0, rounds: int = 2) -> Iterator[Path]:
-    """Every walk from the start to an end that enters no state more than `rounds` times."""
+    """Every walk from the start to an end that enters no state more than `rounds` times.
+
+    With `redrives`, the execution is redriven at RunGlueJob, the first state that its slot protects.
+    """
     request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {}}
     execution = {
         "Name": ME,
@@ -109,53 +240,41 @@ def walks(redrives: int = 0, rounds: int = 2) -> Iterator[Path]:
         "StartTime": "2026-01-01T00:00:00.000Z",
     }
     context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T00:10:00.000Z"}}
-    yield from _walk(definition()["StartAt"], request, context, (), rounds)
+    yield from _walk(definition()["StartAt"], {}, context, (), rounds)
 
 
-def _walk(name: str, data: Any, context: Any, before: tuple[str, ...], rounds: int) -> Iterator[Path]:
+def _walk(name: str, variables: Variables, context: Any, before: tuple[str, ...], rounds: int) -> Iterator[Path]:
     if name == END:
-        yield Path(before, data)
+        yield Path(before, variables)
         return
-    here = (*before, name)
-    if states()[name]["Type"] in ENDS:
-        yield Path(here, data)
-    elif here.count(name) <= rounds:
-        # Thousands of walks come by with the same data; JSONata in Python is slow.
-        key = (name, str(data), context["Execution"]["RedriveCount"])
-        if key not in _known:
-            _known[key] = list(_outcomes(name, data, context))
-        for following, output in _known[key]:
-            yield from _walk(following, output, context, here, rounds)
+    way = (*before, name)
+    if STATES[name].kind in ENDS:
+        yield Path(way, variables)
+    elif way.count(name) <= rounds:
+        for following, left_with in _outcomes(name, variables, context):
+            yield from _walk(following, left_with, context, way, rounds)
 
 
-_known: dict[tuple[str, str, int], list[tuple[str, Any]]] = {}
-
-
-def _outcomes(name: str, data: Any, context: Any) -> Iterator[tuple[str, Any]]:
-    state = states()[name]
-    known = {"input": data, "context": context}
-    if state["Type"] == "Choice":
-        for rule in [*state["Choices"], {"Condition": True, "Next": state["Default"]}]:
-            if evaluate(rule["Condition"], known):
-                yield rule["Next"], data
-                return
-    elif state["Type"] == "Task":
-        yield from _task(name, state, known)
+def _outcomes(name: str, variables: Variables, context: Any) -> Iterator[tuple[str, Variables]]:
+    state = STATES[name]
+    if state.kind == "Choice":
+        yield state.choose(context, variables), variables
+    elif state.kind == "Task":
+        yield from _task(name, state, context, variables)
     else:
-        yield state["Next"], evaluate(state.get("Output", data), known)
+        yield state.leave(context, variables)
 
 
-def _task(name: str, state: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    failures = CAUSES.get(name, [(state["Catch"][-1]["ErrorEquals"][0], "lost")])
-    failures = failures + [(error, "said so") for catcher in state["Catch"][:-1] for error in catcher["ErrorEquals"]]
+def _task(name: str, state: State, context: Any, variables: Variables) -> Iterator[tuple[str, Variables]]:
+    catchers = state.fields["Catch"]
+    failures = CAUSES.get(name, [(catchers[-1]["ErrorEquals"][0], "lost")])
+    failures = failures + [(error, "said so") for catcher in catchers[:-1] for error in catcher["ErrorEquals"]]
     try:
-        evaluate(state["Arguments"], known)
-    except Exception as error:
-        failures = [("States.QueryEvaluationError", str(error))]
+        state.value("Arguments", context, variables)
+    except StateFailed as failed:
+        failures = [(failed.error, failed.cause)]
     else:
         for result in RESULTS.get(name, [{}]):
-            yield state.get("Next", END), evaluate(state["Output"], {**known, "result": result})
+            yield state.leave(context, variables, result=result)
     for error, cause in failures:
-        catcher = next(c for c in state["Catch"] if error in c["ErrorEquals"] or "States.ALL" in c["ErrorEquals"])
-        output = {"Error": error} | ({"Cause": cause} if cause is not None else {})
-        yield catcher["Next"], evaluate(catcher["Output"], {**known, "errorOutput": output})
+        yield state.catch(StateFailed(error, cause), context, variables)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.completion_events import checked
 from tests.workflow.definition import states
-from tests.workflow.interpreter import ME, SUBSTITUTES, Path, evaluate
+from tests.workflow.interpreter import ME, STATES, Path, Variables
 from tests.workflow.test_paths import REDRIVEN, WALKS
 
 ALL_WALKS = [*WALKS, *REDRIVEN]
@@ -17,21 +17,20 @@ REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {
 FAILURE = {"error": "States.TaskFailed", "cause": "the test said: fail"}
 
 
-def _told(data: Any, given: Any = REQUEST) -> dict[str, Any]:
-    """The detail that is sent for what its state is given, checked as producers read it."""
+def _told(state: str, variables: Variables, given: Any = REQUEST) -> dict[str, Any]:
+    """The detail that a state sends, checked as producers read it."""
     execution = {"Name": ME, "Id": f"arn:{ME}", "Input": given, "StartTime": "2026-01-01T00:00:00.000Z"}
     context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T01:00:00.123Z"}}
-    (state,) = (state for state, status in NEWS.items() if status == data["ending"])
-    (entry,) = evaluate(states()[state]["Arguments"], {"input": data, "context": context})["Entries"]
+    (entry,) = STATES[state].value("Arguments", context, variables)["Entries"]
     return checked(entry)
 
 
 def test_every_request_that_is_over_is_announced_and_no_other() -> None:
     for walk in ALL_WALKS:
-        told = [NEWS[name] for name in walk.names if name in NEWS]
-        assert told == [walk.data["ending"]] * (walk.data["ending"] in NEWS.values()), walk
-        assert bool(told) == (walk.status == "SUCCEEDED" or walk.names[-1] == "RequestFailed"), walk
-    assert {walk.data["ending"] for walk in ALL_WALKS} > set(NEWS.values())
+        sent = [NEWS[name] for name in walk.names if name in NEWS]
+        is_over = walk.status == "SUCCEEDED" or walk.names[-1] == "RequestFailed"
+        assert sent == [walk.status] * is_over, walk
+        assert is_over == ("outcome" not in walk.variables or walk.variables["outcome"] == "KEPT"), walk
 
 
 def test_the_slot_is_given_back_and_the_next_one_woken_before_anybody_is_told() -> None:
@@ -62,19 +61,22 @@ def test_whatever_comes_of_the_event_and_of_counting_it_the_end_is_the_same() ->
 
 
 def test_producers_are_told_what_the_execution_says() -> None:
-    for walk in {(walk.names[-1], str(walk.data)): walk for walk in _announced()}.values():
-        told = _told(walk.data)
+    for walk in {(walk.names[-1], str(walk.variables)): walk for walk in _announced()}.values():
+        (state,) = set(walk.names) & set(NEWS)
+        told = _told(state, walk.variables)
         assert told["status"] == walk.status
         assert (told["flow"], told["process"], told["request_id"], told["attempt"]) == ("gated", "p", "order-1", 1)
         assert (told["execution_name"], told["deduplication_id"]) == (ME, f"{ME}/{told['status']}")
-        assert (told["stack"], told["finished_at"]) == (SUBSTITUTES["StackName"], "2026-01-01T01:00:00.123Z")
+        assert (told["stack"], told["finished_at"]) == ("${StackName}", "2026-01-01T01:00:00.123Z")
         if told["status"] == "FAILED":
-            assert (told["error"], told["cause"]) == (walk.data["failure"]["error"], walk.data["failure"]["cause"])
+            failure = walk.variables["failure"]
+            assert (told["error"], told["cause"]) == (failure["error"], failure["cause"])
             assert told["kept_in"] == "failed"
 
 
 def test_arguments_are_nobody_elses_business() -> None:
-    assert "hunter2" not in str(_told({"ending": "SUCCEEDED"})) + str(_told({"ending": "FAILED", "failure": FAILURE}))
+    told = _told("AnnounceSuccess", {}), _told("AnnounceFailure", {"failure": FAILURE})
+    assert "hunter2" not in str(told)
 
 
 @pytest.mark.parametrize(
@@ -83,20 +85,21 @@ def test_arguments_are_nobody_elses_business() -> None:
     ids=["nothing", "empty", "numbers", "text", "other types"],
 )
 def test_an_execution_that_was_started_by_hand_has_news_too(given: Any) -> None:
-    assert _told({"ending": "FAILED", "failure": FAILURE}, given)["execution_name"] == ME
+    told = _told("AnnounceFailure", {"failure": FAILURE}, given)
+    assert (told["execution_name"], told["attempt"]) == (ME, 1)
 
 
 def test_the_longest_texts_fit_an_entry() -> None:
     """More than 256 KiB would end the execution past every Catch, and so change how it ends."""
     longest = "\U0001f600" * 300_000
     given = dict.fromkeys(("process", "request_id"), longest)
-    told = _told({"ending": "FAILED", "failure": {"error": longest, "cause": longest}}, given)
+    told = _told("AnnounceFailure", {"failure": {"error": longest, "cause": longest}}, given)
     assert [len(told[name]) for name in ("process", "request_id", "error", "cause")] == [128, 128, 256, 8000]
 
 
 def test_a_dead_eventbridge_holds_the_execution_up_for_less_than_a_minute() -> None:
     announce, count = states()["AnnounceSuccess"], states()["CountUnsentEvent"]
-    for field in ("Retry", "Catch", "TimeoutSeconds", "Output"):
+    for field in ("Retry", "Catch", "TimeoutSeconds"):
         assert states()["AnnounceFailure"][field] == announce[field]
     (retrier,) = announce["Retry"]
     tries, waits = 1 + retrier["MaxAttempts"], retrier["MaxAttempts"] * retrier["MaxDelaySeconds"]

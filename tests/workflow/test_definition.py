@@ -6,7 +6,6 @@ import json
 import re
 from typing import Any
 
-import jsonata
 import pytest
 from botocore.session import Session
 
@@ -16,19 +15,19 @@ from slotkeeper.slots.glue import _OVER, MARKER
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import MAX_SLOT_LIMIT
 from slotkeeper.slots.request import ADDED, LARGEST, SCHEMA_FILE
-from tests.workflow.definition import ENDS, definition, expressions, states, targets
-from tests.workflow.interpreter import evaluate
+from tests.workflow.definition import ENDS, FILE, definition, states, targets
+from tests.workflow.interpreter import STATES, StateFailed, evaluate
 
 TASKS = [name for name, state in states().items() if state["Type"] == "Task"]
 KNOWN_FIELDS = {
-    "Task": {"Resource", "Arguments", "TimeoutSeconds", "Retry", "Catch", "Next", "End"},
+    "Task": {"Resource", "Arguments", "Assign", "TimeoutSeconds", "Retry", "Catch", "Next", "End", "Output"},
     "Choice": {"Choices", "Default"},
-    "Wait": {"Seconds", "Next"},
-    "Pass": {"Next"},
-    "Succeed": set[str](),
+    "Wait": {"Seconds", "Assign", "Next"},
+    "Pass": {"Assign", "Next"},
+    "Succeed": {"Output"},
     "Fail": {"Error", "Cause"},
 }
-COMMON_FIELDS = {"Type", "Comment", "Output"}
+COMMON_FIELDS = {"Type", "Comment"}
 
 
 def test_every_state_that_is_named_exists() -> None:
@@ -54,15 +53,33 @@ def test_every_state_has_the_fields_of_its_type_and_a_way_on(name: str) -> None:
     is_last = state["Type"] in ENDS or state.get("End") is True
     assert is_last != bool({"Next", "Default"} & set(state))
     if state["Type"] == "Choice":
-        # A Choice only chooses: the guide names no Output of a rule, and engines differ on that of the state.
+        # A Choice only chooses: the guide's pages differ on when a Choice state's own Assign applies.
         assert "Default" in state
-        assert "Output" not in state
         assert all(rule.keys() == {"Condition", "Next"} for rule in state["Choices"])
 
 
-@pytest.mark.parametrize("expression", sorted(set(expressions(definition()))))
-def test_every_expression_is_jsonata(expression: str) -> None:
-    jsonata.Jsonata.jsonata(re.sub(r"\$\{\w+\}", "60", expression))
+def test_no_line_is_longer_than_a_screen_is_wide() -> None:
+    assert max(map(len, FILE.read_text().splitlines())) <= 200
+
+
+def test_data_passes_between_states_in_variables_alone() -> None:
+    """So a state's input, which is the result of the one before, is what nobody needs to know."""
+    assert "$states.input" not in FILE.read_text()
+
+
+def test_a_variable_is_not_read_where_the_same_field_assigns_it_to_others() -> None:
+    """Step Functions evaluates an Assign with the values from the state's entry; other interpreters, one by one."""
+    for state in states().values():
+        for assign in (part["Assign"] for part in [state, *state.get("Catch", [])] if "Assign" in part):
+            for name, template in assign.items():
+                others = assign.keys() - {name}
+                assert not others & set(re.findall(r"\$(\w+)", json.dumps(template))), assign
+
+
+def test_a_variable_without_a_value_fails_its_state_even_in_a_condition() -> None:
+    """Negative control: on every walk, and in every simulated schedule, each variable has a value where it is read."""
+    with pytest.raises(StateFailed, match="run_state"):
+        STATES["HowDidItEnd"].choose({}, {"outcome": "RETURNED"})
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -100,24 +117,24 @@ THROTTLED = "Rate exceeded (Service: AWSGlue; Status Code: 400; Error Code: Thro
 
 
 @pytest.mark.parametrize(
-    ("error", "cause", "tries", "if_none"),
+    ("error", "cause", "starts", "next_state"),
     [
-        ("Glue.AWSGlueException", THROTTLED, None, "START"),
-        ("Glue.AWSGlueException", THROTTLED, 19, "START"),
-        ("Glue.AWSGlueException", THROTTLED, 20, "KEEP"),
-        ("Glue.ThrottlingException", "Rate exceeded", 3, "START"),
-        ("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)", None, "KEEP"),
-        ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', None, "KEEP"),
+        ("Glue.AWSGlueException", THROTTLED, 0, "RunGlueJob"),
+        ("Glue.AWSGlueException", THROTTLED, 19, "RunGlueJob"),
+        ("Glue.AWSGlueException", THROTTLED, 20, "KeepRequest"),
+        ("Glue.ThrottlingException", "Rate exceeded", 3, "RunGlueJob"),
+        ("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)", 0, "KeepRequest"),
+        ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', 0, "KeepRequest"),
     ],
 )
 def test_a_throttled_start_is_tried_again_a_bounded_number_of_times(
-    error: str, cause: str, tries: int | None, if_none: str
+    error: str, cause: str, starts: int, next_state: str
 ) -> None:
-    output = states()["RunGlueJob"]["Catch"][0]["Output"]
-    given = {"job_name": "job"} | ({} if tries is None else {"tries": tries})
-    known = {"input": given, "errorOutput": {"Error": error, "Cause": cause}}
-    result = evaluate(output, {**known, "context": {"Execution": {"RedriveCount": 0}}})
-    assert (result["if_none"], result["tries"]) == (if_none, (tries or 0) + 1)
+    context = {"Execution": {"RedriveCount": 0}}
+    variables = {"starts": starts, "pages": 2}
+    _, caught = STATES["RunGlueJob"].catch(StateFailed(error, cause), context, variables)
+    assert caught["starts"] == starts + 1
+    assert STATES["IsGlueRunFound"].choose(context, caught | {"searches": 2}) == next_state
 
 
 def test_nothing_runs_before_the_slot_is_confirmed() -> None:
@@ -153,7 +170,7 @@ def test_the_wake_reads_what_the_layer_reads() -> None:
 
 def test_the_marker_is_the_one_that_the_janitor_looks_for_and_requests_cannot_set() -> None:
     assert f"'{MARKER}': $states.context.Execution.Name" in states()["RunGlueJob"]["Arguments"]["Arguments"]
-    assert f"`{MARKER}`" in states()["FindGlueRun"]["Output"]
+    assert f"`{MARKER}`" in states()["FindGlueRun"]["Assign"]["run_id"]
     assert "slotkeeper-.*" in SCHEMA_FILE.read_text()
 
 
@@ -166,7 +183,8 @@ def test_no_request_can_give_its_run_the_marker_of_another_execution() -> None:
 
 
 def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
-    for text in (states()["ReadGlueRun"]["Output"], states()["IsGlueRunKnownToBeOver"]["Choices"][1]["Condition"]):
+    read, known = states()["ReadGlueRun"]["Assign"], states()["IsGlueRunKnownToBeOver"]["Choices"]
+    for text in (read["run_is_over"], known[1]["Condition"]):
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
 
 
@@ -208,15 +226,19 @@ def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -
         ({"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}, "paused": {"BOOL": False}}, True),
     ],
 )
-def test_a_wake_needs_room(item: dict[str, Any], wakes: bool) -> None:
+def test_a_wake_needs_a_free_slot(item: dict[str, Any], wakes: bool) -> None:
     waiting = {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}
-    output = evaluate(states()["ReadWaiting"]["Output"], {"input": {}, "result": {"Item": item | waiting}})
-    assert output["wake"] == ("handle" if wakes else "")
+    assert _after_reading(item | waiting) == ("WakeWaiting" if wakes else "HowDidItEnd")
 
 
-def test_a_wake_needs_somebody_who_waits() -> None:
-    item = {"slots_in_use": {"N": "0"}, "slot_limit": {"N": "3"}}
-    assert evaluate(states()["ReadWaiting"]["Output"], {"input": {}, "result": {"Item": item}})["wake"] == ""
+@pytest.mark.parametrize("item", [{"slots_in_use": {"N": "0"}, "slot_limit": {"N": "3"}}, {}], ids=["none", "no item"])
+def test_a_wake_needs_a_waiting_request(item: dict[str, Any]) -> None:
+    assert _after_reading(item) == "HowDidItEnd"
+
+
+def _after_reading(item: dict[str, Any]) -> str:
+    _, variables = STATES["ReadWaiting"].leave({}, {}, result={"Item": item} if item else {})
+    return STATES["IsSomebodyWaiting"].choose({}, variables)
 
 
 @pytest.mark.parametrize(
@@ -242,9 +264,8 @@ def test_a_wake_needs_somebody_who_waits() -> None:
 def test_the_slot_goes_back_only_if_the_error_shows_that_no_run_lives(
     failure: dict[str, str], redrives: int, next_state: str
 ) -> None:
-    state = states()["IsGlueRunKnownToBeOver"]
-    context = {"input": {"failure": failure, "if_none": "GIVE_BACK" if redrives else "KEEP"}}
-    assert _choose(state, context) == next_state
+    variables = {"failure": failure, "give_back": redrives > 0}
+    assert STATES["IsGlueRunKnownToBeOver"].choose({}, variables) == next_state
 
 
 def test_an_error_means_that_nothing_was_started_only_if_the_poll_has_it_not() -> None:
@@ -258,9 +279,7 @@ def test_an_error_means_that_nothing_was_started_only_if_the_poll_has_it_not() -
     assert set(trusted) | set(retried) <= start - poll
 
 
-def _choose(state: dict[str, Any], known: dict[str, Any]) -> str:
-    chosen = (rule["Next"] for rule in state["Choices"] if evaluate(rule["Condition"], known))
-    return str(next(chosen, state["Default"]))
+TO_KEEP = {"give_back": False, "start_again": False, "must_stop": False, "starts": 1}
 
 
 @pytest.mark.parametrize(
@@ -268,45 +287,56 @@ def _choose(state: dict[str, Any], known: dict[str, Any]) -> str:
     [
         ({"searches": 1}, "WaitForGlueRun"),
         ({"searches": 2}, "KeepRequest"),
-        ({"searches": 2, "if_none": "GIVE_BACK"}, "GiveBack"),
-        ({"searches": 2, "if_none": "START"}, "RunGlueJob"),
-        ({"searches": 0, "next_page": "more"}, "FindGlueRun"),
-        ({"searches": 1, "next_page": "more", "if_none": "START"}, "FindGlueRun"),
+        ({"searches": 2, "give_back": True}, "GiveBack"),
+        ({"searches": 2, "start_again": True}, "RunGlueJob"),
+        ({"searches": 2, "start_again": True, "starts": 21}, "KeepRequest"),
+        ({"searches": 1, "next_page": "more"}, "FindGlueRun"),
+        ({"searches": 2, "next_page": "more", "start_again": True}, "FindGlueRun"),
         ({"searches": 1, "next_page": "more", "pages": 1500}, "GiveUpOnGlueRun"),
         ({"searches": 1, "pages": 1500}, "GiveUpOnGlueRun"),
         ({"searches": 2, "pages": 1500}, "KeepRequest"),
-        ({"searches": 0, "next_page": "more", "pages": 1500, "run_id": "jr_1"}, "ReadGlueRun"),
-        ({"searches": 1, "if_none": "START", "run_id": "jr_1"}, "ReadGlueRun"),
-        ({"searches": 1, "run_id": "jr_1", "unread": 60}, "GiveUpOnGlueRun"),
+        ({"searches": 2, "next_page": "more", "pages": 1500}, "GiveUpOnGlueRun"),
+        ({"searches": 1, "next_page": "more", "pages": 1500, "run_id": "jr_1"}, "ReadGlueRun"),
+        ({"searches": 1, "start_again": True, "run_id": "jr_1"}, "ReadGlueRun"),
+        ({"searches": 1, "run_id": "jr_1", "failed_reads": 60}, "GiveUpOnGlueRun"),
     ],
 )
 def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, Any], next_state: str) -> None:
-    known = {"input": {"if_none": "KEEP", "next_page": "", "pages": 1, "run_id": "", "unread": 0, **seen}}
-    assert _choose(states()["IsGlueRunFound"], known) == next_state
+    before = {"next_page": "", "pages": 1, "run_id": "", "failed_reads": 0}
+    assert STATES["IsGlueRunFound"].choose({}, before | TO_KEEP | seen) == next_state
+
+
+def test_a_search_is_counted_when_it_begins() -> None:
+    assert STATES["WaitForGlueRun"].leave({}, {"searches": 1})[1] == {"searches": 2}
 
 
 @pytest.mark.parametrize(
     ("seen", "next_state"),
     [
-        ({"run": "SUCCEEDED"}, "ReleaseSlot"),
-        ({"run": "SUCCEEDED", "stop": True, "if_none": "GIVE_BACK"}, "ReleaseSlot"),
-        ({"run": "OVER"}, "KeepRequest"),
-        ({"run": "OVER", "if_none": "START"}, "KeepRequest"),
-        ({"run": "OVER", "if_none": "GIVE_BACK"}, "GiveBack"),
-        ({"run": "ALIVE"}, "WaitForEndOfGlueRun"),
-        ({"run": "ALIVE", "if_none": "START"}, "WaitForEndOfGlueRun"),
-        ({"run": "ALIVE", "unread": 59}, "WaitForEndOfGlueRun"),
-        ({"run": "ALIVE", "unread": 60}, "GiveUpOnGlueRun"),
-        ({"run": "ALIVE", "stop": True}, "StopGlueRun"),
-        ({"run": "ALIVE", "stop": True, "stops": 120}, "GiveUpOnGlueRun"),
+        ({"run_state": "SUCCEEDED", "run_is_over": True}, "ReleaseSlot"),
+        ({"run_state": "SUCCEEDED", "run_is_over": True, "must_stop": True, "give_back": True}, "ReleaseSlot"),
+        ({"run_state": "FAILED", "run_is_over": True}, "GlueRunNotSucceeded"),
+        ({"run_state": "FAILED", "run_is_over": True, "start_again": True}, "GlueRunNotSucceeded"),
+        ({"run_state": "STOPPED", "run_is_over": True, "must_stop": True}, "KeepRequest"),
+        ({"run_state": "STOPPED", "run_is_over": True, "must_stop": True, "give_back": True}, "GiveBack"),
+        ({}, "WaitForEndOfGlueRun"),
+        ({"start_again": True}, "WaitForEndOfGlueRun"),
+        ({"failed_reads": 59}, "WaitForEndOfGlueRun"),
+        ({"failed_reads": 60}, "GiveUpOnGlueRun"),
+        ({"run_minutes": 74}, "WaitForEndOfGlueRun"),
+        ({"run_minutes": 75}, "GlueRunIsLate"),
+        ({"run_minutes": 75, "must_stop": True}, "StopGlueRun"),
+        ({"must_stop": True}, "StopGlueRun"),
+        ({"must_stop": True, "stops": 120}, "GiveUpOnGlueRun"),
     ],
 )
 def test_a_run_that_is_found_decides_and_a_live_one_is_waited_for(seen: dict[str, Any], next_state: str) -> None:
-    known = {"input": {"if_none": "KEEP", "stop": False, "unread": 0, "stops": 0, **seen}}
-    assert _choose(states()["IsGlueRunOver"], known) == next_state
+    """A run of GlueTimeoutMinutes, 60, has 15 minutes more before it is stopped."""
+    before = {"run_state": "RUNNING", "run_is_over": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
+    assert STATES["IsGlueRunOver"].choose({}, before | TO_KEEP | seen) == next_state
 
 
-BEGUN = {"RedriveCount": 0, "Name": "p-1", "StartTime": "2026-01-01T00:00:00.000Z"}
+STARTED = {"RedriveCount": 0, "Name": "p-1", "StartTime": "2026-01-01T00:00:00.000Z"}
 
 
 def _listed(minute: int, marker: str = "p-other") -> dict[str, Any]:
@@ -315,77 +345,83 @@ def _listed(minute: int, marker: str = "p-other") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("page", "found"),
+    ("page", "next_page", "run_id"),
     [
-        ({"JobRuns": []}, {"searches": 1, "next_page": ""}),
-        ({"JobRuns": [_listed(3), _listed(2)], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
-        ({"JobRuns": [_listed(3), _listed(2)]}, {"searches": 1, "next_page": ""}),
-        ({"JobRuns": [], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
-        ({"JobRuns": [{"Id": "jr_0"}], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
-        ({"JobRuns": [_listed(0), _listed(-5)], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
-        ({"JobRuns": [_listed(-1), _listed(-5)], "NextToken": "t"}, {"searches": 0, "next_page": "t"}),
-        ({"JobRuns": [_listed(-2), _listed(-5)], "NextToken": "t"}, {"searches": 1, "next_page": ""}),
-        ({"JobRuns": [_listed(3), _listed(2, "p-1")], "NextToken": "t"}, {"run_id": "jr_2"}),
+        ({"JobRuns": []}, "", ""),
+        ({"JobRuns": [_listed(3), _listed(2)], "NextToken": "t"}, "t", ""),
+        ({"JobRuns": [_listed(3), _listed(2)]}, "", ""),
+        ({"JobRuns": [], "NextToken": "t"}, "t", ""),
+        ({"JobRuns": [{"Id": "jr_0"}], "NextToken": "t"}, "t", ""),
+        ({"JobRuns": [_listed(0), _listed(-5)], "NextToken": "t"}, "t", ""),
+        ({"JobRuns": [_listed(-1), _listed(-5)], "NextToken": "t"}, "t", ""),
+        ({"JobRuns": [_listed(-2), _listed(-5)], "NextToken": "t"}, "", ""),
+        ({"JobRuns": [_listed(3), _listed(2, "p-1")], "NextToken": "t"}, "t", "jr_2"),
     ],
 )
-def test_a_search_pages_back_to_runs_from_before_the_execution(page: dict[str, Any], found: dict[str, Any]) -> None:
+def test_a_search_pages_back_to_runs_from_before_the_execution(
+    page: dict[str, Any], next_page: str, run_id: str
+) -> None:
     """A minute before: Glue's clock is not that of Step Functions."""
-    given = {"pages": 4, "searches": 0, "next_page": "", "job_name": "job"}
-    known = {"input": given, "result": page, "context": {"Execution": BEGUN}}
-    seen = evaluate(states()["FindGlueRun"]["Output"], known)
-    assert seen.items() >= {"pages": 5, "job_name": "job", **found}.items()
-    assert ("run_id" in seen) == ("run_id" in found)
+    _, variables = STATES["FindGlueRun"].leave({"Execution": STARTED}, {"pages": 4}, result=page)
+    assert variables == {"pages": 5, "next_page": next_page, "run_id": run_id}
 
 
 @pytest.mark.parametrize("token", ["", "t"])
 def test_a_search_goes_on_where_its_last_page_ended(token: str) -> None:
-    asked = evaluate(states()["FindGlueRun"]["Arguments"], {"input": {"job_name": "job", "next_page": token}})
+    asked = STATES["FindGlueRun"].value("Arguments", {}, {"job_name": "job", "next_page": token})
     assert asked == {"JobName": "job", "MaxResults": 3} | ({"NextToken": token} if token else {})
 
 
 def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() -> None:
     """Step Functions guide, "Service quotas": 256 KiB, and more ends the execution past every Catch."""
-    asked = evaluate(states()["FindGlueRun"]["Arguments"], {"input": {"job_name": "job", "next_page": ""}})
+    asked = STATES["FindGlueRun"].value("Arguments", {}, {"job_name": "job", "next_page": ""})
     other_fields = 16 * 1024
     assert asked["MaxResults"] * (LARGEST + ADDED + other_fields) < 256 * 1024
 
 
 @pytest.mark.parametrize(
-    ("run", "stop", "seen"),
+    ("run", "is_over", "minutes"),
     [
-        ({"JobRunState": "SUCCEEDED"}, False, {"run": "SUCCEEDED", "ending": "SUCCEEDED"}),
-        ({"JobRunState": "SUCCEEDED"}, True, {"run": "SUCCEEDED", "ending": "SUCCEEDED"}),
-        ({"JobRunState": "TIMEOUT"}, False, {"run": "OVER", "failure": {"error": "Glue.JobRunNotSucceeded"}}),
-        ({"JobRunState": "STOPPED"}, True, {"run": "OVER", "failure": {"error": "before"}}),
-        ({"JobRunState": "RUNNING"}, False, {"run": "ALIVE", "stop": False, "wait": 60}),
-        ({"JobRunState": "RUNNING"}, True, {"run": "ALIVE", "stop": True, "wait": 30}),
-        ({"JobRunState": "WAITING", "StartedOn": None}, False, {"run": "ALIVE", "stop": False, "wait": 60}),
-        ({"JobRunState": "A_NEW_ONE"}, False, {"run": "ALIVE", "stop": False, "wait": 60}),
-        (
-            {"JobRunState": "RUNNING", "StartedOn": "2025-12-31T23:44:00.000Z"},
-            False,
-            {"run": "ALIVE", "stop": True, "wait": 30, "failure": {"error": "States.Timeout"}},
-        ),
+        ({"JobRunState": "SUCCEEDED"}, True, 60),
+        ({"JobRunState": "TIMEOUT"}, True, 60),
+        ({"JobRunState": "RUNNING"}, False, 60),
+        ({"JobRunState": "A_NEW_ONE"}, False, 60),
+        ({"JobRunState": "WAITING", "StartedOn": None}, False, 60),
+        ({"JobRunState": "RUNNING", "StartedOn": "2026-01-01T00:44:00.001Z"}, False, 15),
+        ({"JobRunState": "RUNNING", "StartedOn": "2025-12-31T23:44:00.000Z"}, False, 76),
     ],
 )
-def test_the_state_that_glue_tells_of_the_run_decides(run: dict[str, Any], stop: bool, seen: dict[str, Any]) -> None:
-    """It is an hour after the start; a run of GlueTimeoutMinutes, 60, has 15 minutes more before it is stopped."""
-    run = {"Id": "jr_1", "StartedOn": BEGUN["StartTime"]} | run
+def test_the_state_that_glue_reports_of_the_run_decides(run: dict[str, Any], is_over: bool, minutes: int) -> None:
+    """An hour after the start of the execution, which counts as the start of a run that Glue has not started."""
+    run = {"Id": "jr_1", "StartedOn": STARTED["StartTime"]} | run
     run = {name: value for name, value in run.items() if value is not None}
-    given = {"job_name": "job", "run_id": "jr_1", "stop": stop, "unread": 7, "failure": {"error": "before"}}
-    context = {"Execution": BEGUN, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
-    told = evaluate(states()["ReadGlueRun"]["Output"], {"input": given, "result": {"JobRun": run}, "context": context})
-    told["failure"] = {"error": told["failure"]["error"]}
-    assert told.items() >= {"unread": 0, **seen}.items()
-    assert ("ending" in told) == ("ending" in seen)
+    context = {"Execution": STARTED, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
+    _, variables = STATES["ReadGlueRun"].leave(context, {"failed_reads": 7}, result={"JobRun": run})
+    seen = {"run_state": run["JobRunState"], "run_is_over": is_over, "run_minutes": minutes}
+    assert variables == {"failed_reads": 0, **seen}
+
+
+@pytest.mark.parametrize(
+    ("minutes", "must_stop", "seconds"), [(0, False, 45), (60, False, 75), (9000, False, 615), (9000, True, 45)]
+)
+def test_a_live_run_is_read_less_often_the_older_it_is(minutes: int, must_stop: bool, seconds: int) -> None:
+    """With GlueLookSeconds of 30, and half of the jitter."""
+    variables = {"run_minutes": minutes, "must_stop": must_stop}
+    assert STATES["WaitForEndOfGlueRun"].value("Seconds", {}, variables) == seconds
+
+
+def test_a_run_that_does_not_end_in_time_is_a_timeout() -> None:
+    before = {"job_name": "job", "run_id": "jr_1", "run_state": "RUNNING", "must_stop": False}
+    following, variables = STATES["GlueRunIsLate"].leave({}, before)
+    assert (following, variables["must_stop"], variables["failure"]["error"]) == ("StopGlueRun", True, "States.Timeout")
 
 
 @pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])
 def test_f4_a_redriven_execution_cannot_even_name_its_glue_job(redrives: int, fails: bool) -> None:
-    context = {"input": {"job_name": "job"}, "context": {"Execution": {"RedriveCount": redrives}}}
+    known = {"context": {"Execution": {"RedriveCount": redrives}}}
     expression = states()["RunGlueJob"]["Arguments"]["JobName"]
     if fails:
         with pytest.raises(Exception, match="a redriven execution holds no slot"):
-            evaluate(expression, context)
+            evaluate(expression, known, {"job_name": "job"})
     else:
-        assert evaluate(expression, context) == "job"
+        assert evaluate(expression, known, {"job_name": "job"}) == "job"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.workflow.definition import states
-from tests.workflow.interpreter import Path, evaluate, walks
+from tests.workflow.interpreter import STATES, Path, walks
 
 WALKS = list(walks())
 REDRIVEN = list(walks(redrives=1))
@@ -33,7 +33,7 @@ def test_every_path_from_the_glue_job_gives_the_slot_back_or_leaves_it_to_the_ja
 def test_the_slot_is_left_to_the_janitor_only_where_a_glue_run_may_be_alive() -> None:
     for walk in _through("LeaveSlotToJanitor"):
         assert "FindGlueRun" in walk.names
-        assert walk.data["glue_run"] == "PERHAPS_ALIVE"
+        assert walk.variables["run_state"] == "UNKNOWN"
 
 
 def test_a_slot_is_given_back_after_a_doubtful_run_only_if_it_was_read_as_over_or_two_searches_found_none() -> None:
@@ -45,8 +45,8 @@ def test_a_slot_is_given_back_after_a_doubtful_run_only_if_it_was_read_as_over_o
             if "WaitForGlueRun" in since:
                 known = {"IsGlueRunOver", "FindGlueRun"} & set(since)
                 assert known, walk
-                if "ReadGlueRun" not in since and "searches" in walk.data:
-                    assert walk.data["searches"] == 2, walk
+                if "ReadGlueRun" not in since:
+                    assert walk.variables["searches"] == 2, walk
 
 
 def test_a_run_that_was_found_is_never_followed_by_a_start() -> None:
@@ -57,8 +57,8 @@ def test_a_run_that_was_found_is_never_followed_by_a_start() -> None:
 
 
 def test_a_run_is_stopped_only_after_a_time_out_or_in_a_redriven_execution() -> None:
-    stopped = [walk for walk in WALKS if "StopGlueRun" in walk.names and "failure" in walk.data]
-    assert {walk.data["failure"]["error"] for walk in stopped if "stop" in walk.data} == {"States.Timeout"}
+    failures = [walk.variables["failure"] for walk in WALKS if "StopGlueRun" in walk.names]
+    assert {failure["error"] for failure in failures} == {"States.Timeout"}
     assert any("StopGlueRun" in walk.names for walk in REDRIVEN)
 
 
@@ -91,14 +91,14 @@ def test_a_step_that_fails_does_not_stop_the_later_ones() -> None:
 
 def test_success_is_told_only_of_a_run_that_succeeded() -> None:
     for state in ("SUCCEEDED", "STOPPED", "FAILED", "TIMEOUT"):
-        known = {"input": {"job_name": "job"}, "result": {"Id": "jr_1", "JobRunState": state}}
-        told = evaluate(states()["RunGlueJob"]["Output"], known)
-        assert (told.get("ending") == "SUCCEEDED") == (state == "SUCCEEDED")
-        assert ("failure" in told) == (state != "SUCCEEDED")
+        following, variables = STATES["RunGlueJob"].leave({}, {}, result={"Id": "jr_1", "JobRunState": state})
+        assert following == "DidGlueJobSucceed"
+        following = STATES["DidGlueJobSucceed"].choose({}, variables)
+        assert (following == "ReleaseSlot") == (state == "SUCCEEDED")
     for walk in WALKS:
         if walk.status == "SUCCEEDED":
             assert not {"KeepRequest", "GiveBack", "NotifyFailure"} & set(walk.names)
-            assert walk.data["ending"] == "SUCCEEDED"
+            assert walk.variables["run_state"] == "SUCCEEDED"
 
 
 def test_a_lost_reservation_never_reaches_glue() -> None:
@@ -123,5 +123,5 @@ def test_f4_a_redriven_execution_starts_no_run_and_gives_its_request_back_before
 def test_a_failure_says_why(end: str) -> None:
     for walk in WALKS:
         if walk.names[-1] == end:
-            assert walk.data["failure"]["error"]
-            assert walk.data["failure"]["cause"]
+            assert walk.variables["failure"]["error"]
+            assert walk.variables["failure"]["cause"]

@@ -1,0 +1,324 @@
+"""What each expression of the definition evaluates to, by the field that it is in.
+
+`test_expressions.py` asks this project's interpreter, `tests/engine/test_workflow_expressions.py` the embedded AWS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from slotkeeper.slots.names import execution_name
+from tests.workflow.definition import definition, states
+from tests.workflow.interpreter import ME, Variables
+
+FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
+REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "\ufffe\uffff"}}
+STARTED = "2026-01-01T00:00:00.000Z"
+EXECUTION = {"Id": "arn:p-1", "Name": ME, "Input": REQUEST, "RedriveCount": 0, "StartTime": STARTED}
+CONTEXT = {"Execution": EXECUTION, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
+REDRIVEN = CONTEXT | {"Execution": EXECUTION | {"RedriveCount": 1}}
+FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
+LOST = {"Error": "Glue.X", "Cause": "lost"}
+
+
+@dataclass(frozen=True)
+class Between:
+    """Equal to every number from `low` to `high`: what depends on chance."""
+
+    low: int
+    high: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int | float) and self.low <= other <= self.high
+
+    def __hash__(self) -> int:
+        return hash((self.low, self.high))
+
+
+class Case(NamedTuple):
+    """A field, what its expressions see, and what they evaluate to."""
+
+    path: str
+    variables: Variables
+    states: dict[str, Any]
+    expected: Any
+
+
+def fields() -> Iterator[tuple[str, Any]]:
+    """(Path, template) of each field with an expression: RunGlueJob.Arguments, RunGlueJob.Catch.0.Assign, ..."""
+    for name, state in states().items():
+        parts = [(f"{name}.{field}", state.get(field)) for field in FIELDS]
+        parts += [(f"{name}.Catch.{n}.Assign", catch.get("Assign")) for n, catch in enumerate(state.get("Catch", []))]
+        rules = enumerate(state.get("Choices", []))
+        parts += [(f"{name}.Choices.{n}.Condition", rule["Condition"]) for n, rule in rules]
+        yield from ((path, template) for path, template in parts if "{%" in str(template))
+
+
+def template(path: str) -> Any:
+    """The field's value in the definition."""
+    found: Any = definition()["States"]
+    for part in path.split("."):
+        found = found[int(part) if part.isdigit() else part]
+    return found
+
+
+def _case(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT, **more: Any) -> Case:
+    return Case(path, variables or {}, {"context": context, **more}, expected)
+
+
+def _caught(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT) -> Case:
+    return _case(path, expected, variables, context, errorOutput=LOST)
+
+
+def _searched(starts: int, **more: Any) -> Variables:
+    return {
+        "failure": {"error": "Glue.X", "cause": "lost"},
+        "give_back": False,
+        "start_again": False,
+        "must_stop": False,
+        "starts": starts,
+        "run_id": "",
+        "run_state": "NOT_FOUND",
+        "run_is_over": False,
+        "run_minutes": 0,
+        "next_page": "",
+        "searches": 0,
+        "failed_reads": 0,
+        "stops": 0,
+        **more,
+    }
+
+
+def _slot_call(condition: str, update: str, names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "TableName": "${SlotTableName}",
+        "Key": {"process_name": {"S": "p"}},
+        "UpdateExpression": update,
+        "ConditionExpression": condition,
+        "ExpressionAttributeNames": {"#me": ME, **names},
+        "ExpressionAttributeValues": values,
+    }
+
+
+def _event(kind: str, status: str, **more: str) -> dict[str, Any]:
+    detail = {"version": "1", "stack": "${StackName}", "flow": "gated", "status": status}
+    detail |= {"deduplication_id": f"{ME}/{status}", "process": "p", "request_id": "order-1", "attempt": 1}
+    detail |= {"execution_name": ME, "execution_arn": "arn:p-1", "started_at": STARTED}
+    detail |= {"finished_at": "2026-01-01T01:00:00.000Z", **more}
+    entry = {"EventBusName": "${EventBusName}", "Source": "slotkeeper", "DetailType": f"Slotkeeper Request {kind}"}
+    return {"Entries": [entry | {"Detail": detail}]}
+
+
+_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}}}
+_OWN_RUN = {"Id": "jr_1", "StartedOn": STARTED, "Arguments": {"--slotkeeper-execution": ME}}
+_OTHERS_RUN = {"Id": "jr_0", "StartedOn": "2025-12-31T23:58:59.000Z", "Arguments": {}}
+_FREE = {"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}}
+_WAITING = {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}
+_BODY = r'{"process":"p","request_id":"order-1","attempt":%d,"arguments":{"--day":"\ufffe\uffff"}}'
+_RUN = {"job_name": "j", "run_id": "jr_1", "run_state": "STOPPED"}
+_ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
+_LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
+_THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error Code: ThrottlingException)"}
+
+CASES = [
+    _case(
+        "ConfirmSlot.Arguments",
+        _slot_call(
+            "attribute_exists(holders.#me)",
+            "SET holders.#me.#state = :running, holders.#me.job = job_name",
+            {"#state": "state"},
+            {":running": {"S": "RUNNING"}},
+        )
+        | {"ReturnValues": "UPDATED_NEW"},
+    ),
+    _case("ConfirmSlot.Assign", {"job_name": "j", "starts": 0, "pages": 0}, result=_RUNNING),
+    _caught("ConfirmSlot.Catch.1.Assign", {"run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}}),
+    _case(
+        "ConfirmSlot.Catch.1.Assign",
+        {"run_state": "NOT_STARTED", "failure": {"error": "E", "cause": "no cause given"}},
+        errorOutput={"Error": "E"},
+    ),
+    _case(
+        "RunGlueJob.Arguments",
+        {"JobName": "j", "Arguments": REQUEST["arguments"] | {"--slotkeeper-execution": ME}, "Timeout": 60},  # type: ignore[operator]
+        {"job_name": "j"},
+    ),
+    _case(
+        "RunGlueJob.Assign",
+        {"run_id": "jr_1", "run_state": "SUCCEEDED"},
+        result={"Id": "jr_1", "JobRunState": "SUCCEEDED"},
+    ),
+    _case("RunGlueJob.TimeoutSeconds", 4500),
+    _caught("RunGlueJob.Catch.0.Assign", _searched(2), {"starts": 1}),
+    _caught("RunGlueJob.Catch.0.Assign", _searched(2, give_back=True, must_stop=True), {"starts": 1}, REDRIVEN),
+    _case(
+        "RunGlueJob.Catch.0.Assign",
+        _searched(1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"]}),
+        {"starts": 0},
+        errorOutput=_THROTTLED,
+    ),
+    _case("GlueRunNotSucceeded.Assign", {"failure": _ABOUT_TO_END}, _RUN),
+    _case("WaitForGlueRun.Assign", {"searches": 2}, {"searches": 1}),
+    _case("WaitForGlueRun.Seconds", Between(30, 59)),
+    _case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3}, {"job_name": "j", "next_page": ""}),
+    _case(
+        "FindGlueRun.Arguments",
+        {"JobName": "j", "MaxResults": 3, "NextToken": "t"},
+        {"job_name": "j", "next_page": "t"},
+    ),
+    _case("FindGlueRun.Assign", {"run_id": "", "next_page": "", "pages": 2}, {"pages": 1}, result={"JobRuns": []}),
+    _case(
+        "FindGlueRun.Assign",
+        {"run_id": "jr_1", "next_page": "t", "pages": 2},
+        {"pages": 1},
+        result={"JobRuns": [_OWN_RUN, _OTHERS_RUN], "NextToken": "t"},
+    ),
+    _case(
+        "FindGlueRun.Assign",
+        {"run_id": "", "next_page": "", "pages": 2},
+        {"pages": 1},
+        result={"JobRuns": [_OTHERS_RUN], "NextToken": "t"},
+    ),
+    _case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
+    _case(
+        "ReadGlueRun.Assign",
+        {"run_state": "FAILED", "run_is_over": True, "run_minutes": 61, "failed_reads": 0},
+        result={"JobRun": {"JobRunState": "FAILED", "StartedOn": "2025-12-31T23:58:59.000Z"}},
+    ),
+    _case(
+        "ReadGlueRun.Assign",
+        {"run_state": "WAITING", "run_is_over": False, "run_minutes": 60, "failed_reads": 0},
+        result={"JobRun": {"JobRunState": "WAITING"}},
+    ),
+    _caught(
+        "ReadGlueRun.Catch.0.Assign",
+        {"run_id": "", "searches": 0, "failed_reads": 8, "start_again": False},
+        {"failed_reads": 7},
+    ),
+    _caught("ReadGlueRun.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
+    _case("GlueRunIsLate.Assign", {"must_stop": True, "failure": _LATE}, _RUN),
+    _case("StopGlueRun.Arguments", {"JobName": "j", "JobRunIds": ["jr_1"]}, _RUN),
+    _case("StopGlueRun.Assign", {"stops": 1}, {"stops": 0}),
+    _case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
+    _case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
+    _case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
+    _case(
+        "GiveBack.Arguments",
+        {
+            "QueueUrl": "${RequestQueueUrl}",
+            "MessageBody": _BODY % 2,
+            "MessageGroupId": "p",
+            "MessageDeduplicationId": execution_name("p", "order-1", 2),
+        },
+    ),
+    _caught("GiveBack.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
+    _case(
+        "KeepRequest.Arguments",
+        {
+            "QueueUrl": "${FailedRequestQueueUrl}",
+            "MessageBody": _BODY % 1,
+            "MessageAttributes": {
+                "execution_name": {"DataType": "String", "StringValue": ME},
+                "error": {"DataType": "String", "StringValue": "Glue.X"},
+                "cause": {"DataType": "String", "StringValue": "no?,?"},
+                "kept_by": {"DataType": "String", "StringValue": "workflow"},
+            },
+        },
+        {"failure": FAILURE},
+    ),
+    _case(
+        "ReleaseSlot.Arguments",
+        _slot_call(
+            "attribute_exists(holders.#me)",
+            "SET slots_in_use = slots_in_use - :one REMOVE holders.#me",
+            {},
+            {":one": {"N": "1"}},
+        ),
+    ),
+    _case(
+        "ReadWaiting.Arguments",
+        {
+            "TableName": "${SlotTableName}",
+            "Key": {"process_name": {"S": "p"}},
+            "ConsistentRead": True,
+            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused",
+        },
+    ),
+    _case("ReadWaiting.Assign", {"slot_is_free": False, "receipt_handle": ""}, result={}),
+    _case("ReadWaiting.Assign", {"slot_is_free": True, "receipt_handle": ""}, result={"Item": _FREE}),
+    _case(
+        "ReadWaiting.Assign",
+        {"slot_is_free": False, "receipt_handle": "handle"},
+        result={"Item": _FREE | _WAITING | {"paused": {"BOOL": True}}},
+    ),
+    _case(
+        "WakeWaiting.Arguments",
+        {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": 0},
+        {"receipt_handle": "handle"},
+    ),
+    _case(
+        "NotifyFailure.Arguments",
+        {
+            "TopicArn": "${FailureTopicArn}",
+            "Subject": "Slotkeeper: a request of p failed",
+            "Message": {
+                "execution": "arn:p-1",
+                "request": REQUEST,
+                "request_kept": True,
+                "slot": "given back",
+                **FAILURE,
+            },
+        },
+        {"failure": FAILURE, "outcome": "KEPT", "run_state": "FAILED"},
+    ),
+    _case("AnnounceSuccess.Arguments", _event("Succeeded", "SUCCEEDED")),
+    _case(
+        "AnnounceFailure.Arguments",
+        _event("Failed", "FAILED", **FAILURE, kept_in="failed"),
+        {"failure": FAILURE},
+    ),
+    _case("RequestFailed.Cause", "Glue.X: no\x00,\ufffe", {"failure": FAILURE}),
+]
+
+# Path -> variables with which the condition is true, and with which it is false.
+_CONDITIONS: dict[str, tuple[Variables, Variables]] = {
+    "DidGlueJobSucceed.Choices.0": ({"run_state": "SUCCEEDED"}, {"run_state": "STOPPED"}),
+    "IsGlueRunKnownToBeOver.Choices.0": ({"give_back": True}, {"give_back": False}),
+    "IsGlueRunKnownToBeOver.Choices.1": (
+        {"failure": {"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState" : "EXPIRED"}'}},
+        {"failure": {"error": "States.TaskFailed", "cause": r'{"--a":"\"JobRunState\":\"FAILED\""}'}},
+    ),
+    "IsGlueRunKnownToBeOver.Choices.2": (
+        {"failure": {"error": "States.QueryEvaluationError", "cause": ""}},
+        {"failure": {"error": "States.Timeout", "cause": ""}},
+    ),
+    "IsGlueRunFound.Choices.0": ({"failed_reads": 60}, {"failed_reads": 59}),
+    "IsGlueRunFound.Choices.1": ({"run_id": "jr_1"}, {"run_id": ""}),
+    "IsGlueRunFound.Choices.2": (
+        {"pages": 1500, "next_page": "t", "searches": 2},
+        {"pages": 1500, "next_page": "", "searches": 2},
+    ),
+    "IsGlueRunFound.Choices.3": ({"next_page": "t"}, {"next_page": ""}),
+    "IsGlueRunFound.Choices.4": ({"searches": 1}, {"searches": 2}),
+    "IsGlueRunFound.Choices.6": ({"start_again": True, "starts": 20}, {"start_again": True, "starts": 21}),
+    "IsGlueRunOver.Choices.1": ({"run_is_over": True, "give_back": True}, {"run_is_over": False, "give_back": True}),
+    "IsGlueRunOver.Choices.2": ({"run_is_over": True, "must_stop": True}, {"run_is_over": True, "must_stop": False}),
+    "IsGlueRunOver.Choices.3": ({"run_is_over": True}, {"run_is_over": False}),
+    "IsGlueRunOver.Choices.4": ({"failed_reads": 0, "stops": 120}, {"failed_reads": 59, "stops": 119}),
+    "IsGlueRunOver.Choices.5": ({"must_stop": True}, {"must_stop": False}),
+    "IsGlueRunOver.Choices.6": ({"run_minutes": 75}, {"run_minutes": 74}),
+    "MayGlueRunBeAlive.Choices.0": ({"run_state": "UNKNOWN"}, {"run_state": "NOT_FOUND"}),
+    "IsSomebodyWaiting.Choices.0": (
+        {"slot_is_free": True, "receipt_handle": "handle"},
+        {"slot_is_free": True, "receipt_handle": ""},
+    ),
+    "HowDidItEnd.Choices.1": ({"outcome": "RETURNED"}, {"outcome": "KEPT"}),
+    "WasRequestKept.Choices.0": ({"outcome": "KEPT"}, {"outcome": "NOT_KEPT"}),
+}
+CASES += [
+    _case(f"{path}.Condition", value, variables)
+    for path, pair in _CONDITIONS.items()
+    for value, variables in zip((True, False), pair, strict=True)
+]
