@@ -134,7 +134,9 @@ CASES = [
         | {"ReturnValues": "UPDATED_NEW"},
     ),
     _case("ConfirmSlot.Assign", {"job_name": "j", "starts": 0, "pages": 0}, result=_RUNNING),
-    _caught("ConfirmSlot.Catch.1.Assign", {"run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}}),
+    _caught(
+        "ConfirmSlot.Catch.1.Assign", {"run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}}
+    ),
     _case(
         "ConfirmSlot.Catch.1.Assign",
         {"run_state": "NOT_STARTED", "failure": {"error": "E", "cause": "no cause given"}},

@@ -65,12 +65,16 @@ def evaluate(template: Any, known: dict[str, Any], variables: Variables | None =
     return value
 
 
+def deployed(expression: str) -> str:
+    """The expression with what a deployment puts into it."""
+    for name, value in SUBSTITUTES.items():
+        expression = expression.replace("${" + name + "}", value)
+    return expression
+
+
 @cache
 def _compiled(template: str) -> Any:
-    text = template.removeprefix("{%").removesuffix("%}").strip()
-    for name, value in SUBSTITUTES.items():
-        text = text.replace("${" + name + "}", value)
-    compiled = jsonata.Jsonata.jsonata(text)
+    compiled = jsonata.Jsonata.jsonata(deployed(template).removeprefix("{%").removesuffix("%}").strip())
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
     compiled.register_lambda("random", lambda: 0.5)  # a walk must be the same walk whenever it is taken
     return compiled
