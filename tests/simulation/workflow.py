@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,7 +41,6 @@ def run(
     redrives: int,
     state_name: str,
     variables: Any,
-    on_state: Callable[[str], object] = lambda _: None,
 ) -> tuple[str, str]:
     """One drive of an execution: "SUCCEEDED" or "FAILED", and the error's name.
 
@@ -52,13 +50,11 @@ def run(
         given: the execution's input, as text.
         state_name: where it begins; START for the first drive.
         variables: those at that state, frozen.
-        on_state: receives each state that is entered, those that only choose too: each is a transition on the bill.
     """
     execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
     at, known = state_name, thaw(variables)
     while at != END:
         state = STATES[at]
-        on_state(at)
         entered.add(at)
         if state.kind != "Choice":
             outside.ask(Question("actor", "enter", freeze({"state": at, "variables": known})))
