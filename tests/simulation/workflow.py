@@ -19,7 +19,7 @@ from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
 from tests.workflow import interpreter
 from tests.workflow.definition import END, definition
-from tests.workflow.interpreter import STATES, State, StateFailed, Variables
+from tests.workflow.interpreter import STATES, State, StateFailed, Variables, still_read
 
 # What a deployment puts into the definition.
 SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
@@ -27,6 +27,7 @@ DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${Failed
 START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
+_READ = {name: still_read(name) for name in STATES}
 entered: set[str] = set()  # the names of all states that any execution has entered
 
 
@@ -55,6 +56,7 @@ def run(
     at, known = state_name, thaw(variables)
     while at != END:
         state = STATES[at]
+        known = {variable: value for variable, value in known.items() if variable in _READ[at]}
         entered.add(at)
         if state.kind != "Choice":
             outside.ask(Question("actor", "enter", freeze({"state": at, "variables": known})))

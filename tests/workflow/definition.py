@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,3 @@ def targets(state: dict[str, Any]) -> list[str]:
     rules = state.get("Choices", []) + state.get("Catch", [])
     direct = [state[field] for field in ("Next", "Default") if field in state]
     return direct + [rule["Next"] for rule in rules]
-
-
-def expressions(value: Any) -> Iterator[str]:
-    """Every JSONata expression in a part of the definition, without its {% %}."""
-    if isinstance(value, str) and value.startswith("{%"):
-        yield value.removeprefix("{%").removesuffix("%}").strip()
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from expressions(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from expressions(part)

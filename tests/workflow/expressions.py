@@ -115,6 +115,7 @@ _RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}}}
 _OWN_RUN = {"Id": "jr_1", "StartedOn": STARTED, "Arguments": {"--slotkeeper-execution": ME}}
 _OTHERS_RUN = {"Id": "jr_0", "StartedOn": "2025-12-31T23:58:59.000Z", "Arguments": {}}
 _FREE = {"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}}
+_FULL = {"slots_in_use": {"N": "3"}, "slot_limit": {"N": "3"}}
 _WAITING = {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}
 _BODY = r'{"process":"p","request_id":"order-1","attempt":%d,"arguments":{"--day":"\ufffe\uffff"}}'
 _RUN = {"job_name": "j", "run_id": "jr_1", "run_state": "STOPPED"}
@@ -184,15 +185,19 @@ CASES = [
         result={"JobRuns": [_OTHERS_RUN], "NextToken": "t"},
     ),
     _case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
-    _case(
-        "ReadGlueRun.Assign",
-        {"run_state": "FAILED", "run_is_over": True, "run_minutes": 61, "failed_reads": 0},
-        result={"JobRun": {"JobRunState": "FAILED", "StartedOn": "2025-12-31T23:58:59.000Z"}},
-    ),
-    _case(
-        "ReadGlueRun.Assign",
-        {"run_state": "WAITING", "run_is_over": False, "run_minutes": 60, "failed_reads": 0},
-        result={"JobRun": {"JobRunState": "WAITING"}},
+    *(
+        _case(
+            "ReadGlueRun.Assign",
+            {"run_state": state, "run_is_over": is_over, "run_minutes": minutes, "failed_reads": 0},
+            result={"JobRun": {"JobRunState": state} | ({"StartedOn": started} if started else {})},
+        )
+        for state, is_over, started, minutes in (
+            ("SUCCEEDED", True, STARTED, 60),
+            ("FAILED", True, "2025-12-31T23:58:59.000Z", 61),
+            ("RUNNING", False, "2026-01-01T00:44:00.001Z", 15),
+            ("A_NEW_ONE", False, STARTED, 60),
+            ("WAITING", False, "", 60),  # not started: its age is the execution's
+        )
     ),
     _caught(
         "ReadGlueRun.Catch.0.Assign",
@@ -250,10 +255,14 @@ CASES = [
     ),
     _case("ReadWaiting.Assign", {"slot_is_free": False, "receipt_handle": ""}, result={}),
     _case("ReadWaiting.Assign", {"slot_is_free": True, "receipt_handle": ""}, result={"Item": _FREE}),
-    _case(
-        "ReadWaiting.Assign",
-        {"slot_is_free": False, "receipt_handle": "handle"},
-        result={"Item": _FREE | _WAITING | {"paused": {"BOOL": True}}},
+    _case("ReadWaiting.Assign", {"slot_is_free": False, "receipt_handle": ""}, result={"Item": _FULL}),
+    *(
+        _case(
+            "ReadWaiting.Assign",
+            {"slot_is_free": not paused, "receipt_handle": "handle"},
+            result={"Item": _FREE | _WAITING | {"paused": {"BOOL": paused}}},
+        )
+        for paused in (True, False)
     ),
     _case(
         "WakeWaiting.Arguments",

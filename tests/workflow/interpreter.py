@@ -21,7 +21,7 @@ import jsonata
 
 from tests.simulation.frozen import freeze
 from tests.simulation.stack import Constant
-from tests.workflow.definition import END, ENDS, definition, states
+from tests.workflow.definition import END, ENDS, definition, states, targets
 
 ME = "p-1"
 SUBSTITUTES = {
@@ -80,6 +80,12 @@ def _compiled(template: str) -> Any:
     return compiled
 
 
+def mentioned(template: Any) -> set[str]:
+    """The names of the variables that expressions in it read."""
+    text = json.dumps(template)
+    return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text)}
+
+
 _evaluated: dict[Any, Any] = {}
 _names: dict[int, tuple[set[str], Any]] = {}
 
@@ -90,9 +96,7 @@ def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> A
     A variable without a value fails its state, even where JSONata would make false of it.
     """
     if id(template) not in _names:  # the template is kept with it, so that its id stays its own
-        text = json.dumps(template)
-        own = {"states", *re.findall(r"\$(\w+) :=", text)}
-        _names[id(template)] = {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - own, template
+        _names[id(template)] = mentioned(template), template
     names, _ = _names[id(template)]
     if missing := names - variables.keys():
         raise StateFailed("States.QueryEvaluationError", f"no value: {missing}")
@@ -168,6 +172,17 @@ class State(Constant):
         return None
 
 
+def still_read(name: str) -> set[str]:
+    """The variables that a state, or one that can come after it, may read: the others make no difference from there."""
+    reached, todo = set[str](), [name]
+    while todo:
+        at = todo.pop()
+        if at not in reached:
+            reached.add(at)
+            todo += targets(states()[at])
+    return mentioned([states()[at] for at in reached])
+
+
 def matches(rule: dict[str, Any], error: str) -> bool:
     """Whether a retrier or a catcher is for this error."""
     return error in rule["ErrorEquals"] or "States.ALL" in rule["ErrorEquals"]
@@ -226,8 +241,8 @@ class Path:
 
     @property
     def status(self) -> str:
-        """Of the execution, as Step Functions has it."""
-        return "FAILED" if self.end["Type"] == "Fail" else "SUCCEEDED"
+        """Of the execution, as Step Functions has it. An error that no state catches ends it too."""
+        return "SUCCEEDED" if self.end["Type"] == "Succeed" or self.end.get("End") else "FAILED"
 
 
 def walks(redrives: int = 0, rounds: int = 2) -> Iterator[Path]:
@@ -255,7 +270,12 @@ def _walk(name: str, variables: Variables, context: Any, before: tuple[str, ...]
     if STATES[name].kind in ENDS:
         yield Path(way, variables)
     elif way.count(name) <= rounds:
-        for following, left_with in _outcomes(name, variables, context):
+        try:
+            outcomes = list(_outcomes(name, variables, context))
+        except StateFailed:
+            yield Path(way, variables)
+            return
+        for following, left_with in outcomes:
             yield from _walk(following, left_with, context, way, rounds)
 
 

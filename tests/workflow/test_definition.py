@@ -13,7 +13,6 @@ from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import ACCOUNTED_FOR
 from slotkeeper.slots.glue import _OVER, MARKER
 from slotkeeper.slots.names import execution_name
-from slotkeeper.slots.process import MAX_SLOT_LIMIT
 from slotkeeper.slots.request import ADDED, LARGEST, SCHEMA_FILE
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
 from tests.workflow.interpreter import STATES, StateFailed, evaluate
@@ -209,38 +208,6 @@ def test_a_request_given_back_is_deduplicated_by_its_next_execution_name(request
     assert computed == execution_name("p", request_id, 2)
 
 
-def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -> None:
-    """Under the same attempt's name an execution has run, and SQS and Step Functions would both say so."""
-    request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "1"}}
-    body = evaluate(states()["GiveBack"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}})
-    assert json.loads(body) == request | {"attempt": 2}
-
-
-@pytest.mark.parametrize(
-    ("item", "wakes"),
-    [
-        ({"slots_in_use": {"N": "2"}, "slot_limit": {"N": "3"}}, True),
-        ({"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}}, True),
-        ({"slots_in_use": {"N": "3"}, "slot_limit": {"N": "3"}}, False),
-        ({"slots_in_use": {"N": "9"}, "slot_limit": {"N": str(MAX_SLOT_LIMIT)}, "paused": {"BOOL": True}}, False),
-        ({"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}, "paused": {"BOOL": False}}, True),
-    ],
-)
-def test_a_wake_needs_a_free_slot(item: dict[str, Any], wakes: bool) -> None:
-    waiting = {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}
-    assert _after_reading(item | waiting) == ("WakeWaiting" if wakes else "HowDidItEnd")
-
-
-@pytest.mark.parametrize("item", [{"slots_in_use": {"N": "0"}, "slot_limit": {"N": "3"}}, {}], ids=["none", "no item"])
-def test_a_wake_needs_a_waiting_request(item: dict[str, Any]) -> None:
-    assert _after_reading(item) == "HowDidItEnd"
-
-
-def _after_reading(item: dict[str, Any]) -> str:
-    _, variables = STATES["ReadWaiting"].leave({}, {}, result={"Item": item} if item else {})
-    return STATES["IsSomebodyWaiting"].choose({}, variables)
-
-
 @pytest.mark.parametrize(
     ("failure", "redrives", "next_state"),
     [
@@ -306,10 +273,6 @@ def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, An
     assert STATES["IsGlueRunFound"].choose({}, before | TO_KEEP | seen) == next_state
 
 
-def test_a_search_is_counted_when_it_begins() -> None:
-    assert STATES["WaitForGlueRun"].leave({}, {"searches": 1})[1] == {"searches": 2}
-
-
 @pytest.mark.parametrize(
     ("seen", "next_state"),
     [
@@ -366,54 +329,11 @@ def test_a_search_pages_back_to_runs_from_before_the_execution(
     assert variables == {"pages": 5, "next_page": next_page, "run_id": run_id}
 
 
-@pytest.mark.parametrize("token", ["", "t"])
-def test_a_search_goes_on_where_its_last_page_ended(token: str) -> None:
-    asked = STATES["FindGlueRun"].value("Arguments", {}, {"job_name": "job", "next_page": token})
-    assert asked == {"JobName": "job", "MaxResults": 3} | ({"NextToken": token} if token else {})
-
-
 def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() -> None:
     """Step Functions guide, "Service quotas": 256 KiB, and more ends the execution past every Catch."""
     asked = STATES["FindGlueRun"].value("Arguments", {}, {"job_name": "job", "next_page": ""})
     other_fields = 16 * 1024
     assert asked["MaxResults"] * (LARGEST + ADDED + other_fields) < 256 * 1024
-
-
-@pytest.mark.parametrize(
-    ("run", "is_over", "minutes"),
-    [
-        ({"JobRunState": "SUCCEEDED"}, True, 60),
-        ({"JobRunState": "TIMEOUT"}, True, 60),
-        ({"JobRunState": "RUNNING"}, False, 60),
-        ({"JobRunState": "A_NEW_ONE"}, False, 60),
-        ({"JobRunState": "WAITING", "StartedOn": None}, False, 60),
-        ({"JobRunState": "RUNNING", "StartedOn": "2026-01-01T00:44:00.001Z"}, False, 15),
-        ({"JobRunState": "RUNNING", "StartedOn": "2025-12-31T23:44:00.000Z"}, False, 76),
-    ],
-)
-def test_the_state_that_glue_reports_of_the_run_decides(run: dict[str, Any], is_over: bool, minutes: int) -> None:
-    """An hour after the start of the execution, which counts as the start of a run that Glue has not started."""
-    run = {"Id": "jr_1", "StartedOn": STARTED["StartTime"]} | run
-    run = {name: value for name, value in run.items() if value is not None}
-    context = {"Execution": STARTED, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
-    _, variables = STATES["ReadGlueRun"].leave(context, {"failed_reads": 7}, result={"JobRun": run})
-    seen = {"run_state": run["JobRunState"], "run_is_over": is_over, "run_minutes": minutes}
-    assert variables == {"failed_reads": 0, **seen}
-
-
-@pytest.mark.parametrize(
-    ("minutes", "must_stop", "seconds"), [(0, False, 45), (60, False, 75), (9000, False, 615), (9000, True, 45)]
-)
-def test_a_live_run_is_read_less_often_the_older_it_is(minutes: int, must_stop: bool, seconds: int) -> None:
-    """With GlueLookSeconds of 30, and half of the jitter."""
-    variables = {"run_minutes": minutes, "must_stop": must_stop}
-    assert STATES["WaitForEndOfGlueRun"].value("Seconds", {}, variables) == seconds
-
-
-def test_a_run_that_does_not_end_in_time_is_a_timeout() -> None:
-    before = {"job_name": "job", "run_id": "jr_1", "run_state": "RUNNING", "must_stop": False}
-    following, variables = STATES["GlueRunIsLate"].leave({}, before)
-    assert (following, variables["must_stop"], variables["failure"]["error"]) == ("StopGlueRun", True, "States.Timeout")
 
 
 @pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])

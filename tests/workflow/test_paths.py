@@ -76,7 +76,7 @@ def test_every_release_is_followed_by_a_look_for_who_waits() -> None:
 
 def test_f23_a_request_that_did_not_succeed_is_kept_or_given_back_before_its_slot() -> None:
     for walk in WALKS:
-        if walk.end["Type"] == "Fail":
+        if walk.status == "FAILED":
             accounted = [n for n, name in enumerate(walk.names) if name in ("KeepRequest", "GiveBack")]
             assert accounted, walk
             if "ReleaseSlot" in walk.names:
