@@ -76,8 +76,18 @@ def deployed(expression: str) -> str:
 def _compiled(template: str) -> Any:
     compiled = jsonata.Jsonata.jsonata(deployed(template).removeprefix("{%").removesuffix("%}").strip())
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
+    compiled.register_lambda("string", _string)
     compiled.register_lambda("random", lambda: 0.5)  # a walk must be the same walk whenever it is taken
     return compiled
+
+
+def _string(value: Any) -> str | None:
+    """$string, which escapes what JSON must escape and no more; the library's escapes all but ASCII."""
+    return (
+        value
+        if value is None or isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )
 
 
 def mentioned(template: Any) -> set[str]:
