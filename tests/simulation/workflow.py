@@ -14,7 +14,6 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
 from tests.workflow import interpreter

@@ -19,8 +19,8 @@ from typing import Any
 
 import jsonata
 
+from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze
-from tests.simulation.stack import Constant
 from tests.workflow.definition import END, ENDS, definition, states, targets
 
 ME = "p-1"

@@ -208,6 +208,13 @@ def test_a_request_given_back_is_deduplicated_by_its_next_execution_name(request
     assert computed == execution_name("p", request_id, 2)
 
 
+def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -> None:
+    """Under the same attempt's name an execution has run, and SQS and Step Functions would both say so."""
+    request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "1"}}
+    body = evaluate(states()["GiveBack"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}})
+    assert json.loads(body) == request | {"attempt": 2}
+
+
 @pytest.mark.parametrize(
     ("failure", "redrives", "next_state"),
     [
