@@ -15,8 +15,8 @@ from dev.emulator.chat_service import ANSWERS, ChatService, Outage
 from dev.emulator.chatbot_client import signed
 from dev.scenarios.runner.scenario import Run
 from dev.scenarios.token import chat_senders
-from dev.scenarios.token.chat_senders import Message, Sender, Senders
-from dev.scenarios.token.message_feed import MessageFeed
+from dev.scenarios.token.chat_senders import Sender, Senders
+from dev.scenarios.token.message_feed import Message, MessageFeed
 from dev.scenarios.token.token_figures import Parameters, build
 from dev.scenarios.token.token_records import Records, Stored
 from tests.scenarios.chat_bot import KEY, Bot, serving

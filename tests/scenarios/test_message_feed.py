@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dev.emulator.chat_service import Request
-from dev.scenarios.token.chat_senders import Message
-from dev.scenarios.token.message_feed import FeedState, MessageFeed, recovered
+from dev.scenarios.token.message_feed import FeedState, Message, MessageFeed, recovered
 from tests.scenarios.token_run import Log, one_invalidation
 from tests.support.waiting import NEVER, wait_until
 

@@ -30,8 +30,8 @@ from dev.scenarios.slots import slot_figures, slot_scenario
 from dev.scenarios.soak import soak_figures, soak_scenario
 from dev.scenarios.soak.soak_stack import SCRIPT
 from dev.scenarios.token import token_figures, token_scenario
-from dev.scenarios.token.chat_senders import Message, Try
-from dev.scenarios.token.message_feed import MessageFeed
+from dev.scenarios.token.chat_senders import Try
+from dev.scenarios.token.message_feed import Message, MessageFeed
 from dev.scenarios.worker import worker_figures, worker_scenario
 from tests.scenarios import slot_run, soak_run, token_run, worker_run
 

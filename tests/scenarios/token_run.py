@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dev.emulator.chat_service import Request, TokenLife, answer_to
-from dev.scenarios.token.chat_senders import Delivery, Message, Try
-from dev.scenarios.token.message_feed import Invalidation
+from dev.scenarios.token.chat_senders import Delivery, Try
+from dev.scenarios.token.message_feed import Invalidation, Message
 from dev.scenarios.token.token_figures import Parameters, build
 from dev.scenarios.token.token_records import Records, Stored
 from tests.scenarios.reports import run_of

@@ -1,4 +1,4 @@
-"""The stand-in's switches over HTTP, for people who play with it by hand. None of it is in the log.
+"""The stand-in's switches over HTTP, for manual tests. None of it is in the log.
 
 | route | body | does |
 |---|---|---|
@@ -14,20 +14,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .exchanges import Reply
 from .outages import Outage
-from .replies import Reply
-
-if TYPE_CHECKING:
-    from .service import ChatService
+from .service import ChatApi
 
 PREFIX = "/_control/"
 SHOWN = ("state", "log")
 DONE = ("invalidate", "outage", "mend", "settings")
 
 
-def answer(service: ChatService, method: str, path: str, body: bytes) -> Reply:
+def answer(service: ChatApi, method: str, path: str, body: bytes) -> Reply:
     """Carry out one control request: 400 says what is wrong with it, 404 what there is."""
     name = path.removeprefix(PREFIX)
     if method == "GET" and name in SHOWN:
@@ -44,7 +42,7 @@ def answer(service: ChatService, method: str, path: str, body: bytes) -> Reply:
         return Reply(400, {"error": str(error)})
 
 
-def _do(service: ChatService, name: str, given: dict[str, Any]) -> dict[str, Any]:
+def _do(service: ChatApi, name: str, given: dict[str, Any]) -> dict[str, Any]:
     match name:
         case "invalidate":
             return {"invalidated_at": service.invalidate()}
@@ -57,7 +55,7 @@ def _do(service: ChatService, name: str, given: dict[str, Any]) -> dict[str, Any
     return _state(service)
 
 
-def _set(service: ChatService, given: dict[str, Any]) -> None:
+def _set(service: ChatApi, given: dict[str, Any]) -> None:
     """All of them, or none."""
     wrong = set(given) - {"auth_latency", "answer_latency", "auth_effect", "forbidden"}
     if wrong:
@@ -74,7 +72,7 @@ def _set(service: ChatService, given: dict[str, Any]) -> None:
         setattr(service, name, {"forbidden": set}.get(name, str if name == "auth_effect" else float)(value))
 
 
-def _state(service: ChatService) -> dict[str, Any]:
+def _state(service: ChatApi) -> dict[str, Any]:
     return {
         "auths": service.auths,
         "tokens": [asdict(life) for life in service.token_history],

@@ -9,8 +9,9 @@ import threading
 import click
 
 from .control import PREFIX
-from .records import Request
-from .service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET, ChatService
+from .exchanges import Request
+from .server import ChatService
+from .service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET
 
 SECONDS = click.FloatRange(min=0, max=3600)
 

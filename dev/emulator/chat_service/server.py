@@ -1,4 +1,4 @@
-"""HTTP/1.1 round the stand-in: one thread a connection, which is kept open between requests."""
+"""The stand-in over HTTP/1.1: one thread a connection, which is kept open between requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from . import control
-from .replies import Reply
-
-if TYPE_CHECKING:
-    from .service import ChatService
+from .exchanges import Reply
+from .service import ChatApi
 
 MOST_BODY = 1_000_000  # bytes
 BACKLOG = 1024  # connections that may knock at once; the system's own limit (somaxconn) still holds
@@ -24,7 +23,7 @@ END_SECONDS = 5.0  # for connections to notice that they are ended
 class Server:
     """Serves `service` on 127.0.0.1 until `close`. Raises OSError if the port is taken."""
 
-    def __init__(self, port: int, service: ChatService) -> None:
+    def __init__(self, port: int, service: ChatApi) -> None:
         self._http = _Http(port, service)
         self.port: int = self._http.server_address[1]
         self._thread = threading.Thread(
@@ -40,11 +39,45 @@ class Server:
         self._http.end_connections()
 
 
+class ChatService(ChatApi):
+    """The stand-in, serving from `__enter__` (or `start`) to `__exit__` (or `stop`): see ChatApi for its switches."""
+
+    _server: Server | None = None
+
+    def start(self) -> Self:
+        """Serve on a thread of its own. Raises OSError if the port is taken."""
+        self._stopping.clear()
+        self._server = Server(self._port, self)
+        self._port = self._server.port  # started again, it answers at the same address
+        return self
+
+    def stop(self) -> None:
+        """End every connection and give the port back: from here on the API cannot be reached. Log and tokens stay."""
+        self._stopping.set()
+        self.mend()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    @property
+    def url(self) -> str:
+        """Without a slash at its end."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = BACKLOG
 
-    def __init__(self, port: int, service: ChatService) -> None:
+    def __init__(self, port: int, service: ChatApi) -> None:
         self.service = service
         self._open: set[socket.socket] = set()
         self._changed = threading.Condition()

@@ -1,4 +1,4 @@
-"""The stand-in itself: its routes, its switches and its log. `server` puts HTTP round it."""
+"""The stand-in without HTTP: its routes, its switches and its log. `server` serves it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
+from .exchanges import Reply, Request, answer_to
 from .outages import Outage, Outages, Struck
-from .records import Request, TokenLife
-from .replies import Reply, answer_to
-from .server import Server
-from .tokens import Tokens
+from .tokens import TokenLife, Tokens
 
 AUTH, ME, ANSWERS = ROUTES = ("POST /auth", "GET /me", "POST /answers")
 Effect = Literal["start", "end"]
@@ -25,8 +22,8 @@ AUTH_LATENCY, ANSWER_LATENCY = 0.5, 0.05
 UNAUTHORIZED = Reply(401, {"error": "the token is not valid"}, {"WWW-Authenticate": "Bearer"})
 
 
-class ChatService:
-    """The stand-in, serving from `__enter__` (or `start`) to `__exit__` (or `stop`). Everything here is thread-safe.
+class ChatApi:
+    """The API's state and behaviour. All of it is thread-safe.
 
     Switches, each obeyed by the next request:
     - `auth_latency`, `answer_latency`: seconds that `POST /auth`, or a `POST /answers` that is served, takes.
@@ -63,37 +60,6 @@ class ChatService:
         self._tokens = Tokens()
         self._outages = Outages()
         self._stopping = threading.Event()
-        self._server: Server | None = None
-
-    # ------------------------------------------------------------------------------------------------- running it
-
-    def start(self) -> Self:
-        """Serve on a thread of its own. Raises OSError if the port is taken."""
-        self._stopping.clear()
-        self._server = Server(self._port, self)
-        self._port = self._server.port  # started again, it answers at the same address
-        return self
-
-    def stop(self) -> None:
-        """End every connection and give the port back: from here on the API cannot be reached. Log and tokens stay."""
-        self._stopping.set()
-        self.mend()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-
-    @property
-    def url(self) -> str:
-        """Without a slash at its end."""
-        return f"http://127.0.0.1:{self._port}"
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     # --------------------------------------------------------------------------------------------------- switches
 
@@ -110,7 +76,7 @@ class ChatService:
     def invalidate(self, when: Callable[[list[Request]], bool] = lambda _log: True) -> float | None:
         """Kill the live token, as an operator of the API would; epoch seconds, None if there was no live one.
 
-        Only if `when` says so of the log; no token is judged between its look and the kill.
+        Only if `when` says so of the log; no token is judged between its check and the kill.
         """
         with self._judging:
             return self._tokens.kill() if when(self.log) else None
@@ -135,11 +101,11 @@ class ChatService:
 
     def is_live(self, token: str) -> bool:
         """Whether `token` is the one that the API accepts now."""
-        return self._tokens.look(token)[1]
+        return self._tokens.find(token)[1]
 
     def number_of(self, token: str) -> int | None:
         """Which of `token_history` it is; None for a token that was never made here."""
-        return self._tokens.look(token)[0]
+        return self._tokens.find(token)[0]
 
     @property
     def outages(self) -> dict[str, Outage]:
@@ -207,7 +173,7 @@ class ChatService:
         """Whether the request bears the live token, judged now."""
         scheme, _, token = authorization.partition(" ")
         with self._judging:
-            known, live = self._tokens.look(token) if scheme.lower() == "bearer" else (None, False)
+            known, live = self._tokens.find(token) if scheme.lower() == "bearer" else (None, False)
             unknown = bool(token) and known is None
             self._note(number, token=known, unknown_token=unknown, status=None if live else UNAUTHORIZED.status)
         return live

@@ -5,9 +5,20 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from .records import EndedBy, TokenLife
+EndedBy = Literal["auth", "invalidate"]
+
+
+@dataclass(frozen=True)
+class TokenLife:
+    """One token, numbered from 1 in the order in which they were made. Epoch seconds."""
+
+    number: int
+    since: float
+    until: float | None = None  # None: it is the live one
+    ended_by: EndedBy | None = None  # a newer token, or an invalidation
 
 
 class Tokens:
@@ -33,7 +44,7 @@ class Tokens:
         with self._lock:
             return self._end("invalidate", time.time())
 
-    def look(self, token: str) -> tuple[int | None, bool]:
+    def find(self, token: str) -> tuple[int | None, bool]:
         """Its number, None if it was never made here, and whether it is the live one."""
         with self._lock:
             number = self._numbers.get(token)

@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from dev.emulator.chatbot_client import signed
 
-if TYPE_CHECKING:
-    from .message_feed import MessageFeed
+from .message_feed import Message, MessageFeed
 
 MAX_TRIES = 3
 RETRYABLE = {429, 500, 502, 503, 504}  # what a chat service would send again; anything else is the message's own fault
@@ -24,37 +23,6 @@ MAX_PAUSE = 10.0  # seconds, whatever Retry-After says
 # API Gateway answers within 29 s (its guide, "Quotas for configuring and running a REST API"). The embedded AWS does
 # not keep that, and a machine that starts fifty containers at once needs longer.
 TIMEOUT = 300.0
-
-
-QUESTIONS = (
-    "Where is my order?",
-    "Can I change the delivery address?",
-    "Which of your shops is open on Sunday?",
-    "How do I return a pair of shoes?",
-    "Do you repair what you sell?",
-    "What does express delivery cost?",
-    "Is the blue one still in stock?",
-)
-
-
-@dataclass(frozen=True)
-class Message:
-    """One message. No two have the same text, so the API's log tells them apart."""
-
-    number: int  # from 1
-
-    @property
-    def message_id(self) -> str:
-        return f"m{self.number:05d}"
-
-    @property
-    def text(self) -> str:
-        return f"{QUESTIONS[self.number % len(QUESTIONS)]} (customer {self.number})"
-
-    def body(self, sender: int) -> bytes:
-        """What is sent: a sender's messages are one conversation."""
-        content = {"message_id": self.message_id, "text": self.text, "conversation": f"sender-{sender}"}
-        return json.dumps(content).encode()
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from dev.emulator.chat_service import Request
 
-from .chat_senders import Message
-
 Invalidate = Callable[[Callable[[Sequence[Request]], bool]], float | None]
+
+
+QUESTIONS = (
+    "Where is my order?",
+    "Can I change the delivery address?",
+    "Which of your shops is open on Sunday?",
+    "How do I return a pair of shoes?",
+    "Do you repair what you sell?",
+    "What does express delivery cost?",
+    "Is the blue one still in stock?",
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. No two have the same text, so the API's log tells them apart."""
+
+    number: int  # from 1
+
+    @property
+    def message_id(self) -> str:
+        return f"m{self.number:05d}"
+
+    @property
+    def text(self) -> str:
+        return f"{QUESTIONS[self.number % len(QUESTIONS)]} (customer {self.number})"
+
+    def body(self, sender: int) -> bytes:
+        """What is sent: a sender's messages are one conversation."""
+        content = {"message_id": self.message_id, "text": self.text, "conversation": f"sender-{sender}"}
+        return json.dumps(content).encode()
 
 
 @dataclass(frozen=True)

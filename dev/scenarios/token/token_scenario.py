@@ -30,8 +30,8 @@ from dev.scenarios.runner.scenario import (
 )
 
 from . import token_records
-from .chat_senders import Message, Senders
-from .message_feed import MessageFeed
+from .chat_senders import Senders
+from .message_feed import Message, MessageFeed
 from .token_figures import Parameters, build
 
 MAX_AUTH_SECONDS = 3.0  # the chatbot gives `POST /auth` four, and probes the old token before it
