@@ -31,11 +31,11 @@ Say = Callable[[str], None]
 
 
 def silent(_message: str) -> None:
-    """Progress that nobody asked to see."""
+    """Shows no progress."""
 
 
 class EngineError(RuntimeError):
-    """The engine could not be started or found; the message says what to do."""
+    """The engine could not be started or attached; the message states what to do."""
 
 
 class EmbeddedAws:
@@ -166,7 +166,7 @@ class EmbeddedAws:
 
     @classmethod
     def _refuse_a_second(cls, state_dir: Path) -> None:
-        """Two engines would share files, and the first could not be found again."""
+        """Two engines would share files, and the first could not be attached again."""
         try:
             running = cls.attach(state_dir)
         except EngineError:
@@ -216,7 +216,7 @@ class EmbeddedAws:
 
     @property
     def chatbot_url(self) -> str | None:
-        """Where ChatbotUrl is answered here; None if no chatbot is deployed."""
+        """Where this engine answers ChatbotUrl; None if no chatbot is deployed."""
         url = self.outputs.get("ChatbotUrl")
         return reachable(url, self.endpoint) if url else None
 
@@ -242,13 +242,13 @@ class EmbeddedAws:
 
     @staticmethod
     def forget(state_dir: Path) -> None:
-        """Remove what says that an engine runs, and the engine's own files: nobody answers there any more."""
+        """Remove the record of a running engine, and the engine's own files: it has ended."""
         for name in ("engine.pid", "outputs.json"):
             (state_dir / name).unlink(missing_ok=True)
         shutil.rmtree(state_dir / "scratch", ignore_errors=True)
 
     def detach(self) -> None:
-        """Let the engine go on when this process ends. From here on only `stop` ends it."""
+        """Let the engine continue when this process ends. Only `stop` ends it then."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
                 pipe.write(LET_GO)
@@ -264,7 +264,7 @@ class EmbeddedAws:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         while True:
             if self._process is not None and self._process.poll() is not None:
-                raise EngineError(f"the embedded AWS ended at once:\n{self.log_tail()}")
+                raise EngineError(f"the embedded AWS ended during its start:\n{self.log_tail()}")
             try:
                 with opener.open(f"{self.endpoint}/_ministack/health", timeout=2):
                     return
@@ -334,7 +334,7 @@ def reachable(url: str, endpoint: str) -> str:
 
 
 def free_port() -> int:
-    """One on 127.0.0.1 that nobody listens on; another program may take it before its caller does."""
+    """One on 127.0.0.1 that no program listens on; another program may take it before its caller does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

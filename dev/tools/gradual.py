@@ -73,8 +73,8 @@ def _through_the_alias(api: dict[str, Any]) -> dict[str, Any]:
     function, alias = "${ChatbotFunction.Arn}/invocations", "${ChatbotFunction.Alias}/invocations"
     if text.count(function) != 1:
         raise ValueError(f"ChatbotApi names {function} {text.count(function)} times, and once was expected")
-    found: dict[str, Any] = json.loads(text.replace(function, alias))
-    return found
+    gradual: dict[str, Any] = json.loads(text.replace(function, alias))
+    return gradual
 
 
 def _role(like: dict[str, Any]) -> dict[str, Any]:

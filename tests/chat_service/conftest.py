@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dev.emulator.chat_service import ChatService
-from tests.chat_service.asking import Asking
+from tests.chat_service.chat_api_client import ChatApiClient
 
 
 @pytest.fixture
@@ -17,6 +17,6 @@ def service() -> Iterator[ChatService]:
 
 
 @pytest.fixture
-def client(service: ChatService) -> Iterator[Asking]:
-    with Asking(service) as asking:
-        yield asking
+def client(service: ChatService) -> Iterator[ChatApiClient]:
+    with ChatApiClient(service) as client:
+        yield client

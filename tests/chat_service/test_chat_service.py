@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dev.emulator.chat_service import ANSWERS, AUTH, ME, ChatService, Outage, Request
-from tests.chat_service.asking import Asking
+from tests.chat_service.chat_api_client import ChatApiClient
 from tests.support.waiting import NEVER, wait_until
 
 
@@ -36,15 +36,15 @@ def statuses(service: ChatService) -> list[tuple[str, int | None]]:
 # ------------------------------------------------------------------------------------------------------- the quirk
 
 
-def test_a_new_token_kills_the_one_before_it(client: Asking) -> None:
+def test_a_new_token_kills_the_one_before_it(client: ChatApiClient) -> None:
     old, new = client.token(), client.token()
     assert (client.me(old), client.me(new)) == (401, 200)
 
 
 def test_two_clients_that_authenticate_at_once_leave_one_live_token(service: ChatService) -> None:
     def authenticate(_: int) -> str:
-        with Asking(service) as asking:
-            return asking.token()
+        with ChatApiClient(service) as client:
+            return client.token()
 
     with ThreadPoolExecutor(20) as pool:
         tokens = list(pool.map(authenticate, range(20)))
@@ -52,14 +52,16 @@ def test_two_clients_that_authenticate_at_once_leave_one_live_token(service: Cha
     assert [life.until is None for life in service.token_history] == [False] * 19 + [True]
 
 
-def test_an_invalidated_token_is_dead_and_the_service_says_since_when(service: ChatService, client: Asking) -> None:
+def test_an_invalidated_token_is_dead_and_the_service_says_since_when(
+    service: ChatService, client: ChatApiClient
+) -> None:
     token = client.token()
     at = service.invalidate()
     assert client.me(token) == 401
     assert [(life.number, life.until, life.ended_by) for life in service.token_history] == [(1, at, "invalidate")]
 
 
-def test_a_token_is_killed_only_if_the_log_says_what_was_asked_for(service: ChatService, client: Asking) -> None:
+def test_a_token_is_killed_only_if_the_log_says_what_was_asked_for(service: ChatService, client: ChatApiClient) -> None:
     token = client.token()
     assert service.invalidate(lambda log: any(request.path == "/me" for request in log)) is None
     assert client.me(token) == 200
@@ -67,7 +69,9 @@ def test_a_token_is_killed_only_if_the_log_says_what_was_asked_for(service: Chat
     assert client.me(token) == 401
 
 
-def test_no_token_is_judged_between_the_look_at_the_log_and_the_kill(service: ChatService, client: Asking) -> None:
+def test_no_token_is_judged_between_the_look_at_the_log_and_the_kill(
+    service: ChatService, client: ChatApiClient
+) -> None:
     token = client.token()
     asked: list[Future[int]] = []
     with ThreadPoolExecutor(1) as pool:
@@ -82,7 +86,7 @@ def test_no_token_is_judged_between_the_look_at_the_log_and_the_kill(service: Ch
         assert asked[0].result() == 401
 
 
-def test_a_401_stands_in_the_log_as_soon_as_the_token_is_judged(service: ChatService, client: Asking) -> None:
+def test_a_401_stands_in_the_log_as_soon_as_the_token_is_judged(service: ChatService, client: ChatApiClient) -> None:
     service.strike(ANSWERS, Outage("hang", takes_effect=True))
     waiting = in_background(lambda: client.answer("hello", "never made"))
     wait_until(lambda: [(r.status, r.ended) for r in service.log] == [(401, None)], "the judgement")
@@ -90,7 +94,7 @@ def test_a_401_stands_in_the_log_as_soon_as_the_token_is_judged(service: ChatSer
     waiting.join(NEVER)
 
 
-def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatService, client: Asking) -> None:
+def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatService, client: ChatApiClient) -> None:
     token = client.token()
     service.strike(ANSWERS, Outage("hold"))
     service.answer_latency = 0.2
@@ -108,7 +112,7 @@ def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatServi
 
 @pytest.mark.parametrize("changes", [{"client_id": "another"}, {"client_secret": "another"}])
 def test_wrong_credentials_make_no_token_and_kill_none(
-    service: ChatService, client: Asking, changes: dict[str, str]
+    service: ChatService, client: ChatApiClient, changes: dict[str, str]
 ) -> None:
     token = client.token()
     assert client.auth(**changes)[0] == 401
@@ -117,7 +121,7 @@ def test_wrong_credentials_make_no_token_and_kill_none(
 
 
 @pytest.mark.parametrize("token", [None, "never made", "", "x" * 5000])
-def test_no_token_and_an_unknown_one_are_refused(client: Asking, token: str | None) -> None:
+def test_no_token_and_an_unknown_one_are_refused(client: ChatApiClient, token: str | None) -> None:
     client.token()
     assert client.me(token) == 401
     assert client.answer("hello", token)[0] == 401
@@ -126,7 +130,7 @@ def test_no_token_and_an_unknown_one_are_refused(client: Asking, token: str | No
 # ------------------------------------------------------------------------------------------------------ the switches
 
 
-def test_a_forbidden_text_is_refused_like_a_dead_token(service: ChatService, client: Asking) -> None:
+def test_a_forbidden_text_is_refused_like_a_dead_token(service: ChatService, client: ChatApiClient) -> None:
     service.forbidden.add("what does the director earn")
     token = client.token()
     refused = client.send("POST", "/answers", {"text": "what does the director earn"}, token)
@@ -139,7 +143,7 @@ def test_a_forbidden_text_is_refused_like_a_dead_token(service: ChatService, cli
 
 @pytest.mark.parametrize(("effect", "old"), [("start", 401), ("end", 200)])
 def test_the_token_changes_at_the_chosen_end_of_the_latency(service: ChatService, effect: Any, old: int) -> None:
-    with Asking(service) as first, Asking(service) as second:
+    with ChatApiClient(service) as first, ChatApiClient(service) as second:
         token = first.token()
         service.auth_effect, service.auth_latency = effect, 60.0
         waiting = in_background(second.auth)
@@ -150,7 +154,7 @@ def test_the_token_changes_at_the_chosen_end_of_the_latency(service: ChatService
     assert not service.is_live(token)
 
 
-def test_an_outage_answers_its_status_without_effect(service: ChatService, client: Asking) -> None:
+def test_an_outage_answers_its_status_without_effect(service: ChatService, client: ChatApiClient) -> None:
     token = client.token()
     service.strike(AUTH, Outage(status=429, retry_after=7))
     status, _, headers = client.send("POST", "/auth", {})
@@ -160,14 +164,16 @@ def test_an_outage_answers_its_status_without_effect(service: ChatService, clien
     assert client.auth()[0] == 200
 
 
-def test_an_outage_may_strike_a_number_of_requests_only(service: ChatService, client: Asking) -> None:
+def test_an_outage_may_strike_a_number_of_requests_only(service: ChatService, client: ChatApiClient) -> None:
     service.strike(AUTH, Outage(times=2))
     assert [client.auth()[0] for _ in range(3)] == [503, 503, 200]
     assert service.outages == {}
 
 
 @pytest.mark.parametrize("takes_effect", [False, True])
-def test_a_dropped_connection_may_have_made_a_token(service: ChatService, client: Asking, takes_effect: bool) -> None:
+def test_a_dropped_connection_may_have_made_a_token(
+    service: ChatService, client: ChatApiClient, takes_effect: bool
+) -> None:
     token = client.token()
     service.strike(AUTH, Outage("drop", takes_effect=takes_effect, times=1))
     with pytest.raises(http.client.RemoteDisconnected):
@@ -179,9 +185,9 @@ def test_a_dropped_connection_may_have_made_a_token(service: ChatService, client
 
 def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: ChatService) -> None:
     service.strike(ME, Outage("hang"))
-    with Asking(service, timeout=0.3) as impatient, pytest.raises(TimeoutError):
+    with ChatApiClient(service, timeout=0.3) as impatient, pytest.raises(TimeoutError):
         impatient.me(None)
-    with Asking(service) as patient:
+    with ChatApiClient(service) as patient:
         waiting = in_background(lambda: patient.me(None))
         wait_until(lambda: len(service.log) == 2, "the request")
         service.mend()
@@ -191,7 +197,7 @@ def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: Chat
 
 
 def test_a_held_request_takes_effect_when_its_route_is_mended(service: ChatService) -> None:
-    with Asking(service) as first, Asking(service) as second:
+    with ChatApiClient(service) as first, ChatApiClient(service) as second:
         token = first.token()
         service.strike(AUTH, Outage("hold"))
         with ThreadPoolExecutor(1) as pool:
@@ -206,7 +212,9 @@ def test_a_held_request_takes_effect_when_its_route_is_mended(service: ChatServi
 # ----------------------------------------------------------------------------------------------------------- the log
 
 
-def test_the_log_has_every_request_in_order_and_tokens_by_number_only(service: ChatService, client: Asking) -> None:
+def test_the_log_has_every_request_in_order_and_tokens_by_number_only(
+    service: ChatService, client: ChatApiClient
+) -> None:
     first, second = client.token(), client.token()
     client.answer("hello", first)
     client.answer("hello", second)
@@ -225,20 +233,20 @@ def test_the_log_has_every_request_in_order_and_tokens_by_number_only(service: C
 
 
 def test_a_stopped_service_cannot_be_reached_and_serves_again_where_it_was(service: ChatService) -> None:
-    with Asking(service) as asking:
-        token = asking.token()
+    with ChatApiClient(service) as client:
+        token = client.token()
         service.stop()
         with pytest.raises((OSError, http.client.HTTPException)):
-            asking.me(token)
+            client.me(token)
         service.start()
-        asking.connection.close()
-        assert asking.me(token) == 200
+        client.connection.close()
+        assert client.me(token) == 200
 
 
 def test_a_stop_lets_nobody_hang(service: ChatService) -> None:
     service.strike(ME, Outage("hang"))
-    with Asking(service) as asking:
-        waiting = in_background(lambda: asking.me(None))
+    with ChatApiClient(service) as client:
+        waiting = in_background(lambda: client.me(None))
         wait_until(lambda: len(service.log) == 1, "the request")
         service.stop()
         waiting.join(NEVER)

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from dev.emulator.chat_service import ChatService
-from tests.chat_service.asking import Asking
+from tests.chat_service.chat_api_client import ChatApiClient
 
 KEY = "a key of the tests"
 
@@ -51,7 +51,7 @@ class Bot:
     def _answer(self, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         owner = "all" if self._shared else message["conversation"]
         token = self._tokens.get(owner) or self._renew(owner, "")
-        with Asking(self._service) as api:
+        with ChatApiClient(self._service) as api:
             for _ in range(20):
                 status, said = api.answer(message["text"], token)
                 if status == 200:
@@ -60,7 +60,7 @@ class Bot:
         return 502, {"code": "ChatApiUnauthorized"}
 
     def _renew(self, owner: str, bad: str) -> str:
-        with self._locks.setdefault(owner, threading.Lock()), Asking(self._service) as api:
+        with self._locks.setdefault(owner, threading.Lock()), ChatApiClient(self._service) as api:
             if self._tokens.get(owner, "") == bad:
                 self._tokens[owner] = api.token()
             return self._tokens[owner]

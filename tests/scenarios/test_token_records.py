@@ -10,7 +10,7 @@ import pytest
 from dev.emulator.aws import reachable
 from dev.emulator.chat_service import ChatService
 from dev.scenarios.token.token_records import Stored, read_metrics, read_stored, sum_metrics
-from tests.chat_service.asking import Asking
+from tests.chat_service.chat_api_client import ChatApiClient
 
 
 class Table:
@@ -29,8 +29,8 @@ def item(token: str, **more: Any) -> dict[str, Any]:
 
 
 def test_the_stored_token_is_read_as_a_number_and_whether_it_lives() -> None:
-    with ChatService() as service, Asking(service) as asking:
-        first, second = asking.token(), asking.token()
+    with ChatService() as service, ChatApiClient(service) as client:
+        first, second = client.token(), client.token()
         assert read_stored(Table(item(second)), "tokens", service) == Stored(2, True, 2, False)
         assert read_stored(Table(item(first)), "tokens", service) == Stored(1, False, 2, False)
         assert read_stored(Table(item("never made")), "tokens", service) == Stored(None, False, 2, False)

@@ -92,8 +92,8 @@ def handoffs(releases: Sequence[Release], starts: Sequence[Start], limit: int) -
     hands them on. "Before" is judged by the entry of ReleaseSlot: the write happens inside that state, so the next
     workflow can start before the state's end is logged. The gap is measured from the exit, and is 0 then.
 
-    A start counts only if its request had been sent when the slot came free: a slot that lay idle because nobody wanted
-    it was not handed off late.
+    A start counts only if its request had been sent when the slot came free: a slot that was free because no request
+    waited was not handed off late.
     """
     waiting = sorted(starts, key=lambda start: start.at)[limit:]
     passed: list[Handoff] = []

@@ -14,7 +14,7 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 | `dead_holders` | slots that their workflow did not release itself |
 | `handoff` | count, median and longest of the undisturbed hand-offs |
 | `calm_from` | from this instant on no fault acted, and the janitor was paused |
-| `marks` | at, until, kind, said, process of everything that was done to the stack |
+| `marks` | at, until, kind, said, process of every fault that acted |
 | `processes` | a process each: limit, and the steps of holders, of its Glue runs alive and of its limit over time |
 | `load` | how many processes wanted a processor, on average over the last 1, 5 and 15 minutes |
 """
@@ -41,7 +41,7 @@ from .soak_records import CLOSED, RETURNED, FaultMark, Records
 
 # Seconds. A wake takes a fraction of one; the machine is busy. What the fallback alone would admit takes 7.5 and more.
 MAX_HANDOFF = 5.0
-# Seconds. A message that a starter took with it to its death is seen again after 6, or waits for 7.5 if it registered;
+# Seconds. A message whose starter died is visible again after 6, or waits for 7.5 if it registered;
 # another fault may meet it then, and on a busy machine new containers take their time.
 MAX_IDLE_AFTER_FAULTS = 60.0
 FAULT_LASTS = 10.0  # seconds that a fault has effects: until a new container receives a hidden message

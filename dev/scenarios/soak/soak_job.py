@@ -1,4 +1,4 @@
-"""The soak's Glue job: works for as long as it is told, and ends as it is told. Nothing but the standard library."""
+"""The soak's Glue job: works for --seconds, and ends as --ending states. Nothing but the standard library."""
 
 import argparse
 import sys
@@ -10,4 +10,4 @@ parser.add_argument("--ending", choices=["succeed", "fail", "hang"])
 arguments, _ = parser.parse_known_args()
 
 time.sleep(3600 if arguments.ending == "hang" else arguments.seconds)
-sys.exit("the request said: fail" if arguments.ending == "fail" else 0)
+sys.exit("the request's --ending is fail" if arguments.ending == "fail" else 0)

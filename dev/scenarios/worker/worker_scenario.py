@@ -125,7 +125,7 @@ def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequ
 
 @dataclass
 class Observer:
-    """Reads the run from outside, and remembers the schedules that it has seen, which are gone afterwards."""
+    """Reads the run from outside, and keeps the schedules that it has read, which are gone afterwards."""
 
     aws: EmbeddedAws
     downstream: Downstream

@@ -62,15 +62,15 @@ def bring_up(aws: EmbeddedAws, function: str, parameters: Mapping[str, str], nam
 def reached_by(function: str, template: dict[str, Any]) -> dict[str, Any]:
     """The part of `template` that a function is deployed with, directly or by what that names in its turn."""
     resources = template["Resources"]
-    wanted, found = [function], {}
+    wanted, included = [function], {}
     while wanted:
         name = wanted.pop()
-        if name in resources and name not in found:
-            found[name] = _inert(resources[name])
-            wanted += _names(found[name])
+        if name in resources and name not in included:
+            included[name] = _inert(resources[name])
+            wanted += _names(included[name])
     left_out = {key: value for key, value in template.items() if key not in ("Resources", "Outputs", "Metadata")}
     wanted = [name for name in _names(template["Globals"]) if name in resources]
-    return left_out | {"Resources": found | {name: _inert(resources[name]) for name in wanted}}
+    return left_out | {"Resources": included | {name: _inert(resources[name]) for name in wanted}}
 
 
 def _inert(resource: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _names(value: Any) -> Iterator[str]:
                 yield (inner if isinstance(inner, str) else inner[0]).split(".")[0]
             case "Fn::Sub", str() | [str(), *_]:
                 text = inner if isinstance(inner, str) else inner[0]
-                yield from (found.split(".")[0] for found in re.findall(r"\$\{([^!}]+)\}", text))
+                yield from (name.split(".")[0] for name in re.findall(r"\$\{([^!}]+)\}", text))
         yield from _names(inner)
 
 
@@ -124,8 +124,8 @@ class DeployedFunction:
     def __init__(self, aws: EmbeddedAws, stack: str, function: str) -> None:
         """`function` is the name of its folder. Raises KeyError if the stack has no such function."""
         self.aws = aws
-        found = aws.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
-        self.names = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+        resources = aws.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
+        self.names = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
         deployed = aws.client("lambda").get_function_configuration(FunctionName=self.names[logical_id(function)])
         self.configuration = Configuration(
             name=deployed["FunctionName"],

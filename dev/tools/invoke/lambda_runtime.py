@@ -59,8 +59,8 @@ def emulator() -> Path:
         raise RuntimeUnavailable(
             f"the emulator of the Lambda runtime is a program for Linux, and this is {sys.platform}"
         )
-    found = importlib.util.find_spec("samcli")  # importing it takes a second
-    (sam,) = (found and found.submodule_search_locations) or [""]
+    spec = importlib.util.find_spec("samcli")  # importing it takes a second
+    (sam,) = (spec and spec.submodule_search_locations) or [""]
     architecture = ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     program = Path(sam, "local", "rapid", f"aws-lambda-rie-{architecture}")
     if not program.exists():

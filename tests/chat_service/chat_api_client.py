@@ -12,7 +12,7 @@ from dev.emulator.chat_service import ChatService
 from tests.support.waiting import NEVER
 
 
-class Asking:
+class ChatApiClient:
     """One kept-open connection. Each call answers (status, body, headers); http.client's errors go through."""
 
     def __init__(self, service: ChatService, timeout: float = NEVER) -> None:
