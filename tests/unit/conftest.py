@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import backoff._sync
 import boto3
 import pytest
 from moto import mock_aws
@@ -32,9 +33,11 @@ from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.token import lock as token_lock
+from slotkeeper.token import refresh as token_refresh
 from tests.support.in_process_aws import InProcessAws
 from tests.unit.chatbot_account import ChatbotAccount
-from tests.unit.token_instances import Api, Instances
+from tests.unit.token_instances import Api, Instances, VirtualTime
 from tests.unit.work_account import WorkAccount
 from tests.unit.worker_harness import WorkerHarness
 
@@ -311,6 +314,15 @@ def work_account(account: Account, monkeypatch: pytest.MonkeyPatch) -> WorkAccou
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     return made
+
+
+@pytest.fixture
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
+    """For tests of one thread: what waits for a token waits in virtual time."""
+    virtual = VirtualTime()
+    for module in (token_lock, token_refresh, backoff._sync):
+        monkeypatch.setattr(module, "time", virtual)
+    return virtual
 
 
 @pytest.fixture

@@ -15,6 +15,19 @@ BRIEF = Timing(api=1.0, store=0.5, clock_skew=0.0, min_interval=0.0)
 QUICK = Timing(api=2.0, store=1.0, clock_skew=0.0, min_interval=0.0)
 
 
+class VirtualTime:
+    """A monotonic clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 class Api:
     """One live token; each `authenticate` kills the one before."""
 

@@ -30,7 +30,7 @@ from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import RefreshLock, TokenItem
 from slotkeeper.token.timing import KnownToken
 from tests.support.boundary import Killed, kill_after, kill_before, lose_answer, refuse
-from tests.unit.token_instances import BRIEF, NAME, NOW, QUICK, TABLE, Instances, lock_of_another
+from tests.unit.token_instances import BRIEF, NAME, NOW, QUICK, TABLE, Instances, VirtualTime, lock_of_another
 
 
 @pytest.mark.parametrize("moment", ["before the POST", "between POST and store", "after the store"])
@@ -266,13 +266,15 @@ def test_a_denied_look_is_one_at_once(instances: Instances) -> None:
         instances.new().get()
 
 
-def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_if_the_time_was_up(instances: Instances) -> None:
+def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_if_the_time_was_up(
+    instances: Instances, virtual_time: VirtualTime
+) -> None:
     other = instances.new(timing=BRIEF)
 
     def frozen(_seconds: float) -> str:
         instances.time += BRIEF.lease
         other.get()
-        threading.Event().wait(2.0)
+        virtual_time.sleep(2.0)
         return instances.api.authenticate(0)
 
     thawed = instances.new(authenticate=frozen, timing=BRIEF)
@@ -281,15 +283,15 @@ def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_if_the_time_was_up(
     assert thawed.get() != "token-1"
 
 
-def test_t4_no_time_that_is_asked_for_exceeds_the_patience(instances: Instances) -> None:
+def test_t4_no_time_that_is_asked_for_exceeds_the_patience(instances: Instances, virtual_time: VirtualTime) -> None:
     lock_of_another(instances, NOW + 10)
     with pytest.raises(TokenTimeout, match=r"within 2\.0 s"):
         instances.new(timing=replace(BRIEF, patience=2.0)).get(within=1000)
 
 
-def test_t4_both_tokens_of_a_call_share_the_time(instances: Instances) -> None:
+def test_t4_both_tokens_of_a_call_share_the_time(instances: Instances, virtual_time: VirtualTime) -> None:
     def slow(seconds: float) -> str:
-        threading.Event().wait(0.75)
+        virtual_time.sleep(0.75)
         return instances.api.authenticate(seconds)
 
     def kill(token: str) -> str:

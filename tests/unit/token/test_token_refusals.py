@@ -18,7 +18,7 @@ from slotkeeper.token import (
 )
 from slotkeeper.token.timing import OWN_FAILURE_PAUSE
 from tests.support.boundary import refuse
-from tests.unit.token_instances import BRIEF, NAME, NOW, QUICK, Instances, lock_of_another
+from tests.unit.token_instances import BRIEF, NAME, NOW, QUICK, Instances, VirtualTime, lock_of_another
 
 
 def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(instances: Instances) -> None:
@@ -150,7 +150,7 @@ def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: I
 
 
 def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_while(
-    instances: Instances, monkeypatch: pytest.MonkeyPatch
+    instances: Instances, monkeypatch: pytest.MonkeyPatch, virtual_time: VirtualTime
 ) -> None:
     monkeypatch.setattr("slotkeeper.token.refresh.OWN_FAILURE_PAUSE", 1000.0)
     tries: list[float] = []

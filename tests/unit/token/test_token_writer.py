@@ -16,7 +16,7 @@ from slotkeeper.token import (
     TookOver,
 )
 from tests.support.boundary import Killed, lose_answer, refuse
-from tests.unit.token_instances import BRIEF, NAME, NOW, TABLE, Instances, lock_of_another
+from tests.unit.token_instances import BRIEF, NAME, NOW, TABLE, Instances, VirtualTime, lock_of_another
 
 
 def test_the_scheduled_writer_replaces_a_token_that_nobody_doubts(instances: Instances) -> None:
@@ -63,7 +63,7 @@ def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(inst
     assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
 
 
-def test_a_reader_asks_once_for_each_lock_it_takes(instances: Instances) -> None:
+def test_a_reader_asks_once_for_each_lock_it_takes(instances: Instances, virtual_time: VirtualTime) -> None:
     asked: list[str] = []
     reader = instances.new(authenticate=DelegateRefresh(asked.append), timing=replace(BRIEF, api=1.5))
     with pytest.raises(TokenTimeout):
