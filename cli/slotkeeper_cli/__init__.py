@@ -1,1 +1,1 @@
-"""The operator command `slotkeeper`: who holds the slots, who waits, and what may be done about it."""
+"""Operate a Slotkeeper stack: its slots, requests, retries and shared token."""

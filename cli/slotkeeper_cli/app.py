@@ -1,8 +1,8 @@
-"""The command line: which commands there are, and how one that fails says so.
+"""The command line: the groups of commands, and the message and exit code of a command that fails.
 
 0  done          3  refused by a guard, or not confirmed: nothing was changed
 1  a call failed 4  no such stack, process, holder, message or request
-2  misused       5  a check found something to mend
+2  misused       5  a check found a problem
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rich.console import Console
 from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
-from slotkeeper_cli import __doc__ as what_it_is
+from slotkeeper_cli import __doc__ as description
 from slotkeeper_cli.commands import dlq, doctor, holder, process, request, retry, stack, status, token
-from slotkeeper_cli.common import StackCommand, StackGroup
+from slotkeeper_cli.context import StackCommand, StackGroup
 from slotkeeper_cli.errors import CommandError, NotFound
 
 app = typer.Typer(
     name="slotkeeper",
     cls=StackGroup,
-    help=what_it_is,
+    help=description,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
@@ -49,33 +49,33 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def everything(
+def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Who holds the slots of a Slotkeeper stack, who waits, what has failed, and what may be done about it."""
+    """Operate a Slotkeeper stack: its slots, requests, retries and token."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command and ends with its exit code; a failure is a line on stderr, never a traceback."""
+    """Run the command and exit with its code; a failure is a line on stderr, never a traceback."""
     try:
         code = app(arguments, standalone_mode=False)
     except CommandError as error:
-        _say(str(error))
+        _print_error(str(error))
         sys.exit(error.exit_code)
     except (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge) as error:
-        _say(explain(error))
+        _print_error(explain(error))
         sys.exit(1)
     except typer.Abort:
-        _say("Interrupted.")
+        _print_error("Interrupted.")
         sys.exit(130)
     except Exception as error:
-        # The layer's own, of a process that was removed while the command looked. KeyError and the like are others.
+        # Raised by the layer for a process that was removed meanwhile; KeyError and the like are subclasses.
         if type(error) is LookupError:
-            _say(f"{error}")
+            _print_error(f"{error}")
             sys.exit(NotFound.exit_code)
-        # click's own: usage errors, with the text that click makes of them.
+        # A usage error of click, which prints its own text.
         if not hasattr(error, "show"):
             raise
         error.show()
@@ -83,18 +83,18 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(f"slotkeeper: {text}", markup=False)
 
 
 def explain(error: Exception) -> str:
-    """A failed call as a line that says what was called and what AWS answered, and what to do where that is known."""
+    """Describe a failed call: the operation, the error code and message, and what to do where that is known."""
     if not isinstance(error, ClientError):
         hint = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}
         advice = hint.get(type(error).__name__, "")
         return f"{error}".rstrip(".") + (f": {advice}" if advice else "")
-    told = error.response["Error"]
-    text = f"{error.operation_name} was answered {told.get('Code', '?')}: {told.get('Message', '')}"
-    if "AccessDenied" in told.get("Code", ""):
+    answer = error.response["Error"]
+    text = f"{error.operation_name} was answered {answer.get('Code', '?')}: {answer.get('Message', '')}"
+    if "AccessDenied" in answer.get("Code", ""):
         text += " (what the command needs: docs/permissions.md)"
     return text

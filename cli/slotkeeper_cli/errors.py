@@ -1,20 +1,20 @@
-"""How a command ends when it does not do what it was asked for; scripts can tell by the exit code."""
+"""How a command ends when it cannot do what was asked: one exception for each exit code."""
 
 from typing import ClassVar
 
 
 class CommandError(Exception):
-    """A line for the person who called: what was wrong, what was expected, what to do."""
+    """A message for the operator: what is wrong, what was expected, what to do."""
 
     exit_code: ClassVar[int] = 1
 
 
-class Failed(CommandError):
-    """A call of AWS failed, or what was waited for did not come."""
+class CommandFailed(CommandError):
+    """A call of AWS failed, or a wait timed out."""
 
 
-class Refused(CommandError):
-    """A guard said no, or nobody confirmed. Nothing was changed."""
+class CommandRefused(CommandError):
+    """A guard refused, or the operator did not confirm. Nothing was changed."""
 
     exit_code = 3
 
@@ -26,6 +26,6 @@ class NotFound(CommandError):
 
 
 class ProblemsFound(CommandError):
-    """A check did its work, and found something that somebody should mend."""
+    """A check ran and found a problem."""
 
     exit_code = 5

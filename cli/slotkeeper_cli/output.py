@@ -1,4 +1,4 @@
-"""What a command says: its result on stdout, for people or as JSON, and everything else on stderr."""
+"""The output of a command: its result on stdout, as text or JSON, and everything else on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Output:
     """One command's output.
 
     Args:
-        as_json: the result is JSON on stdout, one document, whoever reads it.
+        as_json: print the result as one JSON document.
     """
 
     def __init__(self, as_json: bool) -> None:
@@ -26,18 +26,18 @@ class Output:
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def result(self, data: Any, render: Callable[[Console], None]) -> None:
-        """The result: `data` as JSON if that was asked for, else what `render` prints."""
+        """Print `data` as JSON if --json was given; else call `render`."""
         if self.as_json:
             self.console.out(json.dumps(data, indent=2, ensure_ascii=False), highlight=False)
         else:
             render(self.console)
 
     def note(self, text: str) -> None:
-        """A line beside the result: what was done, what is waited for."""
+        """Print a line on stderr: a warning, or what the command waits for."""
         self.errors.print(text, markup=False)
 
     def progress(self) -> Progress:
-        """A progress bar on stderr, for work over many; nothing where nobody watches."""
+        """A progress bar on stderr; none without a terminal."""
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -50,7 +50,7 @@ class Output:
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """A table in the one look that all commands have; a column that begins with `>` is of numbers."""
+    """A table in the style of all commands; a heading that begins with `>` is aligned right."""
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for column in columns:
         made.add_column(

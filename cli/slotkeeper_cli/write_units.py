@@ -105,7 +105,7 @@ def demand(process: str, job: str, slots: int) -> Demand:
     return Demand(slots, size, CYCLE_WRITES * units, queued, starts, slots / starts)
 
 
-def large(process: str, job: str, slots: int) -> list[str]:
+def size_problems(process: str, job: str, slots: int) -> list[str]:
     """Why a process may not be able to keep all of its slots busy, and what to do; nothing if usual jobs can."""
     asked = demand(process, job, slots)
     if asked.shortest_job <= USUAL_JOB:

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper_cli import letters, stack
+from slotkeeper_cli import dead_letter_queues, stack_connection
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, client, made_stack
 
@@ -32,9 +32,9 @@ def _nobodys_account(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     monkeypatch.setattr(holder.time, "sleep", lambda _: None)
-    monkeypatch.setattr(letters, "LISTEN", 0)
+    monkeypatch.setattr(dead_letter_queues, "LONG_POLL_SECONDS", 0)
     session = SimpleNamespace(client=lambda service, **_: client(service))
-    monkeypatch.setattr(stack.boto3, "Session", lambda **_: session)
+    monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: session)
     with mock_aws():
         made = Operator(made_stack())
         with made.answers():

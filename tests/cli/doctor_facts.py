@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper.slots.process import Process
-from slotkeeper_cli.doctor.facts import Function, Rows, Table
-from slotkeeper_cli.doctor.findings import Finding
-from slotkeeper_cli.recursion import Setting
+from slotkeeper_cli.doctor.facts import FunctionSettings, LedgerRows, TableSettings
+from slotkeeper_cli.doctor.health_checks import Finding
+from slotkeeper_cli.recursion_settings import RecursionSetting
 
 NOW = 1_790_000_000.0
 
@@ -67,23 +67,26 @@ WHOLE: dict[str, Any] = {
         "WorkDeadLetterQueue": queue("WorkDeadLetterQueue", 30),
     },
     "functions": {
-        "StarterFunction": Function("StarterFunction", 30, None),
-        "WorkerFunction": Function("WorkerFunction", 120, 5),
+        "StarterFunction": FunctionSettings("StarterFunction", 30, None),
+        "WorkerFunction": FunctionSettings("WorkerFunction", 120, 5),
     },
     "unreserved_concurrency": 10,
     "mappings": {
         "RequestQueue": [mapping()],
         "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})],
     },
-    "recursion": [Setting("WorkerFunction", "w", "Allow", "Allow"), Setting("Starter", "s", "Terminate", "Terminate")],
-    "tables": [Table("Ledger", True, True, True, True), Table("Slots", False, False, True, True)],
+    "recursion": [
+        RecursionSetting("WorkerFunction", "w", "Allow", "Allow"),
+        RecursionSetting("Starter", "s", "Terminate", "Terminate"),
+    ],
+    "tables": [TableSettings("Ledger", True, True, True, True), TableSettings("Slots", False, False, True, True)],
     "rules": {"JanitorFunctionRound": "ENABLED"},
     "template": {},
     "alarms": [{"LogicalId": "StarterErrorAlarm", "StateValue": "OK", "ActionsEnabled": True}],
     "topic": {},
     "subscriptions": [{"SubscriptionArn": "arn:aws:sns:...:1", "Endpoint": "us@example.com"}],
     "retry_policy": "{}",
-    "rows": Rows((), all_of_them=True),
+    "rows": LedgerRows((), all_of_them=True),
 }
 
 

@@ -49,13 +49,13 @@ class Ended:
     """How a command ended, and what it said: on stdout, and on stderr."""
 
     exit_code: int
-    out: str
-    told: str
+    stdout: str
+    stderr: str
 
     @property
     def json(self) -> Any:
         """The result, as a script reads it."""
-        return json.loads(self.out)
+        return json.loads(self.stdout)
 
 
 class Operator:
@@ -75,14 +75,14 @@ class Operator:
 
     def run(self, *arguments: str, stdin: str | None = None) -> Ended:
         """One command, as a shell would call it. A terminal is never there."""
-        out, told = StringIO(), StringIO()
-        with redirect_stdout(out), redirect_stderr(told), pytest.MonkeyPatch.context() as patch:
+        stdout, stderr = StringIO(), StringIO()
+        with redirect_stdout(stdout), redirect_stderr(stderr), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", StringIO(stdin or ""))
             with pytest.raises(SystemExit) as ended:
                 command.main(list(arguments))
         code = ended.value.code
         assert isinstance(code, int)
-        return Ended(code, out.getvalue(), told.getvalue())
+        return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     def process(self, name: str = "sample") -> Process:
         """A process that is there."""
@@ -93,8 +93,8 @@ class Operator:
     def audited(self) -> list[dict[str, Any]]:
         """The audit lines, in their order."""
         group = self.outputs["AuditLogGroupName"]
-        told = self.logs.filter_log_events(logGroupName=group)["events"]
-        return [json.loads(event["message"]) for event in told]
+        events = self.logs.filter_log_events(logGroupName=group)["events"]
+        return [json.loads(event["message"]) for event in events]
 
     def send(self, request_id: str, process: str = "sample", receives: int = 1) -> Delivery:
         """Puts a request on the queue and gives it as a starter would receive it, without receiving it."""
@@ -180,7 +180,7 @@ def entered(state: str) -> dict[str, Any]:
 
 
 class StubbedCalls:
-    """Answers some of a client's calls here, where moto does not know enough.
+    """StubbedCalls some of a client's calls here, where moto does not know enough.
 
     Args:
         answers: operation name -> what it is answered, given its parameters.

@@ -1,4 +1,4 @@
-"""Letters as the functions write them, and what stands in a queue."""
+"""Dead-letter messages as the functions write them, and the contents of a queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.operator_account import Operator
 REQUEST = '{"process": "sample", "request_id": "a"}'
 
 
-def dead_letter(operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1") -> None:
+def send_dead_letter(operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1") -> None:
     """As the starter sends it."""
     delivery = Delivery(message_id, body, "sample", "handle", "1", 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, code, f"because of {code}")
@@ -51,5 +51,5 @@ def waiting(operator: Operator, queue: str) -> list[dict[str, Any]]:
 
 def only_id(operator: Operator, queue: str) -> str:
     """The message id of the one message of a queue."""
-    (letter,) = waiting(operator, queue)
-    return str(letter["MessageId"])
+    (dead_letter,) = waiting(operator, queue)
+    return str(dead_letter["MessageId"])

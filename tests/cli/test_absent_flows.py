@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slotkeeper_cli.stack import FLOWS
+from slotkeeper_cli.stack_connection import FLOWS
 from tests.cli.operator_account import Operator
 from tests.support.template import parsed_template
 
@@ -38,23 +38,23 @@ def test_the_flows_outputs_are_the_templates() -> None:
 )
 def test_a_command_of_an_absent_flow_says_so(slots_alone: Operator, arguments: tuple[str, ...], said: str) -> None:
     ended = slots_alone.run(*arguments)
-    assert (ended.exit_code, said in ended.told) == (4, True)
+    assert (ended.exit_code, said in ended.stderr) == (4, True)
 
 
 def test_an_output_that_an_older_template_lacks_is_told_apart(operator: Operator) -> None:
     url = operator.outputs.pop("RetryScheduleGroupName")
-    assert "deployed from an older template" in operator.run("retry", "list").told
+    assert "deployed from an older template" in operator.run("retry", "list").stderr
     operator.outputs["RetryScheduleGroupName"] = url
 
 
-def test_status_and_the_list_of_letters_show_the_queues_that_there_are(slots_alone: Operator) -> None:
+def test_status_and_the_list_of_dead_letters_show_the_queues_that_there_are(slots_alone: Operator) -> None:
     seen = slots_alone.run("status", "--json").json
     assert seen["queues"].keys() == {"RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue"}
     assert seen["not_deployed"] == ["chatbot", "worker"]
-    assert "Not deployed: chatbot (deploy with ChatApiUrl=https://...), worker" in slots_alone.run("status").out
+    assert "Not deployed: chatbot (deploy with ChatApiUrl=https://...), worker" in slots_alone.run("status").stdout
     assert [one["queue"] for one in slots_alone.run("dlq", "list", "--json").json["queues"]] == ["request", "failed"]
 
 
 def test_of_a_stack_with_all_flows_nothing_is_said(operator: Operator) -> None:
-    assert "Not deployed" not in operator.run("status").out
+    assert "Not deployed" not in operator.run("status").stdout
     assert operator.run("status", "--json").json["not_deployed"] == []

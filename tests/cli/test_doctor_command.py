@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper_cli.commands import doctor as command
 from slotkeeper_cli.doctor import CHECKS, facts
-from slotkeeper_cli.doctor.facts import Facts, Function, Table
-from slotkeeper_cli.errors import Failed
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.doctor.facts import Facts, FunctionSettings, TableSettings
+from slotkeeper_cli.errors import CommandFailed
+from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.doctor_facts import WHOLE, process
 from tests.cli.operator_account import Operator, StubbedCalls, client
 
@@ -47,7 +47,7 @@ def test_a_healthy_stack_ends_with_0(operator: Operator, monkeypatch: Patch) -> 
     over(monkeypatch)
     ended = operator.run("doctor")
     assert ended.exit_code == 0
-    assert f"{len(CHECKS)} ok, 0 warnings, 0 problems" in ended.out
+    assert f"{len(CHECKS)} ok, 0 warnings, 0 problems" in ended.stdout
     assert operator.run("doctor", "--json").json["worst"] == "ok"
 
 
@@ -63,7 +63,7 @@ def test_warnings_alone_end_with_0(operator: Operator, monkeypatch: Patch) -> No
             "findings": [
                 {
                     "level": "warn",
-                    "saw": "process p is paused and admits nobody",
+                    "saw": "process p is paused and admits no request",
                     "do": "slotkeeper process resume p, when it may go on",
                 }
             ],
@@ -75,9 +75,9 @@ def test_a_problem_ends_with_5_and_says_what_to_do(operator: Operator, monkeypat
     over(monkeypatch, processes=[process(slots_in_use=2)], stack_status="UPDATE_FAILED")
     ended = operator.run("doctor")
     assert ended.exit_code == 5
-    assert "process p: slots_in_use is 2 beside 0 holders" in ended.out
-    assert "-> the janitor repairs it in its next round" in ended.out
-    assert "2 checks found a problem: drift, stack" in ended.told
+    assert "process p: slots_in_use is 2 for 0 holders" in ended.stdout
+    assert "-> the janitor repairs it in its next run" in ended.stdout
+    assert "2 checks found a problem: drift, stack" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_problem_ends_with_5_and_says_what_to_do(operator: Operator, monkeypat
         (denied("DescribeAlarms", "AuthorizationError"), "DescribeAlarms was denied (AuthorizationError)"),
         (denied("DescribeAlarms", "Throttling"), "DescribeAlarms was answered Throttling: no"),
         (EndpointConnectionError(endpoint_url="https://x"), "Could not connect to the endpoint URL"),
-        (Failed("the stack has no output X"), "the stack has no output X"),
+        (CommandFailed("the stack has no output X"), "the stack has no output X"),
     ],
 )
 def test_what_may_not_or_cannot_be_looked_at_is_said_and_the_others_are_looked_at(
@@ -105,20 +105,20 @@ def test_what_may_not_or_cannot_be_looked_at_is_said_and_the_others_are_looked_a
 def test_what_the_stack_has_not_is_a_problem_of_the_checks_that_ask_for_it(
     operator: Operator, monkeypatch: Patch
 ) -> None:
-    over(monkeypatch, functions={"StarterFunction": Function("StarterFunction", 30, None)})
+    over(monkeypatch, functions={"StarterFunction": FunctionSettings("StarterFunction", 30, None)})
     ended = operator.run("doctor", "--json")
     assert ended.exit_code == 5
     found = {one["check"]: one["findings"] for one in ended.json["checks"] if one["level"] == "problem"}
     assert found.keys() == {"visibility", "worker-concurrency"}
-    assert found["visibility"][0]["saw"] == "not looked at: there is no WorkerFunction"
+    assert found["visibility"][0]["saw"] == "not checked: there is no WorkerFunction"
 
 
 def test_a_check_of_a_flow_that_is_not_deployed_is_absent_and_no_fault(operator: Operator, monkeypatch: Patch) -> None:
-    functions = {"StarterFunction": Function("StarterFunction", 30, None)}
+    functions = {"StarterFunction": FunctionSettings("StarterFunction", 30, None)}
     slots = {name: WHOLE[name] | {} for name in ("queues", "mappings")}
     for each in slots.values():
         del each["WorkQueue"]
-    missing = dict.fromkeys(("rows", "retry_policy"), Failed("asked for"))
+    missing = dict.fromkeys(("rows", "retry_policy"), CommandFailed("asked for"))
     over(monkeypatch, not_deployed=["chatbot", "worker"], functions=functions, **slots, **missing)
     told = operator.run("doctor", "--json").json
     levels = {one["check"]: one["level"] for one in told["checks"]}
@@ -126,8 +126,8 @@ def test_a_check_of_a_flow_that_is_not_deployed_is_absent_and_no_fault(operator:
     assert levels == {name: "absent" if name in absent else "ok" for name in levels}
     assert (told["worst"], told["not_deployed"]) == ("ok", ["chatbot", "worker"])
     ended = operator.run("doctor")
-    assert f"{len(CHECKS) - 3} ok, 0 warnings, 0 problems" in ended.out
-    assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.out
+    assert f"{len(CHECKS) - 3} ok, 0 warnings, 0 problems" in ended.stdout
+    assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.stdout
 
 
 def test_some_of_the_checks_are_gone_through_alone(operator: Operator, monkeypatch: Patch) -> None:
@@ -136,12 +136,12 @@ def test_some_of_the_checks_are_gone_through_alone(operator: Operator, monkeypat
     assert [one["check"] for one in ended.json["checks"]] == ["drift", "rules"]
     wrong = operator.run("doctor", "--only", "nothing")
     assert wrong.exit_code == 2
-    assert "no check nothing" in wrong.told
+    assert "no check nothing" in wrong.stderr
 
 
 def test_drift_is_looked_for_only_if_that_is_asked_for(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch, drifted={"WorkQueue": "MODIFIED"})
-    assert "stack-drift" not in operator.run("doctor").out
+    assert "stack-drift" not in operator.run("doctor").stdout
     ended = operator.run("doctor", "--stack-drift", "--only", "stack-drift", "--json")
     assert (ended.exit_code, ended.json["worst"]) == (0, "warn")
 
@@ -159,8 +159,8 @@ FUNCTION, TABLE, RULE, ALARM = (
 @pytest.fixture
 def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
     """Facts over moto. One call at a time: what answers in moto's place keeps one question in mind."""
-    monkeypatch.setattr(facts, "_LOOKERS", 1)
-    return Facts(Stack("slotkeeper"))
+    monkeypatch.setattr(facts, "_THREADS", 1)
+    return Facts(StackConnection("slotkeeper"))
 
 
 def listed(*resources: tuple[str, str, str], template_text: str = "") -> StubbedCalls:
@@ -225,8 +225,8 @@ def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
     resources = ("StarterFunction", "starter-1", FUNCTION), ("WorkerFunction", "worker-1", FUNCTION)
     with listed(*resources), StubbedCalls("lambda", answers):
         assert fetched.functions == {
-            "StarterFunction": Function("StarterFunction", 30, None),
-            "WorkerFunction": Function("WorkerFunction", 30, 5),
+            "StarterFunction": FunctionSettings("StarterFunction", 30, None),
+            "WorkerFunction": FunctionSettings("WorkerFunction", 30, 5),
         }
         assert [one.differs for one in fetched.recursion] == [True, True]
         assert fetched.unreserved_concurrency == 995
@@ -243,7 +243,7 @@ def test_a_function_without_a_recursion_setting_in_the_template_has_lambdas_defa
 
 
 def test_a_deployed_template_that_is_not_json_fails(fetched: Facts) -> None:
-    with listed(template_text="Resources: {}"), pytest.raises(Failed, match="is not JSON"):
+    with listed(template_text="Resources: {}"), pytest.raises(CommandFailed, match="is not JSON"):
         _ = fetched.template
 
 
@@ -253,7 +253,10 @@ def test_tables_are_compared_with_the_template(operator: Operator, fetched: Fact
         TableName=ledger, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
     )
     with listed(("Ledger", ledger, TABLE), ("Slots", slots, TABLE)):
-        assert fetched.tables == [Table("Ledger", True, True, False, True), Table("Slots", False, False, False, False)]
+        assert fetched.tables == [
+            TableSettings("Ledger", True, True, False, True),
+            TableSettings("Slots", False, False, False, False),
+        ]
 
 
 def test_rules_are_fetched_from_whichever_bus(operator: Operator, fetched: Facts) -> None:
@@ -289,7 +292,7 @@ def test_the_topic_its_subscriptions_and_its_keys_policy_are_fetched(operator: O
     topic = sns.create_topic(Name="failures", Attributes={"KmsMasterKeyId": key})["TopicArn"]
     operator.outputs["FailureTopicArn"] = topic
     sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="us@example.com")
-    found = Facts(Stack("slotkeeper"))  # which reads the outputs again
+    found = Facts(StackConnection("slotkeeper"))  # which reads the outputs again
     assert found.topic["KmsMasterKeyId"] == key
     assert found.topic_key_policy == {"Statement": []}
     assert [one["Endpoint"] for one in found.subscriptions] == ["us@example.com"]
@@ -301,7 +304,7 @@ def test_the_retry_policy_is_fetched_or_known_to_be_gone(operator: Operator, fet
     with StubbedCalls("ssm", {"GetParameter": lambda _: gone}):
         assert fetched.retry_policy is None
     with StubbedCalls("ssm", {"GetParameter": lambda params: {"Parameter": {"Value": params["Name"]}}}):
-        assert Facts(Stack("slotkeeper")).retry_policy == "/policy"
+        assert Facts(StackConnection("slotkeeper")).retry_policy == "/policy"
 
 
 def test_of_a_large_ledger_a_part_is_looked_at(operator: Operator, fetched: Facts, monkeypatch: Patch) -> None:
@@ -310,7 +313,7 @@ def test_of_a_large_ledger_a_part_is_looked_at(operator: Operator, fetched: Fact
             TableName=operator.outputs["RequestLedgerTableName"],
             Item={"request_id": {"S": f"r{number}"}, "status": {"S": "WAITING"}},
         )
-    assert (len(fetched.rows.found), fetched.rows.all_of_them) == (3, True)
+    assert (len(fetched.rows.rows), fetched.rows.all_of_them) == (3, True)
 
     class Paged:
         def __init__(self, _stack: Any) -> None:
@@ -321,14 +324,14 @@ def test_of_a_large_ledger_a_part_is_looked_at(operator: Operator, fetched: Fact
                 on_page(1000)
                 yield "r", MalformedProcess("")
 
-    monkeypatch.setattr(facts, "WorkRetries", Paged)
-    monkeypatch.setattr(facts, "MOST_ROWS", 5000)
-    again = Facts(Stack("slotkeeper")).rows
-    assert (len(again.found), again.all_of_them) == (5, False)
+    monkeypatch.setattr(facts, "RetryControl", Paged)
+    monkeypatch.setattr(facts, "MAX_ROWS", 5000)
+    again = Facts(StackConnection("slotkeeper")).rows
+    assert (len(again.rows), again.all_of_them) == (5, False)
 
 
 @pytest.mark.parametrize("end", ["DETECTION_COMPLETE", "DETECTION_FAILED"])
-def test_cloudformations_look_for_drift_is_waited_for(
+def test_cloudformations_drift_detection_is_waited_for(
     operator: Operator, fetched: Facts, monkeypatch: Patch, end: str
 ) -> None:
     pauses: list[float] = []
@@ -346,7 +349,7 @@ def test_cloudformations_look_for_drift_is_waited_for(
     }
     with StubbedCalls("cloudformation", answers):
         if end == "DETECTION_FAILED":
-            with pytest.raises(Failed, match="DETECTION_FAILED"):
+            with pytest.raises(CommandFailed, match="DETECTION_FAILED"):
                 _ = fetched.drifted
         else:
             assert fetched.drifted == {"First": "DELETED", "Second": "DELETED"}

@@ -58,16 +58,16 @@ def test_before_the_first_message_there_is_no_token(operator: Operator) -> None:
         "age_seconds": None,
         "lock": None,
         "refused": None,
-        "refreshed_by": "whoever needs it",
+        "refreshed_by": "the container that needs it",
     }
-    assert "none yet" in operator.run("token", "show").out
+    assert "none yet" in operator.run("token", "show").stdout
 
 
 def test_a_stored_token_has_a_generation_and_an_age(operator: Operator) -> None:
     put(operator)
     told = operator.run("token", "show", "--json").json
     assert (told["generation"], told["stored"], told["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
-    assert "10 min" in operator.run("token", "show").out
+    assert "10 min" in operator.run("token", "show").stdout
 
 
 @pytest.mark.parametrize(("expires_in", "expired", "said"), [(8, False, "left"), (-60, True, "its holder has died")])
@@ -75,7 +75,7 @@ def test_a_lock_says_since_when_and_until_when(operator: Operator, expires_in: f
     put(operator, refresh_lock=lock(expires_in))
     told = operator.run("token", "show", "--json").json["lock"]
     assert (told["expired"], set(told)) == (expired, {"since", "expires", "expired"})
-    assert said in operator.run("token", "show").out
+    assert said in operator.run("token", "show").stdout
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(20, False), (-20, True)])
@@ -83,18 +83,18 @@ def test_a_refusal_says_why_and_whether_it_still_holds(operator: Operator, secon
     put(operator, **refusal(seconds))
     told = operator.run("token", "show", "--json").json["refused"]
     assert (told["over"], told["reason"]) == (over, "POST /auth was answered with 401")
-    assert ("(over)" in operator.run("token", "show").out) == over
+    assert ("(over)" in operator.run("token", "show").stdout) == over
 
 
-def test_an_item_that_somebody_has_edited_is_named_and_its_token_is_not(operator: Operator) -> None:
+def test_an_item_that_was_edited_manually_is_named_and_its_token_is_not(operator: Operator) -> None:
     put(operator, generation=7)
     operator.dynamodb.put_item(
         TableName=operator.outputs["TokenTableName"], Item={**raw(operator), "stored_at": {"S": TOKEN}}
     )
     ended = operator.run("token", "show")
     assert ended.exit_code == 1
-    assert "stored_at is not of its documented type" in ended.told
-    assert TOKEN not in ended.told + ended.out
+    assert "stored_at is not of its documented type" in ended.stderr
+    assert TOKEN not in ended.stderr + ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_item_that_somebody_has_edited_is_named_and_its_token_is_not(operator
         ("invalidate",),
     ],
 )
-def test_neither_the_token_nor_its_locks_code_is_ever_said_not_even_by_botocore_at_debug(
+def test_neither_the_token_nor_its_locks_code_is_ever_printed_not_even_by_botocore_at_debug(
     operator: Operator, command: tuple[str, ...]
 ) -> None:
     put(operator, refresh_lock=lock(8), **refusal(20))
@@ -124,7 +124,7 @@ def test_neither_the_token_nor_its_locks_code_is_ever_said_not_even_by_botocore_
         root.setLevel(before)
         root.removeHandler(handler)
     assert "stored_at" in written.getvalue(), "the log has what was answered"
-    said = ended.out + ended.told + written.getvalue() + json.dumps(operator.audited())
+    said = ended.stdout + ended.stderr + written.getvalue() + json.dumps(operator.audited())
     pieces = [TOKEN[n : n + 8] for n in range(len(TOKEN) - 8)] + [CODE[n : n + 8] for n in range(len(CODE) - 8)]
     assert not [piece for piece in pieces if piece in said]
 
@@ -141,7 +141,7 @@ def test_the_token_is_removed_and_its_generation_stays(operator: Operator) -> No
     assert raw(operator)["generation"] == {"N": "7"}
     assert operator.audited()[0] | {"action": "token invalidate", "generation": 7} == operator.audited()[0]
     shown = operator.run("token", "show")
-    assert "removed by an operator" in shown.out
+    assert "removed by an operator" in shown.stdout
     assert operator.run("token", "show", "--json").json["stored"] is False
 
 
@@ -149,7 +149,7 @@ def test_it_is_confirmed(operator: Operator) -> None:
     put(operator)
     ended = operator.run("token", "invalidate")
     assert ended.exit_code == 3
-    assert "Remove the token of generation 7?" in ended.told
+    assert "Remove the token of generation 7?" in ended.stderr
     assert ("access_token" in raw(operator), operator.audited()) == (True, [])
 
 
@@ -163,11 +163,11 @@ def test_another_generation_and_a_young_token_stay(
     put(operator, age=age)
     ended = operator.run("token", "invalidate", "--yes", *generation)
     assert ended.exit_code == 3
-    assert told in ended.told
+    assert told in ended.stderr
     assert "access_token" in raw(operator)
 
 
-def test_one_that_is_refreshed_this_very_moment_stays(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_refreshed_meanwhile_stays(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     put(operator)
     drop = TokenTable.drop
 
@@ -178,7 +178,7 @@ def test_one_that_is_refreshed_this_very_moment_stays(operator: Operator, monkey
     monkeypatch.setattr(TokenTable, "drop", late)
     ended = operator.run("token", "invalidate", "--yes")
     assert ended.exit_code == 3
-    assert "another token was stored this very moment" in ended.told
+    assert "a newer token than generation" in ended.stderr
     assert "access_token" in raw(operator)
 
 
@@ -188,10 +188,10 @@ def test_there_must_be_one(operator: Operator) -> None:
     operator.run("token", "invalidate", "--yes")
     ended = operator.run("token", "invalidate", "--yes")
     assert ended.exit_code == 3
-    assert "is removed already" in ended.told
+    assert "is removed already" in ended.stderr
 
 
-def test_a_refusal_is_lifted_beside_the_token_or_alone(operator: Operator) -> None:
+def test_a_refusal_is_lifted_with_the_token_or_alone(operator: Operator) -> None:
     put(operator, **refusal(20))
     both = operator.run("token", "invalidate", "--clear-refusal", "--yes", "--json")
     assert (both.json["removed"], both.json["refusal_lifted"]) == (True, True)
@@ -201,7 +201,7 @@ def test_a_refusal_is_lifted_beside_the_token_or_alone(operator: Operator) -> No
     )
     alone = operator.run("token", "invalidate", "--clear-refusal", "--yes")
     assert alone.exit_code == 0
-    assert "The API may be asked again." in alone.out
+    assert "The refusal is cleared." in alone.stdout
     assert operator.run("token", "invalidate", "--clear-refusal", "--yes").exit_code == 3
 
 
@@ -243,4 +243,4 @@ def test_where_a_function_refreshes_it_is_asked(operator: Operator) -> None:
         put(operator)
         ended = operator.run("token", "invalidate", "--yes")
     assert ended.exit_code == 1
-    assert "the stack has no TokenRefresherFunction" in ended.told
+    assert "the stack has no TokenRefresherFunction" in ended.stderr

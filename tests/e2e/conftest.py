@@ -14,9 +14,9 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ChatService
 from dev.emulator.chatbot_client import UNTHROTTLED
 from dev.emulator.environment import ACCESS_KEY, REGION
-from slotkeeper_cli import letters
+from slotkeeper_cli import dead_letter_queues
 from slotkeeper_cli.app import app
-from slotkeeper_cli.errors import Refused
+from slotkeeper_cli.errors import CommandRefused
 from tests.e2e.deployed_chatbot import DeployedChatbot
 from tests.e2e.deployed_stack import GRACE, LOOK_GAP, DeployedStack
 from tests.e2e.deployed_worker import DeployedWorker
@@ -91,12 +91,12 @@ def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.Monk
     folder.mkdir(parents=True)
     (folder / "outputs.json").write_text(json.dumps(told))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(letters, "LISTEN", 0)  # the engine's queues tell at once what they have
+    monkeypatch.setattr(dead_letter_queues, "LONG_POLL_SECONDS", 0)  # the engine's queues tell at once what they have
 
     def run(*arguments: str) -> Any:
         # Its notes go to stderr, beside the result.
         ended = CliRunner(mix_stderr=False).invoke(app, [*arguments, "--local", "--json", "--yes"])
-        if isinstance(ended.exception, Refused):
+        if isinstance(ended.exception, CommandRefused):
             raise ended.exception
         return json.loads(ended.stdout)
 

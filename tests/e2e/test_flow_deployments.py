@@ -78,7 +78,7 @@ def test_the_command_says_of_a_stack_without_a_flow_that_it_is_not_deployed(slot
     absent = {"worker-concurrency", "retries", "retry-policy"}
     assert {name for name, level in levels.items() if level == "absent"} == absent
     assert {name for name, level in levels.items() if level == "problem"} <= {"jobs"}  # the test's own job
-    assert not [f for one in looked["checks"] for f in one["findings"] if "not looked at" in f["saw"]]
+    assert not [f for one in looked["checks"] for f in one["findings"] if "not checked" in f["saw"]]
     seen = json.loads(slotkeeper("status"))
     assert seen["not_deployed"] == ["chatbot", "worker"]
     assert seen["queues"].keys() == {"RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue"}

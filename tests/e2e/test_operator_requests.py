@@ -42,7 +42,7 @@ def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_mov
     assert _wait_for(slotkeeper, process, "a", "running")["attempt"] == 1
     _wait_for(slotkeeper, process, "b", "waiting")
     assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
-    letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["letter"]
+    letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
     assert letter["code"] == "Cancelled"
     _wait_for(slotkeeper, process, "c", "waiting")
     stack.end(process, "a", "c", "b")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper_cli.errors import Refused
+from slotkeeper_cli.errors import CommandRefused
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
@@ -43,7 +43,7 @@ def test_who_runs_holds_its_slot_again_before_anybody_is_admitted(
     assert process in slotkeeper("stack", "restore", "--from", copy)["taken"]
     assert stack.item(process).paused
     assert stack.holders(process) == set()
-    with pytest.raises(Refused, match="reconcile first"):
+    with pytest.raises(CommandRefused, match="reconcile first"):
         slotkeeper("process", "resume", process)
 
     assert slotkeeper("stack", "reconcile", process)["adopted"] == [runs]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.request import Delivery, parse_request
-from slotkeeper_cli.letters import Letter, Queue
-from slotkeeper_cli.redriving import Hopeless, plan
-from slotkeeper_cli.sending import Unusable, read_lines
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.redrive import NotRedrivable, plan
+from slotkeeper_cli.request_sender import InvalidRequests, read_lines
 from tests.fuzz.strategies import bodies, sqs_texts
 
 REQUEST = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
@@ -25,18 +25,22 @@ attributes = st.dictionaries(
 )
 
 
-@given(queue=st.sampled_from(Queue), body=bodies(REQUEST) | bodies(WORK), told=attributes)
-@example(queue=Queue.REQUEST, body=HALF, told={}).via("a name could not be made of it, and no letter was listed")
-@example(queue=Queue.REQUEST, body='{"process": "p", "attempt": true}', told={})
-@example(queue=Queue.FAILED, body='{"process": "p"}', told={}).via("started by hand, and sent with an id of no letters")
+@given(queue=st.sampled_from(DeadLetterQueueName), body=bodies(REQUEST) | bodies(WORK), told=attributes)
+@example(queue=DeadLetterQueueName.REQUEST, body=HALF, told={}).via(
+    "a name could not be made of it, and no letter was listed"
+)
+@example(queue=DeadLetterQueueName.REQUEST, body='{"process": "p", "attempt": true}', told={})
+@example(queue=DeadLetterQueueName.FAILED, body='{"process": "p"}', told={}).via(
+    "started by hand, and sent with an id of no letters"
+)
 def test_a_letter_is_shown_and_redriven_under_its_key_or_left_with_a_reason(
-    queue: Queue, body: str, told: dict[str, str]
+    queue: DeadLetterQueueName, body: str, told: dict[str, str]
 ) -> None:
-    letter = Letter(queue, "message-1", "handle", body, "p", 1_800_000_000.0, told)
+    letter = DeadLetterMessage(queue, "message-1", "handle", body, "p", 1_800_000_000.0, told)
     json.dumps(letter.summary(), ensure_ascii=False).encode()
     try:
         redrive = plan(letter, {"p"})
-    except Hopeless:
+    except NotRedrivable:
         return
     if redrive.request is None:
         assert parse_message(redrive.body).request_id == letter.request_id
@@ -54,7 +58,7 @@ def test_a_letter_is_shown_and_redriven_under_its_key_or_left_with_a_reason(
 def test_lines_are_requests_that_the_starter_takes_or_all_are_refused(lines: list[str]) -> None:
     try:
         found = read_lines(lines)
-    except Unusable:
+    except InvalidRequests:
         return
     for line in found:
         request = line.request

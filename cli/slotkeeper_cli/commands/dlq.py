@@ -1,4 +1,4 @@
-"""`slotkeeper dlq`: what stands in the queues of failed requests and work, and sending it once more."""
+"""`slotkeeper dlq`: list, show, redrive and discard dead-letter messages."""
 
 from __future__ import annotations
 
@@ -14,74 +14,82 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.common import Cli, StackCommand, cli
-from slotkeeper_cli.control import Control
-from slotkeeper_cli.errors import Failed, NotFound, Refused
-from slotkeeper_cli.letters import Box, Letter, Queue
-from slotkeeper_cli.redriving import Hopeless, Redrive, plan, send
-from slotkeeper_cli.words import count, local_time
+from slotkeeper_cli.context import CommandContext, StackCommand, current_context
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
+from slotkeeper_cli.formatting import count, local_time
+from slotkeeper_cli.redrive import NotRedrivable, Redrive, plan, send
+from slotkeeper_cli.slot_control import SlotControl
 
-# Sent again by whoever names it, and not with all the others: somebody has decided that it is not to run.
+# Redriven only if it is selected by id or code, not by --all: an operator has decided that it is not to run.
 CANCELLED = "Cancelled"
-# Characters; CloudWatch Logs takes events of 1 MiB (its quotas), and a letter of four bytes a character is none.
-LONGEST_AUDITED = 200_000
-LONGEST_SHOWN = 200
+# Characters; CloudWatch Logs takes events of 1 MiB (its quotas), at most four bytes a character.
+MAX_BODY_AUDITED = 200_000
+MAX_REASON_SHOWN = 200
 
-app = typer.Typer(help="The queues of requests and work that did not succeed.", no_args_is_help=True)
+app = typer.Typer(help="List, redrive and discard dead-letter messages.", no_args_is_help=True)
 
-Which = Annotated[Queue, typer.Argument(metavar="QUEUE", help="request, failed, work or schedule.")]
-Ids = Annotated[list[str] | None, typer.Option("--id", metavar="MESSAGE_ID", help="This letter; may be repeated.")]
-Codes = Annotated[list[str] | None, typer.Option("--code", help="Those of this code; may be repeated.")]
-Limit = Annotated[int, typer.Option(min=1, help="At most so many.")]
+QueueName = Annotated[
+    DeadLetterQueueName, typer.Argument(metavar="QUEUE", help="Queue: request, failed, work or schedule.")
+]
+Ids = Annotated[list[str] | None, typer.Option("--id", metavar="MESSAGE_ID", help="Id of a message; may be repeated.")]
+Codes = Annotated[list[str] | None, typer.Option("--code", help="All messages of this code; may be repeated.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of messages per queue.")]
 
 
 @app.command("list", cls=StackCommand)
-def list_letters(
+def list_dead_letters(
     queue: Annotated[
-        Queue | None,
-        typer.Argument(metavar="[QUEUE]", help="request, failed, work or schedule; else all.", show_default=False),
+        DeadLetterQueueName | None,
+        typer.Argument(
+            metavar="[QUEUE]", help="Queue: request, failed, work or schedule; by default all.", show_default=False
+        ),
     ] = None,
     limit: Limit = 100,
 ) -> None:
-    """What stands in the queues, by code, and each letter's reason. Nothing is changed by looking."""
-    here = cli()
-    seen: list[tuple[dict[str, Any], list[Letter]]] = []
-    for one in [queue] if queue else [each for each in Queue if each.is_deployed(here.stack)]:
-        box = Box(here.stack, one)
-        letters = box.peek(limit)
-        told = {
+    """List dead-letter messages: a count for each code, and the reason of each message. Changes nothing."""
+    context = current_context()
+    queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]] = []
+    for one in [queue] if queue else [each for each in DeadLetterQueueName if each.is_deployed(context.stack)]:
+        reader = DeadLetterQueueReader(context.stack, one)
+        messages = reader.peek(limit)
+        data = {
             "queue": one.value,
             "name": one.full_name,
-            "messages": max(box.size(), len(letters)),
-            "codes": dict(Counter(letter.code for letter in letters)),
-            "letters": [letter.summary() for letter in letters],
+            "messages": max(reader.size(), len(messages)),
+            "codes": dict(Counter(message.code for message in messages)),
+            "dead_letters": [message.summary() for message in messages],
         }
-        seen.append((told, letters))
-    here.out.result({"queues": [told for told, _ in seen]}, lambda console: _render_queues(console, seen))
+        queues.append((data, messages))
+    context.out.result({"queues": [data for data, _ in queues]}, lambda console: _render_queues(console, queues))
 
 
 @app.command("show", cls=StackCommand)
-def show(queue: Which, ids: Ids = None, limit: Limit = 10) -> None:
-    """Letters in full: the body as it was sent, and all that was noted of it."""
-    here = cli()
-    letters = _named(Box(here.stack, queue), ids) if ids else Box(here.stack, queue).peek(limit)
-    told = [{**letter.summary(), "body": letter.body, "attributes": dict(letter.attributes)} for letter in letters]
+def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
+    """Show dead-letter messages in full: body and attributes."""
+    context = current_context()
+    messages = (
+        _read_named(DeadLetterQueueReader(context.stack, queue), ids)
+        if ids
+        else DeadLetterQueueReader(context.stack, queue).peek(limit)
+    )
+    data = [{**message.summary(), "body": message.body, "attributes": dict(message.attributes)} for message in messages]
 
     def render(console: Console) -> None:
-        for letter in letters:
-            console.print(Text.assemble((letter.message_id, "bold"), f"  {local_time(letter.sent_at)}"))
-            for name, value in letter.attributes.items():
+        for message in messages:
+            console.print(Text.assemble((message.message_id, "bold"), f"  {local_time(message.sent_at)}"))
+            for name, value in message.attributes.items():
                 console.print(f"  {name}: {value}", markup=False)
-            console.print(f"  {letter.body}\n", markup=False)
-        if not letters:
+            console.print(f"  {message.body}\n", markup=False)
+        if not messages:
             console.print(f"{queue.full_name} is empty.")
 
-    here.out.result({"queue": queue.value, "letters": told}, render)
+    context.out.result({"queue": queue.value, "dead_letters": data}, render)
 
 
 @dataclass
-class Done:
-    """What became of the letters that were chosen."""
+class RedriveReport:
+    """What was done with the selected messages."""
 
     redriven: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
@@ -91,192 +99,216 @@ class Done:
     def number(self) -> int:
         return len(self.redriven) + len(self.skipped) + len(self.failed)
 
-    def skip(self, letter: Letter, why: str) -> None:
-        self.skipped.append({**letter.summary(), "why": why})
+    def skip(self, message: DeadLetterMessage, why: str) -> None:
+        self.skipped.append({**message.summary(), "why": why})
 
 
 @app.command("redrive", cls=StackCommand)
 def redrive(
-    queue: Which,
+    queue: QueueName,
     ids: Ids = None,
     code: Codes = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, but those that somebody has cancelled.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="All messages except cancelled requests.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of messages; by default no maximum.", show_default=False)
+    ] = None,
 ) -> None:
-    """Send letters once more: under the same idempotency key, as the next attempt, and remove them from the queue.
+    """Redrive messages: send them again under the same idempotency key, as the next attempt.
 
-    A letter that would only be refused again is left where it is, with the reason. It is safe to interrupt this and to
-    run it again: what is sent twice has no second effect.
+    Each message is sent first and then deleted. One that would only be refused again is left, with the reason. It is
+    safe to interrupt this and to run it again: a message that is sent twice has no second effect.
     """
-    here = cli()
+    context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
-        raise typer.BadParameter("say which letters: --id, --code, or --all")
-    box = Box(here.stack, queue)
-    about = len(ids) if ids else min(box.size(), limit or box.size())
-    if not about:
+        raise typer.BadParameter("select messages with one of --id, --code and --all")
+    reader = DeadLetterQueueReader(context.stack, queue)
+    expected = len(ids) if ids else min(reader.size(), limit or reader.size())
+    if not expected:
         raise NotFound(f"{queue.full_name} is empty")
     if not dry_run:
         which = f"of code {', '.join(code)} " if code else ""
-        number = count(about, "letter") if ids else f"the letters {which}(at most {about:,})"
-        here.confirm(f"Send {number} of {queue.full_name} once more?")
-    done = _redrive(here, box, _choice(ids, code), dry_run, limit, about)
-    here.out.result(_told(queue, done, dry_run), lambda console: _render_done(console, queue, done, dry_run))
-    _judge(done, ids)
+        number = count(expected, "message") if ids else f"the messages {which}(at most {expected:,})"
+        context.confirm(f"Send {number} of {queue.full_name} again?")
+    report = _redrive(context, reader, _selection(ids, code), dry_run, limit, expected)
+    context.out.result(_as_dict(queue, report, dry_run), lambda console: _render_done(console, queue, report, dry_run))
+    _raise_for_outcome(report, ids)
 
 
 @app.command("discard", cls=StackCommand)
-def discard(queue: Which, ids: Ids = None, code: Codes = None) -> None:
-    """Delete letters that nobody needs any more, cancelled ones for example; their alarm is quiet then.
-
-    The audit line keeps each body.
-    """
-    here = cli()
+def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
+    """Delete messages for good, such as cancelled requests. The audit log keeps each body."""
+    context = current_context()
     if bool(ids) == bool(code):
-        raise typer.BadParameter("say which letters: --id or --code")
-    box = Box(here.stack, queue)
-    which = count(len(ids), "letter") if ids else f"all letters of code {', '.join(code or [])}"
-    here.confirm(f"Delete {which} of {queue.full_name} for good?")
-    choose, deleted = _choice(ids, code), list[dict[str, Any]]()
-    with closing(box.sweep()) as batches:
-        for letter in (letter for batch in batches for letter in batch):
-            if choose(letter) is None:
+        raise typer.BadParameter("select messages with either --id or --code")
+    reader = DeadLetterQueueReader(context.stack, queue)
+    which = count(len(ids), "message") if ids else f"all messages of code {', '.join(code or [])}"
+    context.confirm(f"Delete {which} of {queue.full_name} for good?")
+    choose, deleted = _selection(ids, code), list[dict[str, Any]]()
+    with closing(reader.sweep()) as batches:
+        for message in (message for batch in batches for message in batch):
+            if choose(message) is None:
                 continue
-            body = letter.body[:LONGEST_AUDITED]
-            audit("dlq discard", queue=queue.full_name, message_id=letter.message_id, code=letter.code, body=body)
-            box.delete(letter)
-            deleted.append(letter.summary())
-    found = {letter["message_id"] for letter in deleted}
-    told = {"queue": queue.value, "deleted": deleted}
-    here.out.result(told, lambda console: console.print(f"{queue.full_name}: {count(len(deleted), 'letter')} deleted."))
-    if not deleted or any(one not in found for one in ids or []):
-        raise NotFound(f"{queue.full_name} has no such letter: slotkeeper dlq list {queue} shows which it has")
+            body = message.body[:MAX_BODY_AUDITED]
+            audit(
+                "dlq discard",
+                queue=queue.full_name,
+                message_id=message.message_id,
+                code=message.code,
+                body=body,
+            )
+            reader.delete(message)
+            deleted.append(message.summary())
+    by_id = {message["message_id"] for message in deleted}
+    data = {"queue": queue.value, "deleted": deleted}
+    context.out.result(
+        data, lambda console: console.print(f"{queue.full_name}: {count(len(deleted), 'message')} deleted.")
+    )
+    if not deleted or any(one not in by_id for one in ids or []):
+        raise NotFound(f"{queue.full_name} has no such message. List the messages with: slotkeeper dlq list {queue}")
 
 
-def _choice(ids: list[str] | None, codes: list[str] | None) -> Callable[[Letter], str | None]:
-    """Whether a letter was chosen: why it is skipped although it was, `""` if it is not, None if it was not."""
+def _selection(ids: list[str] | None, codes: list[str] | None) -> Callable[[DeadLetterMessage], str | None]:
+    """A function that returns None for a message that is not selected, else why it is skipped, or `""`."""
 
-    def choose(letter: Letter) -> str | None:
+    def choose(message: DeadLetterMessage) -> str | None:
         if ids:
-            return "" if letter.message_id in ids else None
+            return "" if message.message_id in ids else None
         if codes:
-            return "" if letter.code in codes else None
-        if letter.code == CANCELLED:
-            return f"it was cancelled: to run it after all, name it by --id or --code {CANCELLED}"
+            return "" if message.code in codes else None
+        if message.code == CANCELLED:
+            return f"it was cancelled: to run it after all, select it by --id or --code {CANCELLED}"
         return ""
 
     return choose
 
 
 def _redrive(
-    here: Cli, box: Box, choose: Callable[[Letter], str | None], dry_run: bool, limit: int | None, about: int
-) -> Done:
-    done = Done()
-    processes = set(Control(here.stack).names()) if box.queue in (Queue.REQUEST, Queue.FAILED) else set[str]()
-    with here.out.progress() as progress, closing(box.sweep()) as batches:
-        task = progress.add_task(box.queue.full_name, total=about)
+    context: CommandContext,
+    reader: DeadLetterQueueReader,
+    choose: Callable[[DeadLetterMessage], str | None],
+    dry_run: bool,
+    limit: int | None,
+    expected: int,
+) -> RedriveReport:
+    report = RedriveReport()
+    processes = (
+        set(SlotControl(context.stack).names())
+        if reader.queue in (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
+        else set[str]()
+    )
+    with context.out.progress() as progress, closing(reader.sweep()) as batches:
+        task = progress.add_task(reader.queue.full_name, total=expected)
         for batch in batches:
             planned: list[Redrive] = []
-            for letter in batch:
-                skipped = choose(letter)
-                if skipped is None or (limit is not None and done.number + len(planned) >= limit):
+            for message in batch:
+                skipped = choose(message)
+                if skipped is None or (limit is not None and report.number + len(planned) >= limit):
                     continue
                 try:
                     if skipped:
-                        raise Hopeless(skipped)
-                    planned.append(plan(letter, processes))
-                except Hopeless as error:
-                    done.skip(letter, str(error))
+                        raise NotRedrivable(skipped)
+                    planned.append(plan(message, processes))
+                except NotRedrivable as error:
+                    report.skip(message, str(error))
             if planned and not dry_run:
-                told = [{"message_id": one.letter.message_id, "request_id": one.letter.request_id} for one in planned]
-                audit("dlq redrive", queue=box.queue.full_name, letters=told)
+                data = [
+                    {"message_id": one.dlq_message.message_id, "request_id": one.dlq_message.request_id}
+                    for one in planned
+                ]
+                audit("dlq redrive", queue=reader.queue.full_name, dead_letters=data)
             for one in planned:
-                _send_and_delete(here, box, one, dry_run, done)
-                progress.update(task, completed=done.number)
-            if limit is not None and done.number >= limit:
+                _send_and_delete(context, reader, one, dry_run, report)
+                progress.update(task, completed=report.number)
+            if limit is not None and report.number >= limit:
                 break
-    return done
+    return report
 
 
-def _send_and_delete(here: Cli, box: Box, one: Redrive, dry_run: bool, done: Done) -> None:
+def _send_and_delete(
+    context: CommandContext, reader: DeadLetterQueueReader, one: Redrive, dry_run: bool, report: RedriveReport
+) -> None:
     sent = False
     try:
         if not dry_run:
-            send(here.stack, one)
+            send(context.stack, one)
             sent = True
-            box.delete(one.letter)
+            reader.delete(one.dlq_message)
     except (BotoCoreError, ClientError) as error:
-        doubt = "it was sent, and its letter is still there: redrive it again, which has no second effect"
-        done.failed.append({**one.summary(), "error": f"{doubt if sent else 'it was not sent'} ({error})"})
+        doubt = "it was sent, but not deleted: redrive it again, which has no second effect"
+        report.failed.append({**one.summary(), "error": f"{doubt if sent else 'it was not sent'} ({error})"})
         return
-    done.redriven.append(one.summary())
+    report.redriven.append(one.summary())
 
 
-def _judge(done: Done, ids: list[str] | None) -> None:
-    if done.failed:
-        raise Failed(f"{count(len(done.failed), 'letter')} could not be redriven; {len(done.redriven)} were")
+def _raise_for_outcome(report: RedriveReport, ids: list[str] | None) -> None:
+    if report.failed:
+        raise CommandFailed(
+            f"{count(len(report.failed), 'message')} could not be redriven; {len(report.redriven)} were: run this again"
+        )
     if not ids:
         return
-    found = {letter["message_id"] for letter in (*done.redriven, *done.skipped)}
-    if missing := [one for one in ids if one not in found]:
-        raise NotFound(f"no such letter: {', '.join(missing)} (or somebody else is looking at it; try again)")
-    if done.skipped:
-        raise Refused("not sent: " + "; ".join(f"{one['message_id']}: {one['why']}" for one in done.skipped))
+    by_id = {message["message_id"] for message in (*report.redriven, *report.skipped)}
+    if missing := [one for one in ids if one not in by_id]:
+        raise NotFound(f"no such message: {', '.join(missing)}. Another command may be reading it: run this again")
+    if report.skipped:
+        raise CommandRefused("not sent: " + "; ".join(f"{one['message_id']}: {one['why']}" for one in report.skipped))
 
 
-def _named(box: Box, ids: list[str]) -> list[Letter]:
-    found: dict[str, Letter] = {}
-    with closing(box.sweep()) as batches:
+def _read_named(reader: DeadLetterQueueReader, ids: list[str]) -> list[DeadLetterMessage]:
+    by_id: dict[str, DeadLetterMessage] = {}
+    with closing(reader.sweep()) as batches:
         for batch in batches:
-            found |= {letter.message_id: letter for letter in batch if letter.message_id in ids}
-            if len(found) == len(set(ids)):
+            by_id |= {message.message_id: message for message in batch if message.message_id in ids}
+            if len(by_id) == len(set(ids)):
                 break
-    if missing := [one for one in ids if one not in found]:
+    if missing := [one for one in ids if one not in by_id]:
         raise NotFound(
-            f"{box.queue.full_name} has no letter {', '.join(missing)}: slotkeeper dlq list {box.queue} shows which"
+            f"{reader.queue.full_name} has no message {', '.join(missing)}. List the messages with: slotkeeper "
+            f"dlq list {reader.queue}"
         )
-    return [found[one] for one in dict.fromkeys(ids)]
+    return [by_id[one] for one in dict.fromkeys(ids)]
 
 
-def _told(queue: Queue, done: Done, dry_run: bool) -> dict[str, Any]:
+def _as_dict(queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool) -> dict[str, Any]:
     return {
         "queue": queue.value,
         "dry_run": dry_run,
-        "redriven": done.redriven,
-        "skipped": done.skipped,
-        "failed": done.failed,
+        "redriven": report.redriven,
+        "skipped": report.skipped,
+        "failed": report.failed,
     }
 
 
-def _render_queues(console: Console, seen: list[tuple[dict[str, Any], list[Letter]]]) -> None:
-    for queue, letters in seen:
+def _render_queues(console: Console, queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]]) -> None:
+    for queue, messages in queues:
         codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
         line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
         console.print(Text.assemble((queue["name"], "bold"), line))
-        for letter in letters:
+        for message in messages:
             # Not a table: an id that is folded cannot be copied.
-            console.print(f"  {letter.message_id}  {letter.code}  {_named_so(letter)}", markup=False)
-            line = f"    {local_time(letter.sent_at)}  {letter.reason[:LONGEST_SHOWN]}"
+            console.print(f"  {message.message_id}  {message.code}  {_label(message)}", markup=False)
+            line = f"    {local_time(message.sent_at)}  {message.reason[:MAX_REASON_SHOWN]}"
             console.print(line, markup=False, style="dim")
-        if more := queue["messages"] - len(letters):
+        if more := queue["messages"] - len(messages):
             console.print(f"  {more:,} more are not shown: beyond --limit, or behind the first ten of their process")
 
 
-def _named_so(letter: Letter) -> str:
-    names = [letter.process, letter.request_id] if letter.execution else [letter.request_id]
-    return f"{'/'.join(names)}, attempt {letter.attempt}"
+def _label(message: DeadLetterMessage) -> str:
+    names = [message.process, message.request_id] if message.execution else [message.request_id]
+    return f"{'/'.join(names)}, attempt {message.attempt}"
 
 
-def _render_done(console: Console, queue: Queue, done: Done, dry_run: bool) -> None:
-    for letter in done.redriven:
-        who = f"{letter['request_id']}, attempt {letter['attempt']}  {letter.get('execution', '')}"
-        console.print(f"{'would be sent' if dry_run else 'sent'}: {letter['message_id']}  {who}", markup=False)
-    for letter in done.skipped:
-        console.print(f"left: {letter['message_id']}  {letter['code']}: {letter['why']}", markup=False)
-    for letter in done.failed:
-        console.print(f"failed: {letter['message_id']}  {letter['error']}", markup=False)
+def _render_done(console: Console, queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool) -> None:
+    for message in report.redriven:
+        who = f"{message['request_id']}, attempt {message['attempt']}  {message.get('execution', '')}"
+        console.print(f"{'would be sent' if dry_run else 'sent'}: {message['message_id']}  {who}", markup=False)
+    for message in report.skipped:
+        console.print(f"left: {message['message_id']}  {message['code']}: {message['why']}", markup=False)
+    for message in report.failed:
+        console.print(f"failed: {message['message_id']}  {message['error']}", markup=False)
     verb = "would be sent" if dry_run else "sent"
     console.print(
-        f"{queue.full_name}: {count(len(done.redriven), 'letter')} {verb} once more, {len(done.skipped)} left, "
-        f"{len(done.failed)} failed."
+        f"{queue.full_name}: {count(len(report.redriven), 'message')} {verb} again, {len(report.skipped)} left, "
+        f"{len(report.failed)} failed."
     )

@@ -1,4 +1,4 @@
-"""`slotkeeper doctor`: what is amiss with a stack, and what to do about it."""
+"""`slotkeeper doctor`: check a stack, and advise."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper_cli.commands.status import print_not_deployed
-from slotkeeper_cli.common import cli
+from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor import CHECKS, DRIFT
 from slotkeeper_cli.doctor.facts import Facts
-from slotkeeper_cli.doctor.findings import Result, examine, worst
+from slotkeeper_cli.doctor.health_checks import CheckResult, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
-from slotkeeper_cli.words import count, iso
+from slotkeeper_cli.formatting import count, iso
 
 _STYLES = {"absent": "dim", "ok": "green", "warn": "yellow", "problem": "red"}
 
 
 def doctor(
     stack_drift: Annotated[
-        bool, typer.Option("--stack-drift", help="Also let CloudFormation look for drift, which takes minutes.")
+        bool, typer.Option("--stack-drift", help="Also detect stack drift with CloudFormation, which takes minutes.")
     ] = False,
-    only: Annotated[list[str] | None, typer.Option(help="Only this check; may be given more than once.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Name of a check; may be repeated. By default all checks run.")
+    ] = None,
 ) -> None:
-    """Look at everything that should be so and may not be: slots, jobs, queues, functions, alarms, retries.
+    """Check slots, jobs, queues, functions, alarms and retries, and advise what to do.
 
-    Ends with 5 if there is a problem, with 0 if there are warnings at most. Nothing is changed.
+    Exit code 5 if there is a problem, 0 if there are only warnings. Changes nothing.
     """
-    here = cli()
+    context = current_context()
     checks = (*CHECKS, DRIFT) if stack_drift else CHECKS
     if only:
         known = {check.name for check in checks}
         if unknown := sorted(set(only) - known):
-            raise typer.BadParameter(f"--only: no check {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+            raise typer.BadParameter(
+                f"--only: there is no check {', '.join(unknown)}; the checks are {', '.join(sorted(known))}"
+            )
         checks = tuple(check for check in checks if check.name in only)
-    facts, results = Facts(here.stack), []
-    with here.out.progress() as progress:
+    facts, results = Facts(context.stack), []
+    with context.out.progress() as progress:
         task = progress.add_task("checks", total=len(checks))
         for result in examine(facts, checks):
             results.append(result)
             progress.advance(task)
     data = {
-        "stack": here.stack.name,
+        "stack": context.stack.name,
         "at": iso(facts.now),
         "worst": worst(result.level for result in results),
-        "checks": [_told(result) for result in results],
+        "checks": [_as_dict(result) for result in results],
         "not_deployed": facts.not_deployed,
     }
-    here.out.result(data, lambda console: _render(console, results, facts.not_deployed))
+    context.out.result(data, lambda console: _render(console, results, facts.not_deployed))
     if problems := [result.check.name for result in results if result.level == "problem"]:
         raise ProblemsFound(f"{count(len(problems), 'check')} found a problem: {', '.join(problems)}")
 
 
-def _told(result: Result) -> dict[str, Any]:
+def _as_dict(result: CheckResult) -> dict[str, Any]:
     return {
         "check": result.check.name,
         "level": result.level,
@@ -64,7 +68,7 @@ def _told(result: Result) -> dict[str, Any]:
     }
 
 
-def _render(console: Console, results: list[Result], not_deployed: list[str]) -> None:
+def _render(console: Console, results: list[CheckResult], not_deployed: list[str]) -> None:
     for result in results:
         console.print(
             Text.assemble((f"{result.level:<8}", _STYLES[result.level]), f"{result.check.name:<20}", result.check.about)

@@ -14,89 +14,92 @@ from slotkeeper.slots.janitor import judge
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.common import Cli, StackCommand, cli
-from slotkeeper_cli.control import Control
-from slotkeeper_cli.errors import Failed, NotFound, Refused
-from slotkeeper_cli.words import count, duration
+from slotkeeper_cli.context import CommandContext, StackCommand, current_context
+from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
+from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.slot_control import SlotControl
 
-app = typer.Typer(help="The executions that hold slots.", no_args_is_help=True)
+app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)
 
 
 @app.command("release", cls=StackCommand)
 def release(
-    execution: Annotated[str, typer.Argument(help="The holder: the execution's name, as status shows it.")],
+    execution: Annotated[str, typer.Argument(help="Name of the holder's execution, as in slotkeeper status.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Also while it is alive: more may then run than the limit allows.")
+        bool, typer.Option("--force", help="Release it although it is alive: more may then run than the limit allows.")
     ] = False,
 ) -> None:
-    """Free the slot of a holder that is dead; refused while it is alive, with what was seen.
+    """Release the slot of a dead holder; refused, with the reason, while it is alive.
 
-    Dead is: its execution is over, for GraceSeconds, or was never started, and two looks, a while apart, find no Glue
-    run of it alive. The janitor does the same by itself within minutes.
+    A holder is dead if its execution ended at least GraceSeconds ago, or was never started, and two checks,
+    LookGapSeconds apart, find no live Glue run of it. The janitor releases it within minutes, without this command.
     """
-    here = cli()
-    control = Control(here.stack)
+    context = current_context()
+    control = SlotControl(context.stack)
     process = _process_of(control, execution)
     holder = process.holders[execution]
     checked: list[str] = []
-    alive = _alive(here, control, process, execution, holder, checked)
+    alive = _alive(context, control, process, execution, holder, checked)
     for line in checked:
-        here.out.note(f"- {line}")
+        context.out.note(f"- {line}")
     if alive and not force:
-        raise Refused(
-            f"{execution} is alive: {alive}. Its slot was not freed. To end it: slotkeeper request cancel. "
-            "With --force the slot is freed all the same, and one more runs beside it."
+        raise CommandRefused(
+            f"{execution} is alive: {alive}. Its slot was not released. To end it: slotkeeper request cancel --stop. "
+            "With --force the slot is released anyway, and one more runs than the limit allows. Nothing was changed."
         )
     if force and alive:
-        here.confirm(f"Free the slot of {execution} although it is alive ({alive})?")
+        context.confirm(f"Free the slot of {execution} although it is alive ({alive})?")
     audit("holder release", process=process.name, execution=execution, checked=checked, alive=alive, forced=bool(alive))
-    # As it was seen, or not at all. The janitor's note of a look is a change too, and no reason to give up.
-    fresh = control.process(process.name).holders.get(execution)
-    if fresh is None:
-        raise Failed(f"{execution} has given its slot back meanwhile")
-    if (fresh.state, fresh.since) != (holder.state, holder.since):
-        raise Failed(
-            f"{execution} has changed meanwhile ({holder.state} -> {fresh.state}): its slot was left; look again"
+    # Released only as it was checked. The janitor's note of a check changes the item too, and is no reason to stop.
+    current = control.process(process.name).holders.get(execution)
+    if current is None:
+        raise CommandFailed(f"{execution} has released its slot meanwhile")
+    if (current.state, current.since) != (holder.state, holder.since):
+        raise CommandFailed(
+            f"{execution} has changed meanwhile ({holder.state} -> {current.state}): its slot was not released; "
+            "run this again"
         )
-    freed = control.slots.release(process.name, execution, fresh.raw)
+    freed = control.slots.release(process.name, execution, current.raw)
     if not freed:
-        raise Failed(f"{execution} has changed this very moment: its slot was left; look again")
+        raise CommandFailed(f"{execution} has changed meanwhile: its slot was not released; run this again")
     woken = wake_next(control.slots, control.queue, process.name)
 
     def render(console: Console) -> None:
         console.print(
             f"{execution}: its slot of {process.name} is free"
-            + (", and whoever waited first was woken." * woken or ".")
+            + (", and the first waiting request was woken." * woken or ".")
         )
 
-    here.out.result(
+    context.out.result(
         {"released": execution, "process": process.name, "checked": checked, "forced": bool(alive), "woken": woken},
         render,
     )
 
 
-def _process_of(control: Control, execution: str) -> Process:
+def _process_of(control: SlotControl, execution: str) -> Process:
     for process in control.processes.all():
         if isinstance(process, Process) and execution in process.holders:
             return process
-    raise NotFound(f"nobody of the name {execution!r} holds a slot: slotkeeper status shows who does")
+    raise NotFound(f"no holder named {execution!r}. List the holders with: slotkeeper status")
 
 
-def _alive(here: Cli, control: Control, process: Process, name: str, holder: Holder, checked: list[str]) -> str:
-    """Why the holder must be taken for alive; empty if it is dead. Each look is added to `checked`."""
+def _alive(
+    context: CommandContext, control: SlotControl, process: Process, name: str, holder: Holder, checked: list[str]
+) -> str:
+    """Why the holder counts as alive; empty if it is dead. Each check is added to `checked`."""
     execution = control.workflow.describe(name)
     if execution is None:
         checked.append("Step Functions knows no execution of this name")
     else:
         checked.append(f"its execution is {execution.status}")
-    grace, now = int(here.stack.parameters.get("GraceSeconds", 120)), time.time()
+    grace, now = int(context.stack.parameters.get("GraceSeconds", 120)), time.time()
     if holder.state == "RESERVED":
         checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not begun")
     match judge(holder, execution, now, grace):
         case "cancel":
             return ""
         case "look at Glue":
-            return _glue_alive(here, control, process, name, holder, checked)
+            return _glue_alive(context, control, process, name, holder, checked)
         case "alive":
             return _why_alive(holder, execution, now, grace)
 
@@ -112,11 +115,13 @@ def _why_alive(holder: Holder, execution: Execution | None, now: float, grace: i
     return f"a Glue run that it was about to start may not show yet ({left} to wait)"
 
 
-def _glue_alive(here: Cli, control: Control, process: Process, name: str, holder: Holder, checked: list[str]) -> str:
-    gap = int(here.stack.parameters.get("LookGapSeconds", 30))
+def _glue_alive(
+    context: CommandContext, control: SlotControl, process: Process, name: str, holder: Holder, checked: list[str]
+) -> str:
+    gap = int(context.stack.parameters.get("LookGapSeconds", 30))
     job = holder.job or process.job_name
     # A StartJobRun that was under way when the workflow ended may show only after a while.
-    for look in (1, 2):
+    for check in (1, 2):
         try:
             runs = control.glue.alive(job, name, holder.since)
         except NoSuchJob:
@@ -125,8 +130,8 @@ def _glue_alive(here: Cli, control: Control, process: Process, name: str, holder
         if runs:
             checked.append(f"{count(len(runs), 'Glue run')} of it alive: {', '.join(runs)}")
             return f"Glue run {', '.join(runs)} of job {job} is alive"
-        checked.append(f"no Glue run of it is alive (look {look} of 2, job {job})")
-        if look == 1:
-            here.out.note(f"No Glue run of it is alive; the second look is in {gap} s.")
+        checked.append(f"no Glue run of it is alive (check {check} of 2, job {job})")
+        if check == 1:
+            context.out.note(f"No Glue run of it is alive; the second check is in {gap} s.")
             time.sleep(gap)
     return ""

@@ -10,45 +10,45 @@ from botocore.exceptions import ClientError
 from rich.console import Console
 
 from slotkeeper.slots.process import Process, Processes
-from slotkeeper_cli.adopting import unslotted
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.common import Cli, StackCommand, cli
-from slotkeeper_cli.control import Control
-from slotkeeper_cli.errors import Failed, NotFound, ProblemsFound
-from slotkeeper_cli.words import count
+from slotkeeper_cli.context import CommandContext, StackCommand, current_context
+from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
+from slotkeeper_cli.formatting import count
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slotless_executions import find_slotless_executions
 
-app = typer.Typer(help="The slot table as a whole: reconcile it, take over a restored one.", no_args_is_help=True)
+app = typer.Typer(help="Reconcile the slot table with what runs, or take over a restored table.", no_args_is_help=True)
 
 
 @app.command("reconcile", cls=StackCommand)
 def reconcile(
     process: Annotated[list[str] | None, typer.Argument(help="Only these processes.", show_default=False)] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit with 5 if something would be changed.")
+        bool, typer.Option("--check", help="Change nothing; exit code 5 if something would be changed.")
     ] = False,
 ) -> None:
-    """Make the slot table agree with what runs: adopt, repair, and let the janitor free the dead.
+    """Make the slot table agree with what runs: adopt executions, repair counters, invoke the janitor.
 
-    An execution that runs and holds no slot gets the slot that it takes. A counter that is not the number of its
-    holders is set to that. Then the janitor goes round at once: it frees whoever is provably dead, after its grace time
-    and two looks, so a second call some minutes later may find more to free.
+    An execution that runs without a slot gets one, above the limit if need be. A counter that differs from the number
+    of holders is set to that number. Then the janitor runs: it releases the slots of dead holders, after its grace
+    time and two checks, so a second call some minutes later may release more.
     """
-    here = cli()
-    control = Control(here.stack)
+    context = current_context()
+    control = SlotControl(context.stack)
     chosen = [control.process(name) for name in process or control.names()]
-    found: dict[str, Any] = {
-        "adopted": [one.execution for one in unslotted(here.stack, control, chosen)],
+    report: dict[str, Any] = {
+        "adopted": [one.execution for one in find_slotless_executions(context.stack, control, chosen)],
         "drifted": [one.name for one in chosen if one.has_drifted],
         "dead": _dead(control, chosen),
     }
     if not check:
-        _mend(here, control, chosen, found)
-    here.out.result(found, lambda console: _render(console, found, check))
-    if check and any(found.values()):
-        raise ProblemsFound("the slot table does not agree with what runs: slotkeeper stack reconcile mends it")
+        _repair(context, control, chosen, report)
+    context.out.result(report, lambda console: _render(console, report, check))
+    if check and any(report.values()):
+        raise ProblemsFound("the slot table does not agree with what runs: repair it with slotkeeper stack reconcile")
 
 
-def _dead(control: Control, chosen: list[Process]) -> list[str]:
+def _dead(control: SlotControl, chosen: list[Process]) -> list[str]:
     """Holders whose execution is over. The janitor frees them; who is over since seconds only is on the way there."""
     running = set(control.workflow.running())
     dead = []
@@ -60,85 +60,85 @@ def _dead(control: Control, chosen: list[Process]) -> list[str]:
     return dead
 
 
-def _mend(here: Cli, control: Control, chosen: list[Process], found: dict[str, Any]) -> None:
+def _repair(context: CommandContext, control: SlotControl, chosen: list[Process], report: dict[str, Any]) -> None:
     jobs = {one.name: one.job_name for one in chosen}
-    astray = unslotted(here.stack, control, chosen)
-    audit("stack reconcile", adopt=[one.execution for one in astray], repair=found["drifted"])
+    slotless = find_slotless_executions(context.stack, control, chosen)
+    audit("stack reconcile", adopt=[one.execution for one in slotless], repair=report["drifted"])
     # The counter first: an adoption adds one to it.
     for one in chosen:
         if one.has_drifted and not control.processes.repair_counter(one):
-            here.out.note(f"{one.name} has changed meanwhile: run this again.")
-    found["adopted"] = [
+            context.out.note(f"{one.name} has changed meanwhile and was not repaired: run this again.")
+    report["adopted"] = [
         one.execution
-        for one in astray
+        for one in slotless
         if control.slots.adopt(one.process, one.execution, one.since, one.job or jobs[one.process])
     ]
-    found["janitor"] = _janitor(here)
+    report["janitor"] = _janitor(context)
 
 
-def _janitor(here: Cli) -> dict[str, int]:
+def _janitor(context: CommandContext) -> dict[str, int]:
     """One round of the janitor, now: what it did, by metric."""
-    here.out.note("The janitor goes round.")
-    answer = here.stack.invoke(here.stack.outputs["JanitorFunctionName"])
-    told = answer["Payload"].read()
+    context.out.note("The janitor runs.")
+    answer = context.stack.invoke(context.stack.outputs["JanitorFunctionName"])
+    payload = answer["Payload"].read()
     if answer.get("FunctionError"):
-        raise Failed(f"the janitor's round failed: {told.decode(errors='replace')[:500]}")
-    counts: dict[str, int] = json.loads(told)
+        raise CommandFailed(f"the janitor failed: {payload.decode(errors='replace')[:500]}")
+    counts: dict[str, int] = json.loads(payload)
     return counts
 
 
-def _render(console: Console, found: dict[str, Any], check: bool) -> None:
+def _render(console: Console, report: dict[str, Any], check: bool) -> None:
     lines = [
-        ("adopted", "execution runs without a slot", "executions run without a slot", "given the slot that it takes"),
+        ("adopted", "execution runs without a slot", "executions run without a slot", "adopted"),
         ("drifted", "counter is wrong", "counters are wrong", "repaired"),
-        ("dead", "holder's execution is over", "holders' executions are over", "left to the janitor"),
+        ("dead", "holder's execution has ended", "holders' executions have ended", "left to the janitor"),
     ]
     for key, one, many, done in lines:
-        if found[key]:
-            console.print(f"{count(len(found[key]), one, many)}" + ("." if check else f": {done}."))
-            for name in found[key]:
+        if report[key]:
+            console.print(f"{count(len(report[key]), one, many)}" + ("." if check else f": {done}."))
+            for name in report[key]:
                 console.print(f"  {name}")
-    if not any(found[key] for key, *_ in lines):
+    if not any(report[key] for key, *_ in lines):
         console.print("The slot table agrees with what runs.")
-    for name, number in found.get("janitor", {}).items():
+    for name, number in report.get("janitor", {}).items():
         console.print(f"janitor: {name} {number}")
 
 
 @app.command("restore", cls=StackCommand)
 def restore(
     source: Annotated[
-        str, typer.Option("--from", metavar="TABLE", help="The table that was restored beside SlotTable.")
+        str, typer.Option("--from", metavar="TABLE", help="Name of the table that was restored next to SlotTable.")
     ],
 ) -> None:
-    """Take over the processes of a restored table that are missing here: paused, with nobody in their slots.
+    """Take over the processes of a restored table that are missing here: paused, without holders.
 
-    The restored holders are of another time. Reconcile adopts those who run, then resume.
+    The restored holders are outdated: run slotkeeper stack reconcile to adopt what runs, then resume the processes.
     """
-    here = cli()
-    control = Control(here.stack)
-    taken, left, unread = [], [], []
+    context = current_context()
+    control = SlotControl(context.stack)
+    created, existing, malformed = [], [], []
     audit("stack restore", source=source)
     try:
-        for one in Processes(here.stack.client("dynamodb"), source).all():
+        for one in Processes(context.stack.client("dynamodb"), source).all():
             if not isinstance(one, Process):
-                unread.append(str(one))
+                malformed.append(str(one))
             elif control.processes.create(one.name, one.slot_limit, one.job_name, paused=True):
-                taken.append(one.name)
+                created.append(one.name)
             else:
-                left.append(one.name)
+                existing.append(one.name)
     except ClientError as error:
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
-        raise NotFound(f"there is no table {source!r} in {here.stack.region}") from error
+        raise NotFound(f"there is no table {source!r} in {context.stack.region}") from error
 
     def render(console: Console) -> None:
-        for name in taken:
+        for name in created:
             console.print(f"{name}: taken over, paused.")
-        for name in left:
-            console.print(f"{name}: is here already, left as it is.")
-        for text in unread:
+        for name in existing:
+            console.print(f"{name}: exists already, left as it is.")
+        for text in malformed:
             console.print(f"malformed, left out: {text}")
-        if taken:
+        if created:
             console.print("Next: slotkeeper stack reconcile, then slotkeeper process resume.")
 
-    here.out.result({"taken": taken, "left": left, "malformed": unread}, render)
+    context.out.result({"taken": created, "left": existing, "malformed": malformed}, render)

@@ -1,4 +1,4 @@
-"""`slotkeeper status`: who holds the slots, who waits, and what stands in the queues."""
+"""`slotkeeper status`: processes, holders, waiting requests and queues."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rich.text import Text
 
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper_cli.common import cli
-from slotkeeper_cli.control import Control
+from slotkeeper_cli.context import current_context
+from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
-from slotkeeper_cli.stack import FLOWS, Stack
-from slotkeeper_cli.words import count, duration, iso, local_time
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 
 QUEUES = {
     "RequestQueueUrl": "RequestQueue",
@@ -37,36 +37,40 @@ _COUNTS = {
 }
 # Runs begin after their reservation; a minute allows for two services' clocks.
 _CLOCKS_APART = 60
-_LOOKERS = 8
+_THREADS = 8
 
 
 def status(
-    process: Annotated[str | None, typer.Argument(help="Only this process.", show_default=False)] = None,
-    watch: Annotated[float, typer.Option(help="Look again every so many seconds, until Ctrl-C.", min=0)] = 0,
+    process: Annotated[str | None, typer.Argument(help="Name of one process.", show_default=False)] = None,
+    watch: Annotated[
+        float, typer.Option(help="Refresh every so many seconds, until Ctrl-C; 0 shows it once.", min=0)
+    ] = 0,
 ) -> None:
-    """Who holds the slots, since when and with which Glue run; who waits; what stands in the queues."""
-    here = cli()
-    if watch and here.out.as_json:
-        raise typer.BadParameter("--watch is for people; with --json, call the command again instead")
+    """Show holders with their age and Glue run, the first waiting request, and the number of messages in each queue."""
+    context = current_context()
+    if watch and context.out.as_json:
+        raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
     if not watch:
-        seen = look(here.stack, process)
-        here.out.result(seen, lambda console: _render(console, seen))
+        data = read_status(context.stack, process)
+        context.out.result(data, lambda console: _render(console, data))
         return
-    with Live(console=here.out.console, screen=here.out.console.is_terminal, auto_refresh=False) as live:
+    with Live(console=context.out.console, screen=context.out.console.is_terminal, auto_refresh=False) as live:
         while True:
-            live.update(Text.from_ansi(_rendered(here.out.console, look(here.stack, process))), refresh=True)
+            live.update(
+                Text.from_ansi(_rendered(context.out.console, read_status(context.stack, process))), refresh=True
+            )
             time.sleep(watch)
 
 
-def look(stack: Stack, only: str | None = None) -> dict[str, Any]:
+def read_status(stack: StackConnection, only: str | None = None) -> dict[str, Any]:
     """The state of a stack, as `status --json` prints it.
 
     Raises:
         NotFound: there is no process of the name `only`.
     """
-    control, now = Control(stack), time.time()
-    found: list[Process | MalformedProcess] = [control.process(only)] if only else list(control.processes.all())
-    processes = sorted((one for one in found if isinstance(one, Process)), key=lambda one: one.name)
+    control, now = SlotControl(stack), time.time()
+    known: list[Process | MalformedProcess] = [control.process(only)] if only else list(control.processes.all())
+    processes = sorted((one for one in known if isinstance(one, Process)), key=lambda one: one.name)
     executions = _executions(control, processes)
     runs = _runs(stack, processes)
     return {
@@ -74,14 +78,14 @@ def look(stack: Stack, only: str | None = None) -> dict[str, Any]:
         "region": stack.region,
         "at": iso(now),
         "processes": [_process(stack, one, executions, runs, now) for one in processes],
-        "malformed": [str(one) for one in found if isinstance(one, MalformedProcess)],
+        "malformed": [str(one) for one in known if isinstance(one, MalformedProcess)],
         "queues": _queues(stack),
         "not_deployed": [flow.name for flow in stack.not_deployed],
     }
 
 
 def _process(
-    stack: Stack,
+    stack: StackConnection,
     process: Process,
     executions: Mapping[str, str],
     runs: Mapping[str, tuple[str, str]],
@@ -115,7 +119,7 @@ def _process(
 
 
 def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dict[str, Any] | None:
-    """Who waits first. Nothing removes the registration, so whoever has started since waits no longer."""
+    """The first waiting request. Registrations are not removed: a request that has started since is not waiting."""
     first = process.waiting_execution
     if process.waiting_since is None or first in process.holders or (first and first in executions):
         return None
@@ -123,21 +127,21 @@ def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dic
         "execution": first,
         "since": iso(process.waiting_since),
         "waited_seconds": int(now - process.waiting_since),
-        # With room, the one registered is being woken, or was admitted under an older version that kept no name.
+        # If a slot is free, the registered request is being woken.
         "behind": "a pause" if process.paused else "other requests" if not process.has_room else "nobody",
     }
 
 
-def _executions(control: Control, processes: list[Process]) -> dict[str, str]:
+def _executions(control: SlotControl, processes: list[Process]) -> dict[str, str]:
     """The status of every holder's execution, and of the waiting one's if it has been started since."""
     names = {name for process in processes for name in process.holders}
     names |= {process.waiting_execution for process in processes if process.waiting_execution}
     if not names:
         return {}
-    # One list tells of all that run; only who is not in it, being over or new, is asked for by name.
+    # One list covers what runs; the others, ended or new, are described by name.
     running = set(control.workflow.running())
     known = dict.fromkeys(names & running, "RUNNING")
-    with ThreadPoolExecutor(_LOOKERS) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         for name, execution in zip(
             rest := sorted(names - running), pool.map(control.workflow.describe, rest), strict=True
         ):
@@ -146,64 +150,64 @@ def _executions(control: Control, processes: list[Process]) -> dict[str, str]:
     return known
 
 
-def _runs(stack: Stack, processes: list[Process]) -> dict[str, tuple[str, str]]:
+def _runs(stack: StackConnection, processes: list[Process]) -> dict[str, tuple[str, str]]:
     """The newest Glue run of each holder: its id and state."""
     oldest: dict[str, int] = {}
     for process in processes:
         for holder in process.holders.values():
             job = holder.job or process.job_name
             oldest[job] = min(holder.since, oldest.get(job, holder.since))
-    found: dict[str, tuple[str, str]] = {}
+    known: dict[str, tuple[str, str]] = {}
     for job, since in oldest.items():
         for run in _runs_of(stack, job, since):
-            found.setdefault(run.get("Arguments", {}).get(MARKER, ""), (run["Id"], run["JobRunState"]))
-    return found
+            known.setdefault(run.get("Arguments", {}).get(MARKER, ""), (run["Id"], run["JobRunState"]))
+    return known
 
 
-def _runs_of(stack: Stack, job: str, since: float) -> Iterator[dict[str, Any]]:
+def _runs_of(stack: StackConnection, job: str, since: float) -> Iterator[dict[str, Any]]:
     try:
         for page in stack.client("glue").get_paginator("get_job_runs").paginate(JobName=job):
             yield from page["JobRuns"]
-            begun = [run["StartedOn"].timestamp() for run in page["JobRuns"] if "StartedOn" in run]
-            if begun and max(begun) < since - _CLOCKS_APART:
+            started = [run["StartedOn"].timestamp() for run in page["JobRuns"] if "StartedOn" in run]
+            if started and max(started) < since - _CLOCKS_APART:
                 return
     except ClientError as error:
         if error.response["Error"]["Code"] != "EntityNotFoundException":
             raise
 
 
-def _queues(stack: Stack) -> dict[str, dict[str, int]]:
+def _queues(stack: StackConnection) -> dict[str, dict[str, int]]:
     sqs = stack.client("sqs")
 
     def counts(output: str) -> dict[str, int]:
-        told = sqs.get_queue_attributes(QueueUrl=stack.outputs[output], AttributeNames=list(_COUNTS.values()))
-        return {name: int(told["Attributes"].get(attribute, 0)) for name, attribute in _COUNTS.items()}
+        response = sqs.get_queue_attributes(QueueUrl=stack.outputs[output], AttributeNames=list(_COUNTS.values()))
+        return {name: int(response["Attributes"].get(attribute, 0)) for name, attribute in _COUNTS.items()}
 
-    there = [output for output in QUEUES if output in stack.outputs]
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        return {QUEUES[output]: found for output, found in zip(there, pool.map(counts, there), strict=True)}
+    outputs = [output for output in QUEUES if output in stack.outputs]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return {QUEUES[output]: known for output, known in zip(outputs, pool.map(counts, outputs), strict=True)}
 
 
-def _rendered(console: Console, seen: dict[str, Any]) -> str:
+def _rendered(console: Console, data: dict[str, Any]) -> str:
     with console.capture() as capture:
-        _render(console, seen)
+        _render(console, data)
     return capture.get()
 
 
-def _render(console: Console, seen: dict[str, Any]) -> None:
-    console.print(Text.assemble((seen["stack"], "bold"), f" in {seen['region']}, {local_time(time.time())}\n"))
-    for process in seen["processes"]:
+def _render(console: Console, data: dict[str, Any]) -> None:
+    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(time.time())}\n"))
+    for process in data["processes"]:
         _render_process(console, process)
-    for text in seen["malformed"]:
+    for text in data["malformed"]:
         console.print(Text.assemble(("malformed: ", "red"), text))
-    if not seen["processes"] and not seen["malformed"]:
-        console.print("There are no processes yet: slotkeeper process add makes one.")
-    queues = table("queue", ">to be received", ">in hand or hidden", ">delayed")
-    for name, counts in seen["queues"].items():
+    if not data["processes"] and not data["malformed"]:
+        console.print("There are no processes. Add one with: slotkeeper process add")
+    queues = table("queue", ">visible", ">in flight", ">delayed")
+    for name, counts in data["queues"].items():
         style = "yellow" if name in END_QUEUES and any(counts.values()) else ""
         queues.add_row(name, *(f"{counts[kind]:,}" for kind in _COUNTS), style=style)
     console.print(queues)
-    print_not_deployed(console, seen["not_deployed"])
+    print_not_deployed(console, data["not_deployed"])
 
 
 def print_not_deployed(console: Console, flows: list[str]) -> None:
@@ -240,5 +244,5 @@ def _holder(holder: dict[str, Any]) -> Text:
     run, status = holder["glue_run"], holder["execution_status"]
     line = Text(f"  {holder['execution']}  {holder['state']} for {duration(holder['age_seconds'])}, execution ")
     line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")
-    line.append(f"\n    Glue run {run['state']} {run['id']}" if run else "\n    no Glue run seen", style="dim")
+    line.append(f"\n    Glue run {run['state']} {run['id']}" if run else "\n    no Glue run found", style="dim")
     return line

@@ -1,4 +1,4 @@
-"""`slotkeeper token`: the state of the token that the chatbot's instances share. The token itself is not even read."""
+"""`slotkeeper token`: show or invalidate the shared API token. The token itself is never read."""
 
 from __future__ import annotations
 
@@ -13,52 +13,54 @@ from slotkeeper.chatbot.token import ITEM_NAME, timing
 from slotkeeper.token import MalformedToken, Timing, TokenStatus, TokenTable
 from slotkeeper.token.timing import is_young
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.common import StackCommand, cli
-from slotkeeper_cli.errors import Failed, NotFound, Refused
+from slotkeeper_cli.context import StackCommand, current_context
+from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
+from slotkeeper_cli.formatting import duration, iso, local_time
 from slotkeeper_cli.output import table
-from slotkeeper_cli.resources import resources
-from slotkeeper_cli.stack import Stack
-from slotkeeper_cli.words import duration, iso, local_time
+from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.stack_resources import resources
 
-app = typer.Typer(help="The token that the chatbot's instances share.", no_args_is_help=True)
+app = typer.Typer(help="Show or invalidate the shared API token.", no_args_is_help=True)
 
 _REFRESHER = "TokenRefresherFunction"
 
 
 def show() -> None:
-    """The token's generation and age, who refreshes it, and whether the API refuses. Never the token."""
-    here = cli()
-    shown, now = _look(_table(here.stack)), time.time()
-    data = _told(here.stack, shown, now)
-    here.out.result(data, lambda console: _render(console, data, shown, now))
+    """Show the token's generation, age, lock and refusal. Never the token itself."""
+    context = current_context()
+    shown, now = _read_token(_table(context.stack)), time.time()
+    data = _as_dict(context.stack, shown, now)
+    context.out.result(data, lambda console: _render(console, data, shown, now))
 
 
 def invalidate(
     generation: Annotated[
-        int | None, typer.Option(help="Only if this one is stored; without it, the one that is stored now.")
+        int | None, typer.Option(help="Generation to remove; by default the one that is stored.")
     ] = None,
     clear_refusal: Annotated[
-        bool, typer.Option("--clear-refusal", help="Also let the API be asked again at once, if it has refused.")
+        bool, typer.Option("--clear-refusal", help="Also clear a refusal, so that the API is called again immediately.")
     ] = False,
 ) -> None:
-    """Remove the stored token, so that whoever looks for one next asks the API for a new one, once.
+    """Remove the stored token, so that the next user requests a new one, once.
 
-    A container that has it in its memory goes on with it until the API refuses it, which the new one's POST /auth sees
-    to. Where a function refreshes on a schedule, it is asked to do so now.
+    A container that has the token in memory uses it until the API refuses it, which it does after the next POST /auth.
+    With TokenRefreshSchedule the refreshing function is invoked now.
     """
-    here = cli()
-    tokens, limits = _table(here.stack), _timing(here.stack)
-    shown, now = _look(tokens), time.time()
+    context = current_context()
+    tokens, limits = _table(context.stack), _timing(context.stack)
+    shown, now = _read_token(tokens), time.time()
     drops = _is_to_drop(shown, generation, clear_refusal, limits, now)
     lifts = clear_refusal and shown.refused_until is not None
     if not drops and not lifts:
-        raise Refused("there is no refusal to clear, and no token to remove: nothing was changed")
-    here.confirm(_question(drops, lifts, shown))
+        raise CommandRefused("there is no refusal to clear, and no token to remove. Nothing was changed.")
+    context.confirm(_question(drops, lifts, shown))
     audit("token invalidate", generation=shown.generation, removed=drops, refusal_lifted=lifts)
     if drops and not tokens.drop(ITEM_NAME, shown.generation):
-        raise Refused(f"another token was stored this very moment, in place of generation {shown.generation}: it stays")
+        raise CommandRefused(
+            f"a newer token than generation {shown.generation} was stored meanwhile: it was not removed"
+        )
     lifted = lifts and tokens.clear_refusal(ITEM_NAME, shown.refused_until or 0)
-    asked = _ask_the_refresher(here.stack)
+    asked = _invoke_refresher(context.stack)
     data = {
         "generation": shown.generation,
         "removed": drops,
@@ -70,74 +72,76 @@ def invalidate(
         if drops:
             console.print(f"The token of generation {shown.generation} is removed.")
         if lifts:
-            console.print(
-                "The API may be asked again." if lifted else "A newer refusal stands: the API was asked again."
-            )
+            console.print("The refusal is cleared." if lifted else "A newer refusal is stored: it was not cleared.")
         console.print(
-            "The function that refreshes was asked for a new one." if asked
-            else "The next container that looks for a token asks the API for a new one."
+            "The refreshing function was invoked." if asked
+            else "The next container that needs a token requests a new one."
         )  # fmt: skip
 
-    here.out.result(data, render)
+    context.out.result(data, render)
 
 
 def _is_to_drop(shown: TokenStatus, generation: int | None, clear_refusal: bool, limits: Timing, now: float) -> bool:
-    """Whether there is a token to remove. Raises NotFound, Refused."""
+    """Whether there is a token to remove. Raises NotFound, CommandRefused."""
     if not shown.has_token:
         if clear_refusal:
             return False
         if shown.generation == 0:
-            raise NotFound("there is no token yet: the first message asks for one")
-        raise Refused(
-            f"the token of generation {shown.generation} is removed already, and nobody has asked for another"
+            raise NotFound("there is no token yet: the first message requests one")
+        raise CommandRefused(
+            f"the token of generation {shown.generation} is removed already, and no container has needed "
+            "another. Nothing was changed."
         )
     if generation not in (None, shown.generation):
-        raise Refused(f"generation {shown.generation} is stored, not {generation}: nothing was removed")
+        raise CommandRefused(f"generation {shown.generation} is stored, not {generation}. Nothing was changed.")
     if is_young(shown.stored_at, now, limits):
-        raise Refused(
+        raise CommandRefused(
             f"the token is {duration(now - shown.stored_at)} old, younger than the {limits.min_interval:g} s between "
-            "two refreshes (TokenMinRefreshSeconds): it may be a new one already; look, then give the command again"
+            "two refreshes (TokenMinRefreshSeconds): it may be new already. Check with slotkeeper token show, "
+            "then run this again"
         )
     return True
 
 
 def _question(drops: bool, lifts: bool, shown: TokenStatus) -> str:
-    what = [f"Remove the token of generation {shown.generation}"] * drops + ["let the API be asked again"] * lifts
+    what = [f"Remove the token of generation {shown.generation}"] * drops + ["clear the refusal"] * lifts
     text = " and ".join(what)
     return f"{text[0].upper()}{text[1:]}?"
 
 
-def _look(tokens: TokenTable) -> TokenStatus:
+def _read_token(tokens: TokenTable) -> TokenStatus:
     try:
         return tokens.status(ITEM_NAME)
     except MalformedToken as error:
-        raise Failed(f"{error}: somebody has edited it; delete the item, and the next message makes it again") from None
+        raise CommandFailed(
+            f"{error}: it was edited manually. Delete the item, and the next message creates it again"
+        ) from None
 
 
-def _table(stack: Stack) -> TokenTable:
+def _table(stack: StackConnection) -> TokenTable:
     return TokenTable(stack.client("dynamodb"), stack.outputs["TokenTableName"])
 
 
-def _timing(stack: Stack) -> Timing:
+def _timing(stack: StackConnection) -> Timing:
     return timing(float(stack.parameters.get("TokenMinRefreshSeconds") or 5))
 
 
-def _has_refresher(stack: Stack) -> bool:
+def _has_refresher(stack: StackConnection) -> bool:
     return bool(stack.parameters.get("TokenRefreshSchedule"))
 
 
-def _ask_the_refresher(stack: Stack) -> bool:
+def _invoke_refresher(stack: StackConnection) -> bool:
     """Asks the function that refreshes, where the stack has one."""
     if not _has_refresher(stack):
         return False
     names = [one.name for one in resources(stack) if one.logical_id == _REFRESHER]
     if not names:
-        raise Failed(f"the stack has no {_REFRESHER}, though it was deployed with TokenRefreshSchedule")
+        raise CommandFailed(f"the stack has no {_REFRESHER}, though it was deployed with TokenRefreshSchedule")
     stack.client("lambda").invoke(FunctionName=names[0], InvocationType="Event", Payload=json.dumps({}))
     return True
 
 
-def _told(stack: Stack, shown: TokenStatus, now: float) -> dict[str, Any]:
+def _as_dict(stack: StackConnection, shown: TokenStatus, now: float) -> dict[str, Any]:
     limits = _timing(stack)
     lock, refused = None, None
     if shown.lock_expires is not None:
@@ -155,7 +159,7 @@ def _told(stack: Stack, shown: TokenStatus, now: float) -> dict[str, Any]:
         "age_seconds": int(now - shown.stored_at) if shown.generation else None,
         "lock": lock,
         "refused": refused,
-        "refreshed_by": "schedule" if _has_refresher(stack) else "whoever needs it",
+        "refreshed_by": "schedule" if _has_refresher(stack) else "the container that needs it",
     }
 
 
@@ -163,7 +167,7 @@ def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: flo
     made = table("token", data["token_name"])
     made.add_row("generation", str(shown.generation) if shown.generation else "none yet")
     if shown.generation:
-        gone = "" if shown.has_token else "; removed by an operator, and not asked for since"
+        gone = "" if shown.has_token else "; removed by an operator, and not needed since"
         stored = f"{local_time(shown.stored_at)}, {duration(now - shown.stored_at)} ago{gone}"
         made.add_row("stored", stored)
     if shown.lock_expires is not None:

@@ -1,4 +1,4 @@
-"""What the checks look at: each fact is fetched when it is first asked for, and once."""
+"""The facts that the checks read; each is fetched once, on first use."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.slots.glue import CLOCKS_APART, GlueRuns
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.commands.status import QUEUES
-from slotkeeper_cli.control import Control
-from slotkeeper_cli.errors import Failed
-from slotkeeper_cli.jobs import allowed_jobs, get_job
-from slotkeeper_cli.recursion import Setting, settings
-from slotkeeper_cli.resources import Resource, resources, template_of
-from slotkeeper_cli.retrying import WorkRetries
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.errors import CommandFailed
+from slotkeeper_cli.glue_jobs import allowed_jobs, get_job
+from slotkeeper_cli.recursion_settings import RecursionSetting, settings
+from slotkeeper_cli.retry_control import RetryControl
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.stack_resources import StackResource, resources, template_of
 
 FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
 ALARMS = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
-MOST_ROWS = 200_000  # of the ledger that are looked at
-MOST_HOLDERS = 100  # whose executions are looked at, the oldest
-_LOOKERS = 8
-_DRIFT_LOOKS, _DRIFT_PAUSE = 300, 2.0  # seconds between two looks: ten minutes altogether
+MAX_ROWS = 200_000  # of the ledger that are looked at
+MAX_HOLDERS = 100  # whose executions are looked at, the oldest
+_THREADS = 8
+_DRIFT_POLLS, _DRIFT_PAUSE = 300, 2.0  # seconds between two polls: ten minutes altogether
 _ALARMS_AT_ONCE = 100  # CloudWatch API Reference, DescribeAlarms, AlarmNames
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionSettings:
     """A function as Lambda has it. `reserved` is None where it has no concurrency of its own."""
 
     logical_id: str
@@ -45,7 +45,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSettings:
     """What a table has, and what the template says that it has."""
 
     logical_id: str
@@ -56,7 +56,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldSlot:
     """A holder, and the status of its execution; empty where Step Functions knows of none."""
 
     process: str
@@ -66,19 +66,19 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Rows:
+class LedgerRows:
     """Of the ledger's rows those that something is still to become of, and whether all were looked at."""
 
-    found: tuple[tuple[str, Row | MalformedRow], ...]
+    rows: tuple[tuple[str, Row | MalformedRow], ...]
     all_of_them: bool
 
 
 class Facts:
     """The facts of one stack. Whatever AWS answers passes through as ClientError or BotoCoreError."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: StackConnection) -> None:
         self._stack = stack
-        self._control = Control(stack)
+        self._control = SlotControl(stack)
         self.now = time.time()
 
     @property
@@ -102,7 +102,7 @@ class Facts:
         return self.now - created.timestamp()
 
     @cached_property
-    def resources(self) -> list[Resource]:
+    def resources(self) -> list[StackResource]:
         return resources(self._stack)
 
     @cached_property
@@ -116,20 +116,20 @@ class Facts:
         """What CloudFormation finds changed, MODIFIED or DELETED, by logical id. It takes minutes.
 
         Raises:
-            Failed: the look came to no end.
+            CommandFailed: drift detection did not complete.
         """
         client = self._stack.client("cloudformation")
-        look = client.detect_stack_drift(StackName=self._stack.name)["StackDriftDetectionId"]
+        detection = client.detect_stack_drift(StackName=self._stack.name)["StackDriftDetectionId"]
         status = "DETECTION_IN_PROGRESS"
-        for _ in range(_DRIFT_LOOKS):
-            told = client.describe_stack_drift_detection_status(StackDriftDetectionId=look)
-            status = told["DetectionStatus"]
+        for _ in range(_DRIFT_POLLS):
+            response = client.describe_stack_drift_detection_status(StackDriftDetectionId=detection)
+            status = response["DetectionStatus"]
             if status != "DETECTION_IN_PROGRESS":
                 break
             time.sleep(_DRIFT_PAUSE)
         if status != "DETECTION_COMPLETE":
-            raise Failed(
-                f"CloudFormation's look for drift is {status}: {told.get('DetectionStatusReason', 'try again')}"
+            raise CommandFailed(
+                f"CloudFormation's drift detection is {status}: {response.get('DetectionStatusReason', 'try again')}"
             )
         token: dict[str, str] = {}
         found: dict[str, str] = {}
@@ -155,14 +155,14 @@ class Facts:
 
         Of runs that began a minute before the table was read at least: who holds a slot by now may be too new for it.
         """
-        begun = time.time()
+        read_at = time.time()
         now = self._control.processes.all()
         held = {name for one in now if isinstance(one, Process) for name in one.holders}
         names = [name for name, job in self.jobs.items() if job is not None]
         found: list[tuple[str, str, str]] = []
         for job, runs in zip(names, self._each(lambda job: _live_runs(self._control.glue, job), names), strict=True):
             for execution, mine in runs.items():
-                old = [run for run, began in mine.items() if began is not None and began < begun - CLOCKS_APART]
+                old = [run for run, began in mine.items() if began is not None and began < read_at - CLOCKS_APART]
                 found += [(job, run, execution) for run in old if execution not in held]
         return found
 
@@ -178,13 +178,13 @@ class Facts:
         return allowed_jobs(self._stack)
 
     @cached_property
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldSlot]:
         """The oldest holders of all processes."""
         processes = [one for one in self.processes if isinstance(one, Process)]
         found = [(self.now - h.since, p.name, name) for p in processes for name, h in p.holders.items()]
-        oldest = sorted(found, reverse=True)[:MOST_HOLDERS]
+        oldest = sorted(found, reverse=True)[:MAX_HOLDERS]
         statuses = self._each(self.execution_status, [execution for _, _, execution in oldest])
-        return [Held(p, e, age, status) for (age, p, e), status in zip(oldest, statuses, strict=True)]
+        return [HeldSlot(p, e, age, status) for (age, p, e), status in zip(oldest, statuses, strict=True)]
 
     def execution_status(self, execution: str) -> str:
         """Empty where Step Functions knows of no such execution."""
@@ -200,24 +200,23 @@ class Facts:
         sqs = self._stack.client("sqs")
 
         def attributes(output: str) -> dict[str, str]:
-            told = sqs.get_queue_attributes(QueueUrl=self._stack.outputs[output], AttributeNames=["All"])
-            found: dict[str, str] = told["Attributes"]
+            response = sqs.get_queue_attributes(QueueUrl=self._stack.outputs[output], AttributeNames=["All"])
+            found: dict[str, str] = response["Attributes"]
             return found
 
         return {QUEUES[output]: found for output, found in zip(there, self._each(attributes, there), strict=True)}
 
     @cached_property
-    def functions(self) -> dict[str, Function]:
+    def functions(self) -> dict[str, FunctionSettings]:
         """The functions by logical id."""
         client = self._stack.client("lambda")
 
-        def look(one: Resource) -> Function:
+        def describe(one: StackResource) -> FunctionSettings:
             configuration = client.get_function_configuration(FunctionName=one.name)
             reserved = client.get_function_concurrency(FunctionName=one.name).get("ReservedConcurrentExecutions")
-            return Function(one.logical_id, configuration["Timeout"], reserved)
+            return FunctionSettings(one.logical_id, configuration["Timeout"], reserved)
 
-        found = self._each(look, self._of(FUNCTION))
-        return {one.logical_id: one for one in found}
+        return {one.logical_id: one for one in self._each(describe, self._of(FUNCTION))}
 
     @cached_property
     def unreserved_concurrency(self) -> int:
@@ -230,27 +229,27 @@ class Facts:
         """What takes messages from the two queues that functions work on, by the queue's logical id."""
         client = self._stack.client("lambda")
 
-        def look(queue: str) -> list[dict[str, Any]]:
+        def list_mappings(queue: str) -> list[dict[str, Any]]:
             pages = client.get_paginator("list_event_source_mappings")
             arn = self.queues[queue]["QueueArn"]
             return [one for page in pages.paginate(EventSourceArn=arn) for one in page["EventSourceMappings"]]
 
-        return {queue: look(queue) for queue in ("RequestQueue", "WorkQueue") if queue in self.queues}
+        return {queue: list_mappings(queue) for queue in ("RequestQueue", "WorkQueue") if queue in self.queues}
 
     @cached_property
-    def recursion(self) -> list[Setting]:
+    def recursion(self) -> list[RecursionSetting]:
         return settings(self._stack, {"Resources": self.template})
 
     @cached_property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[TableSettings]:
         client = self._stack.client("dynamodb")
 
-        def look(one: Resource) -> Table:
+        def describe(one: StackResource) -> TableSettings:
             lives = client.describe_time_to_live(TableName=one.name)["TimeToLiveDescription"]
             kept = client.describe_continuous_backups(TableName=one.name)["ContinuousBackupsDescription"]
             recovery = kept.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
             wanted = self.template.get(one.logical_id, {}).get("Properties", {})
-            return Table(
+            return TableSettings(
                 one.logical_id,
                 lives.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
                 is_true(wanted.get("TimeToLiveSpecification", {}).get("Enabled")),
@@ -258,14 +257,14 @@ class Facts:
                 is_true(wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
             )
 
-        return self._each(look, self._of(TABLE))
+        return self._each(describe, self._of(TABLE))
 
     @cached_property
     def rules(self) -> dict[str, str]:
         """The state of each EventBridge rule, by logical id."""
         client = self._stack.client("events")
 
-        def state(one: Resource) -> str:
+        def state(one: StackResource) -> str:
             bus, _, name = one.name.rpartition("|")
             return str(client.describe_rule(Name=name, **({"EventBusName": bus} if bus else {}))["State"])
 
@@ -280,16 +279,16 @@ class Facts:
         ids = {one.name: one.logical_id for one in self._of(*ALARMS)}
         client, found = self._stack.client("cloudwatch"), []
         for names in batched(ids, _ALARMS_AT_ONCE, strict=False):
-            told = client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
-            found += told.get("MetricAlarms", []) + told.get("CompositeAlarms", [])
+            response = client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
+            found += response.get("MetricAlarms", []) + response.get("CompositeAlarms", [])
         return [one | {"LogicalId": ids[one["AlarmName"]]} for one in found]
 
     @cached_property
     def topic(self) -> dict[str, str]:
         """The attributes of the topic that alarms go to."""
         arn = self._stack.outputs["FailureTopicArn"]
-        told: dict[str, str] = self._stack.client("sns").get_topic_attributes(TopicArn=arn)["Attributes"]
-        return told
+        response: dict[str, str] = self._stack.client("sns").get_topic_attributes(TopicArn=arn)["Attributes"]
+        return response
 
     @cached_property
     def subscriptions(self) -> list[dict[str, str]]:
@@ -300,8 +299,8 @@ class Facts:
     @cached_property
     def topic_key_policy(self) -> Mapping[str, Any]:
         """The policy of the customer's key that the topic is encrypted with."""
-        told = self._stack.client("kms").get_key_policy(KeyId=self.topic["KmsMasterKeyId"], PolicyName="default")
-        policy: Mapping[str, Any] = json.loads(told["Policy"])
+        response = self._stack.client("kms").get_key_policy(KeyId=self.topic["KmsMasterKeyId"], PolicyName="default")
+        policy: Mapping[str, Any] = json.loads(response["Policy"])
         return policy
 
     # Retries -------------------------------------------------------------------------------------------------------
@@ -318,29 +317,29 @@ class Facts:
             return None
 
     @cached_property
-    def rows(self) -> Rows:
-        looked = 0
+    def rows(self) -> LedgerRows:
+        rows_read = 0
 
         def count(rows: int) -> None:
-            nonlocal looked
-            looked += rows
+            nonlocal rows_read
+            rows_read += rows
 
         found: list[tuple[str, Row | MalformedRow]] = []
-        for row in WorkRetries(self._stack).ledger.rows((RUNNING, FAILED, WAITING), count):
+        for row in RetryControl(self._stack).ledger.rows((RUNNING, FAILED, WAITING), count):
             found.append(row)
-            if looked >= MOST_ROWS:
-                return Rows(tuple(found), all_of_them=False)
-        return Rows(tuple(found), all_of_them=True)
+            if rows_read >= MAX_ROWS:
+                return LedgerRows(tuple(found), all_of_them=False)
+        return LedgerRows(tuple(found), all_of_them=True)
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _of(self, *kinds: str) -> list[Resource]:
+    def _of(self, *kinds: str) -> list[StackResource]:
         return [one for one in self.resources if one.kind in kinds]
 
     @staticmethod
-    def _each[One, Found](look: Callable[[One], Found], ones: Iterable[One]) -> list[Found]:
-        with ThreadPoolExecutor(_LOOKERS) as pool:
-            return list(pool.map(look, ones))
+    def _each[Input, Output](call: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(call, inputs))
 
 
 def _live_runs(glue: GlueRuns, job: str) -> dict[str, dict[str, float | None]]:

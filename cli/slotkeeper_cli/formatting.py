@@ -1,4 +1,4 @@
-"""Times and durations as people read them, and as JSON holds them."""
+"""Format times, durations and counts."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ def duration(seconds: float) -> str:
         if amount:
             parts.append(f"{amount} {unit}")
         elif parts:
-            break  # "3 d 5 s" says less than it seems to
+            break  # no "3 d 5 s": units that follow each other only
     return " ".join(parts[:2]) or "0 s"
 
 
@@ -22,7 +22,7 @@ def iso(moment: float) -> str:
 
 
 def local_time(moment: float) -> str:
-    """Seconds since the epoch on the clock of whoever reads it."""
+    """Seconds since the epoch in the local time zone."""
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 

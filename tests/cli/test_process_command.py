@@ -24,16 +24,16 @@ def test_the_processes_are_listed_with_their_limit_and_state(operator: Operator)
         ("sample", 1, 1, False),
     ]
     assert len(listed["malformed"]) == 1
-    assert "malformed: " in operator.run("process", "list").out
+    assert "malformed: " in operator.run("process", "list").stdout
 
 
 def test_a_list_without_processes_names_the_command_that_adds_one(operator: Operator) -> None:
     operator.run("process", "remove", "sample", "--yes")
 
-    assert "slotkeeper process add" in operator.run("process", "list").out
+    assert "slotkeeper process add" in operator.run("process", "list").stdout
 
 
-def test_a_limit_is_changed_live_and_who_waits_is_woken(operator: Operator, woken: list[str]) -> None:
+def test_a_limit_is_changed_live_and_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]) -> None:
     operator.hold("a")
     second = operator.send("b")
     operator.slots.wait("sample", operator.workflow_name(second), second)
@@ -44,10 +44,10 @@ def test_a_limit_is_changed_live_and_who_waits_is_woken(operator: Operator, woke
     assert woken == ["handle-b"]
 
 
-def test_a_limit_below_the_holders_says_what_follows(operator: Operator) -> None:
+def test_a_limit_below_the_holders_reports_how_many_are_above_it(operator: Operator) -> None:
     operator.hold("a")
 
-    assert "1 holder above it" in operator.run("process", "set-limit", "sample", "0").out
+    assert "1 holder above the limit" in operator.run("process", "set-limit", "sample", "0").stdout
 
 
 @pytest.mark.parametrize("limit", ["-1", "501", "many"])
@@ -55,20 +55,20 @@ def test_a_limit_that_cannot_be_is_refused_as_misuse(operator: Operator, limit: 
     ended = operator.run("process", "set-limit", "sample", "--", limit)
 
     assert ended.exit_code == 2
-    assert limit in ended.told
+    assert limit in ended.stderr
     assert operator.process().slot_limit == 1
 
 
-def test_a_limit_that_glue_cannot_keep_up_with_is_told(operator: Operator) -> None:
+def test_a_limit_that_glue_cannot_keep_up_with_is_reported(operator: Operator) -> None:
     operator.glue.create_job(Name="tight", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 3})
     operator.processes.create("second", 1, "tight")
 
-    assert "MaxConcurrentRuns" in operator.run("process", "set-limit", "second", "3").told
+    assert "MaxConcurrentRuns" in operator.run("process", "set-limit", "second", "3").stderr
 
 
-def test_a_limit_that_one_item_cannot_keep_up_with_is_told(operator: Operator) -> None:
-    assert "divide it" not in operator.run("process", "set-limit", "sample", "100").told
-    assert "divide it" in operator.run("process", "set-limit", "sample", "500").told
+def test_a_limit_that_one_item_cannot_keep_up_with_is_reported(operator: Operator) -> None:
+    assert "divide it" not in operator.run("process", "set-limit", "sample", "100").stderr
+    assert "divide it" in operator.run("process", "set-limit", "sample", "500").stderr
 
 
 def test_pause_and_resume_of_one_and_of_all(operator: Operator) -> None:
@@ -83,7 +83,7 @@ def test_pause_and_resume_of_one_and_of_all(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("sample", "--all")])
-def test_which_processes_must_be_said_in_one_way(operator: Operator, arguments: tuple[str, ...]) -> None:
+def test_processes_are_selected_in_one_way(operator: Operator, arguments: tuple[str, ...]) -> None:
     assert operator.run("process", "pause", *arguments).exit_code == 2
     assert not operator.process().paused
 
@@ -97,7 +97,7 @@ def test_resume_is_refused_where_executions_run_without_a_slot(operator: Operato
     ended = operator.run("process", "resume", "sample")
 
     assert ended.exit_code == 3
-    assert "reconcile" in ended.told
+    assert "reconcile" in ended.stderr
     assert operator.process().paused
     assert operator.run("process", "resume", "sample", "--force").exit_code == 0
     assert not operator.process().paused
@@ -126,8 +126,8 @@ def test_a_job_that_would_not_work_is_refused_with_all_that_is_wrong(operator: O
     ended = operator.run("process", "add", "second", "--limit", "2", "--job", "retrying")
 
     assert ended.exit_code == 3
-    assert "MaxRetries 2" in ended.told
-    assert "MoreGlueJobArns" in ended.told
+    assert "MaxRetries 2" in ended.stderr
+    assert "MoreGlueJobArns" in ended.stderr
     assert operator.slots.read("second") is None
     assert operator.run("process", "add", "second", "--limit", "2", "--job", "retrying", "--force").exit_code == 0
     assert operator.audited()[-1]["forced"] is True
@@ -141,7 +141,7 @@ def test_a_job_that_the_parameters_allow_is_fine(operator: Operator) -> None:
 
 
 def test_a_job_that_does_not_exist_is_refused(operator: Operator) -> None:
-    assert "does not exist" in operator.run("process", "add", "second", "--limit", "2", "--job", "nowhere").told
+    assert "does not exist" in operator.run("process", "add", "second", "--limit", "2", "--job", "nowhere").stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 48])
@@ -154,7 +154,9 @@ def test_a_process_is_removed_once_it_is_empty(operator: Operator) -> None:
     assert operator.slots.read("sample") is None
 
 
-def test_removing_wakes_who_waits_so_that_it_is_set_aside(operator: Operator, woken: list[str]) -> None:
+def test_removing_wakes_the_first_waiting_request_so_that_it_is_dead_lettered(
+    operator: Operator, woken: list[str]
+) -> None:
     operator.processes.pause("sample")
     first = operator.send("a")
     operator.slots.wait("sample", operator.workflow_name(first), first)
@@ -164,13 +166,13 @@ def test_removing_wakes_who_waits_so_that_it_is_set_aside(operator: Operator, wo
 
 
 def test_removing_says_which_cancellations_end_with_the_process(operator: Operator) -> None:
-    """They are notes in its item: a cancelled request that is queued is set aside as any other, and can be redriven."""
+    """They are stored in its item: a cancelled request that is queued is dead-lettered as UnknownProcess."""
     operator.processes.cancellations.add("sample", "sample-cancelled", 1_790_000_000.0)
 
     ended = operator.run("process", "remove", "sample", "--yes")
 
     assert ended.exit_code == 0
-    assert "sample-cancelled" in ended.told
+    assert "sample-cancelled" in ended.stderr
     assert operator.audited()[-1]["cancelled"] == ["sample-cancelled"]
 
 
@@ -193,16 +195,16 @@ def test_removing_gives_up_after_its_time_and_leaves_the_process_paused(operator
     ended = operator.run("process", "remove", "sample", "--yes", "--timeout", "0")
 
     assert ended.exit_code == 1
-    assert "stays paused" in ended.told
+    assert "stays paused" in ended.stderr
     assert operator.process().paused
     assert operator.process().holders
 
 
-def test_nothing_is_removed_unless_somebody_says_so(operator: Operator) -> None:
+def test_nothing_is_removed_without_a_confirmation(operator: Operator) -> None:
     ended = operator.run("process", "remove", "sample")
 
     assert ended.exit_code == 3
-    assert "--yes" in ended.told
+    assert "--yes" in ended.stderr
     assert not operator.process().paused
 
 
@@ -223,7 +225,7 @@ def test_nothing_is_changed_without_an_audit_line(operator: Operator) -> None:
     ended = operator.run("process", "pause", "sample")
 
     assert ended.exit_code == 3
-    assert "audit" in ended.told
+    assert "audit" in ended.stderr
     assert not operator.process().paused
 
 
@@ -244,7 +246,7 @@ def test_a_line_that_fails_after_others_is_not_called_nothing(
     ended = operator.run("process", "pause", "--all")
 
     assert ended.exit_code == 1
-    assert "it stopped there" in ended.told
+    assert "it stopped there" in ended.stderr
     assert [operator.process(name).paused for name in ("sample", "zz")] == [True, False]
 
 
@@ -263,8 +265,8 @@ def test_a_malformed_item_is_a_line_that_names_the_attribute(operator: Operator,
     ended = operator.run(*arguments)
 
     assert ended.exit_code == 1
-    assert "process 'sample'" in ended.told
-    assert "slot_limit" in ended.told
+    assert "process 'sample'" in ended.stderr
+    assert "slot_limit" in ended.stderr
 
 
 def test_a_process_that_is_removed_meanwhile_is_not_found(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,4 +277,4 @@ def test_a_process_that_is_removed_meanwhile_is_not_found(operator: Operator, mo
     ended = operator.run("process", "pause", "sample")
 
     assert ended.exit_code == 4
-    assert "there is no process 'sample'" in ended.told
+    assert "there is no process 'sample'" in ended.stderr

@@ -13,7 +13,7 @@ from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper_cli.commands import request
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import dead_letter, fail, waiting
+from tests.cli.queue_contents import fail, send_dead_letter, waiting
 
 NOW = 1_790_000_000.0
 
@@ -96,31 +96,31 @@ def test_one_that_is_over_says_how_and_where_its_request_is(operator: Operator) 
     fail(operator)
     attempt = _attempt(operator)
     assert (attempt["state"], attempt["status"]) == ("failed", "ABORTED")
-    assert attempt["letter"]["queue"] == "FailedRequestQueue"
+    assert attempt["dead_letter"]["queue"] == "FailedRequestQueue"
     assert "next_attempt" not in _show(operator)
 
 
-def test_a_failed_one_whose_letter_is_gone_may_be_queued_again(operator: Operator) -> None:
+def test_a_failed_one_whose_dead_letter_is_gone_may_be_queued_again(operator: Operator) -> None:
     _ended(operator)
     again = _show(operator)["next_attempt"]
     assert again == {"attempt": 2, "execution": execution_name("sample", "a", 2), "state": "perhaps queued"}
 
 
 def test_a_dead_lettered_one_says_why_and_its_later_attempts_are_found_too(operator: Operator) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     body = json.dumps({"process": "sample", "request_id": "a", "attempt": 2})
     operator.workflow.start(parse_request(Delivery("m", body, "sample", "", "0", 1, NOW)))
     found = _show(operator)
     assert [(one["attempt"], one["state"]) for one in found["attempts"]] == [(1, "dead-lettered"), (2, "finishing")]
-    assert found["attempts"][0]["letter"]["reason"] == "because of Expired"
+    assert found["attempts"][0]["dead_letter"]["reason"] == "because of Expired"
 
 
 def test_it_is_found_by_its_execution_and_by_its_message_too(operator: Operator) -> None:
     name = operator.hold("a")
     assert _show(operator, name)["request_id"] == "a"
-    dead_letter(operator, '{"process": "sample"}', message_id="m-9")
+    send_dead_letter(operator, '{"process": "sample"}', message_id="m-9")
     assert _attempt(operator, "m-9")["state"] == "dead-lettered"
-    assert _attempt(operator, execution_name("sample", "m-9", 1))["letter"]["request_id"] == "m-9"
+    assert _attempt(operator, execution_name("sample", "m-9", 1))["dead_letter"]["request_id"] == "m-9"
     assert operator.run("request", "show", "sample-" + "0" * 32).exit_code == 4
 
 
@@ -134,12 +134,12 @@ def test_the_same_id_in_two_processes_is_two_requests(operator: Operator) -> Non
     assert operator.run("request", "show", "a", "--process", "nobody").exit_code == 4
 
 
-def test_of_one_that_is_nowhere_it_says_what_may_be(operator: Operator) -> None:
+def test_of_an_unknown_request_the_possibilities_are_shown(operator: Operator) -> None:
     _wait_first(operator, "other")
     ended = operator.run("request", "show", "a", "--json")
     assert (ended.exit_code, ended.json["found"], ended.json["queued_messages"]) == (0, [], 1)
     assert execution_name("sample", "other", 1) in ended.json["may_be"][0]
-    assert "it was never sent" in operator.run("request", "show", "a").out
+    assert "it was never sent" in operator.run("request", "show", "a").stdout
 
 
 def test_with_an_empty_queue_it_is_not_found(operator: Operator) -> None:
@@ -148,11 +148,11 @@ def test_with_an_empty_queue_it_is_not_found(operator: Operator) -> None:
     assert len(ended.json["may_be"]) == 3
 
 
-def test_people_see_the_same(operator: Operator) -> None:
+def test_the_text_output_shows_the_same(operator: Operator) -> None:
     name = operator.hold("a")
     operator.run_glue(name)
-    dead_letter(operator, '{"process": "sample", "request_id": "a", "attempt": 2}')
-    shown = operator.run("request", "show", "a").out
+    send_dead_letter(operator, '{"process": "sample", "request_id": "a", "attempt": 2}')
+    shown = operator.run("request", "show", "a").stdout
     for text in ("a in sample: dead-lettered", f"attempt 1: running  {name}", "glue run: RUNNING jr_0", "because of"):
         assert text in shown
 
@@ -160,7 +160,7 @@ def test_people_see_the_same(operator: Operator) -> None:
 # Cancelling --------------------------------------------------------------------------------------------------------
 
 
-def test_a_queued_request_is_cancelled_and_set_aside_by_the_starter(operator: Operator) -> None:
+def test_a_queued_request_is_cancelled_and_dead_lettered_by_the_starter(operator: Operator) -> None:
     operator.send("a")
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes", "--json")
     assert ended.exit_code == 0
@@ -170,12 +170,12 @@ def test_a_queued_request_is_cancelled_and_set_aside_by_the_starter(operator: Op
     assert isinstance(outcome, DeadLettered)
     assert outcome.reason.startswith("cancelled by ")
     attempt = _attempt(operator)
-    assert (attempt["state"], attempt["letter"]["code"]) == ("dead-lettered", "Cancelled")
+    assert (attempt["state"], attempt["dead_letter"]["code"]) == ("dead-lettered", "Cancelled")
     (line,) = operator.audited()
     assert (line["action"], line["execution"]) == ("request cancel", execution_name("sample", "a", 1))
 
 
-def test_who_waits_first_is_woken_at_once(operator: Operator) -> None:
+def test_the_first_waiting_request_is_woken_immediately(operator: Operator) -> None:
     _wait_first(operator)
     assert waiting(operator, "RequestQueue") == []
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes", "--json")
@@ -186,7 +186,7 @@ def test_who_waits_first_is_woken_at_once(operator: Operator) -> None:
 def test_without_a_yes_nothing_is_cancelled(operator: Operator) -> None:
     ended = operator.run("request", "cancel", "a", "--process", "sample")
     assert ended.exit_code == 3
-    assert "Nothing is known of it yet" in ended.told
+    assert "Nothing is known of it yet" in ended.stderr
     assert operator.process().cancelled == {}
 
 
@@ -196,11 +196,11 @@ def test_without_an_audit_line_nothing_is_cancelled(operator: Operator) -> None:
     assert operator.process().cancelled == {}
 
 
-def test_one_that_runs_is_stopped_only_if_that_was_said(operator: Operator) -> None:
+def test_one_that_runs_is_stopped_only_with_stop(operator: Operator) -> None:
     name = operator.hold("a")
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
-    assert "Give --stop" in ended.told
+    assert "Give --stop" in ended.stderr
     assert operator.workflow.describe(name).status == "RUNNING"  # type: ignore[union-attr]
     assert operator.run("request", "cancel", "a", "--process", "sample", "--stop").exit_code == 3, "nobody confirmed"
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop", "--yes", "--json")
@@ -216,17 +216,17 @@ def test_one_that_is_starting_is_left_alone(operator: Operator) -> None:
     operator.hold("a", confirmed=False)
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop", "--yes")
     assert ended.exit_code == 3
-    assert "just being started" in ended.told
+    assert "is being started" in ended.stderr
 
 
-def test_one_that_takes_its_slot_this_very_moment_is_not_cancelled(
+def test_one_that_takes_its_slot_meanwhile_is_not_cancelled(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator.send("a")
     monkeypatch.setattr(request, "audit", lambda *_, **__: _starter(operator).admit(_receive(operator), NOW))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
-    assert "this very moment" in ended.told
+    assert "has taken a slot meanwhile" in ended.stderr
     assert operator.process().cancelled == {}
 
 
@@ -237,14 +237,14 @@ def test_one_that_runs_and_ends_while_the_command_looks_is_not_called_cancelled(
     monkeypatch.setattr(request, "audit", lambda *_, **__: _ended(operator))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
-    assert "has run meanwhile (ABORTED)" in ended.told
+    assert "has run meanwhile (ABORTED)" in ended.stderr
     assert operator.process().cancelled == {}
 
 
 @pytest.mark.parametrize("where", ["dead letter", "failed", "finishing"])
 def test_one_that_is_not_queued_any_more_is_refused(operator: Operator, where: str) -> None:
     if where == "dead letter":
-        dead_letter(operator)
+        send_dead_letter(operator)
     else:
         name = operator.hold("a")
         operator.slots.release("sample", name, operator.process().holders[name].raw)
@@ -280,11 +280,11 @@ def test_cancelled_twice_is_cancelled_once(operator: Operator) -> None:
 def test_of_one_that_may_have_been_redriven_it_says_how_to_cancel_the_attempt_that_waits(operator: Operator) -> None:
     """Its letter is gone, so nothing tells whether the attempt after the cancelled one is on the queue."""
     cancel = ("request", "cancel", "a", "--process", "sample", "--yes")
-    assert "--attempt 2" in operator.run(*cancel).told
-    assert "--attempt 2" in operator.run(*cancel).told
+    assert "--attempt 2" in operator.run(*cancel).stderr
+    assert "--attempt 2" in operator.run(*cancel).stderr
     ended = operator.run(*cancel, "--attempt", "2", "--json")
     assert ended.json["attempt"] == 2
-    assert "--attempt" not in ended.told
+    assert "--attempt" not in ended.stderr
 
 
 def test_there_is_an_end_to_how_many_are_cancelled(operator: Operator) -> None:
@@ -296,7 +296,7 @@ def test_there_is_an_end_to_how_many_are_cancelled(operator: Operator) -> None:
     )
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
-    assert "100 cancelled requests" in ended.told
+    assert "100 cancelled requests" in ended.stderr
 
 
 def test_of_a_process_that_is_not_there_nothing_is_cancelled(operator: Operator) -> None:

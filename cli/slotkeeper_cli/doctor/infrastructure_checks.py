@@ -7,32 +7,32 @@ from collections.abc import Iterator
 from typing import Any
 
 from slotkeeper_cli.doctor.facts import Facts
-from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
-from slotkeeper_cli.recursion import WHY
-from slotkeeper_cli.words import count
+from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
+from slotkeeper_cli.formatting import count
+from slotkeeper_cli.recursion_settings import WHY
 
 # Queue -> the function that works on it, and where what it gives up goes.
-WORKED_ON = {
+CONSUMERS = {
     "RequestQueue": ("StarterFunction", "RequestDeadLetterQueue"),
     "WorkQueue": ("WorkerFunction", "WorkDeadLetterQueue"),
 }
 _DEPLOY = "deploy the stack again"
-_TIMES = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
-_SPARE = 2  # places above WorkerConcurrency, for messages that Lambda has received and cannot run yet
-_UNRESERVED = 100  # what an account must leave unreserved (Lambda API reference, PutFunctionConcurrency)
+_VISIBILITY_FACTOR = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
+_SPARE_CONCURRENCY = 2  # places above WorkerConcurrency, for messages that Lambda has received and cannot run yet
+_MIN_UNRESERVED = 100  # what an account must leave unreserved (Lambda API reference, PutFunctionConcurrency)
 
 
 def stack(facts: Facts) -> Iterator[Finding]:
     status = facts.stack_status
     if status.endswith("_FAILED"):
-        yield problem(f"the stack is {status}", "see its events in CloudFormation, mend the cause, and deploy again")
+        yield problem(f"the stack is {status}", "see its events in CloudFormation, fix the cause, and deploy again")
     elif status.endswith("_IN_PROGRESS"):
-        yield warn(f"the stack is {status}", "look again when it is done")
+        yield warn(f"the stack is {status}", "run this again when it has finished")
 
 
 def _worked_on(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
     """The queues of WORKED_ON that the stack was deployed with."""
-    for queue, names in WORKED_ON.items():
+    for queue, names in CONSUMERS.items():
         if queue != "WorkQueue" or "worker" not in facts.not_deployed:
             yield queue, names
 
@@ -40,10 +40,10 @@ def _worked_on(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
 def visibility(facts: Facts) -> Iterator[Finding]:
     for queue, (function, _) in _worked_on(facts):
         seconds, timeout = int(facts.queues[queue]["VisibilityTimeout"]), facts.functions[function].timeout
-        if seconds < _TIMES * timeout:
+        if seconds < _VISIBILITY_FACTOR * timeout:
             yield problem(
                 f"{queue} hides a message for {seconds} s, and {function} may take {timeout} s",
-                f"set its visibility timeout to {_TIMES * timeout} s, six times the function's; {_DEPLOY}",
+                f"set its visibility timeout to {_VISIBILITY_FACTOR * timeout} s, six times the function's; {_DEPLOY}",
             )
 
 
@@ -55,7 +55,8 @@ def redrive(facts: Facts) -> Iterator[Finding]:
             yield problem(f"{queue} has {target or 'nothing'} as its dead-letter queue, not {dead}", _DEPLOY)
         elif int(policy.get("maxReceiveCount", 0)) < 1000:
             yield problem(
-                f"{queue} gives a message up after {policy.get('maxReceiveCount')} receives; waiting uses up some 700",
+                f"{queue} dead-letters a message after {policy.get('maxReceiveCount')} receives; waiting uses "
+                "up to 700",
                 f"set maxReceiveCount to 1000; {_DEPLOY}",
             )
 
@@ -75,12 +76,13 @@ def mappings(facts: Facts) -> Iterator[Finding]:
 def _mapping(queue: str, function: str, one: dict[str, Any]) -> Iterator[Finding]:
     if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
         yield problem(
-            f"the event source of {queue} is {one.get('State')}: {function} gets no messages",
+            f"the event source of {queue} is {one.get('State')}: {function} receives no messages",
             f"aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
         )
     if one.get("BatchSize") != 1:
         yield problem(
-            f"{function} gets {one.get('BatchSize')} messages of {queue} at once: one that is hidden or slow costs the "
+            f"{function} receives {one.get('BatchSize')} messages of {queue} at once: one that is hidden or "
+            "slow costs the "
             "others their time",
             f"set BatchSize to 1; {_DEPLOY}",
         )
@@ -112,10 +114,10 @@ def worker_concurrency(facts: Facts) -> Iterator[Finding]:
         return
     if int(facts.parameters.get("WorkerReservedConcurrency") or 0):
         yield warn("the worker has no concurrency of its own any more", _DEPLOY)
-    elif facts.unreserved_concurrency >= _UNRESERVED + wanted + _SPARE:
+    elif facts.unreserved_concurrency >= _MIN_UNRESERVED + wanted + _SPARE_CONCURRENCY:
         yield warn(
             "the worker has no concurrency of its own: a busy account throttles it, which costs messages receives",
-            f"deploy with WorkerReservedConcurrency={wanted + _SPARE}, which this account can spare",
+            f"deploy with WorkerReservedConcurrency={wanted + _SPARE_CONCURRENCY}, which this account can spare",
         )
 
 
@@ -124,7 +126,7 @@ def stopped_functions(facts: Facts) -> Iterator[Finding]:
         if one.reserved == 0:
             yield problem(
                 f"{one.logical_id} has a reserved concurrency of 0: Lambda never runs it",
-                "somebody has stopped it by hand; aws lambda delete-function-concurrency lets it run",
+                "it was stopped manually; start it with aws lambda delete-function-concurrency",
             )
 
 
@@ -141,9 +143,9 @@ def recursion(facts: Facts) -> Iterator[Finding]:
 def tables(facts: Facts) -> Iterator[Finding]:
     for one in facts.tables:
         if one.expires_wanted and not one.expires:
-            yield problem(f"{one.logical_id} keeps its items for ever: its TTL is off", _DEPLOY)
+            yield problem(f"{one.logical_id} keeps its items forever: its TTL is disabled", _DEPLOY)
         if one.recoverable_wanted and not one.recoverable:
-            yield problem(f"{one.logical_id} cannot be restored: point-in-time recovery is off", _DEPLOY)
+            yield problem(f"{one.logical_id} cannot be restored: point-in-time recovery is disabled", _DEPLOY)
 
 
 def rules(facts: Facts) -> Iterator[Finding]:
@@ -151,7 +153,7 @@ def rules(facts: Facts) -> Iterator[Finding]:
         wanted = facts.template.get(name, {}).get("Properties", {}).get("State", "ENABLED")
         if wanted == "ENABLED" and not state.startswith("ENABLED"):
             janitor = ": slots of dead holders stay taken" if name.startswith("Janitor") else ""
-            yield problem(f"rule {name} is {state}{janitor}", "aws events enable-rule, when it may run again")
+            yield problem(f"rule {name} is {state}{janitor}", "enable it with aws events enable-rule")
 
 
 def stack_drift(facts: Facts) -> Iterator[Finding]:
@@ -163,19 +165,19 @@ def stack_drift(facts: Facts) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("stack", "the last deployment came to its end", stack),
-    Check("visibility", "queues hide a message for six times their function's timeout", visibility),
-    Check("redrive", "queues give up to their dead-letter queue, after 1000 receives", redrive),
-    Check("event-sources", "functions get the queues' messages, one at a time, and report failed ones", mappings),
-    Check(
+    HealthCheck("stack", "the last deployment has finished", stack),
+    HealthCheck("visibility", "queues hide a message for six times their function's timeout", visibility),
+    HealthCheck("redrive", "queues dead-letter a message after 1000 receives", redrive),
+    HealthCheck("event-sources", "functions receive messages one at a time, and report failed items", mappings),
+    HealthCheck(
         "worker-concurrency",
-        "the worker takes as many at once as it should, and can run them",
+        "the worker's concurrency is WorkerConcurrency, and can be reached",
         worker_concurrency,
         flow="worker",
     ),
-    Check("functions", "no function was stopped by hand", stopped_functions),
-    Check("recursion", "Lambda ends loops where none is meant, and nowhere else", recursion),
-    Check("tables", "tables expire and can be restored as the template says", tables),
-    Check("rules", "schedules and event rules are switched on", rules),
+    HealthCheck("functions", "no function has a reserved concurrency of 0", stopped_functions),
+    HealthCheck("recursion", "the recursion setting of each function is the template's", recursion),
+    HealthCheck("tables", "tables expire and can be restored as the template says", tables),
+    HealthCheck("rules", "schedules and event rules are enabled", rules),
 )
-DRIFT = Check("stack-drift", "resources are as the template made them", stack_drift)
+DRIFT = HealthCheck("stack-drift", "resources are as the template declares them", stack_drift)

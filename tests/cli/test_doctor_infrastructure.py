@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from slotkeeper_cli.doctor import plumbing
-from slotkeeper_cli.doctor.facts import Function, Table
-from slotkeeper_cli.recursion import Setting
+from slotkeeper_cli.doctor import infrastructure_checks
+from slotkeeper_cli.doctor.facts import FunctionSettings, TableSettings
+from slotkeeper_cli.recursion_settings import RecursionSetting
 from tests.cli.doctor_facts import WHOLE, facts, levels, mapping, queue, seen
 
 
@@ -18,12 +18,12 @@ from tests.cli.doctor_facts import WHOLE, facts, levels, mapping, queue, seen
     [("UPDATE_ROLLBACK_FAILED", ["problem"]), ("UPDATE_IN_PROGRESS", ["warn"]), ("UPDATE_ROLLBACK_COMPLETE", [])],
 )
 def test_a_deployment_that_came_to_no_end(status: str, found: list[str]) -> None:
-    assert levels(plumbing.stack, stack_status=status) == found
+    assert levels(infrastructure_checks.stack, stack_status=status) == found
 
 
 def test_a_visibility_below_six_times_the_functions_timeout_is_a_problem() -> None:
     queues = {**WHOLE["queues"], "RequestQueue": queue("RequestQueue", 179)}
-    assert seen(plumbing.visibility, queues=queues) == [
+    assert seen(infrastructure_checks.visibility, queues=queues) == [
         ("problem", "RequestQueue hides a message for 179 s, and StarterFunction may take 30 s")
     ]
 
@@ -31,13 +31,15 @@ def test_a_visibility_below_six_times_the_functions_timeout_is_a_problem() -> No
 @pytest.mark.parametrize("policy", [{}, {"deadLetterTargetArn": "arn:other", "maxReceiveCount": 1000}])
 def test_a_queue_without_its_dead_letter_queue_is_a_problem(policy: dict[str, Any]) -> None:
     queues = {**WHOLE["queues"], "WorkQueue": queue("WorkQueue", 720, RedrivePolicy=json.dumps(policy))}
-    assert levels(plumbing.redrive, queues=queues) == ["problem"]
+    assert levels(infrastructure_checks.redrive, queues=queues) == ["problem"]
 
 
 def test_few_receives_are_a_problem() -> None:
     policy = json.dumps({"deadLetterTargetArn": "arn:WorkDeadLetterQueue", "maxReceiveCount": "5"})
     queues = {**WHOLE["queues"], "WorkQueue": queue("WorkQueue", 720, RedrivePolicy=policy)}
-    assert seen(plumbing.redrive, queues=queues)[0][1].startswith("WorkQueue gives a message up after 5 receives")
+    assert seen(infrastructure_checks.redrive, queues=queues)[0][1].startswith(
+        "WorkQueue dead-letters a message after 5 receives"
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,9 @@ def test_few_receives_are_a_problem() -> None:
     ],
 )
 def test_an_event_source_that_is_missing_doubled_off_or_set_otherwise_is_a_problem(found: list[dict[str, Any]]) -> None:
-    assert levels(plumbing.mappings, mappings={"RequestQueue": [mapping()], "WorkQueue": found}) == ["problem"]
+    assert levels(infrastructure_checks.mappings, mappings={"RequestQueue": [mapping()], "WorkQueue": found}) == [
+        "problem"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,11 +72,11 @@ def test_an_event_source_that_is_missing_doubled_off_or_set_otherwise_is_a_probl
 def test_the_workers_concurrency(most: int | None, reserved: int | None, parameters: Any, found: list[str]) -> None:
     scaling = {} if most is None else {"ScalingConfig": {"MaximumConcurrency": most}}
     given = {
-        "functions": {"WorkerFunction": Function("WorkerFunction", 120, reserved)},
+        "functions": {"WorkerFunction": FunctionSettings("WorkerFunction", 120, reserved)},
         "mappings": {"WorkQueue": [mapping(**scaling)]},
         "parameters": {"WorkerConcurrency": "3", **parameters},
     }
-    assert levels(plumbing.worker_concurrency, **given) == found
+    assert levels(infrastructure_checks.worker_concurrency, **given) == found
 
 
 @pytest.mark.parametrize(("unreserved", "found"), [(10, []), (104, []), (105, ["warn"]), (1000, ["warn"])])
@@ -81,38 +85,38 @@ def test_a_reservation_for_the_worker_is_advised_where_the_account_can_spare_it(
 ) -> None:
     """PutFunctionConcurrency leaves 100 unreserved, and a new account has 10."""
     given = {
-        "functions": {"WorkerFunction": Function("WorkerFunction", 120, None)},
+        "functions": {"WorkerFunction": FunctionSettings("WorkerFunction", 120, None)},
         "parameters": {"WorkerConcurrency": "3", "WorkerReservedConcurrency": "0"},
         "unreserved_concurrency": unreserved,
     }
-    assert levels(plumbing.worker_concurrency, **given) == found
-    advised = [finding.do for finding in plumbing.worker_concurrency(facts(**given))]
+    assert levels(infrastructure_checks.worker_concurrency, **given) == found
+    advised = [finding.do for finding in infrastructure_checks.worker_concurrency(facts(**given))]
     assert all("WorkerReservedConcurrency=5," in do for do in advised)
 
 
-def test_a_function_that_somebody_has_stopped_is_a_problem() -> None:
-    functions = {"JanitorFunction": Function("JanitorFunction", 300, 0)}
-    assert levels(plumbing.stopped_functions, functions=functions) == ["problem"]
+def test_a_function_with_no_concurrency_is_a_problem() -> None:
+    functions = {"JanitorFunction": FunctionSettings("JanitorFunction", 300, 0)}
+    assert levels(infrastructure_checks.stopped_functions, functions=functions) == ["problem"]
 
 
 def test_another_recursion_setting_than_the_templates_is_a_problem() -> None:
-    found = [Setting("WorkerFunction", "w", "Terminate", "Allow")]
-    assert levels(plumbing.recursion, recursion=found) == ["problem"]
+    found = [RecursionSetting("WorkerFunction", "w", "Terminate", "Allow")]
+    assert levels(infrastructure_checks.recursion, recursion=found) == ["problem"]
 
 
 def test_a_table_that_does_not_expire_or_cannot_be_restored_as_it_should_is_a_problem() -> None:
-    found = [Table("Ledger", False, True, False, True), Table("Plain", False, False, False, False)]
-    assert levels(plumbing.tables, tables=found) == ["problem", "problem"]
+    found = [TableSettings("Ledger", False, True, False, True), TableSettings("Plain", False, False, False, False)]
+    assert levels(infrastructure_checks.tables, tables=found) == ["problem", "problem"]
 
 
 def test_a_rule_that_is_off_is_a_problem_unless_the_template_has_it_so() -> None:
-    assert seen(plumbing.rules, rules={"JanitorFunctionRound": "DISABLED"})[0][1].endswith("stay taken")
+    assert seen(infrastructure_checks.rules, rules={"JanitorFunctionRound": "DISABLED"})[0][1].endswith("stay taken")
     template = {"Spare": {"Properties": {"State": "DISABLED"}}}
-    assert seen(plumbing.rules, rules={"Spare": "DISABLED"}, template=template) == []
+    assert seen(infrastructure_checks.rules, rules={"Spare": "DISABLED"}, template=template) == []
 
 
-def test_what_cloudformation_finds_changed_is_worth_a_word() -> None:
+def test_what_cloudformation_finds_changed_is_a_warning() -> None:
     drifted = {"WorkQueue": "MODIFIED", "RetryPolicyParameter": "MODIFIED"}  # whose policy is the operators' own
-    assert seen(plumbing.stack_drift, drifted=drifted) == [
+    assert seen(infrastructure_checks.stack_drift, drifted=drifted) == [
         ("warn", "WorkQueue is MODIFIED, compared with the template")
     ]

@@ -8,14 +8,14 @@ from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import MalformedProcess, Process, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper_cli.errors import Failed, NotFound
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.stack_connection import StackConnection
 
 
-class Control:
+class SlotControl:
     """The slot protocol's parts, wired to a stack's table, queue and state machine."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: StackConnection) -> None:
         table, dynamodb = stack.outputs["SlotTableName"], stack.client("dynamodb")
         self.processes = Processes(dynamodb, table)
         self.slots = Slots(dynamodb, table)
@@ -25,24 +25,24 @@ class Control:
         self.glue = GlueRuns(stack.client("glue"))
 
     def process(self, name: str) -> Process:
-        """A process as it stands, read consistently.
+        """A process, read consistently.
 
         Raises:
             NotFound: there is none of this name.
-            Failed: its item is malformed; the text names the attribute.
+            CommandFailed: its item is malformed; the text names the attribute.
         """
         try:
-            found = self.slots.read(name)
+            process = self.slots.read(name)
         except MalformedProcess as error:
-            raise Failed(
-                f"the item of process {name!r} in SlotTable is malformed: {error}. Mend the attribute first "
+            raise CommandFailed(
+                f"the item of process {name!r} in SlotTable is malformed: {error}. Correct the attribute first "
                 "(docs/runbooks.md, MalformedProcessAlarm)"
             ) from error
-        if found is None:
+        if process is None:
             known = sorted(self.names())
-            raise NotFound(f"there is no process {name!r}; there are {', '.join(known) or 'none'}")
-        return found
+            raise NotFound(f"there is no process {name!r}. The processes are: {', '.join(known) or 'none'}")
+        return process
 
     def names(self) -> list[str]:
         """The names of all processes that can be read."""
-        return [found.name for found in self.processes.all() if isinstance(found, Process)]
+        return [process.name for process in self.processes.all() if isinstance(process, Process)]

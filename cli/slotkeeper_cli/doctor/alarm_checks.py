@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from slotkeeper_cli.doctor.facts import Facts
-from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
-from slotkeeper_cli.words import count, duration
+from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
+from slotkeeper_cli.formatting import count, duration
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 _ON_SILENCE = "JanitorSilentAlarm"  # the one alarm that missing data rings, which a new stack has of every metric
@@ -21,9 +21,10 @@ def alarms(facts: Facts) -> Iterator[Finding]:
         name = one["LogicalId"]
         if one["StateValue"] == "ALARM" and name == _ON_SILENCE and facts.stack_age < one.get("Period", 3600):
             yield warn(
-                f"{name} is in ALARM, and the stack is {duration(facts.stack_age)} old: it may ring before the "
+                f"{name} is in ALARM, and the stack is {duration(facts.stack_age)} old: it may be in ALARM before the "
                 "janitor's first run is counted",
-                f"look again an hour after the deployment; if it still rings, see docs/runbooks.md#{name.lower()}",
+                "run this again an hour after the deployment; if it is still in ALARM, see "
+                f"docs/runbooks.md#{name.lower()}",
             )
         elif one["StateValue"] == "ALARM":
             yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", f"docs/runbooks.md#{name.lower()}")
@@ -31,7 +32,7 @@ def alarms(facts: Facts) -> Iterator[Finding]:
     if silent:
         yield warn(
             f"{count(len(silent), 'alarm')} without data: {', '.join(silent)}",
-            "wait for its next period; if it stays so, its metric is not emitted",
+            "wait for its next period; if it stays, its metric is not emitted",
         )
 
 
@@ -39,7 +40,7 @@ def silenced(facts: Facts) -> Iterator[Finding]:
     off = sorted(str(one["LogicalId"]) for one in facts.alarms if not one.get("ActionsEnabled", True))
     if off:
         yield problem(
-            f"alarms wake nobody, their actions are switched off: {', '.join(off)}",
+            f"the actions of alarms are disabled: {', '.join(off)}",
             "aws cloudwatch enable-alarm-actions",
         )
 
@@ -49,10 +50,11 @@ def topic(facts: Facts) -> Iterator[Finding]:
     confirmed = [one for one in found if one.get("SubscriptionArn", "").startswith("arn:")]
     pending = [one.get("Endpoint", "?") for one in found if one not in confirmed]
     if pending:
-        yield warn(f"not confirmed yet: {', '.join(pending)}", "follow the link in the mail that SNS has sent there")
+        yield warn(f"not confirmed yet: {', '.join(pending)}", "follow the link in the e-mail of SNS")
     if not confirmed:
         yield warn(
-            "nobody hears of alarms", "deploy with AlarmEmail, or subscribe to the topic (output FailureTopicArn)"
+            "the alarms' topic has no confirmed subscription",
+            "deploy with AlarmEmail, or subscribe to the topic (output FailureTopicArn)",
         )
 
 
@@ -62,12 +64,12 @@ def topic_key(facts: Facts) -> Iterator[Finding]:
         return
     if "alias/aws/" in key:
         yield problem(
-            f"the topic is encrypted with {key}, by which alarms cannot publish, and nobody can change that",
-            "take the encryption away, or deploy with a key of your own (KmsKeyArn)",
+            f"the topic is encrypted with {key}, with which alarms cannot publish, and whose policy cannot be changed",
+            "remove the encryption, or deploy with a key of your own (KmsKeyArn)",
         )
     elif not lets(facts.topic_key_policy, CLOUDWATCH, NEEDED):
         yield problem(
-            f"the policy of key {key} does not let {CLOUDWATCH} use it: alarms ring, and nobody hears of it",
+            f"the policy of key {key} does not let {CLOUDWATCH} use it: no alarm can publish",
             f"allow it {' and '.join(NEEDED)}* in the key's policy",
         )
 
@@ -76,11 +78,11 @@ def lets(policy: Mapping[str, Any], service: str, actions: tuple[str, ...]) -> b
     """Whether a key's policy lets a service do all of this. Conditions are taken to hold."""
     statements = [one for one in _many(policy.get("Statement")) if _names(one.get("Principal"), service)]
 
-    def is_said(effect: str, action: str) -> bool:
+    def is_stated(effect: str, action: str) -> bool:
         patterns = [p for one in statements if one.get("Effect") == effect for p in _many(one.get("Action"))]
         return any(fnmatchcase(action.lower(), str(pattern).lower()) for pattern in patterns)
 
-    return all(is_said("Allow", action) and not is_said("Deny", action) for action in actions)
+    return all(is_stated("Allow", action) and not is_stated("Deny", action) for action in actions)
 
 
 def _names(principal: Any, service: str) -> bool:
@@ -96,8 +98,8 @@ def _many(value: Any) -> list[Any]:
 
 
 CHECKS = (
-    Check("alarms", "no alarm rings", alarms),
-    Check("alarm-actions", "alarms may wake somebody", silenced),
-    Check("topic", "somebody is subscribed to the alarms' topic", topic),
-    Check("topic-key", "CloudWatch may publish to the encrypted topic", topic_key),
+    HealthCheck("alarms", "no alarm is in ALARM", alarms),
+    HealthCheck("alarm-actions", "the actions of alarms are enabled", silenced),
+    HealthCheck("topic", "the alarms' topic has a confirmed subscription", topic),
+    HealthCheck("topic-key", "CloudWatch may publish to the encrypted topic", topic_key),
 )

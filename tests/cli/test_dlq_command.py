@@ -7,11 +7,11 @@ import json
 import pytest
 
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import REQUEST, dead_letter, fail, give_up, only_id, waiting
+from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
 
 
 def test_all_queues_are_listed_with_their_codes_and_reasons(operator: Operator) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     name = fail(operator, "b")
     give_up(operator)
 
@@ -23,24 +23,28 @@ def test_all_queues_are_listed_with_their_codes_and_reasons(operator: Operator) 
         "work": (1, {"AttemptsExhausted": 1}),
         "schedule": (0, {}),
     }
-    (letter,) = queues["request"]["letters"]
-    assert (letter["request_id"], letter["attempt"], letter["process"]) == ("a", 1, "sample")
-    assert letter["reason"] == "because of Expired"
-    (letter,) = queues["failed"]["letters"]
-    assert (letter["request_id"], letter["execution"], letter["reason"]) == ("b", name, "the job said no")
-    (letter,) = queues["work"]["letters"]
-    assert (letter["request_id"], letter["attempt"]) == ("w", 2)
+    (dead_letter,) = queues["request"]["dead_letters"]
+    assert (dead_letter["request_id"], dead_letter["attempt"], dead_letter["process"]) == ("a", 1, "sample")
+    assert dead_letter["reason"] == "because of Expired"
+    (dead_letter,) = queues["failed"]["dead_letters"]
+    assert (dead_letter["request_id"], dead_letter["execution"], dead_letter["reason"]) == (
+        "b",
+        name,
+        "the job said no",
+    )
+    (dead_letter,) = queues["work"]["dead_letters"]
+    assert (dead_letter["request_id"], dead_letter["attempt"]) == ("w", 2)
 
 
-def test_people_see_a_table(operator: Operator) -> None:
-    dead_letter(operator)
-    shown = operator.run("dlq", "list", "request").out
+def test_the_text_output_is_a_table(operator: Operator) -> None:
+    send_dead_letter(operator)
+    shown = operator.run("dlq", "list", "request").stdout
     assert "RequestDeadLetterQueue (request): 1  (1 Expired)" in shown
     assert "sample/a" in shown
 
 
-def test_looking_leaves_every_letter_to_be_received_at_once(operator: Operator) -> None:
-    dead_letter(operator)
+def test_listing_leaves_every_dead_letter_to_be_received_at_once(operator: Operator) -> None:
+    send_dead_letter(operator)
     fail(operator)
     operator.run("dlq", "list")
     operator.run("dlq", "show", "request")
@@ -60,32 +64,32 @@ def test_request_queue_and_work_queue_are_never_received_from(operator: Operator
     assert not {operator.outputs["RequestQueueUrl"], operator.outputs["WorkQueueUrl"]} & set(asked)
 
 
-def test_a_letter_is_shown_in_full(operator: Operator) -> None:
-    dead_letter(operator, '{"process": "sample"}')
+def test_a_dead_letter_is_shown_in_full(operator: Operator) -> None:
+    send_dead_letter(operator, '{"process": "sample"}')
     message_id = only_id(operator, "RequestDeadLetterQueue")
-    (letter,) = operator.run("dlq", "show", "request", "--id", message_id, "--json").json["letters"]
-    assert letter["body"] == '{"process": "sample"}'
-    assert letter["attributes"]["source_message_id"] == "m-1"
-    assert letter["request_id"] == "m-1"
+    (dead_letter,) = operator.run("dlq", "show", "request", "--id", message_id, "--json").json["dead_letters"]
+    assert dead_letter["body"] == '{"process": "sample"}'
+    assert dead_letter["attributes"]["source_message_id"] == "m-1"
+    assert dead_letter["request_id"] == "m-1"
     assert operator.run("dlq", "show", "request", "--id", "nothing").exit_code == 4
-    assert "because of Expired" in operator.run("dlq", "show", "request").out
+    assert "because of Expired" in operator.run("dlq", "show", "request").stdout
 
 
 def test_a_body_of_any_kind_is_listed(operator: Operator) -> None:
     for number, body in enumerate(
         ["not JSON", "[]", '"x"', '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
     ):
-        dead_letter(operator, body, "InvalidRequest", f"m-{number}")
+        send_dead_letter(operator, body, "InvalidRequest", f"m-{number}")
     assert operator.run("dlq", "list", "request", "--json").json["queues"][0]["messages"] == 5
 
 
-def test_a_discarded_letter_is_gone_and_its_body_stands_in_the_audit_line(operator: Operator) -> None:
-    dead_letter(operator, code="Cancelled")
-    dead_letter(operator, '{"process": "sample", "request_id": "b"}', message_id="m-2")
+def test_a_discarded_dead_letter_is_gone_and_its_body_is_in_the_audit_line(operator: Operator) -> None:
+    send_dead_letter(operator, code="Cancelled")
+    send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', message_id="m-2")
     assert operator.run("dlq", "discard", "request", "--code", "Cancelled").exit_code == 3
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 2
     ended = operator.run("dlq", "discard", "request", "--code", "Cancelled", "--yes", "--json")
-    assert [letter["request_id"] for letter in ended.json["deleted"]] == ["a"]
+    assert [dead_letter["request_id"] for dead_letter in ended.json["deleted"]] == ["a"]
     (line,) = operator.audited()
     assert (line["action"], line["body"]) == ("dlq discard", REQUEST)
     (left,) = waiting(operator, "RequestDeadLetterQueue")
@@ -93,7 +97,7 @@ def test_a_discarded_letter_is_gone_and_its_body_stands_in_the_audit_line(operat
 
 
 def test_nothing_is_discarded_without_its_audit_line(operator: Operator) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
     assert operator.run("dlq", "discard", "request", "--code", "Expired", "--yes").exit_code == 3
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
@@ -101,6 +105,6 @@ def test_nothing_is_discarded_without_its_audit_line(operator: Operator) -> None
 
 @pytest.mark.parametrize(("options", "code"), [((), 2), (("--id", "nothing"), 4), (("--code", "None"), 4)])
 def test_what_to_discard_has_to_be_there(operator: Operator, options: tuple[str, ...], code: int) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     assert operator.run("dlq", "discard", "request", *options, "--yes").exit_code == code
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1

@@ -1,4 +1,4 @@
-"""The layer's retries on a stack: its ledger, its work queue, and the schedules beside it."""
+"""The layer's retries on a stack: its ledger, its work queue, and its schedules."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from collections.abc import Callable, Iterator
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryOperations
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.stack_connection import StackConnection
 
 
-class WorkRetries:
+class RetryControl:
     """The parts, wired to a stack."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: StackConnection) -> None:
         self._scheduler, self._group = stack.client("scheduler"), stack.outputs["RetryScheduleGroupName"]
         sqs, url = stack.client("sqs"), stack.outputs["WorkQueueUrl"]
-        told = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn", "MaximumMessageSize"])["Attributes"]
-        # Nothing is scheduled here, so the role and the dead-letter queue of schedules are nobody's business.
-        schedules = ScheduleTarget(self._group, "", told["QueueArn"], "")
+        attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn", "MaximumMessageSize"])[
+            "Attributes"
+        ]
+        # Nothing is scheduled here, so the role and the dead-letter queue of schedules are not needed.
+        schedules = ScheduleTarget(self._group, "", attributes["QueueArn"], "")
         queue = RetryQueue(
-            sqs, self._scheduler, url, schedules, max_message_bytes=int(told.get("MaximumMessageSize", 1_048_576))
+            sqs, self._scheduler, url, schedules, max_message_bytes=int(attributes.get("MaximumMessageSize", 1_048_576))
         )
         self._dynamodb, self._table = stack.client("dynamodb"), stack.outputs["RequestLedgerTableName"]
         self.ledger = Ledger(self._dynamodb, self._table)
         self.steps = RetryOperations(self.ledger, queue)
 
-    def rows_there_are(self) -> int:
+    def approximate_row_count(self) -> int:
         """About how many rows the ledger has: DynamoDB counts every six hours (API Reference, TableDescription)."""
         described = self._dynamodb.describe_table(TableName=self._table)["Table"]
         return int(described.get("ItemCount", 0))

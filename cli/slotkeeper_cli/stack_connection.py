@@ -14,21 +14,21 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from slotkeeper_cli.errors import Failed, NotFound
+from slotkeeper_cli.errors import CommandFailed, NotFound
 
 DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
 CONSOLE = "https://{region}.console.aws.amazon.com"
 
 # An operator waits, and a call that is throttled is worth another try (boto3 guide, "Retries").
-_PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 6})
+_CLIENT_CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 6})
 
 # A function is waited for as long as it may take (Lambda quotas, "Function timeout"), and asked once: a call that is
 # given up and made again would have it work twice at a time.
-_ONCE = Config(connect_timeout=5, read_timeout=900, retries={"mode": "standard", "total_max_attempts": 1})
+_INVOKE_CONFIG = Config(connect_timeout=5, read_timeout=900, retries={"mode": "standard", "total_max_attempts": 1})
 
 # What botocore would read of the user's own: a command for the local stack must not be able to reach an account.
-_NOBODYS: dict[str, Any] = {
+_NO_USER_CONFIG: dict[str, Any] = {
     "profile": (None, None, None, None),
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
@@ -73,7 +73,7 @@ FLOWS = (
 )
 
 
-class Stack:
+class StackConnection:
     """A stack by its name, in the account and region of a profile, or in the AWS that `make local-up` runs.
 
     Args:
@@ -102,12 +102,12 @@ class Stack:
     def client(self, service: str) -> Any:
         """The boto3 client of a service, made once."""
         if service not in self._clients:
-            self._clients[service] = self._make(service, _PATIENT)
+            self._clients[service] = self._make(service, _CLIENT_CONFIG)
         return self._clients[service]
 
     def invoke(self, function: str) -> dict[str, Any]:
         """Invokes a function with an empty event, and waits until it has answered (Lambda, Invoke)."""
-        answer: dict[str, Any] = self._make("lambda", _ONCE).invoke(FunctionName=function, Payload=b"{}")
+        answer: dict[str, Any] = self._make("lambda", _INVOKE_CONFIG).invoke(FunctionName=function, Payload=b"{}")
         return answer
 
     def _make(self, service: str, config: Config) -> Any:
@@ -119,13 +119,15 @@ class Stack:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What CloudFormation tells of the stack (DescribeStacks).
+        """The stack as CloudFormation describes it (DescribeStacks).
 
         Raises:
             NotFound: there is no such stack here, or it is not one of Slotkeeper's.
         """
         try:
-            found: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"][0]
+            description: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"][
+                0
+            ]
         except ClientError as error:
             if "does not exist" not in error.response["Error"].get("Message", ""):
                 raise
@@ -133,17 +135,17 @@ class Stack:
                 f"there is no stack {self.name!r} in {self.region}: give its name by --stack, and its account and "
                 "region by --profile and --region"
             ) from error
-        outputs = {output["OutputKey"] for output in found.get("Outputs", [])}
+        outputs = {output["OutputKey"] for output in description.get("Outputs", [])}
         if "SlotTableName" not in outputs:
             raise NotFound(
-                f"stack {self.name!r} ({found['StackStatus']}) has no output SlotTableName: it is not one of "
+                f"stack {self.name!r} ({description['StackStatus']}) has no output SlotTableName: it is not one of "
                 "Slotkeeper's, or its first deployment is not done"
             )
-        return found
+        return description
 
     @cached_property
     def outputs(self) -> dict[str, str]:
-        """The stack's outputs. A name that is not there raises NotFound if its flow is not deployed, else Failed."""
+        """The stack's outputs. A missing one raises NotFound if its flow is not deployed, else CommandFailed."""
         return _Outputs({output["OutputKey"]: output["OutputValue"] for output in self.description["Outputs"]})
 
     @cached_property
@@ -173,7 +175,7 @@ def _isolated(local: dict[str, str]) -> boto3.Session:
         aws_access_key_id=local["access_key_id"],
         aws_secret_access_key=local["secret_access_key"],
         region_name=local["region"],
-        botocore_session=botocore.session.Session(session_vars=_NOBODYS),
+        botocore_session=botocore.session.Session(session_vars=_NO_USER_CONFIG),
     )
 
 
@@ -182,7 +184,9 @@ class _Outputs(dict[str, str]):
         for flow in FLOWS:
             if name in flow.outputs and flow.outputs[0] not in self:
                 raise NotFound(f"the {flow.name} is not deployed in this stack: deploy the stack with {flow.parameter}")
-        raise Failed(f"the stack has no output {name}: it was deployed from an older template; deploy it again first")
+        raise CommandFailed(
+            f"the stack has no output {name}: it was deployed from an older template. Deploy it again first"
+        )
 
 
 def find_local() -> Path:

@@ -1,4 +1,4 @@
-"""`slotkeeper dlq redrive`: letters are sent once more under the same key, and never lost on the way."""
+"""`slotkeeper dlq redrive`: messages are sent again under the same key, and none is lost."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from slotkeeper.slots.admission import Admitted, Starter
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.request import LARGEST, Delivery
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import REQUEST, dead_letter, fail, give_up, only_id, waiting
+from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
 
 
 def test_a_dead_letter_is_sent_as_the_next_attempt_and_removed(operator: Operator) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 0
     (message,) = waiting(operator, "RequestQueue")
@@ -30,7 +30,7 @@ def test_a_dead_letter_is_sent_as_the_next_attempt_and_removed(operator: Operato
     (redriven,) = ended.json["redriven"]
     assert (redriven["execution"], redriven["attempt"]) == (name, 2)
     (line,) = operator.audited()
-    assert (line["action"], line["queue"], line["letters"][0]["request_id"]) == (
+    assert (line["action"], line["queue"], line["dead_letters"][0]["request_id"]) == (
         "dlq redrive",
         "RequestDeadLetterQueue",
         "a",
@@ -40,7 +40,7 @@ def test_a_dead_letter_is_sent_as_the_next_attempt_and_removed(operator: Operato
 @pytest.mark.parametrize("moved_by", ["the starter", "SQS itself"])
 def test_f26_the_message_id_that_stood_in_for_the_request_id_is_kept(operator: Operator, moved_by: str) -> None:
     if moved_by == "the starter":
-        dead_letter(operator, '{"process": "sample"}', message_id="the-first")
+        send_dead_letter(operator, '{"process": "sample"}', message_id="the-first")
         key = "the-first"
     else:
         url = operator.outputs["RequestDeadLetterQueueUrl"]
@@ -65,7 +65,7 @@ def test_a_failed_request_is_sent_as_the_next_attempt(operator: Operator) -> Non
 def test_a_request_of_the_largest_size_is_sent_again(operator: Operator) -> None:
     arguments = {"--text": "я" * 32_000}
     body = json.dumps({"process": "sample", "request_id": "a", "arguments": arguments}, ensure_ascii=False)
-    dead_letter(operator, body + " " * (LARGEST - len(body.encode())))
+    send_dead_letter(operator, body + " " * (LARGEST - len(body.encode())))
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"])["arguments"] == arguments
@@ -73,10 +73,10 @@ def test_a_request_of_the_largest_size_is_sent_again(operator: Operator) -> None
 
 def test_work_is_sent_by_its_body_which_has_its_history(operator: Operator) -> None:
     give_up(operator)
-    (letter,) = waiting(operator, "WorkDeadLetterQueue")
+    (dead_letter,) = waiting(operator, "WorkDeadLetterQueue")
     operator.run("dlq", "redrive", "work", "--all", "--yes")
     (message,) = waiting(operator, "WorkQueue")
-    assert message["Body"] == letter["Body"]
+    assert message["Body"] == dead_letter["Body"]
     assert len(json.loads(message["Body"])["retries"]) == 2
     attributes = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
     assert attributes == {"idempotency_key": "w", "retry_count": "2"}
@@ -91,7 +91,7 @@ def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> No
         MessageAttributes={"ERROR_CODE": text("AccessDenied", 100), "ERROR_MESSAGE": text("no", 100)},
     )
     (listed,) = operator.run("dlq", "list", "schedule", "--json").json["queues"]
-    assert (listed["codes"], listed["letters"][0]["attempt"]) == ({"AccessDenied": 1}, 2)
+    assert (listed["codes"], listed["dead_letters"][0]["attempt"]) == ({"AccessDenied": 1}, 2)
     operator.run("dlq", "redrive", "schedule", "--all", "--yes")
     (message,) = waiting(operator, "WorkQueue")
     assert message["Body"] == body
@@ -100,7 +100,7 @@ def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> No
 @pytest.mark.parametrize(
     ("body", "code", "why"),
     [
-        ("not JSON", "InvalidRequest", "it is no valid request: body is not JSON"),
+        ("not JSON", "InvalidRequest", "it is not a valid request: body is not JSON"),
         ('{"process": "nobody"}', "UnknownProcess", "there is no process 'nobody'"),
         ('{"process": "sample", "attempt": 1000000}', "Expired", "the last that there can be"),
         ('{"process": "sample", "request_id": "a"}', "RequestIdReused", "its id belongs to another request"),
@@ -109,7 +109,7 @@ def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> No
 def test_a_request_that_would_only_be_refused_again_stays_with_the_reason(
     operator: Operator, body: str, code: str, why: str
 ) -> None:
-    dead_letter(operator, body, code)
+    send_dead_letter(operator, body, code)
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 0
     (skipped,) = ended.json["skipped"]
@@ -132,7 +132,7 @@ def test_work_that_would_only_be_refused_again_stays(operator: Operator, code: s
 
 
 def test_a_cancelled_one_is_sent_only_if_it_is_named(operator: Operator) -> None:
-    dead_letter(operator, code="Cancelled")
+    send_dead_letter(operator, code="Cancelled")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.json["redriven"] == []
     assert "it was cancelled" in ended.json["skipped"][0]["why"]
@@ -141,7 +141,7 @@ def test_a_cancelled_one_is_sent_only_if_it_is_named(operator: Operator) -> None
     )
 
 
-def test_a_letter_of_the_wrong_group_is_sent_in_the_right_one(operator: Operator) -> None:
+def test_a_dead_letter_of_the_wrong_group_is_sent_in_the_right_one(operator: Operator) -> None:
     delivery = Delivery("m", REQUEST, "other", "handle", "1", 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, "InvalidRequest", "MessageGroupId is 'other'")
     operator.run("dlq", "redrive", "request", "--all", "--yes")
@@ -151,11 +151,11 @@ def test_a_letter_of_the_wrong_group_is_sent_in_the_right_one(operator: Operator
 
 def test_more_than_ten_of_a_process_are_redriven_though_the_first_must_stay(operator: Operator) -> None:
     """A FIFO queue shows nothing behind a hidden letter of the same group."""
-    dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
+    send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
     for n in range(24):
-        dead_letter(operator, json.dumps({"process": "sample", "request_id": f"r{n}"}), message_id=f"m-{n}")
+        send_dead_letter(operator, json.dumps({"process": "sample", "request_id": f"r{n}"}), message_id=f"m-{n}")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
-    assert [letter["request_id"] for letter in ended.json["redriven"]] == [f"r{n}" for n in range(24)]
+    assert [dead_letter["request_id"] for dead_letter in ended.json["redriven"]] == [f"r{n}" for n in range(24)]
     assert len(ended.json["skipped"]) == 1
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
 
@@ -166,16 +166,16 @@ def test_more_than_ten_of_a_process_are_redriven_though_the_first_must_stay(oper
     ids=["code", "limit", "id"],
 )
 def test_only_those_that_were_chosen_are_redriven(operator: Operator, options: tuple[str, ...], left: set[str]) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     message_id = only_id(operator, "RequestDeadLetterQueue")
-    dead_letter(operator, '{"process": "sample", "request_id": "b"}', "InvalidExecution", "m-2")
+    send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', "InvalidExecution", "m-2")
     chosen = [message_id if option == "ID" else option for option in options]
     assert operator.run("dlq", "redrive", "request", *chosen, "--yes").exit_code == 0
     assert {json.loads(one["Body"])["request_id"] for one in waiting(operator, "RequestDeadLetterQueue")} == left
 
 
 def test_a_dry_run_says_what_it_would_send_and_asks_nothing(operator: Operator) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     ended = operator.run("dlq", "redrive", "request", "--all", "--dry-run", "--json")
     assert (ended.exit_code, ended.json["dry_run"], len(ended.json["redriven"])) == (0, True, 1)
     assert waiting(operator, "RequestQueue") == []
@@ -184,32 +184,32 @@ def test_a_dry_run_says_what_it_would_send_and_asks_nothing(operator: Operator) 
 
 
 def test_without_a_yes_nothing_is_sent(operator: Operator) -> None:
-    dead_letter(operator)
+    send_dead_letter(operator)
     assert operator.run("dlq", "redrive", "request", "--all").exit_code == 3
     assert waiting(operator, "RequestQueue") == []
 
 
 @pytest.mark.parametrize("options", [(), ("--all", "--code", "Expired"), ("--all", "--id", "m")])
-def test_which_letters_has_to_be_said_once(operator: Operator, options: tuple[str, ...]) -> None:
+def test_dead_letters_are_selected_in_one_way(operator: Operator, options: tuple[str, ...]) -> None:
     assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 2
 
 
 def test_what_is_not_there_is_not_found(operator: Operator) -> None:
     assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 4
-    dead_letter(operator)
+    send_dead_letter(operator)
     assert operator.run("dlq", "redrive", "request", "--id", "nothing", "--yes").exit_code == 4
 
 
-def test_a_named_letter_that_is_hopeless_is_refused(operator: Operator) -> None:
-    dead_letter(operator, "not JSON")
+def test_a_named_dead_letter_that_is_not_redrivable_is_refused(operator: Operator) -> None:
+    send_dead_letter(operator, "not JSON")
     message_id = only_id(operator, "RequestDeadLetterQueue")
     ended = operator.run("dlq", "redrive", "request", "--id", message_id, "--yes")
     assert ended.exit_code == 3
-    assert "not JSON" in ended.told
+    assert "not JSON" in ended.stderr
 
 
-def test_a_letter_that_cannot_be_sent_stays(operator: Operator) -> None:
-    dead_letter(operator)
+def test_a_dead_letter_that_cannot_be_sent_stays(operator: Operator) -> None:
+    send_dead_letter(operator)
     refuse(operator.sqs, "SendMessage", "ServiceUnavailable")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 1
@@ -217,13 +217,13 @@ def test_a_letter_that_cannot_be_sent_stays(operator: Operator) -> None:
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
 
 
-def test_f25_what_is_sent_twice_since_its_letter_could_not_be_removed_runs_once(operator: Operator) -> None:
+def test_f25_what_is_sent_twice_since_its_dead_letter_could_not_be_removed_runs_once(operator: Operator) -> None:
     """It dies between the two; the letter is redriven again, after SQS has forgotten the first message's id."""
-    dead_letter(operator)
+    send_dead_letter(operator)
     refuse(operator.sqs, "DeleteMessage", "ServiceUnavailable")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 1
-    assert "it was sent, and its letter is still there" in ended.json["failed"][0]["error"]
+    assert "it was sent, but not deleted" in ended.json["failed"][0]["error"]
     (first,) = waiting(operator, "RequestQueue")
     operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
     assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0

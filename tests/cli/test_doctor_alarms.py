@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
-from slotkeeper_cli.doctor import watching, work
-from slotkeeper_cli.doctor.facts import Rows
+from slotkeeper_cli.doctor import alarm_checks, retry_checks
+from slotkeeper_cli.doctor.facts import LedgerRows
 from tests.cli.doctor_facts import NOW, levels, seen
 
 
-def test_alarms_that_ring_that_have_no_data_and_that_wake_nobody() -> None:
+def test_alarms_in_alarm_that_have_no_data_and_whose_actions_are_disabled() -> None:
     def alarm(state: str, enabled: bool = True) -> dict[str, Any]:
         return {"LogicalId": "StarterErrorAlarm", "StateValue": state, "ActionsEnabled": enabled}
 
-    assert levels(watching.alarms, alarms=[alarm("ALARM")]) == ["problem"]
-    assert levels(watching.alarms, alarms=[alarm("INSUFFICIENT_DATA")]) == ["warn"]
-    assert levels(watching.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
-    (ringing,) = watching.alarms(SimpleNamespace(alarms=[alarm("ALARM")]))  # type: ignore[arg-type]
+    assert levels(alarm_checks.alarms, alarms=[alarm("ALARM")]) == ["problem"]
+    assert levels(alarm_checks.alarms, alarms=[alarm("INSUFFICIENT_DATA")]) == ["warn"]
+    assert levels(alarm_checks.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
+    (ringing,) = alarm_checks.alarms(SimpleNamespace(alarms=[alarm("ALARM")]))  # type: ignore[arg-type]
     assert ringing.do == "docs/runbooks.md#startererroralarm"
 
 
@@ -35,17 +35,17 @@ def test_alarms_that_ring_that_have_no_data_and_that_wake_nobody() -> None:
 def test_a_new_stack_is_told_from_a_silent_janitor(alarm: str, age: float, level: str) -> None:
     """Missing data rings the alarm on silence, and a new stack has no data of an hour."""
     ringing = {"LogicalId": alarm, "StateValue": "ALARM", "ActionsEnabled": True, "Period": 3600}
-    ((found, saw),) = seen(watching.alarms, alarms=[ringing], stack_age=age)
+    ((found, saw),) = seen(alarm_checks.alarms, alarms=[ringing], stack_age=age)
     assert found == level
     assert ("10 min" in saw) == (level == "warn")
 
 
-def test_a_topic_that_nobody_hears() -> None:
-    assert levels(watching.topic, subscriptions=[]) == ["warn"]
+def test_a_topic_without_a_confirmed_subscription() -> None:
+    assert levels(alarm_checks.topic, subscriptions=[]) == ["warn"]
     pending = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "us@example.com"}]
-    assert seen(watching.topic, subscriptions=pending) == [
+    assert seen(alarm_checks.topic, subscriptions=pending) == [
         ("warn", "not confirmed yet: us@example.com"),
-        ("warn", "nobody hears of alarms"),
+        ("warn", "the alarms' topic has no confirmed subscription"),
     ]
 
 
@@ -56,7 +56,7 @@ def key_policy(*statements: dict[str, Any]) -> dict[str, Any]:
 ROOT = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "kms:*"}
 LETS = {
     "Effect": "Allow",
-    "Principal": {"Service": ["sns.amazonaws.com", watching.CLOUDWATCH]},
+    "Principal": {"Service": ["sns.amazonaws.com", alarm_checks.CLOUDWATCH]},
     "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
 }
 
@@ -77,11 +77,11 @@ LETS = {
 )
 def test_whether_a_keys_policy_lets_alarms_publish(policy: dict[str, Any], may: bool) -> None:
     topic = {"KmsMasterKeyId": "arn:aws:kms:us-east-1:123456789012:key/1"}
-    assert levels(watching.topic_key, topic=topic, topic_key_policy=policy) == ([] if may else ["problem"])
+    assert levels(alarm_checks.topic_key, topic=topic, topic_key_policy=policy) == ([] if may else ["problem"])
 
 
 def test_the_key_that_aws_manages_lets_no_alarm_publish() -> None:
-    assert levels(watching.topic_key, topic={"KmsMasterKeyId": "alias/aws/sns"}) == ["problem"]
+    assert levels(alarm_checks.topic_key, topic={"KmsMasterKeyId": "alias/aws/sns"}) == ["problem"]
 
 
 def row(status: str, due: float | None = None, lease: float = 0, plan: Any = None) -> Row:
@@ -101,25 +101,25 @@ def row(status: str, due: float | None = None, lease: float = 0, plan: Any = Non
         (MalformedRow("item 'r'"), ["problem"]),
     ],
 )
-def test_retries_that_are_overdue_and_attempts_that_nobody_took_up(found: Any, expected: list[str]) -> None:
-    assert levels(work.overdue, rows=Rows((("r", found),), all_of_them=True)) == expected
+def test_retries_that_are_overdue_and_attempts_that_were_not_continued(found: Any, expected: list[str]) -> None:
+    assert levels(retry_checks.overdue, rows=LedgerRows((("r", found),), all_of_them=True)) == expected
 
 
 def test_a_few_are_named_the_oldest_first_and_a_look_that_was_cut_short_says_so() -> None:
     found = tuple((f"r{n}", row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
-    told = seen(work.overdue, rows=Rows(found, all_of_them=False))
+    told = seen(retry_checks.overdue, rows=LedgerRows(found, all_of_them=False))
     assert told[0] == (
         "problem",
-        "5 retries should have begun, the oldest 1 h 23 min ago: r5, r4, r3, ...",
+        "5 retries should have started, the oldest 1 h 23 min ago: r5, r4, r3, ...",
     )
     assert told[1][0] == "warn"
 
 
 @pytest.mark.parametrize("value", [None, "not JSON", '{"default": {"max_attempts": 0}}'])
 def test_a_retry_policy_that_does_not_hold_is_a_problem(value: str | None) -> None:
-    assert levels(work.retry_policy, retry_policy=value) == ["problem"]
+    assert levels(retry_checks.retry_policy, retry_policy=value) == ["problem"]
 
 
-def test_what_lies_in_the_queues_that_nobody_works_on_is_worth_a_word() -> None:
+def test_what_lies_in_the_queues_that_nobody_works_on_is_a_warning() -> None:
     queues = {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}
-    assert seen(work.dead_letters, queues=queues) == [("warn", "FailedRequestQueue holds 2 messages")]
+    assert seen(retry_checks.dead_letters, queues=queues) == [("warn", "FailedRequestQueue holds 2 messages")]

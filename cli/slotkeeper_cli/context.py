@@ -1,4 +1,4 @@
-"""What every command has: the options that say which stack, and what it works with."""
+"""The options that every command has, and the context that they make: stack, output, confirmation."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import click
 from click.core import ParameterSource
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from slotkeeper_cli.errors import Refused
+from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.output import Output
-from slotkeeper_cli.stack import DEFAULT_STACK, Stack, find_local
+from slotkeeper_cli.stack_connection import DEFAULT_STACK, StackConnection, find_local
 
-PANEL = "Which stack, and how it is told"
+PANEL = "Connection"
 _KEY = "slotkeeper_cli"
 
 
-class Cli:
-    """What a command works with, made from its common options. `has_audited`: it has begun to change something."""
+class CommandContext:
+    """The stack, the output and the confirmation of one command, made from its common options.
+
+    `has_audited`: the command has written an audit line, so it may have changed something.
+    """
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -27,29 +30,31 @@ class Cli:
         self.has_audited = False
 
     @cached_property
-    def stack(self) -> Stack:
-        """The stack, looked up when it is first asked for."""
+    def stack(self) -> StackConnection:
+        """The stack; its outputs are read on first use."""
         options = self._options
         local = find_local() if options["local"] else None
-        return Stack(options["stack"], options["profile"], options["region"], local)
+        return StackConnection(options["stack"], options["profile"], options["region"], local)
 
     def confirm(self, question: str) -> None:
-        """Asks before something that cannot be taken back; returns only if the answer was yes.
+        """Ask before something that cannot be undone; return only if the answer was yes.
 
         Raises:
-            Refused: the answer was no, or nobody is there to answer and --yes was not given.
+            CommandRefused: the answer was no, or there is no terminal and --yes was not given.
         """
         if self._options["yes"]:
             return
         if not sys.stdin.isatty():
-            raise Refused(f"{question} Nobody can answer here; give --yes to say so beforehand. Nothing was changed.")
+            raise CommandRefused(
+                f"{question} There is no terminal to answer: give --yes to confirm. Nothing was changed."
+            )
         if not click.confirm(question, err=True):
-            raise Refused("Nothing was changed.")
+            raise CommandRefused("Nothing was changed.")
 
 
-def cli() -> Cli:
-    """What the running command works with."""
-    found: Cli = click.get_current_context().meta[_KEY]
+def current_context() -> CommandContext:
+    """The context of the running command."""
+    found: CommandContext = click.get_current_context().meta[_KEY]
     return found
 
 
@@ -59,19 +64,19 @@ def _options() -> list[click.Option]:
 
     return [
         option("--stack", default=DEFAULT_STACK, show_default=True, envvar="SLOTKEEPER_STACK", callback=_keep,
-               help="The stack's name."),
-        option("--profile", callback=_keep, help="The profile of your AWS configuration, as for the AWS CLI."),
-        option("--region", callback=_keep, help="The region, as for the AWS CLI."),
+               help="Name of the stack."),
+        option("--profile", callback=_keep, help="Profile of your AWS configuration, as for the AWS CLI."),
+        option("--region", callback=_keep, help="AWS Region, as for the AWS CLI."),
         option("--local", is_flag=True, envvar="SLOTKEEPER_LOCAL", callback=_keep,
-               help="The stack of make local-up instead of one in an account."),
+               help="Use the stack of make local-up instead of one in an account."),
         option("--json", is_flag=True, callback=_keep, help="Print the result as JSON."),
-        option("--yes", "-y", is_flag=True, callback=_keep, help="Answer yes to what would be asked."),
+        option("--yes", "-y", is_flag=True, callback=_keep, help="Answer yes to every question."),
     ]  # fmt: skip
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     kept = context.meta.setdefault(f"{_KEY}.options", {})
-    # What was said before the command holds, unless the command says it again.
+    # An option before the command holds, unless the command repeats it.
     if parameter.name and context.get_parameter_source(parameter.name) != ParameterSource.DEFAULT:
         kept[parameter.name] = value
     else:
@@ -79,7 +84,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 class StackGroup(TyperGroup):
-    """The command line as a whole: the common options may also stand before the command."""
+    """The command line as a whole: it takes the common options before the command too."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -87,13 +92,13 @@ class StackGroup(TyperGroup):
 
 
 class StackCommand(TyperCommand):
-    """A command with the common options, which may stand anywhere on its line."""
+    """A command with the common options, anywhere on its line."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.params.extend(_options())
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs it, with `cli()` in place."""
-        context.meta[_KEY] = Cli(context.meta[f"{_KEY}.options"])
+        """Run the command with its context in place."""
+        context.meta[_KEY] = CommandContext(context.meta[f"{_KEY}.options"])
         return super().invoke(context)

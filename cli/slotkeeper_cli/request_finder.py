@@ -1,8 +1,8 @@
-"""What became of a request: everywhere that it can be, asked at once.
+"""Find a request in every place where it can be.
 
 A request's attempts each have an execution of their own name. An attempt holds a slot, is known to Step Functions,
-stands in a dead-letter queue, is cancelled, or is still on RequestQueue, which nobody may look into: who receives a
-message there by hand spends the handle by which it would be woken. So what is found nowhere else may be queued.
+is in a dead-letter queue, is cancelled, or is still on RequestQueue, which must not be read: receiving a message there
+invalidates the receipt handle by which it would be woken. So a request that is found nowhere else may be queued.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from botocore.exceptions import ClientError
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import Process
-from slotkeeper_cli.control import Control
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import NotFound
-from slotkeeper_cli.letters import Box, Letter, Queue
-from slotkeeper_cli.stack import Stack
-from slotkeeper_cli.words import iso
+from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection
 
 # Attempts follow each other; one that was dead-lettered had no execution, so a gap is no end yet.
 _GAP = 3
-_LOOKERS = 8
-# A letter that stands behind so many others is not found.
-_MOST_LETTERS = 1000
+_THREADS = 8
+# A dead-letter message behind so many others is not found.
+_MAX_DEAD_LETTERS = 1000
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RequestAttempt:
     """One attempt of a request, and all that is known of it.
 
-    `state` is one of holding (`starting`, `running`), over (`finishing`, `succeeded`, `failed`), set aside
-    (`dead-lettered`, `cancelled`), or queued (`waiting`, if it is the first of its process).
+    `state`: `starting` or `running` with a slot; `finishing`, `succeeded` or `failed` when it has ended;
+    `dead-lettered`; `cancelled`; or `waiting`, if it is the first in the queue of its process.
     """
 
     process: str
@@ -47,23 +47,23 @@ class Attempt:
     execution: str
     state: str
     details: dict[str, Any] = field(default_factory=dict)
-    letter: Letter | None = None
+    dlq_message: DeadLetterMessage | None = None
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """As JSON shows it."""
-        told = {"attempt": self.number, "execution": self.execution, "state": self.state, **self.details}
-        if self.letter is not None:
-            told["letter"] = {"queue": self.letter.queue.full_name, **self.letter.summary()}
-        return told
+        data = {"attempt": self.number, "execution": self.execution, "state": self.state, **self.details}
+        if self.dlq_message is not None:
+            data["dead_letter"] = {"queue": self.dlq_message.queue.full_name, **self.dlq_message.summary()}
+        return data
 
 
 @dataclass(frozen=True)
-class Found:
+class RequestAttempts:
     """A request in one process. `attempts` are those of which something is known, in their order."""
 
     process: Process
     request_id: str
-    attempts: list[Attempt]
+    attempts: list[RequestAttempt]
 
     @property
     def next_number(self) -> int:
@@ -75,19 +75,24 @@ class Found:
         return execution_name(self.process.name, self.request_id, number)
 
 
-class Finder:
-    """Looks for requests on a stack. The letters are read once, for all that is looked for."""
+class RequestFinder:
+    """Finds requests on a stack. The dead-letter messages are read once, for all searches."""
 
-    def __init__(self, stack: Stack, control: Control) -> None:
+    def __init__(self, stack: StackConnection, control: SlotControl) -> None:
         self._stack = stack
         self._control = control
         with ThreadPoolExecutor(2) as pool:
-            boxes = (Box(stack, queue) for queue in (Queue.REQUEST, Queue.FAILED))
-            self._letters: list[Letter] = [
-                letter for found in pool.map(lambda box: box.peek(_MOST_LETTERS), boxes) for letter in found
+            readers = (
+                DeadLetterQueueReader(stack, queue)
+                for queue in (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
+            )
+            self._dead_letters: list[DeadLetterMessage] = [
+                dead_letter
+                for result in pool.map(lambda reader: reader.peek(_MAX_DEAD_LETTERS), readers)
+                for dead_letter in result
             ]
 
-    def find(self, request_id: str, processes: Iterable[Process]) -> list[Found]:
+    def find(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:
         """The request in each of these processes; without attempts where nothing is known of it.
 
         Args:
@@ -99,36 +104,44 @@ class Finder:
             if real is None:
                 raise NotFound(f"nothing is known of an execution {request_id}: give the request's id instead")
             request_id, known = real, [one for one in known if one.name == named["process"]]
-        with ThreadPoolExecutor(_LOOKERS) as pool:
+        with ThreadPoolExecutor(_THREADS) as pool:
             attempts = pool.map(lambda process: self._attempts(process, request_id), known)
-            return [Found(process, request_id, found) for process, found in zip(known, attempts, strict=True)]
+            return [
+                RequestAttempts(process, request_id, result) for process, result in zip(known, attempts, strict=True)
+            ]
 
     def _request_id_of(self, execution: str) -> str | None:
-        if letter := next((one for one in self._letters if one.execution == execution), None):
-            return letter.request_id
+        if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
+            return dead_letter.request_id
         known = self._control.workflow.describe(execution)
         try:
             fields = json.loads(known.input) if known else {}
         except ValueError:
-            return None  # started by hand, with an input that is not JSON
+            return None  # started manually, with an input that is not JSON
         given = fields.get("request_id") if isinstance(fields, dict) else None
         return str(given) if given else None
 
-    def _attempts(self, process: Process, request_id: str) -> list[Attempt]:
-        letters = {letter.execution: letter for letter in self._letters if letter.process == process.name}
-        last = max((one.attempt for one in letters.values() if one.request_id == request_id), default=0)
-        found: list[Attempt] = []
+    def _attempts(self, process: Process, request_id: str) -> list[RequestAttempt]:
+        dead_letters = {
+            dead_letter.execution: dead_letter
+            for dead_letter in self._dead_letters
+            if dead_letter.process == process.name
+        }
+        last = max((one.attempt for one in dead_letters.values() if one.request_id == request_id), default=0)
+        result: list[RequestAttempt] = []
         number, nothing = 1, 0
         while nothing < _GAP or number <= last:
-            attempt = self._attempt(process, request_id, number, letters)
+            attempt = self._attempt(process, request_id, number, dead_letters)
             nothing = 0 if attempt else nothing + 1
-            found += [attempt] if attempt else []
+            result += [attempt] if attempt else []
             number += 1
-        return found
+        return result
 
-    def _attempt(self, process: Process, request_id: str, number: int, letters: dict[str, Letter]) -> Attempt | None:
+    def _attempt(
+        self, process: Process, request_id: str, number: int, dead_letters: dict[str, DeadLetterMessage]
+    ) -> RequestAttempt | None:
         name = execution_name(process.name, request_id, number)
-        letter = letters.get(name)
+        dead_letter = dead_letters.get(name)
         execution = self._execution(name)
         holder = process.holders.get(name)
         details: dict[str, Any] = {"link": self._stack.execution_link(name)} if execution else {}
@@ -141,9 +154,9 @@ class Finder:
             state = {"RUNNING": "finishing", "PENDING_REDRIVE": "finishing", "SUCCEEDED": "succeeded"}.get(
                 execution["status"], "failed"
             )
-        elif letter is not None:
+        elif dead_letter is not None:
             # Of one that failed, Step Functions may have forgotten the execution.
-            state = "failed" if letter.queue is Queue.FAILED else "dead-lettered"
+            state = "failed" if dead_letter.queue is DeadLetterQueueName.FAILED else "dead-lettered"
         elif note := process.cancelled.get(name):
             details |= {"since": iso(note.since), "by": note.by}
             state = "cancelled"
@@ -152,18 +165,18 @@ class Finder:
             state = "waiting"
         else:
             return None
-        return Attempt(process.name, number, name, state, details, letter)
+        return RequestAttempt(process.name, number, name, state, details, dead_letter)
 
     def _execution(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = self._stack.client("stepfunctions").describe_execution(
+            result: dict[str, Any] = self._stack.client("stepfunctions").describe_execution(
                 executionArn=self._stack.execution_arn(name)
             )
         except ClientError as error:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
             return None
-        return found
+        return result
 
     def _run(self, job: str, name: str) -> dict[str, str] | None:
         """The newest of the first thousand Glue runs of a job that is this execution's."""
@@ -181,7 +194,7 @@ class Finder:
 
 def _ending(execution: dict[str, Any]) -> dict[str, Any]:
     started, stopped = execution["startDate"], execution.get("stopDate")
-    told = {"status": execution["status"], "started": iso(started.timestamp())}
+    data = {"status": execution["status"], "started": iso(started.timestamp())}
     if isinstance(stopped, datetime):
-        told["ended"] = iso(stopped.timestamp())
-    return told | {name: execution[name] for name in ("error", "cause") if execution.get(name)}
+        data["ended"] = iso(stopped.timestamp())
+    return data | {name: execution[name] for name in ("error", "cause") if execution.get(name)}

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Level = Literal["absent", "ok", "warn", "problem"]
 LEVELS: tuple[Level, ...] = ("absent", "ok", "warn", "problem")
 
-# By these a service says that the caller may not look.
+# Error codes of a denied call.
 _DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "NotAuthorized")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be: what was seen, and what to do about it."""
+    """A fault: what was seen, and what to do."""
 
     level: Level
     saw: str
@@ -30,27 +30,27 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Check:
-    """One look.
+class HealthCheck:
+    """One check of a stack.
 
     Args:
         name: for scripts.
         about: what is looked at, for people.
-        look: what is amiss; nothing if all is well.
+        find: yields a finding for each fault.
         flow: the flow that it is about; a stack without this flow is not checked. Empty for the slots.
     """
 
     name: str
     about: str
-    look: Callable[[Facts], Iterable[Finding]]
+    find: Callable[[Facts], Iterable[Finding]]
     flow: str = ""
 
 
 @dataclass(frozen=True)
-class Result:
-    """What came of a check."""
+class CheckResult:
+    """A check with its findings."""
 
-    check: Check
+    check: HealthCheck
     findings: tuple[Finding, ...] = ()
     is_absent: bool = False
 
@@ -65,7 +65,7 @@ def warn(saw: str, do: str) -> Finding:
 
 
 def problem(saw: str, do: str) -> Finding:
-    """What somebody has to mend."""
+    """Something to fix."""
     return Finding("problem", saw, do)
 
 
@@ -74,29 +74,31 @@ def worst(levels: Iterable[Level]) -> Level:
     return max(levels, key=LEVELS.index, default="ok")
 
 
-def examine(facts: Facts, checks: Iterable[Check]) -> Iterator[Result]:
-    """Goes through the checks. One that cannot look warns, and says why it cannot."""
+def examine(facts: Facts, checks: Iterable[HealthCheck]) -> Iterator[CheckResult]:
+    """Run the checks. One that fails becomes a warning with the reason."""
     for check in checks:
         if check.flow and check.flow in facts.not_deployed:
-            yield Result(check, is_absent=True)
+            yield CheckResult(check, is_absent=True)
             continue
         try:
-            yield Result(check, tuple(check.look(facts)))
+            yield CheckResult(check, tuple(check.find(facts)))
         except (ClientError, BotoCoreError, CommandError) as error:
-            yield Result(check, (_not_looked(error),))
+            yield CheckResult(check, (_check_failed(error),))
         except KeyError as error:  # a function, queue or attribute that this version knows, and the stack has not
-            missing = problem(f"not looked at: there is no {error.args[0]}", "deploy the stack again")
-            yield Result(check, (missing,))
+            missing = problem(f"not checked: there is no {error.args[0]}", "deploy the stack again")
+            yield CheckResult(check, (missing,))
 
 
-def _not_looked(error: Exception) -> Finding:
+def _check_failed(error: Exception) -> Finding:
     if not isinstance(error, ClientError):
-        return warn(f"not looked at: {error}", "see what the error says")
+        return warn(f"not checked: {error}", "see the error")
     code = error.response["Error"].get("Code", "")
     if any(part in code for part in _DENIED):
         return warn(
-            f"not looked at: {error.operation_name} was denied ({code})",
-            "allow the operator this call (docs/permissions.md), or let somebody look who may",
+            f"not checked: {error.operation_name} was denied ({code})",
+            "allow the operator this call (docs/permissions.md), or run this as a role that may",
         )
-    told = error.response["Error"].get("Message", "")
-    return warn(f"not looked at: {error.operation_name} was answered {code}: {told}", "try again, or see what it says")
+    message = error.response["Error"].get("Message", "")
+    return warn(
+        f"not checked: {error.operation_name} was answered {code}: {message}", "run this again, or see the error"
+    )

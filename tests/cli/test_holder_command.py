@@ -1,4 +1,4 @@
-"""`slotkeeper holder release`: a slot is freed only once nothing uses it, and what was looked at is told."""
+"""`slotkeeper holder release`: a slot is released only once nothing uses it, and every check is reported."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operat
     assert ended.exit_code == 0
     assert ended.json["checked"] == [
         "its execution is ABORTED",
-        "no Glue run of it is alive (look 1 of 2, job sample-job)",
-        "no Glue run of it is alive (look 2 of 2, job sample-job)",
+        "no Glue run of it is alive (check 1 of 2, job sample-job)",
+        "no Glue run of it is alive (check 2 of 2, job sample-job)",
     ]
     assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
 
@@ -35,7 +35,7 @@ def test_one_that_runs_is_refused(operator: Operator) -> None:
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert "its execution is RUNNING" in ended.told
+    assert "its execution is RUNNING" in ended.stderr
     assert operator.process().slots_in_use == 1
     assert operator.audited() == []
 
@@ -48,11 +48,11 @@ def test_one_whose_glue_run_outlives_its_execution_is_refused(operator: Operator
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert run in ended.told
+    assert run in ended.stderr
     assert operator.process().slots_in_use == 1
 
 
-def test_a_run_that_shows_only_at_the_second_look_counts(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_shows_only_at_the_second_check_counts(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A StartJobRun was under way when the workflow was stopped."""
     name = operator.hold("a")
     _end(operator, name)
@@ -77,7 +77,7 @@ def test_one_whose_execution_has_just_ended_may_have_a_run_on_the_way(operator: 
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert "to wait" in ended.told
+    assert "to wait" in ended.stderr
     assert operator.process().slots_in_use == 1
 
 
@@ -115,10 +115,10 @@ def test_a_young_reservation_is_its_starters(operator: Operator, monkeypatch: py
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert "20 s to wait" in ended.told
+    assert "20 s to wait" in ended.stderr
 
 
-def test_a_holder_that_changes_between_the_looks_keeps_its_slot(
+def test_a_holder_that_changes_between_the_checks_keeps_its_slot(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = operator.hold("a", confirmed=False)
@@ -156,7 +156,7 @@ def test_forced_it_is_freed_with_an_audit_line_that_says_so(operator: Operator) 
     assert operator.process().slots_in_use == 0
 
 
-def test_whoever_waits_is_woken(operator: Operator, woken: list[str]) -> None:
+def test_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]) -> None:
     name = operator.hold("a")
     second = operator.send("b")
     operator.slots.wait("sample", operator.workflow_name(second), second)
@@ -166,5 +166,5 @@ def test_whoever_waits_is_woken(operator: Operator, woken: list[str]) -> None:
     assert woken == ["handle-b"]
 
 
-def test_nobody_of_that_name_is_not_found(operator: Operator) -> None:
+def test_an_unknown_holder_is_not_found(operator: Operator) -> None:
     assert operator.run("holder", "release", "sample-0123").exit_code == 4

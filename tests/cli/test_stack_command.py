@@ -1,4 +1,4 @@
-"""`slotkeeper stack`: after them the table agrees with what runs, and nobody is admitted beside the limit."""
+"""`slotkeeper stack`: afterwards the table agrees with what runs, and no request is admitted above the limit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper_cli import adopting, stack
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli import slotless_executions, stack_connection
+from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
 
 
@@ -51,7 +51,9 @@ def test_an_execution_that_runs_without_a_slot_gets_it_above_the_limit_too(opera
     assert not process.has_room
 
 
-def test_who_is_adopted_has_the_job_that_it_runs_though_the_process_has_another_by_now(operator: Operator) -> None:
+def test_an_adopted_execution_has_the_job_that_it_runs_though_the_process_has_another_by_now(
+    operator: Operator,
+) -> None:
     """Else the janitor would look for its runs at the wrong job, find none, and free a slot that is in use."""
     name = operator.hold("a")
     _forget(operator, name)
@@ -97,7 +99,7 @@ def test_one_that_has_lost_its_reservation_gives_its_request_back_and_is_not_ado
 def test_the_states_by_which_that_is_told_are_the_workflows() -> None:
     definition = json.loads((ROOT / "statemachines" / "glue_workflow.asl.json").read_text())
 
-    assert {adopting._RUN, adopting._RELEASE} <= set(definition["States"])
+    assert {slotless_executions._RUN, slotless_executions._RELEASE} <= set(definition["States"])
 
 
 def test_an_execution_of_no_process_here_is_left_alone(operator: Operator) -> None:
@@ -123,7 +125,7 @@ def test_a_counter_that_is_wrong_is_repaired_and_adoption_counts_from_there(oper
     assert operator.process().slots_in_use == len(operator.process().holders) == 2
 
 
-def test_the_dead_are_told_and_left_to_the_janitor_which_goes_round_at_once(
+def test_dead_holders_are_reported_and_left_to_the_janitor_which_runs_immediately(
     operator: Operator, rounds: list[str]
 ) -> None:
     name = operator.hold("a")
@@ -144,7 +146,7 @@ def test_a_round_that_failed_is_a_failure(operator: Operator, monkeypatch: pytes
     ended = operator.run("stack", "reconcile")
 
     assert ended.exit_code == 1
-    assert "boom" in ended.told
+    assert "boom" in ended.stderr
 
 
 def test_a_round_is_asked_for_once_and_waited_for(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +157,7 @@ def test_a_round_is_asked_for_once_and_waited_for(operator: Operator, monkeypatc
         asked.extend([config] * (service == "lambda"))
         return client(service)
 
-    monkeypatch.setattr(stack.boto3, "Session", lambda **_: SimpleNamespace(client=make))
+    monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: SimpleNamespace(client=make))
 
     assert operator.run("stack", "reconcile").exit_code == 0
     (config,) = asked
@@ -182,7 +184,7 @@ def test_check_is_content_where_all_agree(operator: Operator) -> None:
     ended = operator.run("stack", "reconcile", "--check")
 
     assert ended.exit_code == 0
-    assert "agrees" in ended.out
+    assert "agrees" in ended.stdout
 
 
 def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator) -> None:
@@ -224,17 +226,17 @@ def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     name = operator.hold("a")
     holder = operator.process().holders[name]
     _forget(operator, name)
-    listed = adopting._running
+    listed = slotless_executions._running
 
-    def admit(on: Stack) -> Iterator[adopting.Astray]:
+    def admit(on: StackConnection) -> Iterator[slotless_executions.SlotlessExecution]:
         operator.slots.adopt("sample", name, holder.since, holder.job)
         return listed(on)
 
-    monkeypatch.setattr(adopting, "_running", admit)
+    monkeypatch.setattr(slotless_executions, "_running", admit)
     return name
 
 
-def test_one_that_is_admitted_while_we_look_is_not_taken_for_astray(operator: Operator, admitted: str) -> None:
+def test_one_that_is_admitted_meanwhile_is_not_taken_for_slotless(operator: Operator, admitted: str) -> None:
     ended = operator.run("stack", "reconcile", "--check", "--json")
 
     assert ended.json["adopted"] == []
@@ -242,7 +244,7 @@ def test_one_that_is_admitted_while_we_look_is_not_taken_for_astray(operator: Op
     assert admitted in operator.process().holders
 
 
-def test_one_that_gives_its_slot_back_while_we_look_is_not_either(operator: Operator, admitted: str) -> None:
+def test_one_that_releases_its_slot_meanwhile_is_not_either(operator: Operator, admitted: str) -> None:
     """Its history was read before that, so the table must have been read before its history."""
 
     class Releasing(dict[str, Any]):

@@ -35,17 +35,17 @@ def test_a_holder_is_shown_with_its_age_its_execution_and_its_glue_run(operator:
     assert holder["link"].startswith("https://us-east-1.console")
 
 
-def test_people_see_the_same(operator: Operator) -> None:
+def test_the_text_output_shows_the_same(operator: Operator) -> None:
     name = operator.hold("a")
 
-    shown = operator.run("status").out
+    shown = operator.run("status").stdout
 
     assert "sample  1 of 1 slots  job sample-job" in shown
     assert name in shown
     assert "RequestDeadLetterQueue" in shown
 
 
-def test_who_waits_is_named_with_since_when_and_behind_what(operator: Operator) -> None:
+def test_the_first_waiting_request_is_shown_with_its_wait_and_reason(operator: Operator) -> None:
     operator.hold("a")
     second = operator.send("b")
     name = operator.workflow_name(second)
@@ -58,7 +58,7 @@ def test_who_waits_is_named_with_since_when_and_behind_what(operator: Operator) 
     assert waiting["behind"] == "other requests"
 
 
-def test_nobody_waits_once_the_registered_request_has_started(operator: Operator) -> None:
+def test_no_request_waits_once_the_registered_request_has_started(operator: Operator) -> None:
     """Nothing removes a registration, so what it says may be over."""
     operator.hold("a")
     second = operator.send("b")
@@ -69,7 +69,7 @@ def test_nobody_waits_once_the_registered_request_has_started(operator: Operator
     assert _only(operator.run("status", "--json").json)["waiting"] is None
 
 
-def test_a_holder_whose_execution_is_over_stands_out(operator: Operator) -> None:
+def test_a_holder_whose_execution_is_over_is_marked(operator: Operator) -> None:
     name = operator.hold("a")
     operator.stop(name)
 
@@ -78,7 +78,7 @@ def test_a_holder_whose_execution_is_over_stands_out(operator: Operator) -> None
     assert holder["execution_status"] == "ABORTED"
 
 
-def test_drift_a_pause_and_a_malformed_item_are_told(operator: Operator) -> None:
+def test_drift_a_pause_and_a_malformed_item_are_reported(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.pause("sample")
     table = operator.outputs["SlotTableName"]
@@ -90,7 +90,7 @@ def test_drift_a_pause_and_a_malformed_item_are_told(operator: Operator) -> None
     )
     operator.dynamodb.put_item(TableName=table, Item={"process_name": {"S": "odd"}, "slot_limit": {"S": "3"}})
 
-    seen, shown = operator.run("status", "--json").json, operator.run("status").out
+    seen, shown = operator.run("status", "--json").json, operator.run("status").stdout
 
     assert _only(seen)["has_drifted"]
     assert _only(seen)["paused"]
@@ -109,7 +109,7 @@ def test_an_unknown_process_is_not_found_and_the_known_ones_are_named(operator: 
     ended = operator.run("status", "sampel")
 
     assert ended.exit_code == 4
-    assert "there are sample" in ended.told
+    assert "The processes are: sample" in ended.stderr
 
 
 def test_the_queues_are_counted(operator: Operator) -> None:
@@ -125,10 +125,10 @@ def test_a_stack_that_is_not_there_is_a_clear_error(operator: Operator) -> None:
     ended = operator.run("status", "--stack", "nowhere")
 
     assert ended.exit_code == 4
-    assert "--stack" in ended.told
+    assert "--stack" in ended.stderr
 
 
-def test_watch_is_for_people(operator: Operator) -> None:
+def test_watch_is_refused_with_json(operator: Operator) -> None:
     assert operator.run("status", "--watch", "1", "--json").exit_code == 2
 
 
@@ -145,8 +145,8 @@ def test_what_the_layer_says_is_a_line_and_no_traceback(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(status, "look", fail)
+    monkeypatch.setattr(status, "read_status", fail)
 
     ended = operator.run("status")
 
-    assert (ended.exit_code, ended.told) == (1, f"slotkeeper: {error}\n")
+    assert (ended.exit_code, ended.stderr) == (1, f"slotkeeper: {error}\n")

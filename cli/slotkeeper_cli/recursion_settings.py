@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper_cli.resources import resources, template_of
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.stack_resources import resources, template_of
 
 # What Lambda does where a template says nothing (Lambda API Reference, GetFunctionRecursionConfig).
 DEFAULT = "Terminate"
 WHY = {
-    "Allow": "it sends to its own queue on purpose; its policy's attempts and age end the chain",
-    "Terminate": "no loop is intended: Lambda ends one after some 16 rounds, and an alarm rings",
+    "Allow": "it sends to its own queue by design; the policy's attempts and age end the chain",
+    "Terminate": "no loop is intended: Lambda ends one after about 16 invocations, and an alarm reports it",
 }
 
 
 @dataclass(frozen=True)
-class Setting:
+class RecursionSetting:
     """One function's."""
 
     function: str
@@ -31,14 +31,14 @@ class Setting:
         return self.deployed != self.template
 
 
-def settings(stack: Stack, template: Mapping[str, Any] | None = None) -> list[Setting]:
+def settings(stack: StackConnection, template: Mapping[str, Any] | None = None) -> list[RecursionSetting]:
     """Of each function of the stack, by logical id."""
     declared = (template or template_of(stack))["Resources"]
     functions = stack.client("lambda")
-    found = []
+    result = []
     for one in resources(stack):
         if one.kind == "AWS::Lambda::Function":
             deployed = functions.get_function_recursion_config(FunctionName=one.name)["RecursiveLoop"]
             wanted = declared.get(one.logical_id, {}).get("Properties", {}).get("RecursiveLoop", DEFAULT)
-            found.append(Setting(one.logical_id, one.name, deployed, wanted))
-    return found
+            result.append(RecursionSetting(one.logical_id, one.name, deployed, wanted))
+    return result

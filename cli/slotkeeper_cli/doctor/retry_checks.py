@@ -9,9 +9,9 @@ from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
 from slotkeeper_cli.commands.retry import OVERDUE_AFTER
 from slotkeeper_cli.commands.status import END_QUEUES
-from slotkeeper_cli.doctor.facts import MOST_ROWS, Facts
-from slotkeeper_cli.doctor.findings import Check, Finding, problem, warn
-from slotkeeper_cli.words import count, duration
+from slotkeeper_cli.doctor.facts import MAX_ROWS, Facts
+from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
+from slotkeeper_cli.formatting import count, duration
 
 # Seconds. The message of an attempt that died is back after WorkQueue's visibility timeout, 12 minutes.
 STUCK_AFTER = 1800
@@ -20,7 +20,7 @@ _NAMED = 3
 
 def overdue(facts: Facts) -> Iterator[Finding]:
     late, stuck = [], []
-    for name, row in facts.rows.found:
+    for name, row in facts.rows.rows:
         if isinstance(row, MalformedRow):
             yield problem(str(row), "correct the row, or delete it if its request is done")
         elif row.status == WAITING or is_cancelled(row):
@@ -31,19 +31,17 @@ def overdue(facts: Facts) -> Iterator[Finding]:
     if late:
         since = duration(facts.now - min(late)[0])
         yield problem(
-            f"{count(len(late), 'retry', 'retries')} should have begun, the oldest {since} ago: {_some(late)}",
-            "slotkeeper retry list --overdue; slotkeeper retry run-now --overdue brings those that have a schedule",
+            f"{count(len(late), 'retry', 'retries')} should have started, the oldest {since} ago: {_some(late)}",
+            "slotkeeper retry list --overdue; slotkeeper retry run-now --overdue sends those that have a schedule",
         )
     if stuck:
         since = duration(facts.now - min(stuck)[0])
         yield warn(
-            f"{count(len(stuck), 'attempt')} died, the first {since} ago, and nobody took it up: {_some(stuck)}",
-            "see whether the worker gets WorkQueue's messages, and what its log says",
+            f"{count(len(stuck), 'attempt')} died, the first {since} ago, and was not continued: {_some(stuck)}",
+            "check that the worker receives WorkQueue's messages, and its log",
         )
     if not facts.rows.all_of_them:
-        yield warn(
-            f"only {MOST_ROWS:,} rows of the ledger were looked at", "slotkeeper retry list --overdue looks at all"
-        )
+        yield warn(f"only {MAX_ROWS:,} rows of the ledger were read", "slotkeeper retry list --overdue reads all")
 
 
 def _some(found: list[tuple[float, str]]) -> str:
@@ -71,12 +69,13 @@ def dead_letters(facts: Facts) -> Iterator[Finding]:
         waiting = int(facts.queues.get(queue, {}).get("ApproximateNumberOfMessages", 0))
         if waiting:
             yield warn(
-                f"{queue} holds {count(waiting, 'message')}", "slotkeeper dlq list says why, and dlq redrive sends"
+                f"{queue} holds {count(waiting, 'message')}",
+                "slotkeeper dlq list shows why; slotkeeper dlq redrive sends them again",
             )
 
 
 CHECKS = (
-    Check("retries", "no retry is overdue, and no attempt is stuck", overdue, flow="worker"),
-    Check("retry-policy", "the retry policy is valid", retry_policy, flow="worker"),
-    Check("dead-letters", "nothing lies in the queues that nobody works on", dead_letters),
+    HealthCheck("retries", "no retry is overdue, and no attempt is stuck", overdue, flow="worker"),
+    HealthCheck("retry-policy", "the retry policy is valid", retry_policy, flow="worker"),
+    HealthCheck("dead-letters", "the dead-letter queues are empty", dead_letters),
 )

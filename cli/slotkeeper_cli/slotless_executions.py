@@ -1,7 +1,7 @@
 """Executions that run and hold no slot: how the table is made to know of them again.
 
-The protocol has none. They are there after SlotTable was restored to an earlier moment, or written by hand; as many
-others would be admitted beside them as they are.
+The protocol makes none. They exist after SlotTable was restored to an earlier moment, or edited manually; for each of
+them one request too many would be admitted.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.process import Process
-from slotkeeper_cli.control import Control
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection
 
 # A workflow needs a slot from the one state to the other. One that has lost its reservation gives its request back
-# before the first, and beyond the second it wakes who waits, and tells. Neither may be adopted: the one would then run
-# its job beside whoever has its slot by now.
+# before the first, and after the second it only wakes and reports. Neither may be adopted: the first would then run
+# its job although another request has its slot by now.
 _RUN = "RunGlueJob"
 _RELEASE = "ReleaseSlot"
 _NO_END = ("ExecutionStarted", "ExecutionRedriven")
-_LOOKERS = 8
+_THREADS = 8
 
 
 @dataclass(frozen=True)
-class Astray:
+class SlotlessExecution:
     """An execution that runs without a slot. `since` is in seconds since the epoch.
 
     `job` is the Glue job that it runs, which may not be its process's any more; empty where its history does not say.
@@ -39,34 +39,36 @@ class Astray:
     job: str = ""
 
 
-def unslotted(stack: Stack, control: Control, processes: Iterable[Process]) -> list[Astray]:
+def find_slotless_executions(
+    stack: StackConnection, control: SlotControl, processes: Iterable[Process]
+) -> list[SlotlessExecution]:
     """The executions of these processes that run and hold no slot, oldest first."""
     known = {process.name: process for process in processes}
-    # Those who hold a slot need no further look; who seems to hold none has it taken once more.
-    astray = [
+    # Holders need no further check.
+    slotless = [
         listed
         for listed in _running(stack)
         if listed.process in known and listed.execution not in known[listed.process].holders
     ]
-    # Read again: a request that was admitted after the first look holds a slot of which that look knew nothing. Before
-    # the histories: they tell of who had given its slot back by this look.
-    fresh = {name: control.process(name) for name in {one.process for one in astray}}
-    astray = [one for one in astray if one.execution not in fresh[one.process].holders]
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        jobs = pool.map(lambda one: _job_that_runs(stack, one.execution), astray)
-        found = [replace(one, job=job) for one, job in zip(astray, jobs, strict=True) if job is not None]
-    return sorted(found, key=lambda one: one.since)
+    # Read again: a request that was admitted after the first read holds a slot that this read did not return. Before
+    # the histories: they show which executions had released their slot by this read.
+    fresh = {name: control.process(name) for name in {one.process for one in slotless}}
+    slotless = [one for one in slotless if one.execution not in fresh[one.process].holders]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        jobs = pool.map(lambda one: _job_that_runs(stack, one.execution), slotless)
+        with_jobs = [replace(one, job=job) for one, job in zip(slotless, jobs, strict=True) if job is not None]
+    return sorted(with_jobs, key=lambda one: one.since)
 
 
-def _running(stack: Stack) -> Iterator[Astray]:
+def _running(stack: StackConnection) -> Iterator[SlotlessExecution]:
     pages = stack.client("stepfunctions").get_paginator("list_executions")
     for page in pages.paginate(stateMachineArn=stack.outputs["WorkflowArn"], statusFilter="RUNNING"):
         for listed in page["executions"]:
             process = listed["name"].rpartition("-")[0]
-            yield Astray(process, listed["name"], listed["startDate"].timestamp())
+            yield SlotlessExecution(process, listed["name"], listed["startDate"].timestamp())
 
 
-def _job_that_runs(stack: Stack, execution: str) -> str | None:
+def _job_that_runs(stack: StackConnection, execution: str) -> str | None:
     """The job of an execution that has come to the state that runs it, and not to its release or end; else None."""
     pages = stack.client("stepfunctions").get_paginator("get_execution_history")
     job = None

@@ -6,30 +6,30 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper_cli.stack import Stack
+from slotkeeper_cli.stack_connection import StackConnection
 
 
-def get_job(stack: Stack, name: str) -> dict[str, Any] | None:
+def get_job(stack: StackConnection, name: str) -> dict[str, Any] | None:
     """The job as Glue describes it (GetJob); None if there is none."""
     try:
-        found: dict[str, Any] = stack.client("glue").get_job(JobName=name)["Job"]
+        job: dict[str, Any] = stack.client("glue").get_job(JobName=name)["Job"]
     except ClientError as error:
         if error.response["Error"]["Code"] != "EntityNotFoundException":
             raise
         return None
-    return found
+    return job
 
 
-def allowed_jobs(stack: Stack) -> set[str]:
+def allowed_jobs(stack: StackConnection) -> set[str]:
     """The names of the jobs that the workflow's role may run, as the stack's parameters grant them."""
     more = [arn for arn in stack.parameters.get("MoreGlueJobArns", "").split(",") if arn]
     return {stack.outputs["GlueJobName"]} | {arn.rpartition("/")[2] for arn in more}
 
 
-def unfit(name: str, job: dict[str, Any] | None, allowed: set[str]) -> list[str]:
-    """Why requests of a process with this job would fail or run beside the slots; each text says what to do."""
+def job_problems(name: str, job: dict[str, Any] | None, allowed: set[str]) -> list[str]:
+    """Why requests of a process with this job would fail or run without a slot; each text states what to do."""
     if job is None:
-        return [f"Glue job {name!r} does not exist: make it first"]
+        return [f"Glue job {name!r} does not exist: create it first"]
     problems = []
     if job.get("MaxRetries", 0):
         problems.append(
@@ -46,16 +46,16 @@ def unfit(name: str, job: dict[str, Any] | None, allowed: set[str]) -> list[str]
     return problems
 
 
-def tight(name: str, job: dict[str, Any], slots: int) -> list[str]:
-    """What makes a job refuse runs that have a slot. Glue counts a run for some seconds after it says SUCCEEDED.
+def concurrency_problems(name: str, job: dict[str, Any], slots: int) -> list[str]:
+    """Why a job may refuse runs that have a slot: Glue counts a run for some seconds after it reports SUCCEEDED.
 
     Args:
-        slots: how many slots stand for the job, over all processes that use it.
+        slots: number of slots of all processes that use the job.
     """
     most = job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1)
     if most > slots:
         return []
     return [
         f"Glue job {name} allows {most} runs at once (MaxConcurrentRuns) for {slots} slots: set more, since Glue "
-        " counts a run for some seconds after it is over"
+        "counts a run for some seconds after it has ended"
     ]
