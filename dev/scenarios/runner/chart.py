@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -121,8 +122,9 @@ def line_label(axes: Axes, text: str, height: float, color: str) -> None:
 def draw(path: Path, title: str, xlabel: str, end: float, panels: Sequence[Panel]) -> None:
     """Write the PNG; `end`: the last second that is shown."""
     heights = [panel.height + 0.5 for panel in panels]
-    figure = Figure(figsize=(WIDTH, sum(heights) + 0.5), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(WIDTH, sum(heights) + 0.9), dpi=DPI, layout="constrained")
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    legend: dict[str, Any] = {}
     for axes, panel in zip(rows, panels, strict=True):
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         for draw_part in panel.draws:
@@ -132,8 +134,8 @@ def draw(path: Path, title: str, xlabel: str, end: float, panels: Sequence[Panel
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="x", color="#E5E5E5", linewidth=0.7)
         axes.set_axisbelow(True)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="best", frameon=False, fontsize=8, ncols=3)
+        legend |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     rows[0].set_xlim(0, (end or 1.0) * 1.01)
     rows[-1].set_xlabel(xlabel)
+    figure.legend(legend.values(), legend.keys(), loc="outside upper left", ncols=5, frameon=False, fontsize=8)
     figure.savefig(path, metadata={"Title": title})
