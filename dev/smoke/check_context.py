@@ -15,8 +15,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from dev.smoke.check_results import Failed, Interrupted, Skipped
-from dev.smoke.deployed_stack import DeployedStack
 from dev.smoke.run_messages import RunMessage, RunMessages
+from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.names import execution_name
@@ -41,7 +41,7 @@ class CheckContext:
         stopped: set when the user asks for the end.
     """
 
-    stack: DeployedStack
+    stack: StackUnderTest
     timings: Timings
     run: str
     check: str

@@ -15,8 +15,8 @@ from dev.smoke.check_catalogue import Check
 from dev.smoke.check_cleanup import clean_up, remove_objects
 from dev.smoke.check_context import INPUT, CheckContext
 from dev.smoke.check_results import CheckResult, Failed, Interrupted, NotShown, Skipped, Status
-from dev.smoke.deployed_stack import DeployedStack
 from dev.smoke.run_messages import RunMessages
+from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
 
 SERVICES = ("cloudformation", "dynamodb", "glue", "lambda", "s3", "scheduler", "sqs", "stepfunctions")
@@ -26,7 +26,7 @@ Say = Callable[[str, str], None]
 
 
 def run_checks(
-    stack: DeployedStack, checks: Sequence[Check], timings: Timings, say: Say
+    stack: StackUnderTest, checks: Sequence[Check], timings: Timings, say: Say
 ) -> tuple[str, list[CheckResult]]:
     """The run's own name, and the result of each check, in their order. `say` gets a check's name and a line.
 

@@ -25,7 +25,7 @@ from dev.smoke.check_catalogue import BY_NAME, CHECKS, Check
 from dev.smoke.check_results import Refused
 from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import bill
-from dev.smoke.deployed_stack import DeployedStack, embedded, in_account
+from dev.smoke.stack_under_test import StackUnderTest, embedded, in_account
 
 FOLDER = ROOT / "build" / "smoke"
 LOCAL_OUTPUTS = ROOT / "build" / "local" / "outputs.json"
@@ -79,7 +79,7 @@ def main(
         _end(console, f"AWS refused, or did not answer: {error}", 2)
 
 
-def _carry_out(console: Console, stack: DeployedStack, checks: list[Check], folder: Path, yes: bool) -> None:
+def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], folder: Path, yes: bool) -> None:
     tempo = timings.EMBEDDED if stack.local else timings.AWS
     bench_needs = (stack.outputs, stack.sample_job, stack.machine, stack.look_gap)  # asked once, before any thread does
     if bench_needs[1] is None:
@@ -87,7 +87,7 @@ def _carry_out(console: Console, stack: DeployedStack, checks: list[Check], fold
     items = bill(check.spending(tempo) for check in checks)
     if not stack.local:
         account = stack.outputs["WorkflowArn"].split(":")[4]
-        console.print(f"DeployedStack {stack.name}, account {account}, {stack.region}", highlight=False)
+        console.print(f"StackUnderTest {stack.name}, account {account}, {stack.region}", highlight=False)
         smoke_report.show_plan(console, [check.name for check in checks], items, sum(check.mails for check in checks))
         if not yes and not _confirmed():
             raise Refused("not confirmed: nothing was done. --yes spends without asking")

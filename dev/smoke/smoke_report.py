@@ -16,12 +16,12 @@ from rich.table import Table
 from dev.smoke.check_catalogue import BY_NAME
 from dev.smoke.check_results import CheckResult, Status
 from dev.smoke.costs import AS_OF, Item, total
-from dev.smoke.deployed_stack import DeployedStack
+from dev.smoke.stack_under_test import StackUnderTest
 
 COLOURS = {"passed": "green", "failed": "bold red", "skipped": "yellow", "not shown": "yellow"}
 
 
-def make(stack: DeployedStack, run: str, results: Sequence[CheckResult], items: Sequence[Item]) -> dict[str, Any]:
+def make(stack: StackUnderTest, run: str, results: Sequence[CheckResult], items: Sequence[Item]) -> dict[str, Any]:
     """The whole report as an object; `ok` is false if a check failed or something is left behind."""
     checks = [_check_report(result, stack.local) for result in results]
     return {

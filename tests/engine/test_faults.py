@@ -1,4 +1,4 @@
-"""faults: each action at a task's call and at StartExecution."""
+"""injected_faults: each action at a task's call and at StartExecution."""
 
 from collections.abc import Callable
 

@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from dev.smoke import check_cleanup
 from dev.smoke.check_context import CheckContext
-from dev.smoke.deployed_stack import DeployedStack
 from dev.smoke.run_messages import RunMessages
+from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchStopJobRun")
@@ -47,7 +47,7 @@ def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext
         "glue": SimpleNamespace(batch_stop_job_run=lambda **_: None),
         "sqs": SimpleNamespace(receive_message=lambda **_: {}),
     }
-    stack = DeployedStack("mine", "us-east-1", False, services.__getitem__)
+    stack = StackUnderTest("mine", "us-east-1", False, services.__getitem__)
     vars(stack).update(outputs=OUTPUTS, sample_job="job")
     made = CheckContext(
         stack, AT_ONCE, "smoke-1", "stopped", RunMessages(services["sqs"], "smoke-1"), lambda _line: None, Event()

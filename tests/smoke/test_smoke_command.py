@@ -16,10 +16,10 @@ from dev.smoke import smoke_command as command
 from dev.smoke import timings
 from dev.smoke.check_catalogue import CHECKS
 from dev.smoke.costs import bill, total
-from dev.smoke.deployed_stack import _OUTPUTS, DeployedStack
+from dev.smoke.stack_under_test import _OUTPUTS, StackUnderTest
 
 OUTPUTS = dict.fromkeys(_OUTPUTS, "x") | {"WorkflowArn": "arn:aws:states:eu-north-1:123456789012:stateMachine:w"}
-MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "DeployedStack with id x does not exist"}}, "D")
+MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "StackUnderTest with id x does not exist"}}, "D")
 ROOT = Path(__file__).parents[2]
 Ran = Callable[..., Result]
 
@@ -58,7 +58,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
         monkeypatch.setattr(
             command,
             "in_account",
-            lambda name, _profile, _region: DeployedStack(name, "eu-north-1", False, lambda _: client),
+            lambda name, _profile, _region: StackUnderTest(name, "eu-north-1", False, lambda _: client),
         )
         monkeypatch.setattr(command, "run_checks", lambda *_about: pytest.fail("it went to work"))
         return CliRunner().invoke(command.main, list(options))
@@ -96,7 +96,7 @@ def test_a_stack_that_is_not_there_is_refused(ran: Ran) -> None:
 
 def test_without_a_region_it_takes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(region_name=None)
-    monkeypatch.setattr("dev.smoke.deployed_stack.boto3.Session", lambda **_named: session)
+    monkeypatch.setattr("dev.smoke.stack_under_test.boto3.Session", lambda **_named: session)
     result = CliRunner().invoke(command.main, ["--stack", "mine", "--yes"])
     assert (result.exit_code, "no region" in result.output) == (2, True)
 
@@ -125,7 +125,7 @@ def test_the_page_tells_every_check_and_the_bill() -> None:
 
 
 def test_what_is_read_of_the_local_stack_is_what_local_up_writes(tmp_path: Path) -> None:
-    from dev.smoke.deployed_stack import embedded
+    from dev.smoke.stack_under_test import embedded
 
     told = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1"}
     (tmp_path / "outputs.json").write_text(json.dumps(told))

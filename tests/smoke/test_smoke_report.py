@@ -13,15 +13,15 @@ from rich.console import Console
 from dev.smoke import smoke_report
 from dev.smoke.check_results import CheckResult, Status
 from dev.smoke.costs import Item
-from dev.smoke.deployed_stack import DeployedStack
 from dev.smoke.run_messages import RunMessages
+from dev.smoke.stack_under_test import StackUnderTest
 
 ITEMS = [Item("Glue, 1 Python shell runs", "60 s x 1/16 DPU x $0.44 an hour", 0.0004583)]
 
 
 def _made(*results: CheckResult, local: bool = False) -> dict[str, Any]:
     return smoke_report.make(
-        DeployedStack("mine", "eu-north-1", local, lambda _service: None), "smoke-1", results, ITEMS
+        StackUnderTest("mine", "eu-north-1", local, lambda _service: None), "smoke-1", results, ITEMS
     )
 
 

@@ -28,14 +28,14 @@ ORDER = (
     "lambda_layers",
     "schedules",
     "apigateway_responses",
-    "faults",
+    "injected_faults",
     "s3_downstream",
     "dynamodb_journal",
     "restarts",
 )
 # Patches that act by a file, and the variable that names it.
 BY_FILE = {
-    "faults": "SLOTKEEPER_ENGINE_FAULTS",
+    "injected_faults": "SLOTKEEPER_ENGINE_FAULTS",
     "s3_downstream": "SLOTKEEPER_ENGINE_DOWNSTREAM",
     "dynamodb_journal": "SLOTKEEPER_ENGINE_JOURNAL",
     "restarts": "STATE_DIR",

@@ -33,7 +33,7 @@ _OUTPUTS = {
 
 
 @dataclass(frozen=True)
-class DeployedStack:
+class StackUnderTest:
     """One deployed stack. `local`: it is that of `make local-up`, and costs nothing."""
 
     name: str
@@ -100,21 +100,21 @@ class DeployedStack:
         return float(self.environment("JanitorFunctionName")["LOOK_GAP_SECONDS"])
 
 
-def in_account(name: str, profile: str | None, region: str | None) -> DeployedStack:
+def in_account(name: str, profile: str | None, region: str | None) -> StackUnderTest:
     """A stack in the account of a profile, found as the AWS CLI finds it. Raises Refused without a region."""
     session = boto3.Session(profile_name=profile, region_name=region)
     if not session.region_name:
         raise Refused("no region: name it by --region, or in your profile, as for the AWS CLI")
     make: Any = session.client  # its stubs want the service's name as a literal
-    return DeployedStack(name, session.region_name, False, lambda service: make(service, config=_EIGHT_ATTEMPTS))
+    return StackUnderTest(name, session.region_name, False, lambda service: make(service, config=_EIGHT_ATTEMPTS))
 
 
-def embedded(outputs: Path) -> DeployedStack:
+def embedded(outputs: Path) -> StackUnderTest:
     """The stack of `make local-up`. Raises Refused if there is none."""
     try:
         document = json.loads(outputs.read_text())
     except (FileNotFoundError, ValueError):
         raise Refused(f"{outputs} names no local stack: run `make local-up`") from None
-    return DeployedStack(
+    return StackUnderTest(
         STACK_NAME, document["region"], True, lambda service: local_client(service, document["endpoint"], attempts=3)
     )
