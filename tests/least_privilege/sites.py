@@ -73,7 +73,7 @@ def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[t
 
 def of_function(folder: str) -> set[tuple[str, Site]]:
     """What the function of this folder may come to."""
-    return reachable(sorted((FUNCTIONS / folder).glob("*.py")))
+    return reachable(sorted((FUNCTIONS / folder).rglob("*.py")))
 
 
 def _modules(paths: list[Path]) -> list[Path]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import delivery as booking
-from slotkeeper.retry import ledger, operations
+from slotkeeper.retry import delivery, ledger, operations
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.delivery import PlannedDelivery, RetryQueue
@@ -117,7 +116,7 @@ def f25_noted_after_it_is_carried_out(patch: Patch) -> None:
     patch.setattr(Consumer, "_carry_out", then_notes)
 
 
-def f25_given_up_before_it_is_booked(patch: Patch) -> None:
+def f25_given_up_before_it_is_scheduled(patch: Patch) -> None:
     schedule = RetryQueue.schedule
 
     def schedules_perhaps(self: Any, message: Any, due: float, now: float) -> PlannedDelivery:
@@ -154,7 +153,7 @@ def f25_given_up_whatever_is_raised(patch: Patch) -> None:
 
 
 def f25_one_schedule_a_request(patch: Patch) -> None:
-    patch.setattr(booking, "schedule_name", lambda message, _queue: message.request_id)
+    patch.setattr(delivery, "schedule_name", lambda message, _queue: message.request_id)
 
 
 def another_payload_is_taken_for_a_repeat(patch: Patch) -> None:
@@ -216,7 +215,7 @@ def decided_by_the_built_in_policy(patch: Patch) -> None:
         (whoever_was_taken_over_settles_and_what_succeeded_is_claimed, SUCCEEDS, 1, "R2"),
         (f24_an_attempt_that_died_is_worked_on_again, FAILS_ONCE, 1, "R2"),
         (f25_noted_after_it_is_carried_out, FAILS_ONCE, 1, "R2"),
-        (f25_given_up_before_it_is_booked, FAILS_ONCE, 1, "R1"),
+        (f25_given_up_before_it_is_scheduled, FAILS_ONCE, 1, "R1"),
         (f25_given_up_before_its_dead_letter, POISON, 1, "R1"),
         (f25_given_up_whatever_is_raised, FAILS_ONCE, 1, "R1"),
         (
@@ -250,7 +249,7 @@ def test_without_its_guard_a_small_world_of_retries_breaks(
         (f24_an_attempt_is_claimed_twice, ("R2",)),
         (f24_a_live_lease_is_taken_over, ("R2", "R3")),
         (f25_noted_after_it_is_carried_out, ("R2", "R4")),
-        (f25_given_up_before_it_is_booked, ("R1",)),
+        (f25_given_up_before_it_is_scheduled, ("R1",)),
         (f25_given_up_whatever_is_raised, ("R1",)),
         (a_dead_letter_without_its_history, ("R4",)),
     ],

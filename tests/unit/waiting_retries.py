@@ -27,7 +27,7 @@ def only_letter(workplace: WorkerHarness) -> QueuedMessage:
     return workplace.dead_letters[0]
 
 
-def said(letter: QueuedMessage, name: str) -> str:
+def attribute_text(letter: QueuedMessage, name: str) -> str:
     return str(letter.attributes[name]["StringValue"])
 
 
@@ -35,7 +35,7 @@ def killed() -> None:
     raise Killed
 
 
-def beside(workplace: WorkerHarness, act: Any) -> Any:
+def meanwhile(workplace: WorkerHarness, act: Any) -> Any:
     with workplace.unnoted():
         return act()
 

@@ -93,12 +93,6 @@ def test_work_may_fail_of_anything(workplace: WorkerHarness) -> None:
     assert isinstance(outcome.cause, KeyError)
 
 
-def test_a_downstreams_retry_after_wins(workplace: WorkerHarness) -> None:
-    outcome = workplace.consume(workplace.send(fails=1, retry_after=77))
-    assert isinstance(outcome, WorkRetried)
-    assert outcome.delivery.due == NOW + 77
-
-
 def test_a_failure_that_does_not_count_is_carried_as_one(workplace: WorkerHarness) -> None:
     def limited(_request: WorkRequest, _seconds: float) -> None:
         raise RateLimited("later")
@@ -125,11 +119,6 @@ def test_r3_what_always_fails_leaves_within_its_policys_attempts(workplace: Work
     letter = workplace.dead_letters[0]
     assert [entry["attempt"] for entry in json.loads(letter.attributes["history"]["StringValue"])] == [1, 2, 3]
     assert letter.attributes["first_attempt_at"]["StringValue"] == instant(NOW)
-
-
-def test_r3_what_would_come_too_late_leaves(workplace: WorkerHarness) -> None:
-    workplace.consume(workplace.send(fails=1, retry_after=86_401))
-    assert code(workplace) == "TooOld"
 
 
 def test_what_is_no_message_leaves_at_once_and_the_ledger_never_hears_of_it(workplace: WorkerHarness) -> None:
@@ -307,7 +296,9 @@ def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workpl
 
 
 @pytest.mark.parametrize(("when", "status"), [("before", RUNNING), ("after", FAILED)])
-def test_nothing_is_booked_before_the_decision_is_noted(workplace: WorkerHarness, when: When, status: str) -> None:
+def test_nothing_is_scheduled_before_the_decision_is_recorded(
+    workplace: WorkerHarness, when: When, status: str
+) -> None:
     letter = workplace.send(fails=1)
     workplace.strike(3, when, _dies)  # claim, policy, record
     workplace.deliver(letter)
@@ -318,7 +309,7 @@ def _dies() -> None:
     raise Killed
 
 
-def test_f25_a_retry_is_booked_before_its_message_is_given_up(workplace: WorkerHarness) -> None:
+def test_f25_a_retry_is_scheduled_before_its_message_is_given_up(workplace: WorkerHarness) -> None:
     letter = workplace.send(fails=1)
     refuse(workplace.sqs, "SendMessage", "Throttling")
     workplace.deliver(letter)

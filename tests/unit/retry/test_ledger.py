@@ -205,8 +205,8 @@ def test_any_other_refusal_is_raised_as_it_is(workplace: WorkerHarness, ledger: 
 
 
 def test_a_row_outlives_every_message_of_its_request() -> None:
-    """The latest attempt's: booked for the end of the longest age, put by Scheduler into its dead-letter queue after a
-    day, and sent from there when it was about to expire."""
+    """The latest attempt's: scheduled for the end of the longest age, put by Scheduler into its dead-letter queue after
+    a day, and sent from there when it was about to expire."""
     assert protocol.RETENTION_SECONDS >= MAX_AGE_SECONDS + SCHEDULE_MAX_AGE_SECONDS + 2 * QUEUE_RETENTION
 
 

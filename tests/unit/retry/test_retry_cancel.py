@@ -17,7 +17,16 @@ from slotkeeper.retry.operations import (
     is_cancelled,
 )
 from tests.support.boundary import Killed
-from tests.unit.waiting_retries import MADE, SOON, beside, fail_once, killed, only_letter, put_long_row, said
+from tests.unit.waiting_retries import (
+    MADE,
+    SOON,
+    attribute_text,
+    fail_once,
+    killed,
+    meanwhile,
+    only_letter,
+    put_long_row,
+)
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 
@@ -34,8 +43,8 @@ def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
     assert workplace.schedules() == []
     workplace.live()
     letter = only_letter(workplace)
-    assert (said(letter, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
-    assert said(letter, "reason") == "attempt 2 was cancelled before it began: the customer has gone"
+    assert (attribute_text(letter, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
+    assert attribute_text(letter, "reason") == "attempt 2 was cancelled before it began: the customer has gone"
     assert workplace.performed == [("r", 1)]
 
 
@@ -50,9 +59,9 @@ def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
         {"attempt": 1, "at": instant(NOW), "error": "not now"},
         {"attempt": 2, "at": instant(NOW + 60), "error": "Cancelled: no longer wanted"},
     ]
-    assert json.loads(said(letter, "history")) == history
+    assert json.loads(attribute_text(letter, "history")) == history
     assert json.loads(letter.body)["retries"] == [entry["at"] for entry in history]
-    assert said(letter, "retry_count") == "2"
+    assert attribute_text(letter, "retry_count") == "2"
 
 
 def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_comes(
@@ -62,7 +71,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_come
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 300)
     assert is_cancelled(workplace.ledger.read("r"))  # type: ignore[arg-type]
     workplace.live()
-    assert said(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
     assert workplace.performed == [("r", 1)]
 
 
@@ -75,7 +84,7 @@ def test_a_worker_whose_clock_is_behind_carries_a_cancel_out_all_the_same(
     workplace.now -= 3600
     workplace.queue[0].visible_at = workplace.now
     workplace.deliver(workplace.queue[0])
-    assert said(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
 
 
 def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
@@ -97,7 +106,7 @@ def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(
     workplace.fire(workplace.schedules()[0])
     told: list[Any] = []
     # Beside the worker, which has claimed the attempt and is about to have its effect.
-    workplace.strike(2, "before", lambda: told.append(beside(workplace, lambda: operator.cancel("r", "too late"))))
+    workplace.strike(2, "before", lambda: told.append(meanwhile(workplace, lambda: operator.cancel("r", "too late"))))
     workplace.live()
     assert isinstance(told[0], NoRetryWaiting)
     assert (told[0].row.status, told[0].row.attempts) == (RUNNING, 2)
@@ -110,7 +119,7 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_claim_that_came_first_co
     """Between the operator's look and its step, the worker claims the attempt and has its effect."""
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
-    workplace.strike(2, "before", lambda: beside(workplace, lambda: workplace.deliver(letter)))
+    workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: workplace.deliver(letter)))
     told = operator.cancel("r", "too late")
     assert isinstance(told, NoRetryWaiting)
     assert told.row is not None
@@ -123,10 +132,10 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_c
 ) -> None:
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
-    workplace.strike(1, "before", lambda: beside(workplace, lambda: operator.cancel("r", "in time")))
+    workplace.strike(1, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "in time")))
     workplace.deliver(letter)
     assert workplace.effects == []
-    assert said(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
@@ -142,9 +151,9 @@ def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
     assert isinstance(told, RetryCancelled)
     assert told.sent == (call != 5)
     workplace.live()
-    assert {said(letter, "code") for letter in workplace.dead_letters} == {"Cancelled"}
+    assert {attribute_text(letter, "code") for letter in workplace.dead_letters} == {"Cancelled"}
     assert (workplace.performed, workplace.schedules()) == ([("r", 1)], [])
-    assert len(json.loads(said(workplace.dead_letters[0], "history"))) == 2
+    assert len(json.loads(attribute_text(workplace.dead_letters[0], "history"))) == 2
 
 
 @pytest.mark.parametrize("call", [2, 3, 4])
@@ -156,16 +165,16 @@ def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
     with pytest.raises(Killed):
         operator.cancel("r", "no longer wanted")
     workplace.live()
-    assert said(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
     assert workplace.performed == [("r", 1)]
 
 
 def test_two_operators_who_cancel_at_once_cancel_once(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
-    workplace.strike(2, "before", lambda: beside(workplace, lambda: operator.cancel("r", "I was first")))
+    workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "I was first")))
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
     workplace.live()
-    assert said(only_letter(workplace), "reason") == "attempt 2 was cancelled before it began: I was first"
+    assert attribute_text(only_letter(workplace), "reason") == "attempt 2 was cancelled before it began: I was first"
 
 
 def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(
@@ -192,7 +201,9 @@ def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_pa
     assert operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
     workplace.live()
     letter = only_letter(workplace)
-    assert [entry["at"] for entry in json.loads(said(letter, "history"))] == json.loads(letter.body)["retries"]
+    assert [entry["at"] for entry in json.loads(attribute_text(letter, "history"))] == json.loads(letter.body)[
+        "retries"
+    ]
     assert not {"plan", "next_attempt_at"} & workplace.row().keys()
 
 

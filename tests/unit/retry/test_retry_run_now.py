@@ -17,7 +17,7 @@ from slotkeeper.retry.operations import (
     RetrySentNow,
 )
 from tests.support.boundary import Killed, refuse
-from tests.unit.waiting_retries import MADE, SOON, beside, fail_once, killed, put_long_row
+from tests.unit.waiting_retries import MADE, SOON, fail_once, killed, meanwhile, put_long_row
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 
@@ -44,7 +44,7 @@ def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
     """The schedule fires between the operator's look and its message."""
     fail_once(workplace)
     schedule = workplace.schedules()[0]
-    workplace.strike(3, "before", lambda: beside(workplace, lambda: workplace.fire(schedule)))
+    workplace.strike(3, "before", lambda: meanwhile(workplace, lambda: workplace.fire(schedule)))
     operator.run_now("r")
     assert len(workplace.queue) == 2
     outcomes = [workplace.deliver(letter) for letter in list(workplace.queue)]
@@ -57,7 +57,7 @@ def test_an_attempt_that_begins_meanwhile_is_not_brought_again(
 ) -> None:
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
-    workplace.strike(1, "after", lambda: beside(workplace, lambda: workplace.deliver(letter)))
+    workplace.strike(1, "after", lambda: meanwhile(workplace, lambda: workplace.deliver(letter)))
     assert isinstance(operator.run_now("r", {"fails": 1}), NoRetryWaiting)
     assert workplace.queue == []
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from slotkeeper.retry import delivery as booking
+from slotkeeper.retry import delivery
 from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED
 from tests.support.boundary import Killed, kill_before
 from tests.unit.worker_harness import LEASE, When, WorkerHarness
@@ -58,7 +58,7 @@ STORIES = {
 
 @pytest.fixture(autouse=True)
 def _small_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(booking, "MAX_SCHEDULE_INPUT_BYTES", SMALL_INPUT)
+    monkeypatch.setattr(delivery, "MAX_SCHEDULE_INPUT_BYTES", SMALL_INPUT)
 
 
 def dies() -> None:

@@ -1,4 +1,4 @@
-"""The next attempt begins before the one before it has noted that it is booked: no fault, so nobody is called."""
+"""The next attempt begins before the one before it has recorded that it is scheduled: no fault, so nobody is called."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_f26_a_dead_letter_that_is_redriven_before_it_is_noted_leaves_no_message
 
 
 def test_who_was_taken_over_before_it_could_note_it_does_not_give_its_message_up(workplace: WorkerHarness) -> None:
-    """The next attempt has not begun: whether it is booked, only the one that took over can say."""
+    """The next attempt has not begun: whether it is scheduled, only the one that took over can say."""
 
     def take_over() -> None:
         with workplace.unnoted():

@@ -5,8 +5,8 @@
     due later, and no schedule will  SQS in hops: the message comes back every quarter of an hour, and is sent on as it
     take it (too large, refused)     is until its `not_before` has come
 
-A booking may be made twice (a lost answer, a second delivery that carries out the same plan). A schedule's name allows
-only one; of two messages the ledger lets one pass.
+A retry may be scheduled twice (a lost answer, a second delivery that carries out the same plan). A schedule's name
+allows only one; of two messages the ledger lets one pass.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class PlannedDelivery:
 
 
 class RetryQueue:
-    """The queue, as whoever books attempts on it uses it.
+    """The queue, as the code that schedules attempts uses it.
 
     Args:
         max_delay: attempts due in more seconds than this go by Scheduler; 0 sends all of them that way.
         max_message_bytes: the queue's MaximumMessageSize, in bytes.
-        on_refused: told why Scheduler did not take a booking.
+        on_refused: told why Scheduler did not take a schedule.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class RetryQueue:
                 },
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] == "ConflictException" and self._is_booked(message):
+            if error.response["Error"]["Code"] == "ConflictException" and self._is_scheduled(message):
                 return True  # only its answer, or its worker, was lost
             self._on_refused(str(error))
             return False
@@ -236,7 +236,7 @@ class RetryQueue:
             return False
         return True
 
-    def _is_booked(self, message: Message) -> bool:
+    def _is_scheduled(self, message: Message) -> bool:
         """Whether the attempt's schedule exists; False too if Scheduler does not answer.
 
         A conflict alone does not prove it: the code stands for any "inconsistent state" (Scheduler API Reference,

@@ -150,7 +150,7 @@ def test_two_queues_that_share_a_group_do_not_take_each_others_schedules_for_the
     assert schedule_name(MESSAGE, QUEUE) != schedule_name(MESSAGE, f"{ARN}another")
 
 
-def test_f25_a_booking_made_twice_is_one_schedule(workplace: WorkerHarness) -> None:
+def test_f25_a_retry_scheduled_twice_is_one_schedule(workplace: WorkerHarness) -> None:
     first = workplace.retries.schedule(MESSAGE, at(5000), NOW)
     assert workplace.retries.schedule(MESSAGE, at(5000), NOW + 700) == first
     assert len(workplace.schedules()) == 1
@@ -158,7 +158,7 @@ def test_f25_a_booking_made_twice_is_one_schedule(workplace: WorkerHarness) -> N
 
 
 @pytest.mark.parametrize("lookup", ["there is none", "Scheduler does not answer"])
-def test_f25_a_conflict_without_a_schedule_to_be_seen_is_no_booking(workplace: WorkerHarness, lookup: str) -> None:
+def test_f25_a_conflict_without_a_schedule_to_be_seen_schedules_nothing(workplace: WorkerHarness, lookup: str) -> None:
     """ConflictException stands for any "inconsistent state", not only for a name that is taken."""
     refuse(workplace.scheduler, "CreateSchedule", "ConflictException")
     if lookup != "there is none":
@@ -182,7 +182,7 @@ def test_what_scheduler_refuses_goes_by_the_queue_and_somebody_is_told(
     assert code in workplace.refused_schedules[0]
 
 
-def test_a_schedule_that_nobody_knows_of_is_booked_on_the_queue_too(workplace: WorkerHarness) -> None:
+def test_a_schedule_that_nobody_knows_of_goes_by_the_queue_too(workplace: WorkerHarness) -> None:
     lose_answer(workplace.scheduler, "CreateSchedule")
     assert workplace.retries.schedule(MESSAGE, at(5000), NOW).by == "hops"
     assert (len(workplace.queue), len(workplace.schedules()), len(workplace.refused_schedules)) == (1, 1, 1)
@@ -240,7 +240,7 @@ def test_what_does_not_fit_the_queue_is_too_large_and_says_by_how_much(workplace
     assert (workplace.queue, workplace.calls) == ([], [])
 
 
-def test_what_sqs_refuses_is_not_booked(workplace: WorkerHarness) -> None:
+def test_what_sqs_refuses_is_raised(workplace: WorkerHarness) -> None:
     refuse(workplace.sqs, "SendMessage", "Throttling")
     with pytest.raises(ClientError, match="Throttling"):
         workplace.retries.schedule(MESSAGE, at(10), NOW)
