@@ -139,7 +139,7 @@ invoke: setup-dev  #+ Call FUNCTION with EVENT in the Lambda runtime; without EV
 ##@ Develop
 
 .PHONY: check
-check: lint-code  ## Format, lint, types, and the fast tests of what differs from BASE (main): under a minute
+check: lint-code  ## Format, lint, types, and the fast tests of what differs from BASE (main)
 	@$(PYTHON) -m dev.tools.check "$(BASE)"
 
 .PHONY: format
