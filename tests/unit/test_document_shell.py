@@ -30,6 +30,7 @@ from dev.emulator.deployment import check_names
 from dev.tools.gradual import TYPES
 from dev.tools.invoke.function_stack import events_of, folders
 from slotkeeper_cli.app import app
+from tests.support.template import parsed_template
 from tests.template.test_samconfig import CONFIG
 
 ROOT = Path(__file__).parents[2]
@@ -61,9 +62,8 @@ SAM = {
     "local_invoke": "samcli.commands.local.invoke.cli",
 }
 _MAKEFILE = (ROOT / "Makefile").read_text()
-_TEMPLATE = (ROOT / "template.yaml").read_text()
 TARGETS = set(re.findall(r"^\.PHONY: (\S+)", _MAKEFILE, re.MULTILINE))
-RESOURCES = set(re.findall(r"^  (\w+):$", _TEMPLATE, re.MULTILINE))
+RESOURCES = set(parsed_template()["Resources"])
 SLOTKEEPER: Any = typer.main.get_command(app)
 AWS_GLOBAL = {"--query", "--output", "--endpoint-url", "--region", "--profile", "--no-cli-pager", "--cli-input-json"}
 # The CLI's own, which are in no model.
@@ -73,7 +73,7 @@ AWS_OWN_OPTIONS = {"--max-items", "--page-size", "--cli-binary-format"}
 
 OUTPUTS = {
     name: f"https://{name.lower()}.invalid" if name.endswith("Url") else name.lower()
-    for name in re.findall(r"^  (\w+):$", _TEMPLATE.split("\nOutputs:\n")[1], re.MULTILINE)
+    for name in map(str, parsed_template()["Outputs"])
 }
 BODY = '{"request_id": "r", "payload": {"text": "It\'s \\"so\\""}, "retries": ["2026-11-21T09:30:00.000Z"]}'
 DEAD_LETTER = {"Messages": [{"Body": BODY, "ReceiptHandle": "handle+/="}]}
