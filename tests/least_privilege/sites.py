@@ -36,7 +36,7 @@ class Definition:
     names: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
     of_modules: set[str] = field(default_factory=set)
-    operations: set[str] = field(default_factory=set)
+    operations: set[tuple[str, Site]] = field(default_factory=set)
 
     @property
     def known_as(self) -> str:
@@ -68,7 +68,7 @@ def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[t
             new = [other for other in by_name.get(name, []) if other.site not in seen and made.may_mean(other)]
             seen |= {other.site for other in new}
             reached += new
-    return {(operation, made.site) for made in reached for operation in made.operations}
+    return {operation for made in reached for operation in made.operations}
 
 
 def of_function(folder: str) -> set[tuple[str, Site]]:
@@ -137,7 +137,8 @@ def _collect(
             if isinstance(part.value, ast.Name) and part.value.id in imported:
                 made.of_modules.add(part.attr)
         elif isinstance(part, ast.Call):
-            made.operations |= set(_asked(part))
+            made.operations |= {(operation, made.site) for operation in _asked(part)}
+            made.operations |= set(_handed_on(part, file, inside))
         todo += ast.iter_child_nodes(part)
 
 
@@ -152,6 +153,13 @@ def _asked(call: ast.Call) -> Iterator[str]:
         return
     if name in operations():
         yield operations()[name][1]
+
+
+def _handed_on(call: ast.Call, file: str, inside: tuple[str, ...]) -> Iterator[tuple[str, Site]]:
+    """The client's methods that a method of the same class is given to call, each with that method's site."""
+    for given in call.args:
+        if isinstance(given, ast.Attribute) and given.attr in operations() and isinstance(call.func, ast.Attribute):
+            yield operations()[given.attr][1], Site(file, ".".join((*inside[:-1], call.func.attr)))
 
 
 @cache

@@ -70,15 +70,16 @@ EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # t
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 # What the search by names finds in a command's code, and the command never comes to.
 NOT_CALLED = {
+    "status": {"dynamodb:UpdateItem"},
     "holder release": {"states:ListExecutions"},
-    "request submit": {"dynamodb:GetItem"},
+    "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
     "request show": {"states:ListExecutions"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
-    "dlq redrive": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
-    "dlq discard": {"dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"},
+    "dlq redrive": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:UpdateItem"},
+    "dlq discard": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"},
     "retry list": {"dynamodb:UpdateItem"},
     "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
 }

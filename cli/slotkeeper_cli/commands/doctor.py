@@ -13,7 +13,7 @@ from slotkeeper_cli.commands.status import print_not_deployed
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor import CHECKS, DRIFT
 from slotkeeper_cli.doctor.facts import Facts
-from slotkeeper_cli.doctor.health_checks import CheckResult, examine, worst
+from slotkeeper_cli.doctor.health_checks import HealthCheckResult, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
 from slotkeeper_cli.formatting import count, iso
 
@@ -59,7 +59,7 @@ def doctor(
         raise ProblemsFound(f"{count(len(problems), 'check')} found a problem: {', '.join(problems)}")
 
 
-def _as_dict(result: CheckResult) -> dict[str, Any]:
+def _as_dict(result: HealthCheckResult) -> dict[str, Any]:
     return {
         "check": result.check.name,
         "level": result.level,
@@ -68,7 +68,7 @@ def _as_dict(result: CheckResult) -> dict[str, Any]:
     }
 
 
-def _render(console: Console, results: list[CheckResult], not_deployed: list[str]) -> None:
+def _render(console: Console, results: list[HealthCheckResult], not_deployed: list[str]) -> None:
     for result in results:
         console.print(
             Text.assemble((f"{result.level:<8}", _STYLES[result.level]), f"{result.check.name:<20}", result.check.about)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, Process, check_settings
-from slotkeeper_cli import glue_jobs
+from slotkeeper_cli import job_checks
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
@@ -92,12 +92,12 @@ def set_limit(process: Name, limit: Limit) -> None:
 
 
 def _warn_of_limit(context: CommandContext, process: str, limit: int, job_name: str, control: SlotControl) -> None:
-    job = glue_jobs.get_job(context.stack, job_name)
+    job = job_checks.get_job(context.stack, job_name)
     slots = sum(
         one.slot_limit for one in control.processes.all() if isinstance(one, Process) and one.job_name == job_name
     )
     for problem in [
-        *(glue_jobs.concurrency_problems(job_name, job, slots) if job else []),
+        *(job_checks.concurrency_problems(job_name, job, slots) if job else []),
         *size_problems(process, job_name, limit),
     ]:
         context.out.note(f"Warning: {problem}.")
@@ -176,8 +176,8 @@ def add(
         check_settings(process, limit, job)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    described = glue_jobs.get_job(context.stack, job)
-    problems = glue_jobs.job_problems(job, described, glue_jobs.allowed_jobs(context.stack))
+    described = job_checks.get_job(context.stack, job)
+    problems = job_checks.job_problems(job, described, job_checks.allowed_jobs(context.stack))
     if problems and not force:
         raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was changed.")
     audit("process add", process=process, limit=limit, job=job, paused=paused, forced=bool(problems))

@@ -19,7 +19,7 @@ from slotkeeper.slots.glue import CLOCKS_APART, GlueRuns
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.commands.status import QUEUES
 from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.glue_jobs import allowed_jobs, get_job
+from slotkeeper_cli.job_checks import allowed_jobs, get_job
 from slotkeeper_cli.recursion_settings import RecursionSetting, settings
 from slotkeeper_cli.retry_control import RetryControl
 from slotkeeper_cli.slot_control import SlotControl

@@ -47,7 +47,7 @@ class HealthCheck:
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class HealthCheckResult:
     """A check with its findings."""
 
     check: HealthCheck
@@ -74,19 +74,19 @@ def worst(levels: Iterable[Level]) -> Level:
     return max(levels, key=LEVELS.index, default="ok")
 
 
-def examine(facts: Facts, checks: Iterable[HealthCheck]) -> Iterator[CheckResult]:
+def examine(facts: Facts, checks: Iterable[HealthCheck]) -> Iterator[HealthCheckResult]:
     """Run the checks. One that fails becomes a warning with the reason."""
     for check in checks:
         if check.flow and check.flow in facts.not_deployed:
-            yield CheckResult(check, is_absent=True)
+            yield HealthCheckResult(check, is_absent=True)
             continue
         try:
-            yield CheckResult(check, tuple(check.find(facts)))
+            yield HealthCheckResult(check, tuple(check.find(facts)))
         except (ClientError, BotoCoreError, CommandError) as error:
-            yield CheckResult(check, (_check_failed(error),))
+            yield HealthCheckResult(check, (_check_failed(error),))
         except KeyError as error:  # a function, queue or attribute that this version knows, and the stack has not
             missing = problem(f"not checked: there is no {error.args[0]}", "deploy the stack again")
-            yield CheckResult(check, (missing,))
+            yield HealthCheckResult(check, (missing,))
 
 
 def _check_failed(error: Exception) -> Finding:

@@ -9,7 +9,7 @@ from slotkeeper.slots.process import Process
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
-from slotkeeper_cli.glue_jobs import job_problems
+from slotkeeper_cli.job_checks import job_problems
 from slotkeeper_cli.write_units import size_problems
 
 # Seconds beyond the grace time in which the janitor releases a dead holder: two of its runs, and two checks.
