@@ -65,7 +65,9 @@ def test_one_that_runs_is_stopped_kept_and_redriven(
     assert slotkeeper("request", "cancel", "a", "--process", process, "--stop")["stopped"] == name
     stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
     assert stack.alive(process) == 0
-    letter = wait_until(lambda: _wait_for(slotkeeper, process, "a", "failed").get("letter"), "its request to be kept")
+    letter = wait_until(
+        lambda: _wait_for(slotkeeper, process, "a", "failed").get("dead_letter"), "its request to be kept"
+    )
     assert letter["code"] == "Cancelled"
     stack.end(process, "a")
     assert len(slotkeeper("dlq", "redrive", "failed", "--id", letter["message_id"])["redriven"]) == 1
