@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.stack_connection import StackConnection
 

@@ -18,8 +18,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso

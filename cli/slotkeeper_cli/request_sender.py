@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from slotkeeper.slots.request import LARGEST, Delivery, InvalidRequest, Request, parse_request
+from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.errors import CommandError
 from slotkeeper_cli.stack_connection import StackConnection
 
@@ -66,8 +66,8 @@ def check(body: str) -> Request:
     delivery = Delivery(str(uuid4()), body, _process_of(body), "", "0", 1, 0.0)
     request = parse_request(delivery)
     size = len(request.to_json().encode())
-    if size > LARGEST:
-        raise InvalidRequest(f"it has {size:,} bytes, and must not have more than {LARGEST:,}")
+    if size > MAX_BODY_BYTES:
+        raise InvalidRequest(f"it has {size:,} bytes, and must not have more than {MAX_BODY_BYTES:,}")
     return request
 
 

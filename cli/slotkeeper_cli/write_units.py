@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from slotkeeper.slots.names import execution_name
-from slotkeeper.slots.protocol import LARGE
+from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
+from slotkeeper.slots.request import execution_name
 
 KB = 1024
 PARTITION_UNITS = 1000  # write units a second
@@ -100,7 +100,7 @@ def demand(process: str, job: str, slots: int) -> Demand:
     """The demand of a process by its names and its limit. Without slots it asks for nothing of what counts here."""
     size = item_bytes(process_item(process, job, slots, queued=True))
     units = write_units(size, size)
-    queued = (LARGE_QUEUED_WRITES if slots >= LARGE else QUEUED_WRITES) * units
+    queued = (LARGE_QUEUED_WRITES if slots >= PRECHECK_FROM_HOLDERS else QUEUED_WRITES) * units
     starts = PARTITION_UNITS / queued
     return Demand(slots, size, CYCLE_WRITES * units, queued, starts, slots / starts)
 

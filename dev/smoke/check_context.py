@@ -19,9 +19,9 @@ from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import Process, Processes
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import execution_name
 
 ALIVE = ("STARTING", "RUNNING", "STOPPING", "WAITING")
 INPUT = """date,precipitation,temp_max,temp_min,wind,weather

@@ -19,18 +19,18 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionNews, RequestNews
+from slotkeeper.events import CompletionEvents, RequestEvents
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
-from slotkeeper.slots.closed_executions import AFTER_A_FAILURE, ClosedExecutions
+from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
-from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.slots.settlement_table import SettlementTable
 
 # Of an invocation, for what comes after an event: noting that a request is settled.
 KEPT_SECONDS = 10
@@ -44,7 +44,7 @@ _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
 _workflow = Workflow(boto3.client("stepfunctions", config=_client_config), _settings.workflow_arn)
 _slots = Slots(_dynamodb, _settings.slot_table_name)
-_news = CompletionNews.from_environment()
+_news = CompletionEvents.from_environment()
 _closed = ClosedExecutions(
     _slots,
     RequestQueue(_sqs, _settings.request_queue_url),
@@ -52,9 +52,9 @@ _closed = ClosedExecutions(
     Settlement(
         _workflow,
         FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
-        Settled(_dynamodb, _settings.settled_table_name),
+        SettlementTable(_dynamodb, _settings.settled_table_name),
         _settings.grace_seconds,
-        on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
+        on_kept=RequestEvents(_news, _settings.failed_request_queue_url).failed,
     ),
     DeadHolders(_slots, GlueRuns(boto3.client("glue", config=_list_config)), _settings.look_gap_seconds, time.time),
     time.time,
@@ -82,17 +82,17 @@ def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
 
 
 def _handle(record: SQSRecord) -> int | None:
-    findings = Findings()
+    report = RunReport()
     try:
         detail = json.loads(record.body)["detail"]
         logger.append_keys(execution=detail["name"])
-        seconds = _closed.handle(detail["name"], detail.get("redriveCount", 0), findings)
+        seconds = _closed.handle(detail["name"], detail.get("redriveCount", 0), report)
         metrics.add_metric("StatusEventsHandled", MetricUnit.Count, int(seconds is None))
     except Exception as error:
         # Whatever it was, the event comes back until the queue drops it, and the janitor's runs do the same.
-        findings.failed("Could not handle a status event", error)
-        seconds = AFTER_A_FAILURE
-    for name, count in findings.counts.items():
+        report.failed("Could not handle a status event", error)
+        seconds = AFTER_FAILURE_SECONDS
+    for name, count in report.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     return seconds
 

@@ -13,7 +13,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionNews, RequestNews
+from slotkeeper.events import CompletionEvents, RequestEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import JanitorSettings, load_settings
 from slotkeeper.slots.executions import Workflow
@@ -24,9 +24,9 @@ from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.run_lease import RunLease
-from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.slots.settlement_table import SettlementTable
 
 # Of an invocation, for what comes after an event: noting that a request is settled.
 KEPT_SECONDS = 10
@@ -41,7 +41,7 @@ _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
 _workflow = Workflow(boto3.client("stepfunctions", config=_list_config), _settings.workflow_arn)
 _hand_offs = HandOffs(_workflow)
-_news = CompletionNews.from_environment()
+_news = CompletionEvents.from_environment()
 _lease = RunLease(_dynamodb, _settings.settled_table_name)
 _janitor = Janitor(
     Slots(_dynamodb, _settings.slot_table_name),
@@ -52,9 +52,9 @@ _janitor = Janitor(
     Settlement(
         _workflow,
         FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
-        Settled(_dynamodb, _settings.settled_table_name),
+        SettlementTable(_dynamodb, _settings.settled_table_name),
         _settings.grace_seconds,
-        on_kept=RequestNews(_news, _settings.failed_request_queue_url).failed,
+        on_kept=RequestEvents(_news, _settings.failed_request_queue_url).failed,
     ),
     _settings.grace_seconds,
     _settings.look_gap_seconds,
@@ -76,22 +76,22 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         metrics.add_metric("JanitorRunsSkipped", MetricUnit.Count, 1)
         return {"JanitorRunsSkipped": 1}
     try:
-        findings = _janitor.round(seconds_left())
+        report = _janitor.run(seconds_left())
         metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)
         if seconds_left() > HAND_OFF_SECONDS:
-            _measure_hand_offs(findings)
+            _measure_hand_offs(report)
     finally:
         _lease.release()
-    for name, count in findings.counts.items():
+    for name, count in report.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
-    for process in findings.processes:
+    for process in report.processes:
         measure_process(process.name, MetricUnit.Count, SlotsInUse=len(process.holders), SlotLimit=process.slot_limit)
-    return dict(findings.counts)
+    return dict(report.counts)
 
 
-def _measure_hand_offs(findings: Findings) -> None:
-    with findings.guard("Could not measure how long slots stood free"):
-        for name, seconds in _hand_offs.measure(findings.processes, time.time()).items():
+def _measure_hand_offs(report: RunReport) -> None:
+    with report.guard("Could not measure how long slots stood free"):
+        for name, seconds in _hand_offs.measure(report.processes, time.time()).items():
             measure_process(name, MetricUnit.Seconds, HandOff=seconds)
 
 

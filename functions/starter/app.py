@@ -15,10 +15,10 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionNews, RequestNews
+from slotkeeper.events import CompletionEvents, RequestEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import StarterSettings, load_settings
-from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, HeldBack, Repeated, Starter, Waiting
+from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferred, Repeated, Starter, Waiting
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
@@ -48,8 +48,8 @@ _starter = Starter(
     _settings.queue_max_receives,
     _name,
 )
-_completion_news = CompletionNews.from_environment()
-_news = RequestNews(_completion_news, _settings.request_dead_letter_queue_url)
+_completion_news = CompletionEvents.from_environment()
+_news = RequestEvents(_completion_news, _settings.request_dead_letter_queue_url)
 
 
 @metrics.log_metrics(capture_cold_start_metric=True)
@@ -88,7 +88,7 @@ def _consume(delivery: Delivery) -> bool:
     _report(admission, now - delivery.sent_at)
     if isinstance(admission, DeadLettered):
         _news.dead_lettered(delivery, admission.request, admission.code, admission.reason)
-    return not isinstance(admission, Waiting | HeldBack)
+    return not isinstance(admission, Waiting | Deferred)
 
 
 def _defer(delivery: Delivery, now: float, error: Exception) -> Admission | None:
@@ -115,7 +115,7 @@ def _report(admission: Admission, waited: float) -> None:
             logger.info("No slot; the message waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
             measure_process(process, MetricUnit.Seconds, RequestWaitSoFar=waited)
-        case HeldBack(_, reason):
+        case Deferred(_, reason):
             logger.error("Left the message on the queue", reason=reason)
             metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
 

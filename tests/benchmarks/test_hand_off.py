@@ -101,7 +101,7 @@ class HidingQueue:
 
 
 def test_the_rival_starter_hides_for_its_period_and_registers_nobody(monkeypatch: pytest.MonkeyPatch):
-    for owner, name in ((Slots, "wait"), (Slots, "need_not_wait"), (admission, "hide_seconds")):
+    for owner, name in ((Slots, "wait"), (Slots, "can_proceed"), (admission, "hide_seconds")):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # so that they are put back
     app = ModuleType("app")
     app.handler = None  # type: ignore[attr-defined]

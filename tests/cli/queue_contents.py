@@ -7,9 +7,8 @@ from typing import Any
 
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.queues import FailedRequestQueue
-from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.request import Delivery, execution_name
 from tests.cli.operator_account import Operator
 
 REQUEST = '{"process": "sample", "request_id": "a"}'

@@ -10,8 +10,7 @@ from slotkeeper.aws.sqs import text
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.admission import Admitted, Starter
-from slotkeeper.slots.names import execution_name
-from slotkeeper.slots.request import LARGEST, Delivery
+from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
@@ -65,7 +64,7 @@ def test_a_failed_request_is_sent_as_the_next_attempt(operator: Operator) -> Non
 def test_a_request_of_the_largest_size_is_sent_again(operator: Operator) -> None:
     arguments = {"--text": "я" * 32_000}
     body = json.dumps({"process": "sample", "request_id": "a", "arguments": arguments}, ensure_ascii=False)
-    send_dead_letter(operator, body + " " * (LARGEST - len(body.encode())))
+    send_dead_letter(operator, body + " " * (MAX_BODY_BYTES - len(body.encode())))
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"])["arguments"] == arguments

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.admission import DeadLettered, Starter, Waiting
-from slotkeeper.slots.cancellation import MOST
-from slotkeeper.slots.names import execution_name
-from slotkeeper.slots.request import Delivery, parse_request
+from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
+from slotkeeper.slots.request import Delivery, execution_name, parse_request
 from slotkeeper_cli.commands import request
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, send_dead_letter, waiting
@@ -292,7 +291,9 @@ def test_there_is_an_end_to_how_many_are_cancelled(operator: Operator) -> None:
         TableName=operator.outputs["SlotTableName"],
         Key={"process_name": {"S": "sample"}},
         UpdateExpression="SET cancelled = :noted",
-        ExpressionAttributeValues={":noted": {"M": {f"x-{n}": {"M": {"since": {"N": "1"}}} for n in range(MOST)}}},
+        ExpressionAttributeValues={
+            ":noted": {"M": {f"x-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS)}}
+        },
     )
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3

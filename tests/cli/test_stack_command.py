@@ -48,7 +48,7 @@ def test_an_execution_that_runs_without_a_slot_gets_it_above_the_limit_too(opera
     assert process.slots_in_use == len(process.holders) == 2
     assert {holder.state for holder in process.holders.values()} == {"RUNNING"}
     assert {holder.job for holder in process.holders.values()} == {"sample-job"}
-    assert not process.has_room
+    assert not process.has_free_slot
 
 
 def test_an_adopted_execution_has_the_job_that_it_runs_though_the_process_has_another_by_now(

@@ -9,7 +9,7 @@ import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import read_process
-from slotkeeper.slots.protocol import LARGE
+from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
 from slotkeeper_cli.write_units import KB, demand, item_bytes, process_item, write_units
 
 SHORT, LONG = ("sample", "sample"), ("p" * 47, "j" * 47)
@@ -125,7 +125,10 @@ def test_a_demand_is_four_writes_of_the_whole_item_where_a_read_refuses_and_five
     assert (most.bytes, most.cycle_units, most.queued_units) == (39_626, 3 * 39, 4 * 39)
     assert most.starts_a_second == pytest.approx(1000 / 156)
     assert most.shortest_job == pytest.approx(78.0)
-    assert [demand(*SHORT, slots).queued_units for slots in (LARGE - 1, LARGE)] == [5 * 3, 4 * 3]
+    assert [demand(*SHORT, slots).queued_units for slots in (PRECHECK_FROM_HOLDERS - 1, PRECHECK_FROM_HOLDERS)] == [
+        5 * 3,
+        4 * 3,
+    ]
 
 
 def test_a_process_without_slots_is_no_division_by_zero() -> None:

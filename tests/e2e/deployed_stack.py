@@ -11,11 +11,11 @@ from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.faults import Faults
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import execution_name
 from tests.support.waiting import wait_until
 
 GRACE = 2

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.hand_off import SETTLING, HandOffs
+from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, HandOffs
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
@@ -35,6 +35,6 @@ def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack
     assert hand_offs.measure([stack.item(process)], time.time()) == {}
     stack.end(process, "first", "second")
     stack.wait_for_status(second, "SUCCEEDED")  # nobody holds the slot for a moment between the two
-    measured = hand_offs.measure([stack.item(process)], time.time() + SETTLING)
+    measured = hand_offs.measure([stack.item(process)], time.time() + LIST_LAG_SECONDS)
     assert measured.keys() == {process}
     assert 0 <= measured[process] < 10

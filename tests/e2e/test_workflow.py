@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.e2e.deployed_stack import JOB, DeployedStack
 from tests.support.waiting import wait_until
 

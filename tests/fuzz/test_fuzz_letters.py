@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.message import parse_message
-from slotkeeper.slots.names import execution_name
-from slotkeeper.slots.request import Delivery, parse_request
+from slotkeeper.slots.request import Delivery, execution_name, parse_request
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.redrive import NotRedrivable, plan
 from slotkeeper_cli.request_sender import InvalidRequests, read_lines

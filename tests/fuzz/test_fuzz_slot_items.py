@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import MalformedProcess, read_process
+from slotkeeper.slots.request import execution_name
 from tests.fuzz.functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.fuzz.functions import RESPONSE_URL
 from tests.least_privilege.cases import DAY, Case, Item, message, number, put
 from tests.least_privilege.recording import Recorded

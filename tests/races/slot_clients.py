@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from dev.emulator.clients import local_client
 from slotkeeper.slots import protocol
-from slotkeeper.slots.protocol import Full, Granted, Reservation, Slots
+from slotkeeper.slots.protocol import Full, Granted, Registration, Reservation, Slots
 from slotkeeper.slots.request import Delivery
 from tests.races.controlled_process import ControlledProcess, hear, say
 from tests.races.slot_history import Entry, Operation, Step, save
@@ -106,7 +106,7 @@ class ReadsFirst(Slots):
     def reserve(self, process: str, execution: str, now: float) -> Reservation:
         item = self.read(process)
         assert item is not None
-        if not item.has_room or execution in item.holders:
+        if not item.has_free_slot or execution in item.holders:
             return Full()
         entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
         self._table.dynamodb.update_item(
@@ -198,7 +198,8 @@ class Client:
             except ReadTimeoutError:
                 continue
             break
-        answered = str(answer) if isinstance(answer, bool | str) else type(answer).__name__
+        answered = str(answer) if isinstance(answer, bool) else type(answer).__name__
+        answered = answer.name if isinstance(answer, Registration) else answered
         self.operations.append(Operation(step, name, start, time.monotonic(), answered, marks, seen))
         return answered
 

@@ -97,7 +97,7 @@ class Operation:
     @property
     def done(self) -> bool:
         """It says that it changed the item."""
-        return self.answer in {"Granted", "True", "registered"}
+        return self.answer in {"Granted", "True", "REGISTERED"}
 
 
 def save(operations: Iterable[Operation], path: Path) -> None:

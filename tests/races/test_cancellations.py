@@ -10,8 +10,9 @@ import pytest
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots import cancellation
 from slotkeeper.slots import protocol as slots
+from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Process, Processes
-from slotkeeper.slots.protocol import AlreadyMine, Cancelled, Granted, Slots
+from slotkeeper.slots.protocol import AlreadyHeld, Cancelled, Granted, Slots
 from tests.races.shared_token import at_once
 
 TABLE = "cancelled-slots"
@@ -69,9 +70,9 @@ def test_s3_a_request_is_cancelled_or_holds_its_slot_and_the_operator_is_told_wh
         left, (*starters, operator) = contest.run()
         ends.add(operator)
         assert bool(left.holders) != bool(left.cancelled)
-        assert operator == ("cancelled" if left.cancelled else "holds a slot")
+        assert operator is (CancelOutcome.CANCELLED if left.cancelled else CancelOutcome.HOLDS_SLOT)
         granted = starters.count(Granted())
-        assert granted + starters.count(AlreadyMine()) + starters.count(Cancelled(int(NOW), "")) == STARTERS
+        assert granted + starters.count(AlreadyHeld()) + starters.count(Cancelled(int(NOW), "")) == STARTERS
         assert granted == len(left.holders)
         if len(ends) == 2:
             return

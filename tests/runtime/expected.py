@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 
 from dev.emulator.chat_service import answer_to
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.runtime.outcomes import Outcome
 
 Expectation = Callable[[Outcome], bool]

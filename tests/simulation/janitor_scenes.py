@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.simulation.janitor_time import EPOCH, PERIOD, QUOTAS, Account, Function
 
 OTHER, HANDLE, ABORTED = "zz-other", "handle of another process", "zz-other-aborted"

@@ -26,13 +26,13 @@ from slotkeeper.slots import protocol
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER, GlueRuns
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.run_lease import RunLease
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.slots.settlement_table import SettlementTable
 from tests.support.client_configs import client_configs
 
 EPOCH = 1_700_000_000  # when a clock shows 0, in seconds since the epoch
@@ -336,7 +336,7 @@ class Function:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            self.findings.update(janitor.round(deadline - begun).counts)
+            self.findings.update(janitor.run(deadline - begun).counts)
         finally:
             self.at_once -= 1
         if self.lease:
@@ -359,7 +359,9 @@ class Function:
         configs = client_configs("janitor")
         dynamodb, sqs = client(configs["_client_config"]), client(configs["_client_config"])
         workflow = Workflow(client(configs["_list_config"]), "arn:stateMachine:gated")
-        settlement = Settlement(workflow, FailedRequestQueue(sqs, "failed"), Settled(dynamodb, "settled"), GRACE, clock)
+        settlement = Settlement(
+            workflow, FailedRequestQueue(sqs, "failed"), SettlementTable(dynamodb, "settled"), GRACE, clock
+        )
         janitor = Janitor(
             Slots(dynamodb, "slots"),
             Processes(dynamodb, "slots"),

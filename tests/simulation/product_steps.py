@@ -22,7 +22,7 @@ from slotkeeper.slots.cancellation import Cancellation, Cancellations
 from slotkeeper.slots.process import MalformedProcess, Process, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery
-from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.slots.settlement_table import SettlementTable
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
 from tests.simulation.both_dynamodbs import Both
@@ -108,8 +108,8 @@ def _ledger(both: Both) -> Ledger:
     return Ledger(both.client("dynamodb"), "ledger")
 
 
-def _settled(both: Both) -> Settled:
-    return Settled(both.client("dynamodb"), "settled")
+def _settled(both: Both) -> SettlementTable:
+    return SettlementTable(both.client("dynamodb"), "settled")
 
 
 def _signatures(both: Both) -> SeenSignatures:
@@ -177,8 +177,8 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
         "Slots.adopt": (lambda both, *given: _slots(both).adopt(KEY, *given), _executions, _seconds, _jobs),
         "Slots.cancel": (lambda both, execution: _slots(both).cancel(KEY, execution), _executions),
         "Slots.mark_quiet": (_mark_quiet, _executions, _fits, _seen_holders, st.none() | _seconds),
-        "Slots.waiter_with_room": (lambda both: _slots(both).waiter_with_room(KEY),),
-        "Slots.need_not_wait": (lambda both, execution: _slots(both).need_not_wait(KEY, execution), _executions),
+        "Slots.waiting_at_free_slot": (lambda both: _slots(both).waiting_at_free_slot(KEY),),
+        "Slots.can_proceed": (lambda both, execution: _slots(both).can_proceed(KEY, execution), _executions),
         "Slots.read": (lambda both: _slots(both).read(KEY),),
         "Cancellations.add": (lambda both, *given: _cancellations(both).add(KEY, *given), _executions, _seconds, _bys),
         "Cancellations.drop": (lambda both, *given: _cancellations(both).drop(KEY, *given), _executions, _noted),
@@ -194,7 +194,7 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
         "Processes.resume": (lambda both: _processes(both).resume(KEY),),
         "Processes.repair_counter": (_repair, _fits, _few, _few),
         "Processes.all": (lambda both: list(_processes(both).all()),),
-        "Slots.forget_waiter": (lambda both, handle: _slots(both).forget_waiter(KEY, handle), _handles),
+        "Slots.remove_registration": (lambda both, handle: _slots(both).remove_registration(KEY, handle), _handles),
         **{name: (partial(_do, name), _executions) for name in _TASKS},
     },
     "tokens": {
@@ -253,17 +253,17 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
         ),
     },
     "settled": {
-        "Settled.missing": (lambda both, names: _settled(both).missing(names), st.lists(_names, max_size=3)),
-        "Settled.has": (lambda both, name: _settled(both).has(name), _names),
-        "Settled.claim": (lambda both, now: _settled(both).claim(KEY, now), _seconds),
-        "Settled.add": (lambda both, by: _settled(both).add(KEY, by, NOW), _codes),
-        "Settled.settled_by": (lambda both: _settled(both).settled_by(),),
-        "Settled.note_settled_by": (lambda both, moment: _settled(both).note_settled_by(moment), _seconds),
+        "SettlementTable.missing": (lambda both, names: _settled(both).missing(names), st.lists(_names, max_size=3)),
+        "SettlementTable.has": (lambda both, name: _settled(both).has(name), _names),
+        "SettlementTable.claim": (lambda both, now: _settled(both).claim(KEY, now), _seconds),
+        "SettlementTable.add": (lambda both, by: _settled(both).add(KEY, by, NOW), _codes),
+        "SettlementTable.settled_by": (lambda both: _settled(both).settled_by(),),
+        "SettlementTable.note_settled_by": (lambda both, moment: _settled(both).note_settled_by(moment), _seconds),
     },
     "signatures": {"SeenSignatures.note": (lambda both, by: _signatures(both).note(KEY, int(NOW), by), _codes)},
 }
 STEPS = {table: {name: _step(name, *step) for name, step in steps.items()} for table, steps in _STEPS.items()}
-_CLASSES = (Slots, Processes, Cancellations, TokenTable, Ledger, Settled, SeenSignatures)
+_CLASSES = (Slots, Processes, Cancellations, TokenTable, Ledger, SettlementTable, SeenSignatures)
 
 
 def tried() -> set[str]:

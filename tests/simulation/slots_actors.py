@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from slotkeeper.observability import logger
-from slotkeeper.slots.admission import HeldBack, Starter, Waiting
+from slotkeeper.slots.admission import Deferred, Starter, Waiting
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Execution, Workflow
@@ -16,9 +16,9 @@ from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery
-from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.slots.settlement_table import SettlementTable
 from tests.simulation.transcript import Outside, Program
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
@@ -56,7 +56,7 @@ def start(
             admission = starter.admit(delivery, now)
         except Exception as error:
             admission = starter.defer(delivery, now, error)
-        if not isinstance(admission, Waiting | HeldBack):
+        if not isinstance(admission, Waiting | Deferred):
             sqs.delete_message(QueueUrl=REQUESTS, ReceiptHandle=handle)
     except Exception as error:
         return f"left on the queue: {type(error).__name__}"
@@ -68,7 +68,7 @@ def _settlement(outside: Outside, grace: int, look_gap: int) -> Settlement:
     return Settlement(
         Workflow(outside.client("stepfunctions"), MACHINE),
         FailedRequestQueue(outside.client("sqs"), FAILED),
-        Settled(dynamodb, SETTLED, claim=look_gap),  # none in a world without time, where it would never end
+        SettlementTable(dynamodb, SETTLED, claim=look_gap),  # none in a world without time, where it would never end
         grace,
         outside.clock,
     )
@@ -110,7 +110,7 @@ def round_(outside: Outside, grace: int, look_gap: int, memory: Memory = NEW) ->
         known.settled_by, known.noted = memory.settled_by, memory.noted or 0
     known.unsettled.update(memory.unsettled)
     settlement.settled._known.update(memory.settled)
-    counts = tuple(sorted(janitor.round().counts.items()))
+    counts = tuple(sorted(janitor.run().counts.items()))
     unsettled = tuple(sorted(known.unsettled.items()))
     return Memory(known.settled_by, known.noted, unsettled, frozenset(settlement.settled._known)), counts
 
@@ -127,7 +127,7 @@ def visit(outside: Outside, execution: str, redrives: int, grace: int, look_gap:
         DeadHolders(slots, GlueRuns(outside.client("glue")), look_gap, outside.clock),
         outside.clock,
     )
-    return closed.handle(execution, redrives, Findings())
+    return closed.handle(execution, redrives, RunReport())
 
 
 def cancel(outside: Outside, execution: str) -> str:
@@ -153,7 +153,7 @@ def replace(outside: Outside, process: str, limit: int, job: str) -> str:
 
 
 starter = Program("starter", start, stack_tells=True, stands_still=True)
-janitor_round = Program("janitor", round_, stack_tells=True, stands_still=True, written_only=(Findings,))
-closed_execution = Program("status event", visit, stack_tells=True, stands_still=True, written_only=(Findings,))
+janitor_round = Program("janitor", round_, stack_tells=True, stands_still=True, written_only=(RunReport,))
+closed_execution = Program("status event", visit, stack_tells=True, stands_still=True, written_only=(RunReport,))
 canceller = Program("operator", cancel, stack_tells=True, stands_still=True)
 replacer = Program("operator who replaces", replace, stack_tells=True, stands_still=True)

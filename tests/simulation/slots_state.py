@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from slotkeeper.slots.closed_executions import WHILE_STOPPING
+from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.executions import closing
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
+from slotkeeper.slots.request import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
 from tests.simulation.frozen import Record, freeze, record
@@ -393,7 +393,7 @@ class SlotsState(World):
         if self.faults_at_close.get(name) != self.faults or self.disturbed_at > dead:
             return
         gap = LOOK_GAP + STEP
-        late = self.now - max(dead + gap, ended + WHILE_STOPPING) - gap
+        late = self.now - max(dead + gap, ended + WHILE_STOPPING_SECONDS) - gap
         if late > 0:
             raise Violation("S4", f"{name} is dead, its event came, and its slot is {late:.0f} s late")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
-from slotkeeper.slots.closed_executions import AFTER_A_FAILURE
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
+from slotkeeper.slots.request import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
@@ -339,10 +339,10 @@ class SlotsWorld(SlotsState):
             self._close(name.partition(" ")[2], status, error, actor.notes.state)
         elif name == "visit" and isinstance(actor.node.result, Raised | int):
             raised = isinstance(actor.node.result, Raised)
-            self._come_back(actor, AFTER_A_FAILURE if raised else actor.node.result)
+            self._come_back(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
         elif name == "round" and self.memories:
             self.memories = (*self.memories[1:], actor.node.result[0])
-        elif actor.node.result == "HeldBack":
+        elif actor.node.result == "Deferred":
             self.held_back = {**self.held_back, actor.notes.message: self.now}
 
     def died(self, name: str, actor: Actor) -> None:
@@ -350,7 +350,7 @@ class SlotsWorld(SlotsState):
         if name == "round" and self.memories:
             self.memories = (*self.memories[1:], code.NEW)
         if name == "visit":
-            self._come_back(actor, AFTER_A_FAILURE)
+            self._come_back(actor, AFTER_FAILURE_SECONDS)
 
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):

@@ -74,7 +74,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs have no end of their own."""
     monkeypatch.setattr(reclaim, "RUN_SECONDS", 10**6)
     monkeypatch.setattr(reclaim, "SETTLE_SECONDS", 10**6)
-    monkeypatch.setattr(Janitor, "round", lambda self, _, run=Janitor.round: run(self))
+    monkeypatch.setattr(Janitor, "run", lambda self, _, run=Janitor.run: run(self))
 
 
 def _small(account: Account) -> None:

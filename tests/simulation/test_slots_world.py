@@ -14,16 +14,17 @@ from botocore.exceptions import BotoCoreError
 from slotkeeper.slots import cancellation, settlement
 from slotkeeper.slots import janitor as reclaim
 from slotkeeper.slots import protocol as slots
-from slotkeeper.slots.admission import HeldBack, Starter
+from slotkeeper.slots.admission import Deferred, Starter
 from slotkeeper.slots.closed_executions import ClosedExecutions
-from slotkeeper.slots.executions import NameTaken, RefusedUs, Workflow
+from slotkeeper.slots.dead_holders import judge
+from slotkeeper.slots.executions import NameTaken, StartUnavailable, Workflow
 from slotkeeper.slots.glue import MARKER, GlueRuns, JobRunSearch
-from slotkeeper.slots.janitor import Janitor, judge
+from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery, parse_request
-from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from tests.simulation import catalogue, scheduling, slots_actors, slots_state, slots_world, workflow
 from tests.simulation.slots_world import Plan, SlotsWorld
@@ -170,7 +171,7 @@ def f1_cancel_on_an_ambiguous_start(patch: Patch) -> None:
         try:
             return start(self, request)
         except BotoCoreError as error:
-            return RefusedUs(str(error))
+            return StartUnavailable(str(error))
 
     patch.setattr(Workflow, "start", hasty)
     # Without the confirm step's help.
@@ -231,7 +232,7 @@ def no_wake(patch: Patch) -> None:
 
 def no_second_look(patch: Patch) -> None:
     """A wake came between the registration and the hide, and the hide undid it."""
-    patch.setattr(Slots, "need_not_wait", lambda *_: False)
+    patch.setattr(Slots, "can_proceed", lambda *_: False)
 
 
 def register_whatever_stands(patch: Patch) -> None:
@@ -242,7 +243,7 @@ def register_whatever_stands(patch: Patch) -> None:
         "attribute_exists(process_name) OR :true = :true OR waiting.#sequence = "
         ":sequence OR waiting.receives = :receives",
     )
-    patch.setattr(Slots, "need_not_wait", lambda *_: False)
+    patch.setattr(Slots, "can_proceed", lambda *_: False)
 
 
 def cancelled_ones_are_admitted(patch: Patch) -> None:
@@ -262,11 +263,11 @@ def no_wake_for_who_is_cancelled(patch: Patch) -> None:
 
 
 def no_second_look_for_a_cancellation(patch: Patch) -> None:
-    def need_not_wait(self: Slots, process: str, _: str) -> bool:
+    def can_proceed(self: Slots, process: str, _: str) -> bool:
         seen = self.read(process)
-        return seen is not None and seen.has_room
+        return seen is not None and seen.has_free_slot
 
-    patch.setattr(Slots, "need_not_wait", need_not_wait)
+    patch.setattr(Slots, "can_proceed", can_proceed)
 
 
 def the_name_of_an_execution_decides(patch: Patch) -> None:
@@ -275,19 +276,19 @@ def the_name_of_an_execution_decides(patch: Patch) -> None:
 
 
 def no_second_look_for_a_process(patch: Patch) -> None:
-    def need_not_wait(self: Slots, process: str, execution: str) -> bool:
+    def can_proceed(self: Slots, process: str, execution: str) -> bool:
         seen = self.read(process)
-        return seen is not None and (seen.has_room or execution in seen.cancelled)
+        return seen is not None and (seen.has_free_slot or execution in seen.cancelled)
 
-    patch.setattr(Slots, "need_not_wait", need_not_wait)
+    patch.setattr(Slots, "can_proceed", can_proceed)
 
 
 def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
     """The message may come once more: from a starter that died, or to one that ran beside it."""
-    set_aside = Starter._set_aside
+    dead_letter = Starter._dead_letter
 
     def forgetful(self: Starter, delivery: Delivery, code: str, reason: str) -> Any:
-        outcome = set_aside(self, delivery, code, reason)
+        outcome = dead_letter(self, delivery, code, reason)
         if code == "Cancelled":
             request = parse_request(delivery)
             noted = cancellation.Cancellations(self.slots._table.dynamodb, self.slots._table.name)
@@ -297,7 +298,7 @@ def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
                 noted.drop(request.process, name, note)
         return outcome
 
-    patch.setattr(Starter, "_set_aside", forgetful)
+    patch.setattr(Starter, "_dead_letter", forgetful)
 
 
 REPLACED = Plan(("a",), limits=(0,), replacements=1, starters=1, rounds=0, lax=True)
@@ -341,7 +342,7 @@ def test_without_its_guard_a_small_world_breaks(
 
 
 def f16_no_janitor(patch: Patch) -> None:
-    patch.setattr(Janitor, "round", lambda _: Findings())
+    patch.setattr(Janitor, "run", lambda _: RunReport())
     patch.setattr(ClosedExecutions, "handle", lambda *_: None)
 
 
@@ -362,11 +363,11 @@ def what_was_not_kept_is_forgotten(patch: Patch) -> None:
         self.memory.settled_by = begun - self.grace
 
     patch.setattr(Settlement, "note_settled", hasty)
-    patch.setattr(settlement, "_LISTED_LATE", 0)
+    patch.setattr(settlement, "_LIST_LAG_SECONDS", 0)
 
 
 def an_error_leaves_its_message_to_the_visibility_timeout(patch: Patch) -> None:
-    patch.setattr(Starter, "_hold_back", lambda *_: HeldBack(slots_world.PROCESS, "as without"))
+    patch.setattr(Starter, "_defer", lambda *_: Deferred(slots_world.PROCESS, "as without"))
 
 
 @pytest.mark.parametrize(

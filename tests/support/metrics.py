@@ -49,7 +49,7 @@ def _trees() -> list[ast.Module]:
 
 
 def findings_in_source() -> set[str]:
-    """What the janitor can note (slotkeeper.slots.run_report.Findings), each name that of a metric."""
+    """What the janitor can note (slotkeeper.slots.run_report.RunReport), each name that of a metric."""
     texts = (call.args[0] for call in _calls("note"))
     return {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
 

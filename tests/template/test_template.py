@@ -12,7 +12,7 @@ import pytest
 
 from dev.tools import bootstrap
 from slotkeeper.slots.janitor import RUN_SECONDS
-from slotkeeper.slots.request import ADDED, LARGEST
+from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES
 from tests.support.client_configs import client_configs, longest_call
 from tests.support.template import parsed_template
 from tests.workflow.definition import FILE, definition
@@ -85,7 +85,7 @@ def test_f21_the_receive_count_is_a_backstop_only() -> None:
 
 
 def test_the_queue_takes_the_largest_request_with_what_is_added_when_it_is_sent_again() -> None:
-    assert _properties("RequestQueue")["MaximumMessageSize"] == LARGEST + ADDED
+    assert _properties("RequestQueue")["MaximumMessageSize"] == MAX_BODY_BYTES + ADDED_BYTES
 
 
 def test_the_starter_takes_one_message_at_a_time_and_reports_failed_items() -> None:

@@ -26,13 +26,14 @@ from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
-from slotkeeper.slots.janitor import Findings, Janitor
+from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import Settled
+from slotkeeper.slots.settlement_table import SettlementTable
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
 from tests.support.in_process_aws import InProcessAws
@@ -96,7 +97,7 @@ class Account:
         self.settlement = Settlement(
             self.workflow,
             FailedRequestQueue(self.sqs, self.failed_url),
-            Settled(self.dynamodb, self.settled_table),
+            SettlementTable(self.dynamodb, self.settled_table),
             GRACE,
             clock=lambda: self.now,
         )
@@ -114,7 +115,7 @@ class Account:
     def new_janitor(self) -> None:
         """A container of the janitor that remembers nothing."""
         self.settlement.memory = type(self.settlement.memory)()
-        self.settlement.settled = Settled(self.dynamodb, self.settled_table)
+        self.settlement.settled = SettlementTable(self.dynamodb, self.settled_table)
         self.janitor = Janitor(
             slots=self.slots,
             processes=self.processes,
@@ -129,15 +130,15 @@ class Account:
 
     now = NOW
 
-    def round_at(self, now: float) -> Findings:
+    def round_at(self, now: float) -> RunReport:
         self.now = now
-        return self.janitor.round()
+        return self.janitor.run()
 
-    def event_at(self, execution: str, now: float, redrives: int = 0) -> tuple[int | None, Findings]:
+    def event_at(self, execution: str, now: float, redrives: int = 0) -> tuple[int | None, RunReport]:
         """One receive of an execution's status event: the seconds until the next, and what was done."""
         self.now = now
-        findings = Findings()
-        return self.closed_executions.handle(execution, redrives, findings), findings
+        report = RunReport()
+        return self.closed_executions.handle(execution, redrives, report), report
 
     def status_event(self, execution: str) -> str:
         """Sends an execution's status event and receives it; the receipt handle."""

@@ -20,10 +20,10 @@ from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.message import Message
 from slotkeeper.slots import admission
-from slotkeeper.slots import run_report as findings
+from slotkeeper.slots import run_report as report
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
-from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.run_report import RunReport
 from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT
 
@@ -63,7 +63,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
         admission.Repeated(request.execution_name, "p"),
         admission.DeadLettered("Code", "why"),
         admission.Waiting("p", "full", 60.0),
-        admission.HeldBack("p", "why"),
+        admission.Deferred("p", "why"),
         None,
     ]
     for outcome in outcomes:
@@ -74,21 +74,21 @@ def _starter(module: ModuleType) -> Iterator[None]:
                 raise Surprise
             return outcome
 
-        module._starter = SimpleNamespace(admit=admit, defer=lambda *_: admission.HeldBack("p", "why"))
+        module._starter = SimpleNamespace(admit=admit, defer=lambda *_: admission.Deferred("p", "why"))
         yield module.handler({"Records": [record("{}")]}, CONTEXT)
 
 
 def _janitor(module: ModuleType) -> Iterator[None]:
-    def go_round(_: float) -> Findings:
-        found = Findings(processes=[PROCESS])
+    def go_round(_: float) -> RunReport:
+        found = RunReport(processes=[PROCESS])
         for name in sorted(findings_in_source()):
             found.note(name, "A finding", **DETAILS)
         return found
 
-    module._janitor = SimpleNamespace(round=go_round)
+    module._janitor = SimpleNamespace(run=go_round)
     module._hand_offs = SimpleNamespace(measure=lambda *_: {"p": 1.5})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(findings, "logger", observability.logger)  # the one that was made anew for this test
+        patch.setattr(report, "logger", observability.logger)  # the one that was made anew for this test
         for took in (True, False):
             module._lease = SimpleNamespace(take=lambda _, took=took: took, release=lambda: None)
             yield module.handler({}, CONTEXT)

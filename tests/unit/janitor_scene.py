@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.unit.conftest import NOW, Account, delivery
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import boto3
 import pytest
 
-from slotkeeper.events import TRIES, CompletionNews, RequestNews
+from slotkeeper.events import MAX_TRIES, CompletionEvents, RequestEvents
 from slotkeeper.slots.cancellation import Cancellations
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.support.boundary import Killed, kill_before, refuse
 from tests.support.completion_events import Bus
 from tests.unit.conftest import GRACE, NOW, Account
@@ -25,7 +25,7 @@ Load = Callable[[str], ModuleType]
 class Function:
     """A function as Lambda has it, and what it tells EventBridge."""
 
-    def __init__(self, module: ModuleType, news: CompletionNews) -> None:
+    def __init__(self, module: ModuleType, news: CompletionEvents) -> None:
         self.module = module
         self.events = news._events
         self.bus = Bus(self.events)
@@ -104,13 +104,13 @@ class Janitor:
         self.unsent: list[str] = []
         self.events: Any = boto3.client("events")
         self.bus = Bus(self.events)
-        news = CompletionNews(self.events, "default", "stack", on_unsent=self.unsent.append)
-        account.settlement.on_kept = RequestNews(news, account.failed_url).failed
+        news = CompletionEvents(self.events, "default", "stack", on_unsent=self.unsent.append)
+        account.settlement.on_kept = RequestEvents(news, account.failed_url).failed
 
     def visit(self) -> None:
         self.account.event_at(self.world.execution, NOW + 1)
 
-    def round(self) -> None:
+    def run(self) -> None:
         self.account.round_at(NOW + 2 * GRACE)
 
     def kept(self) -> int:
@@ -125,7 +125,7 @@ def janitor(account: Account) -> Janitor:
 def test_a_request_that_the_janitor_keeps_is_announced_once(janitor: Janitor) -> None:
     janitor.world.abort()
     janitor.visit()
-    janitor.round()
+    janitor.run()
     (told,) = janitor.bus.told
     assert told["execution_arn"].endswith(":execution:workflow:" + told["execution_name"])
     assert told == {
@@ -149,15 +149,15 @@ def test_a_janitor_that_dies_before_it_has_announced_does_so_in_its_next_round(j
     kill_before(janitor.events, "PutEvents")
     with pytest.raises(Killed):
         janitor.visit()
-    janitor.round()
+    janitor.run()
     assert [told["status"] for told in janitor.bus.told] == ["FAILED"]
 
 
 def test_a_request_that_was_kept_and_cannot_be_announced_is_settled_all_the_same(janitor: Janitor) -> None:
     janitor.world.abort()
-    janitor.bus.refuse_next = ["InternalFailure"] * TRIES
+    janitor.bus.refuse_next = ["InternalFailure"] * MAX_TRIES
     janitor.visit()
-    janitor.round()
+    janitor.run()
     assert (janitor.kept(), len(janitor.unsent), janitor.bus.told) == (1, 1, [])
 
 
@@ -325,7 +325,7 @@ def test_a_message_is_done_with_although_nobody_can_be_told(
     made: Function = request.getfixturevalue(function)
     if how == "refused":
         refuse(made.events, "PutEvents", "AccessDeniedException")
-    made.bus.refuse_next = ["ThrottlingException"] * TRIES
+    made.bus.refuse_next = ["ThrottlingException"] * MAX_TRIES
     assert made.handle(_request(body)) == CONSUMED
     said = capsys.readouterr().out
     assert '"EventsNotSent":[1.0]' in said

@@ -68,7 +68,7 @@ def test_the_fields_of_a_message_are_its_schemas(heading: str, schema: Path) -> 
 
 
 def test_the_codes_of_dead_letters_are_those_that_the_starter_gives() -> None:
-    given = set(re.findall(r'_set_aside\(delivery, "(\w+)"', (LAYER / "slots" / "admission.py").read_text()))
+    given = set(re.findall(r'_dead_letter\(delivery, "(\w+)"', (LAYER / "slots" / "admission.py").read_text()))
     (row,) = (row for row in _rows(MESSAGES) if row[0] == "code")
 
     assert set(re.findall(r"`(\w+)`", row[1])) == given

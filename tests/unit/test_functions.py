@@ -154,7 +154,7 @@ def test_a_run_returns_its_lease_also_when_it_fails(
         raise TimeoutError
 
     with monkeypatch.context() as patch:
-        patch.setattr("slotkeeper.slots.janitor.Janitor.round", fail)
+        patch.setattr("slotkeeper.slots.janitor.Janitor.run", fail)
         with pytest.raises(TimeoutError):
             janitor.handler({}, CONTEXT)
     assert janitor.handler({}, CONTEXT) == {}

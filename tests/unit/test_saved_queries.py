@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.template.watched import QUERIES, dashboard
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount

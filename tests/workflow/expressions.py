@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables
 

@@ -12,8 +12,7 @@ from botocore.session import Session
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import ACCOUNTED_FOR
 from slotkeeper.slots.glue import _OVER, MARKER
-from slotkeeper.slots.names import execution_name
-from slotkeeper.slots.request import ADDED, LARGEST, SCHEMA_FILE
+from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, execution_name
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
 from tests.workflow.interpreter import STATES, StateFailed, evaluate
 
@@ -340,7 +339,7 @@ def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() 
     """Step Functions guide, "Service quotas": 256 KiB, and more ends the execution past every Catch."""
     asked = STATES["FindGlueRun"].value("Arguments", {}, {"job_name": "job", "next_page": ""})
     other_fields = 16 * 1024
-    assert asked["MaxResults"] * (LARGEST + ADDED + other_fields) < 256 * 1024
+    assert asked["MaxResults"] * (MAX_BODY_BYTES + ADDED_BYTES + other_fields) < 256 * 1024
 
 
 @pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.glue import NoSuchJob
-from slotkeeper.slots.janitor import judge
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
 from slotkeeper_cli.audit import audit
@@ -96,11 +96,11 @@ def _alive(
     if holder.state == "RESERVED":
         checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not begun")
     match judge(holder, execution, now, grace):
-        case "cancel":
+        case Verdict.CANCEL:
             return ""
-        case "look at Glue":
+        case Verdict.CHECK_GLUE:
             return _glue_alive(context, control, process, name, holder, checked)
-        case "alive":
+        case Verdict.ALIVE:
             return _why_alive(holder, execution, now, grace)
 
 

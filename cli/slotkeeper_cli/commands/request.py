@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper.slots.cancellation import KEPT, MOST
+from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, CancelOutcome
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.commands.submit import submit
@@ -28,7 +28,7 @@ RequestId = Annotated[
     ),
 ]
 STATES_WITH_A_SLOT = ("starting", "running")
-NOT_SENT_YET = f"not sent yet: sent within {duration(KEPT)}, it is dead-lettered."
+NOT_SENT_YET = f"not sent yet: sent within {duration(KEEP_SECONDS)}, it is dead-lettered."
 
 
 app.command("submit", cls=StackCommand)(submit)
@@ -121,12 +121,13 @@ def _cancel(
     who = context.stack.client("sts").get_caller_identity()["Arn"].rpartition(":")[2].rpartition("/")[2]
     now = time.time()
     outcome = control.operations.cancel_request(process, name, now, who)
-    if outcome == "too many":
+    if outcome is CancelOutcome.TOO_MANY:
         raise CommandRefused(
-            f"process {process} has {MOST} cancelled requests, which is as many as it keeps: each is forgotten after "
-            f"{duration(KEPT)}. Pause the process, or let the request run and stop it. Nothing was changed."
+            f"process {process} has {MAX_CANCELLATIONS} cancelled requests, which is as many as it keeps: each is "
+            f"forgotten after {duration(KEEP_SECONDS)}. Pause the process, or let the request run and stop it. "
+            "Nothing was changed."
         )
-    if outcome == "holds a slot":
+    if outcome is CancelOutcome.HOLDS_SLOT:
         raise CommandRefused(
             f"{name} has taken a slot meanwhile: to end it, run this again with --stop. Nothing was changed."
         )
@@ -138,7 +139,7 @@ def _cancel(
         "request_id": request_attempts.request_id,
         "attempt": number,
         "was_first": first,
-        "until": iso(now + KEPT),
+        "until": iso(now + KEEP_SECONDS),
     }
     when = "immediately" if first else "when those before it have started"
 

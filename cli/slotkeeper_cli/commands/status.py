@@ -128,7 +128,7 @@ def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dic
         "since": iso(process.waiting_since),
         "waited_seconds": int(now - process.waiting_since),
         # If a slot is free, the registered request is being woken.
-        "behind": "a pause" if process.paused else "other requests" if not process.has_room else "nobody",
+        "behind": "a pause" if process.paused else "other requests" if not process.has_free_slot else "nobody",
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
-from slotkeeper.slots.glue import CLOCKS_APART, GlueRuns
+from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, GlueRuns
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.commands.status import QUEUES
 from slotkeeper_cli.errors import CommandFailed
@@ -162,7 +162,11 @@ class Facts:
         found: list[tuple[str, str, str]] = []
         for job, runs in zip(names, self._each(lambda job: _live_runs(self._control.glue, job), names), strict=True):
             for execution, mine in runs.items():
-                old = [run for run, began in mine.items() if began is not None and began < read_at - CLOCKS_APART]
+                old = [
+                    run
+                    for run, began in mine.items()
+                    if began is not None and began < read_at - CLOCK_DIFFERENCE_SECONDS
+                ]
                 found += [(job, run, execution) for run in old if execution not in held]
         return found
 

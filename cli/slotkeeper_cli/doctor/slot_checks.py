@@ -126,7 +126,7 @@ def waiting(facts: Facts) -> Iterator[Finding]:
         return
     for one in _processes(facts):
         first = one.waiting_execution
-        if not first or not one.has_room or first in one.holders or facts.execution_status(first):
+        if not first or not one.has_free_slot or first in one.holders or facts.execution_status(first):
             continue
         since = duration(facts.now - (one.waiting_since or facts.now))
         yield warn(

@@ -19,7 +19,7 @@ def replace(owner: Any, name: str, new: Any) -> None:
 
 
 replace(Slots, "wait", lambda *_: "registered")
-replace(Slots, "need_not_wait", lambda *_: False)
+replace(Slots, "can_proceed", lambda *_: False)
 replace(admission, "hide_seconds", lambda *_: PERIOD)
 
 from app import handler  # noqa: E402 (its starter is made while it is imported)

@@ -13,8 +13,8 @@ from typing import Any
 from dev.benchmarks.outcome import Tell
 from dev.benchmarks.slot_cycle.crew import DESIGNS, Crew, Taken, processor_seconds
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper.slots.names import execution_name
-from slotkeeper.slots.protocol import LARGE
+from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
+from slotkeeper.slots.request import execution_name
 
 COMPARED = ("slotkeeper", "floor", "small-floor", "counter", "transaction", "lock-client")
 # Seconds in a cell after which the lock client is left out of its further rounds: for the last free key of hundreds it
@@ -169,7 +169,7 @@ def _measure(
 
 def refusable(holders: int) -> list[str]:
     """Whose refusals there are with so many holders: the starter looks first at large processes alone."""
-    return [design for design in REFUSED if design != "looks-first" or holders >= LARGE]
+    return [design for design in REFUSED if design != "looks-first" or holders >= PRECHECK_FROM_HOLDERS]
 
 
 def _refuse(course: Course, crew: Crew, dynamodb: Any, extent: Extent, holders: int) -> None:

@@ -30,7 +30,7 @@ from dev.benchmarks.slot_cycle.designs import (
 from dev.benchmarks.slot_cycle.lock_client import LockClient
 from dev.emulator.clients import local_client
 from dev.scenarios.runner.scenario import CannotGoOn
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 
 DESIGNS: dict[str, type[Design]] = {
     "slotkeeper": Slotkeeper,

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots import protocol
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.protocol import Granted, Slots
+from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.write_units import process_item
 
 PROCESS, JOB = "sample", "sample"

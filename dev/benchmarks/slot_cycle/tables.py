@@ -9,7 +9,7 @@ from dev.benchmarks.outcome import Grid
 from dev.benchmarks.slot_cycle.course import COMPARED, Cell, Course, Extent, refusable
 from dev.benchmarks.slot_cycle.crew import DESIGNS
 from dev.scenarios.runner.intervals import percentile
-from slotkeeper.slots.protocol import LARGE
+from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
 
 RIVALS = ("counter", "transaction", "lock-client")
 TELLS_APART = {
@@ -97,8 +97,8 @@ def refusals(course: Course, extent: Extent) -> Grid:
         "A refused reserve, in ms: median (p99)",
         ("design", "holders", "time", "tells apart"),
         rows,
-        f"From {LARGE} holders on the starter reads before it writes, once it has been refused. Below that it needs a "
-        "second call in this engine alone, which refuses without returning the item.",
+        f"From {PRECHECK_FROM_HOLDERS} holders on the starter reads before it writes, once it has been refused. "
+        "Below that it needs a second call in this engine alone, which refuses without returning the item.",
     )
 
 

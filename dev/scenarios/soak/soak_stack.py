@@ -19,11 +19,11 @@ from botocore.exceptions import ClientError
 from dev.emulator import processes
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.clients import local_client
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import execution_name
 
 from .soak_records import JanitorRun, Journal, SentMessage
 

@@ -20,9 +20,9 @@ from dev.tools.invoke.function_stack import STANDS, STANDS_STILL, DeployedFuncti
 from dev.tools.invoke.response_receiver import ResponseReceiver
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.chatbot.token import ITEM_NAME
-from slotkeeper.slots.names import execution_name
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import execution_name
 from slotkeeper.token import TokenTable
 
 # Name -> limit, and whether it is paused. The job is never run.

@@ -38,14 +38,14 @@ DETAIL_TYPES = {
 Status = Literal["SUCCEEDED", "FAILED", "DEAD_LETTERED"]
 
 # Characters, of up to 12 bytes each. An entry may have 256 KB (EventBridge API Reference, PutEvents).
-LONGEST = {"process": 128, "request_id": 128, "error": 256, "cause": 8000, "code": 100, "reason": 2000}
+MAX_CHARACTERS = {"process": 128, "request_id": 128, "error": 256, "cause": 8000, "code": 100, "reason": 2000}
 
-TRIES = 2
-LONGEST_TRY = 7.0  # seconds: two attempts of a call with the wait between them
+MAX_TRIES = 2
+MAX_TRY_SECONDS = 7.0  # seconds: two attempts of a call with the wait between them
 CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)
 
 
-class CompletionNews:
+class CompletionEvents:
     """Sends the events. Nothing that it is asked to do raises, or takes longer than the caller has.
 
     Args:
@@ -73,7 +73,7 @@ class CompletionNews:
         self._clock = clock
 
     @classmethod
-    def from_environment(cls) -> CompletionNews:
+    def from_environment(cls) -> CompletionEvents:
         """On the bus that the environment names. Raises MissingSetting."""
         settings = load_settings(EventSettings)
         return cls(
@@ -119,10 +119,10 @@ class CompletionNews:
     def _send(self, entry: Any) -> str:
         """Why it could not be sent; nothing if it was."""
         reason = ""
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             left = self.seconds_left()
-            if left < LONGEST_TRY:
-                return reason or f"no time is left: {left:.1f} s, and a call may take {LONGEST_TRY:.0f}"
+            if left < MAX_TRY_SECONDS:
+                return reason or f"no time is left: {left:.1f} s, and a call may take {MAX_TRY_SECONDS:.0f}"
             answer = self._events.put_events(Entries=[entry])
             # A refused entry comes with HTTP 200 (EventBridge guide, "Handling failures with PutEvents").
             if not answer["FailedEntryCount"]:
@@ -132,14 +132,14 @@ class CompletionNews:
         return reason
 
 
-class RequestNews:
+class RequestEvents:
     """What producers hear of the requests of RequestQueue from the functions.
 
     Args:
         kept_in: the URL of the queue in which the requests stand of which this tells.
     """
 
-    def __init__(self, news: CompletionNews, kept_in: str) -> None:
+    def __init__(self, news: CompletionEvents, kept_in: str) -> None:
         self._news = news
         self._kept_in = kept_in.rpartition("/")[2]
 
@@ -190,7 +190,7 @@ def _asked_for(given: str) -> dict[str, Any]:
 
 
 def _bounded(name: str, value: object) -> object:
-    return value[: LONGEST.get(name)] if isinstance(value, str) else value
+    return value[: MAX_CHARACTERS.get(name)] if isinstance(value, str) else value
 
 
 def _instant(seconds: float) -> str:

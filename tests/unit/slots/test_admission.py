@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from slotkeeper.slots.admission import Admitted, DeadLettered, HeldBack, Repeated, Waiting
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
 from slotkeeper.slots.protocol import CONFIRM_UPDATE
-from slotkeeper.slots.queues import LONGEST_HIDE
+from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.request import execution_name
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
 
@@ -112,7 +112,7 @@ def test_a_definite_refusal_that_is_our_fault_gives_the_slot_back_and_keeps_the_
     refuse(account.stepfunctions, "StartExecution", code)
     hidden = _hidden_for(account)
     outcome = account.starter.admit(account.send(REQUEST), NOW + 7200)
-    assert isinstance(outcome, HeldBack)
+    assert isinstance(outcome, Deferred)
     assert code in outcome.reason
     assert account.item().slots_in_use == 0
     assert hidden == [5]  # not by how long it has waited: nothing wakes it when the trouble is over
@@ -321,7 +321,7 @@ def test_an_error_that_lasts_sets_a_message_aside_before_sqs_moves_it_without_a_
 
 
 def test_what_is_no_request_is_deferred_too(account: Account) -> None:
-    assert isinstance(account.starter.defer(account.send("{"), NOW, RuntimeError("why")), HeldBack)
+    assert isinstance(account.starter.defer(account.send("{"), NOW, RuntimeError("why")), Deferred)
 
 
 def test_a_hide_that_is_refused_because_a_wake_was_faster_is_no_error(account: Account) -> None:
@@ -341,7 +341,7 @@ def test_a_message_at_the_end_of_the_queues_retention_is_set_aside_and_not_lost(
 
 def test_a_burst_of_as_many_as_a_queue_delivers_is_set_aside_before_sqs_deletes_it(account: Account) -> None:
     """One after the other, half a second each, after a head that is seen half an hour late."""
-    burst = 120_000 * 0.5 + LONGEST_HIDE
+    burst = 120_000 * 0.5 + MAX_HIDE_SECONDS
     _fill(account)
     outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + burst), NOW)
     assert isinstance(outcome, DeadLettered)
@@ -353,7 +353,7 @@ def test_a_request_may_wait_for_thirteen_days(account: Account) -> None:
     assert isinstance(account.starter.admit(sent, NOW), Waiting)
 
 
-@pytest.mark.parametrize(("left", "outcome"), [(80_000, HeldBack), (600, DeadLettered)])
+@pytest.mark.parametrize(("left", "outcome"), [(80_000, Deferred), (600, DeadLettered)])
 def test_after_an_error_a_request_is_given_up_in_the_last_hour_only(account: Account, left: int, outcome: type) -> None:
     """Its workflow may have started, which the next delivery finds out."""
     sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
@@ -397,7 +397,7 @@ def test_f7_a_malformed_process_keeps_its_messages(account: Account) -> None:
     item = account.raw_item() | {"slot_limit": {"S": "10"}}
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
     outcome = account.starter.admit(account.send(REQUEST), NOW)
-    assert isinstance(outcome, HeldBack)
+    assert isinstance(outcome, Deferred)
     assert "slot_limit" in outcome.reason
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.admission import Admitted, DeadLettered, Waiting
-from slotkeeper.slots.cancellation import KEPT, MOST, Cancellation
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, Cancellation, CancelOutcome
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.protocol import Cancelled, Granted
+from slotkeeper.slots.request import execution_name
 from tests.unit.conftest import NOW, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
@@ -38,7 +38,7 @@ def _write(account: Account, cancelled: dict[str, Any]) -> None:
 
 
 def test_a_cancelled_request_is_not_started_although_there_is_room(account: Account, operations: Operations) -> None:
-    assert operations.cancel_request("p", EXECUTION, NOW, "anna") == "cancelled"
+    assert operations.cancel_request("p", EXECUTION, NOW, "anna") is CancelOutcome.CANCELLED
     assert account.slots.reserve("p", EXECUTION, NOW) == Cancelled(int(NOW), "anna")
     assert account.item().slots_in_use == 0
     assert account.slots.reserve("p", "p-another", NOW) == Granted()
@@ -72,7 +72,7 @@ def test_a_message_that_comes_again_after_its_dead_letter_is_not_started(
 
 def test_who_holds_a_slot_cannot_be_cancelled_any_more(account: Account, operations: Operations) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
-    assert operations.cancel_request("p", EXECUTION, NOW) == "holds a slot"
+    assert operations.cancel_request("p", EXECUTION, NOW) is CancelOutcome.HOLDS_SLOT
     assert account.item().cancelled == {}
     assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
 
@@ -131,20 +131,20 @@ def test_who_is_cancelled_after_its_refusal_is_set_aside_at_once(
 
 def test_cancelled_twice_is_cancelled_once(account: Account, operations: Operations) -> None:
     operations.cancel_request("p", EXECUTION, NOW, "anna")
-    assert operations.cancel_request("p", EXECUTION, NOW + 60, "bert") == "cancelled"
+    assert operations.cancel_request("p", EXECUTION, NOW + 60, "bert") is CancelOutcome.CANCELLED
     assert account.item().cancelled == {EXECUTION: Cancellation(int(NOW) + 60, "bert")}
 
 
 def test_there_is_an_end_to_how_many_are_noted(account: Account, operations: Operations) -> None:
-    noted = {f"p-{n}": {"M": {"since": {"N": "1"}}} for n in range(MOST - 1)}
+    noted = {f"p-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS - 1)}
     _write(account, {"M": noted})
-    assert operations.cancel_request("p", "p-last", NOW) == "cancelled"
-    assert operations.cancel_request("p", "p-more", NOW) == "too many"
-    assert operations.cancel_request("p", "p-0", NOW) == "cancelled"
-    assert len(account.item().cancelled) == MOST
+    assert operations.cancel_request("p", "p-last", NOW) is CancelOutcome.CANCELLED
+    assert operations.cancel_request("p", "p-more", NOW) is CancelOutcome.TOO_MANY
+    assert operations.cancel_request("p", "p-0", NOW) is CancelOutcome.CANCELLED
+    assert len(account.item().cancelled) == MAX_CANCELLATIONS
 
 
-@pytest.mark.parametrize(("later", "left"), [(KEPT - 1, {EXECUTION}), (KEPT, set[str]())])
+@pytest.mark.parametrize(("later", "left"), [(KEEP_SECONDS - 1, {EXECUTION}), (KEEP_SECONDS, set[str]())])
 def test_the_janitor_drops_a_note_when_the_queue_cannot_hold_its_message_any_more(
     account: Account, operations: Operations, later: int, left: set[str]
 ) -> None:

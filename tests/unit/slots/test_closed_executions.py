@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.closed_executions import AFTER_A_FAILURE, WHILE_STOPPING
+from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
 from tests.support.boundary import Killed, kill_after, kill_before, refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
 from tests.unit.janitor_scene import JanitorScene
@@ -74,7 +74,7 @@ def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until
     world.start()
     world.abort()
     world.run("RUNNING")
-    assert _receives(world, SOON, FIRST, SECOND) == [WHILE_STOPPING] * 3
+    assert _receives(world, SOON, FIRST, SECOND) == [WHILE_STOPPING_SECONDS] * 3
     assert set(world.stopped) == {"jr_1"}
     assert world.account.item().slots_in_use == 1
     world.run("STOPPED")
@@ -102,7 +102,7 @@ def test_a_glue_that_does_not_answer_keeps_no_request_from_being_kept(world: Jan
     world.start()
     world.abort()
     refuse(world.account.glue, "GetJobRuns", "InternalServiceException")
-    assert _receives(world, SOON) == [AFTER_A_FAILURE]
+    assert _receives(world, SOON) == [AFTER_FAILURE_SECONDS]
     assert "glue_run_state" not in _kept(world)[0]
 
 
@@ -174,7 +174,7 @@ def test_a_job_of_very_many_runs_is_left_to_the_janitors_runs(world: JanitorScen
     world.abort()
     world.run("SUCCEEDED")
     world.endless = True
-    assert _receives(world, FIRST) == [AFTER_A_FAILURE]
+    assert _receives(world, FIRST) == [AFTER_FAILURE_SECONDS]
     assert world.account.item().holders[world.execution].quiet_since is None
 
 

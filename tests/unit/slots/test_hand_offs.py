@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dev.scenarios.runner.intervals import Release, Start, handoffs
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.hand_off import LOOK_BACK, SETTLING, HandOffs, Stay, hand_off
+from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, LOOK_BACK_SECONDS, HandOffs, Stay, hand_off
 from slotkeeper.slots.process import Process
 from tests.unit.conftest import CONTEXT, NOW, Account
 
@@ -100,7 +100,7 @@ def test_a_start_is_measured_when_the_list_has_had_time_to_tell_of_the_end(
     executions.told["p-b"] = (NOW + 23, None)  # p-a seems to run still
     assert hand_offs.measure([WAITING], NOW + 24) == {}
     _hand_on(executions, NOW + 20, NOW + 23)
-    assert hand_offs.measure([WAITING], NOW + 23 + SETTLING) == {"p": 3.0}
+    assert hand_offs.measure([WAITING], NOW + 23 + LIST_LAG_SECONDS) == {"p": 3.0}
 
 
 @pytest.mark.parametrize("changed", [{"slot_limit": 2}, {"paused": True}])
@@ -123,13 +123,13 @@ def test_who_waited_before_memory_is_not_looked_for_again_and_again(executions: 
     idle = replace(WAITING, slots_in_use=0)
     for number in range(3):
         hand_offs.measure([idle], NOW + number * ROUND)
-    assert executions.asked == [NOW - LOOK_BACK]
+    assert executions.asked == [NOW - LOOK_BACK_SECONDS]
 
 
 def test_of_more_executions_than_a_round_has_time_for_nothing_is_measured(
     executions: Executions, hand_offs: HandOffs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slotkeeper.slots.hand_off.MOST_EXECUTIONS", 1)
+    monkeypatch.setattr("slotkeeper.slots.hand_off.MAX_EXECUTIONS", 1)
     _hand_on(executions, NOW + 20, NOW + 23)
     assert hand_offs.measure([WAITING], NOW + ROUND) == {}
 

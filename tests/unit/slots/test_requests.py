@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.slots.request import ADDED, LARGEST, SCHEMA_FILE, InvalidRequest, parse_request
+from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, InvalidRequest, parse_request
 from tests.unit.conftest import delivery
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
@@ -48,10 +48,10 @@ FULL = {
 
 @pytest.mark.parametrize("body", FULL.values(), ids=FULL)
 def test_a_request_of_the_largest_size_fits_its_queue_when_it_is_sent_again(body: str) -> None:
-    body += " " * (LARGEST - len(body.encode()))
+    body += " " * (MAX_BODY_BYTES - len(body.encode()))
     request = parse_request(delivery(body, message_id="i" * 36))
     again = replace(request, attempt=1_000_000).to_json()
-    assert len(again.encode()) <= LARGEST + ADDED
+    assert len(again.encode()) <= MAX_BODY_BYTES + ADDED_BYTES
     assert parse_request(delivery(again, message_id="another")).arguments == request.arguments
     assert not {"\ufffe", "\uffff"} & set(again)
 
@@ -90,8 +90,8 @@ BAD_BODIES = {
     "attempt NaN": ('{"process": "p", "attempt": NaN}', "body.attempt"),
     "request id too long": (json.dumps({"process": "p", "request_id": "x" * 129}), "body.request_id"),
     "empty request id": ('{"process": "p", "request_id": ""}', "body.request_id"),
-    "junk of the maximum size": ("\x00" * (LARGEST + ADDED), "not JSON"),
-    "too large": (json.dumps({"process": "p", "request_id": "x"}).ljust(LARGEST + 1), "65,537 bytes"),
+    "junk of the maximum size": ("\x00" * (MAX_BODY_BYTES + ADDED_BYTES), "not JSON"),
+    "too large": (json.dumps({"process": "p", "request_id": "x"}).ljust(MAX_BODY_BYTES + 1), "65,537 bytes"),
 }
 
 

@@ -17,7 +17,7 @@ ANSWER_TRIES = 2  # each has its share of them
 ROLE_SECONDS = 30
 # In bytes, of a reason or a value as JSON, where one character may take six. CloudFormation takes 4096 altogether (its
 # guide, "Custom resource response objects"), refuses more, and goes on waiting.
-LONGEST_TEXT = 2000
+MAX_TEXT_BYTES = 2000
 
 
 def answer(
@@ -71,7 +71,7 @@ def _put(url: str, body: str) -> int:
 
 
 def _short(text: str) -> str:
-    while len(json.dumps(text)) > LONGEST_TEXT:
+    while len(json.dumps(text)) > MAX_TEXT_BYTES:
         text = text[: len(text) * 3 // 4]
     return text
 

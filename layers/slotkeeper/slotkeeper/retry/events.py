@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from slotkeeper.events import CompletionNews
+from slotkeeper.events import CompletionEvents
 from slotkeeper.retry.attempt import Outcome, WorkSucceeded, result_to_json
 from slotkeeper.retry.dead_letters import MAX_MESSAGE_BYTES, DeadLetterQueue
 from slotkeeper.retry.ledger import SUCCEEDED, AlreadySettled
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 
-def publish_if_succeeded(news: CompletionNews, message: Message, record: SQSRecord, outcome: Outcome) -> None:
+def publish_if_succeeded(news: CompletionEvents, message: Message, record: SQSRecord, outcome: Outcome) -> None:
     """Publishes a success that the ledger has.
 
     Also one that an earlier delivery of the same message has recorded: it died before its message was deleted, and
@@ -34,7 +34,7 @@ def publish_if_succeeded(news: CompletionNews, message: Message, record: SQSReco
                 _publish_success(news, message, started_at, result)
 
 
-def _publish_success(news: CompletionNews, message: Message, started_at: float, result: str) -> None:
+def _publish_success(news: CompletionEvents, message: Message, started_at: float, result: str) -> None:
     news.tell(
         "SUCCEEDED",
         _key(message),
@@ -57,7 +57,7 @@ class PublishedDeadLetters(DeadLetterQueue):
     """
 
     def __init__(
-        self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES, *, news: CompletionNews
+        self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES, *, news: CompletionEvents
     ) -> None:
         super().__init__(sqs, queue_url, redrivable)
         self._news = news

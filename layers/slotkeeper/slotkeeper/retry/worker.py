@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionNews
+from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, metrics
 from slotkeeper.retry.attempt import Outcome, WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
 from slotkeeper.retry.consumer import RESERVED_SECONDS, Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
@@ -30,7 +30,7 @@ _POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # a worker co
 class RetryingWorker:
     """`handle` is all that a handler has to call. `perform` raises Retryable or Poison, see slotkeeper.retry.errors."""
 
-    def __init__(self, consumer: Consumer, perform: Perform, news: CompletionNews | None = None) -> None:
+    def __init__(self, consumer: Consumer, perform: Perform, news: CompletionEvents | None = None) -> None:
         """`news`: what the consumer tells of ends by, to be told how much time there is for that."""
         self._consumer = consumer
         self._perform = perform
@@ -55,7 +55,7 @@ class RetryingWorker:
             max_message_bytes=settings.work_queue_largest_message,
             on_refused=_schedule_refused,
         )
-        news = CompletionNews.from_environment()
+        news = CompletionEvents.from_environment()
         consumer = Consumer(
             Ledger(boto3.client("dynamodb", config=CLIENT_CONFIG), settings.request_ledger_table_name),
             queue,

@@ -18,22 +18,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from slotkeeper.slots.executions import AlreadyRan, NameTaken, RefusedRequest, RefusedUs, Started, Workflow
+from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
 from slotkeeper.slots.protocol import (
-    AlreadyMine,
+    AlreadyHeld,
     Cancelled,
     Full,
     Granted,
     Misconfigured,
     Paused,
+    Registration,
     Slots,
     UnknownProcess,
 )
-from slotkeeper.slots.queues import LONGEST_HIDE, RequestQueue, backoff_seconds, hide_seconds, wake_next
+from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
 
 # Each further round needs somebody else to take the room that the round before has seen: one waiter a group, so rare.
-_RESERVE_ROUNDS = 5
+_MAX_RESERVES = 5
 # For receives that end before they get here: a crash, a time-out.
 _SPARE_RECEIVES = 20
 # Seconds before the end of the queue's retention at which a waiting request expires. Those behind it may be of the same
@@ -42,7 +43,7 @@ _SPARE_RECEIVES = 20
 # "Avoid large message backlogs with the same message group ID"), and RequestBacklogAlarm rings at half of that.
 EXPIRES_BEFORE = 86_400
 # After an error, which may pass, and may have started the workflow: two of the longest waits.
-_GIVEN_UP_BEFORE = 2 * LONGEST_HIDE
+_ERROR_EXPIRES_BEFORE = 2 * MAX_HIDE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,14 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class HeldBack:
+class Deferred:
     """Something that is not the message's fault; it comes back by itself after a backoff. An operator should check."""
 
     process: str
     reason: str
 
 
-Admission = Admitted | Repeated | DeadLettered | Waiting | HeldBack
+Admission = Admitted | Repeated | DeadLettered | Waiting | Deferred
 
 
 @dataclass(frozen=True)
@@ -119,27 +120,27 @@ class Starter:
         try:
             request = parse_request(delivery)
         except InvalidRequest as error:
-            return self._set_aside(delivery, "InvalidRequest", str(error))
+            return self._dead_letter(delivery, "InvalidRequest", str(error))
         self.on_request(request)
 
-        for _ in range(_RESERVE_ROUNDS):
+        for _ in range(_MAX_RESERVES):
             reservation = self.slots.reserve(request.process, request.execution_name, now)
             match reservation:
-                case Granted() | AlreadyMine():
+                case Granted() | AlreadyHeld():
                     return self._start(delivery, request, now, made_here=isinstance(reservation, Granted))
                 case UnknownProcess():
                     reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
-                    return self._set_aside(delivery, "UnknownProcess", reason, request)
+                    return self._dead_letter(delivery, "UnknownProcess", reason, request)
                 case Cancelled(since, by):
                     reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
-                    return self._set_aside(delivery, "Cancelled", reason, request)
+                    return self._dead_letter(delivery, "Cancelled", reason, request)
                 case Misconfigured(reason):
                     reason = f"the item of process {request.process!r} is malformed: {reason}"
-                    return self._hold_back(delivery, now, request, reason)
+                    return self._defer(delivery, now, request, reason)
                 case Full() | Paused():
                     because = type(reservation).__name__.lower()
                     if overdue := self._overdue(delivery, now):
-                        return self._set_aside(delivery, "Expired", f"{overdue}: {because}", request)
+                        return self._dead_letter(delivery, "Expired", f"{overdue}: {because}", request)
                     if not self._wait(request, delivery, now):
                         return Waiting(request.process, because, now - delivery.sent_at)
 
@@ -148,12 +149,12 @@ class Starter:
 
     def _wait(self, request: Request, delivery: Delivery, now: float) -> bool:
         """Registers and hides the message; True if it need not wait any more, so that the caller reserves once more."""
-        if self.slots.wait(request.process, request.execution_name, delivery) == "reserve again":
+        if self.slots.wait(request.process, request.execution_name, delivery) is Registration.RESERVE_AGAIN:
             return True
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
-        return self.slots.need_not_wait(request.process, request.execution_name)
+        return self.slots.can_proceed(request.process, request.execution_name)
 
-    def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | HeldBack:
+    def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | Deferred:
         """After `admit` raised `error`: lets the message come back soon, or dead-letters it before SQS does so itself.
 
         What SQS moves after too many receives has no reason, and what it deletes at the end of the retention is lost.
@@ -166,7 +167,7 @@ class Starter:
         except InvalidRequest:
             request = None
         reason = f"{type(error).__name__}: {error}; its workflow may have started: slotkeeper request show"
-        return self._hold_back(delivery, now, request, reason, _GIVEN_UP_BEFORE)
+        return self._defer(delivery, now, request, reason, _ERROR_EXPIRES_BEFORE)
 
     def _start(self, delivery: Delivery, request: Request, now: float, *, made_here: bool) -> Admission:
         match self.workflow.start(request):
@@ -175,41 +176,41 @@ class Starter:
             case AlreadyRan():
                 # Whichever made the reservation: the execution of this name has closed, and there will be no other,
                 # so nothing can confirm it. A message that came again between its workflow's release and end made it.
-                self._give_up(delivery, request)
+                self._release(delivery, request)
                 return Repeated(request.execution_name, request.process)
             case NameTaken(is_open):
                 # A reservation that was there before may be the open execution's, which has not confirmed it yet.
                 if made_here or not is_open:
-                    self._give_up(delivery, request)
+                    self._release(delivery, request)
                 reason = (
                     f"request_id {request.request_id!r} belongs to another request, which "
                     f"{'runs' if is_open else 'ran'} with other arguments as {request.execution_name}: a request_id "
                     "and attempt are used once in 90 days. Send this request again with a request_id of its own"
                 )
-                return self._set_aside(delivery, "RequestIdReused", reason, request)
-            case RefusedRequest(reason):
-                self._give_up(delivery, request)
-                return self._set_aside(delivery, "InvalidExecution", reason, request)
-            case RefusedUs(reason):
-                self._give_up(delivery, request)
-                return self._hold_back(delivery, now, request, f"the workflow cannot be started: {reason}")
+                return self._dead_letter(delivery, "RequestIdReused", reason, request)
+            case StartRejected(reason):
+                self._release(delivery, request)
+                return self._dead_letter(delivery, "InvalidExecution", reason, request)
+            case StartUnavailable(reason):
+                self._release(delivery, request)
+                return self._defer(delivery, now, request, f"the workflow cannot be started: {reason}")
 
-    def _give_up(self, delivery: Delivery, request: Request) -> None:
+    def _release(self, delivery: Delivery, request: Request) -> None:
         self.slots.cancel(request.process, request.execution_name)
         wake_next(self.slots, self.queue, request.process, but_not=delivery)
 
-    def _hold_back(
+    def _defer(
         self, delivery: Delivery, now: float, request: Request | None, reason: str, margin: int = EXPIRES_BEFORE
-    ) -> DeadLettered | HeldBack:
+    ) -> DeadLettered | Deferred:
         """Leaves a message for later that would run into the same trouble now.
 
         For the queue's default visibility at most: nothing wakes it when the trouble is over, and its whole group waits
         behind it.
         """
         if overdue := self._overdue(delivery, now, margin):
-            return self._set_aside(delivery, "Expired", f"{overdue}: {reason}", request)
+            return self._dead_letter(delivery, "Expired", f"{overdue}: {reason}", request)
         self.queue.hide(delivery, backoff_seconds(delivery.receives, self.queue_visibility))
-        return HeldBack(request.process if request else delivery.group_id, reason)
+        return Deferred(request.process if request else delivery.group_id, reason)
 
     def _overdue(self, delivery: Delivery, now: float, margin: int = EXPIRES_BEFORE) -> str:
         """Why the message must not wait on, or nothing: SQS would delete it, or set it aside without a reason."""
@@ -220,6 +221,6 @@ class Starter:
             return f"received {delivery.receives} times, as often as the queue allows"
         return ""
 
-    def _set_aside(self, delivery: Delivery, code: str, reason: str, request: Request | None = None) -> DeadLettered:
+    def _dead_letter(self, delivery: Delivery, code: str, reason: str, request: Request | None = None) -> DeadLettered:
         self.queue.dead_letter(delivery, code, reason)
         return DeadLettered(code, reason, request)

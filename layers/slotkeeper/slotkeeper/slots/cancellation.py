@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from slotkeeper.aws.dynamodb import Item, Table
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 # The longest that RequestQueue keeps a message, and a day for clocks that are apart. In seconds.
-KEPT = 15 * 86400
+KEEP_SECONDS = 15 * 86400
 # Each costs every write of the item its share, some 200 bytes at most.
-MOST = 100
+MAX_CANCELLATIONS = 100
 _LONGEST_BY = 64
 
 CANCEL_UPDATE = "SET cancelled.#me = :entry"
@@ -43,10 +44,15 @@ class Cancellation:
 
     def is_over(self, now: float) -> bool:
         """Whether no message that it could stop is kept any more."""
-        return now >= self.since + KEPT
+        return now >= self.since + KEEP_SECONDS
 
 
-Cancelling = Literal["cancelled", "holds a slot", "too many"]
+class CancelOutcome(Enum):
+    """Whether a request is cancelled, and why not."""
+
+    CANCELLED = auto()
+    HOLDS_SLOT = auto()
+    TOO_MANY = auto()  # MAX_CANCELLATIONS are kept already
 
 
 class Cancellations:
@@ -55,7 +61,7 @@ class Cancellations:
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
 
-    def add(self, process: str, execution: str, now: float, by: str = "") -> tuple[Cancelling, Item]:
+    def add(self, process: str, execution: str, now: float, by: str = "") -> tuple[CancelOutcome, Item]:
         """Notes that a request is not to start, once more if it is noted already; and the item as it then stands.
 
         Raises:
@@ -65,13 +71,14 @@ class Cancellations:
         add_map = "SET cancelled = if_not_exists(cancelled, :none)"
         self._table.update(process, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
         entry = {"since": {"N": str(int(now))}} | ({"by": {"S": by[:_LONGEST_BY]}} if by else {})
-        values = {":entry": {"M": entry}, ":most": {"N": str(MOST)}}
+        values = {":entry": {"M": entry}, ":most": {"N": str(MAX_CANCELLATIONS)}}
         noted, item = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, {"#me": execution})
         if noted:
-            return "cancelled", item
+            return CancelOutcome.CANCELLED, item
         if not item:
             raise LookupError(f"there is no process {process!r} in table {self._table.name}")
-        return ("holds a slot" if execution in item.get("holders", {}).get("M", {}) else "too many"), item
+        is_holder = execution in item.get("holders", {}).get("M", {})
+        return (CancelOutcome.HOLDS_SLOT if is_holder else CancelOutcome.TOO_MANY), item
 
     def drop_what_is_over(self, process: str, noted: Mapping[str, Cancellation], now: float) -> int:
         """Drops those of these notes whose messages no queue keeps any more; how many."""

@@ -20,21 +20,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slotkeeper.slots.dead_holders import DeadHolders, Held
+from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.executions import Execution, Workflow, closing
 from slotkeeper.slots.glue import JobRunSearch, NoSuchJob
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
-from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import CLAIM
+from slotkeeper.slots.settlement_table import CLAIM_SECONDS
 
 # Seconds until a message is asked for again: while a run is stopping, and after a failure.
-WHILE_STOPPING = 10
-AFTER_A_FAILURE = 30
+WHILE_STOPPING_SECONDS = 10
+AFTER_FAILURE_SECONDS = 30
 # Pages of a job's runs; a holder that needs more is left to the janitor's runs, which continue a search.
-_MOST_PAGES = 20
+_MAX_PAGES = 20
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ClosedExecutions:
     dead: DeadHolders
     clock: Callable[[], float]
 
-    def handle(self, name: str, redrives: int, findings: Findings) -> int | None:
+    def handle(self, name: str, redrives: int, report: RunReport) -> int | None:
         """Does what can be done now for an execution that closed; the seconds until the next step, None if it was last.
 
         Args:
@@ -61,7 +61,7 @@ class ClosedExecutions:
         Raises:
             ClientError, BotoCoreError: a call failed; the event must be handled again.
         """
-        process = self._process_of(name, findings)
+        process = self._process_of(name, report)
         holder = process.holders.get(name) if process else None
         if holder is None and self.settlement.settled.has(closing(name, redrives)):
             return None
@@ -71,27 +71,27 @@ class ClosedExecutions:
         held = Held(process, name, holder, execution.stopped_at) if process and holder else None
         search = None
         if held is not None and held.holder.state == "RUNNING":
-            with findings.guard("Could not look for a Glue run of a workflow that has ended", execution=name):
+            with report.guard("Could not look for a Glue run of a workflow that has ended", execution=name):
                 search = self._search(held)
-        is_settled = self.settlement.settle(execution, findings, search.last_state if search else "")
-        again = self._free(held, execution, search, findings) if held else None
-        return again if is_settled else min(again or CLAIM, CLAIM)
+        is_settled = self.settlement.settle(execution, report, search.last_state if search else "")
+        again = self._free(held, execution, search, report) if held else None
+        return again if is_settled else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
 
-    def _process_of(self, name: str, findings: Findings) -> Process | None:
+    def _process_of(self, name: str, report: RunReport) -> Process | None:
         process_name = name.rpartition("-")[0]
         if not PROCESS_NAME.fullmatch(process_name):
             return None  # started by hand, under a name that no request has
         try:
             return self.slots.read(process_name)
         except MalformedProcess as error:  # its request is settled all the same
-            findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(error))
+            report.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(error))
             return None
 
     def _search(self, held: Held) -> JobRunSearch | None:
         """The check of Glue; None if it is too long for here."""
         search = self.dead.glue.search_runs(held.job, self.clock(), held.name)
         try:
-            for _ in range(_MOST_PAGES):
+            for _ in range(_MAX_PAGES):
                 search.read_page()
                 if search.covers(held.holder.since):
                     return search
@@ -99,33 +99,33 @@ class ClosedExecutions:
             return search
         return None
 
-    def _free(self, held: Held, execution: Execution, search: JobRunSearch | None, findings: Findings) -> int | None:
+    def _free(self, held: Held, execution: Execution, search: JobRunSearch | None, report: RunReport) -> int | None:
         gap = self.dead.look_gap
         if held.holder.state == "RESERVED":
             # No run can have been started. A confirm that is still under way, or a redrive, finds the slot gone.
-            if not self.dead.cancel(held, findings):
+            if not self.dead.cancel(held, report):
                 return 1  # the confirm came first
-            self._wake(held, findings)
+            self._wake(held, report)
             return None
         if search is None or execution.stopped_at is None:
-            return AFTER_A_FAILURE
+            return AFTER_FAILURE_SECONDS
         early = execution.stopped_at + gap - search.begun
         if early > 0 and not search.alive.get(held.name):
             return math.ceil(early) + 1
-        match self.dead.conclude(held, search, findings):
-            case "a run is alive":
-                return WHILE_STOPPING
-            case "freed":
-                self._wake(held, findings)
+        match self.dead.conclude(held, search, report):
+            case CheckOutcome.RUN_ALIVE:
+                return WHILE_STOPPING_SECONDS
+            case CheckOutcome.FREED:
+                self._wake(held, report)
                 return None
-            case "too soon":
+            case CheckOutcome.TOO_SOON:
                 return max(1, math.ceil((held.holder.quiet_since or search.begun) + gap - search.begun)) + 1
-            case "changed":
+            case CheckOutcome.HOLDER_CHANGED:
                 return 1
-            case "checked once":
+            case CheckOutcome.CHECKED_ONCE:
                 return gap + 1
 
-    def _wake(self, held: Held, findings: Findings) -> None:
+    def _wake(self, held: Held, report: RunReport) -> None:
         # A wake that fails is repeated by the janitor's next run: the slot is free, and the event has done its part.
-        with findings.guard("Could not wake a waiting request", process_name=held.process.name):
+        with report.guard("Could not wake a waiting request", process_name=held.process.name):
             wake_next(self.slots, self.queue, held.process.name)

@@ -10,19 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum, auto
 
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.glue import GlueRuns, JobRunSearch
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.run_report import Findings
+from slotkeeper.slots.run_report import RunReport
 
 # DescribeExecution may lag behind StartExecution (it is eventually consistent), but not for a day.
 _FORGOTTEN_AFTER = 86400
 
-Verdict = Literal["alive", "cancel", "look at Glue"]
-Concluded = Literal["a run is alive", "checked once", "too soon", "freed", "changed"]
+
+class Verdict(Enum):
+    """What may be done about a holder."""
+
+    ALIVE = auto()
+    CANCEL = auto()
+    CHECK_GLUE = auto()
+
+
+class CheckOutcome(Enum):
+    """What one check of Glue has shown and done."""
+
+    RUN_ALIVE = auto()
+    CHECKED_ONCE = auto()
+    TOO_SOON = auto()
+    FREED = auto()
+    HOLDER_CHANGED = auto()
 
 
 def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -> Verdict:
@@ -35,12 +50,12 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
     age = now - holder.since
     if holder.state == "RESERVED":
         dead = execution is None or execution.is_closed
-        return "cancel" if dead and age >= grace else "alive"
+        return Verdict.CANCEL if dead and age >= grace else Verdict.ALIVE
     if execution is None:
-        return "look at Glue" if age >= _FORGOTTEN_AFTER else "alive"
+        return Verdict.CHECK_GLUE if age >= _FORGOTTEN_AFTER else Verdict.ALIVE
     if execution.is_closed and execution.stopped_at is not None and now - execution.stopped_at >= grace:
-        return "look at Glue"
-    return "alive"
+        return Verdict.CHECK_GLUE
+    return Verdict.ALIVE
 
 
 @dataclass(frozen=True)
@@ -71,14 +86,14 @@ class DeadHolders:
     look_gap: int
     clock: Callable[[], float]
 
-    def cancel(self, held: Held, findings: Findings) -> bool:
+    def cancel(self, held: Held, report: RunReport) -> bool:
         """Takes back a reservation; False if it is another by now, of a starter that is about to start it."""
         freed = self.slots.release(held.process.name, held.name, held.holder.raw)
         if freed:
-            findings.note("SlotsReclaimed", "Took back a reservation without a workflow", execution=held.name)
+            report.note("SlotsReclaimed", "Took back a reservation without a workflow", execution=held.name)
         return freed
 
-    def conclude(self, held: Held, search: JobRunSearch, findings: Findings) -> Concluded:
+    def conclude(self, held: Held, search: JobRunSearch, report: RunReport) -> CheckOutcome:
         """What one check of Glue says of a holder whose runs the search covers.
 
         A check lasts from the search's beginning to now. The gap lies between the end of the first and the beginning
@@ -87,22 +102,22 @@ class DeadHolders:
         alive = list(search.alive.get(held.name, ()))
         if alive:
             self.glue.stop(held.job, alive)
-            findings.note(
+            report.note(
                 "GlueRunsStopped", "Stopped a Glue run whose workflow has ended", runs=alive, execution=held.name
             )
             if held.holder.quiet_since is not None:
                 self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, None)
-            return "a run is alive"
+            return CheckOutcome.RUN_ALIVE
         if held.closed_at is not None and search.begun < held.closed_at:
-            return "too soon"
+            return CheckOutcome.TOO_SOON
         quiet_since = held.holder.quiet_since
         # A redriven execution keeps its holder: a check from before its last end says nothing of what came after.
         if quiet_since is None or (held.closed_at is not None and quiet_since < held.closed_at):
             marked = self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, self.clock())
-            return "checked once" if marked else "changed"
+            return CheckOutcome.CHECKED_ONCE if marked else CheckOutcome.HOLDER_CHANGED
         if search.begun - quiet_since < self.look_gap:
-            return "too soon"
+            return CheckOutcome.TOO_SOON
         if not self.slots.release(held.process.name, held.name, held.holder.raw):
-            return "changed"
-        findings.note("SlotsReclaimed", "Took back the slot of a workflow that has ended", execution=held.name)
-        return "freed"
+            return CheckOutcome.HOLDER_CHANGED
+        report.note("SlotsReclaimed", "Took back the slot of a workflow that has ended", execution=held.name)
+        return CheckOutcome.FREED

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions.literals import ExecutionStatusType
 
 # Refusals by which Step Functions says that nothing was started (API Reference, StartExecution, Errors).
-_CAUSED_BY_THE_MESSAGE = {"InvalidExecutionInput", "InvalidName"}
-_CAUSED_BY_US = {
+_REJECTED_CODES = {"InvalidExecutionInput", "InvalidName"}
+_UNAVAILABLE_CODES = {
     "AccessDeniedException",
     "ExecutionLimitExceeded",
     "InvalidArn",
@@ -49,20 +49,20 @@ class NameTaken:
 
 
 @dataclass(frozen=True)
-class RefusedRequest:
+class StartRejected:
     """Nothing was started, because of what the request holds: it never can be."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class RefusedUs:
+class StartUnavailable:
     """Nothing was started, because of a permission, a limit or a missing state machine: it can be, later."""
 
     reason: str
 
 
-StartOutcome = Started | AlreadyRan | NameTaken | RefusedRequest | RefusedUs
+StartOutcome = Started | AlreadyRan | NameTaken | StartRejected | StartUnavailable
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class Workflow:
             # A refusal that came after a lost answer of the same call does not say what became of the first attempt.
             if error.response["ResponseMetadata"].get("RetryAttempts", 0):
                 raise
-            if code in _CAUSED_BY_THE_MESSAGE:
-                return RefusedRequest(reason)
-            if code in _CAUSED_BY_US:
-                return RefusedUs(reason)
+            if code in _REJECTED_CODES:
+                return StartRejected(reason)
+            if code in _UNAVAILABLE_CODES:
+                return StartUnavailable(reason)
             raise
         return Started()
 

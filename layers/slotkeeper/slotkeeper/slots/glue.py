@@ -19,7 +19,7 @@ MARKER = "--slotkeeper-execution"
 _OVER = {"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"}
 
 # A run cannot have begun before its execution's reservation; a minute allows for two services' clocks.
-CLOCKS_APART = 60
+CLOCK_DIFFERENCE_SECONDS = 60
 
 
 class NoSuchJob(LookupError):
@@ -50,7 +50,7 @@ class JobRunSearch:
 
     def covers(self, since: float) -> bool:
         """Whether every run of an execution with a reservation of this moment has been read."""
-        return self._ended or self._reached < since - CLOCKS_APART
+        return self._ended or self._reached < since - CLOCK_DIFFERENCE_SECONDS
 
     def read_page(self) -> None:
         """Reads the next page.

@@ -12,9 +12,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from slotkeeper.slots.dead_holders import DeadHolders, Held
-from slotkeeper.slots.glue import CLOCKS_APART, JobRunSearch, NoSuchJob
-from slotkeeper.slots.run_report import Findings, is_outage
+from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
+from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, JobRunSearch, NoSuchJob
+from slotkeeper.slots.run_report import RunReport, is_outage
 
 _PAGES_A_TURN = 20
 _HOLDERS_A_TURN = 100
@@ -41,7 +41,7 @@ class GlueChecks:
     shuffle: Callable[[list[str]], None]
     _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
 
-    def check(self, holders: Iterable[Held], held_by_anyone: set[str], findings: Findings, until: float) -> list[Held]:
+    def check(self, holders: Iterable[Held], held_by_anyone: set[str], report: RunReport, until: float) -> list[Held]:
         """Checks these holders until a moment has come; those whose slots were freed.
 
         Args:
@@ -56,19 +56,19 @@ class GlueChecks:
                 # The oldest search of a job comes first, and is the one that is continued.
                 for left in (task, *turns):
                     self._unfinished.setdefault(left.job, left)
-                findings.cut_short("Holders are left to check", jobs=len(self._unfinished))
+                report.cut_short("Holders are left to check", jobs=len(self._unfinished))
                 break
             try:
-                self._turn(task, freed, findings, until)
+                self._turn(task, freed, report, until)
             except Exception as error:
-                findings.failed("Could not search the Glue runs of a job", error, job=task.job)
+                report.failed("Could not search the Glue runs of a job", error, job=task.job)
                 if is_outage(error):
                     break
                 continue
             if task.waiting:
                 turns.append(task)
             else:
-                self._report_unheld(task, held_by_anyone, begun, findings)
+                self._report_unheld(task, held_by_anyone, begun, report)
         return freed
 
     def _tasks(self, holders: list[Held], begun: float) -> list[_Task]:
@@ -90,7 +90,7 @@ class GlueChecks:
                 tasks.append(_Task(job, self.dead.glue.search_runs(job, begun), fresh))
         return tasks
 
-    def _turn(self, task: _Task, freed: list[Held], findings: Findings, until: float) -> None:
+    def _turn(self, task: _Task, freed: list[Held], report: RunReport, until: float) -> None:
         """A few pages, or a few holders: a thousand dead holders of one job keep no other job waiting for long."""
         concluded = 0
         for _ in range(_PAGES_A_TURN):
@@ -101,33 +101,37 @@ class GlueChecks:
                     return
                 concluded += 1
                 del task.waiting[held.name]
-                self._conclude(held, task.search, freed, findings)
+                self._conclude(held, task.search, freed, report)
             if not task.waiting or self.dead.clock() >= until:
                 return
             try:
                 task.search.read_page()
             except NoSuchJob:
-                findings.note("GlueJobsMissing", "The Glue job of a holder does not exist", job=task.job)
+                report.note("GlueJobsMissing", "The Glue job of a holder does not exist", job=task.job)
 
-    def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], findings: Findings) -> None:
+    def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
         try:
-            if self.dead.conclude(held, search, findings) == "freed":
+            if self.dead.conclude(held, search, report) is CheckOutcome.FREED:
                 freed.append(held)
         except Exception as error:
             if is_outage(error):
                 raise
-            findings.failed("Could not examine a holder", error, execution=held.name)
+            report.failed("Could not examine a holder", error, execution=held.name)
 
-    def _report_unheld(self, task: _Task, held_by_anyone: set[str], begun: float, findings: Findings) -> None:
+    def _report_unheld(self, task: _Task, held_by_anyone: set[str], begun: float, report: RunReport) -> None:
         """Live runs whose execution holds no slot: after a restore of the table, or started by a repeated call.
 
         Reported, and not stopped: their work may be wanted, and nothing here proves which request they belong to. A
         run that started about when the table was read may have been reserved after it.
         """
         for execution, runs in task.search.alive.items():
-            old = [run for run, started in runs.items() if started is not None and started < begun - CLOCKS_APART]
+            old = [
+                run
+                for run, started in runs.items()
+                if started is not None and started < begun - CLOCK_DIFFERENCE_SECONDS
+            ]
             if old and execution not in held_by_anyone:
-                findings.note(
+                report.note(
                     "GlueRunsUnheld", "A Glue run is alive whose execution holds no slot", runs=old, execution=execution
                 )
 

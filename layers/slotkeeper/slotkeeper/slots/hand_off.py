@@ -20,12 +20,12 @@ from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.process import Process
 
 # Seconds. The janitor wakes who waits beside room in every round, so hand-offs that take longer are no longer one.
-LOOK_BACK = 900
+LOOK_BACK_SECONDS = 900
 # Seconds for which an end may be missing from the list, which is eventually consistent (ListExecutions).
-SETTLING = 10
+LIST_LAG_SECONDS = 10
 # Of a list that is longer nothing is measured: a round has other things to do, and a part of it would tell of room that
 # there was not.
-MOST_EXECUTIONS = 5000
+MAX_EXECUTIONS = 5000
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class HandOffs:
                 stay = of_process.get(waiter)
                 if stay is None:
                     # Beside room nobody waits for long: it was over before the time to which the list reaches.
-                    measured = waiter if process.has_room else measured
-                elif stay.started <= now - SETTLING:
+                    measured = waiter if process.has_free_slot else measured
+                elif stay.started <= now - LIST_LAG_SECONDS:
                     measured = waiter
                     others = (other for name, other in of_process.items() if name != waiter)
                     seconds = hand_off(stay.started, others, process.slot_limit)
@@ -99,8 +99,8 @@ class HandOffs:
 
     def _stays(self, now: float) -> dict[str, dict[str, Stay]]:
         stays: dict[str, dict[str, Stay]] = defaultdict(dict)
-        executions = list(islice(self._workflow.since(now - LOOK_BACK), MOST_EXECUTIONS + 1))
-        if len(executions) > MOST_EXECUTIONS:
+        executions = list(islice(self._workflow.since(now - LOOK_BACK_SECONDS), MAX_EXECUTIONS + 1))
+        if len(executions) > MAX_EXECUTIONS:
             return {}
         for execution in executions:
             if execution.started_at is not None:

@@ -14,17 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotkeeper.slots.dead_holders import DeadHolders, Held, judge
+from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.glue_checks import GlueChecks
 from slotkeeper.slots.process import MalformedProcess, Process, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
-from slotkeeper.slots.run_report import Findings, in_turns, is_outage
+from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
-
-__all__ = ["Findings", "Janitor", "judge"]
 
 # Seconds of a run after which it begins nothing more: below the time between two runs, and below half of its function's
 # timeout, for calls that are under way then and time out (functions/janitor/app.py).
@@ -33,10 +31,10 @@ RUN_SECONDS = 50
 SETTLE_SECONDS = 15
 # At the end, for waking those whose slots were freed.
 _WAKE_SECONDS = 5
-_WAKES = 10  # SQS API Reference, ChangeMessageVisibilityBatch: at most ten entries
+_WAKE_BATCH = 10  # SQS API Reference, ChangeMessageVisibilityBatch: at most ten entries
 # Holders of unknown workflows from which on a list is asked instead of each: DescribeExecution has a quota of 15 a
 # second, ListExecutions has 1,000 on a page (Step Functions guide, "Service quotas").
-_MANY = 20
+_LIST_FROM_HOLDERS = 20
 
 Shuffle = Callable[[list[Any]], None]
 
@@ -68,45 +66,45 @@ class Janitor:
         dead = DeadHolders(self.slots, self.glue, self.look_gap, self.clock)
         object.__setattr__(self, "_checks", GlueChecks(dead, self.shuffle))
 
-    def round(self, seconds_left: float = math.inf) -> Findings:
+    def run(self, seconds_left: float = math.inf) -> RunReport:
         """One run. Whatever fails is reported as JanitorErrors and is tried again in the next; the rest goes on.
 
         Args:
             seconds_left: until the function is stopped. The run begins nothing in the second half of it.
         """
-        findings = Findings()
+        report = RunReport()
         begun = self.clock()
         until = begun + min(RUN_SECONDS, seconds_left / 2)
         processes: list[Process] = []
-        with findings.guard("Could not read the slot table to its end"):
-            self._read(processes, findings)
-        self._repair(processes, findings)
-        spent = self._wake_all(processes, findings)
+        with report.guard("Could not read the slot table to its end"):
+            self._read(processes, report)
+        self._repair(processes, report)
+        spent = self._wake_all(processes, report)
         settle_until = min(self.clock() + SETTLE_SECONDS, until)
-        with findings.guard("Could not list the executions that closed without success"):
+        with report.guard("Could not list the executions that closed without success"):
             self.settlement.find(settle_until - SETTLE_SECONDS / 2)
-            self.settlement.settle_found(findings, settle_until)
-        freed = self._free(processes, findings, until - _WAKE_SECONDS)
-        self._wake_freed(freed, findings)
-        self.settlement.settle_found(findings, until)
-        with findings.guard("Could not note where all was settled"):
+            self.settlement.settle_found(report, settle_until)
+        freed = self._free(processes, report, until - _WAKE_SECONDS)
+        self._wake_freed(freed, report)
+        self.settlement.settle_found(report, until)
+        with report.guard("Could not note where all was settled"):
             self.settlement.note_settled(begun)
-        self._tidy(processes, spent, findings, until)
-        return findings
+        self._tidy(processes, spent, report, until)
+        return report
 
-    def _read(self, processes: list[Process], findings: Findings) -> None:
+    def _read(self, processes: list[Process], report: RunReport) -> None:
         for process in self.processes.all():
             if isinstance(process, MalformedProcess):
-                findings.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
+                report.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
             else:
                 processes.append(process)
-                findings.processes.append(process)
+                report.processes.append(process)
 
-    def _repair(self, processes: Sequence[Process], findings: Findings) -> None:
+    def _repair(self, processes: Sequence[Process], report: RunReport) -> None:
         for process in [each for each in processes if each.has_drifted]:
-            with findings.guard("Could not repair a counter", process_name=process.name):
+            with report.guard("Could not repair a counter", process_name=process.name):
                 if self.processes.repair_counter(process):
-                    findings.note(
+                    report.note(
                         "CounterDrift",
                         "Set slots_in_use to the number of holders",
                         process_name=process.name,
@@ -114,39 +112,37 @@ class Janitor:
                         holders=len(process.holders),
                     )
 
-    def _wake_all(self, processes: Sequence[Process], findings: Findings) -> list[Process]:
+    def _wake_all(self, processes: Sequence[Process], report: RunReport) -> list[Process]:
         """Wakes every request that waits although a slot is free; those registrations whose handles are spent.
 
         In every run, since a wake may have been lost. By the table as it was read: a request that is woken although
         the slot was taken since then is refused once more, and one that registered since then has found no free slot.
         """
-        waiting = [process for process in processes if _waits_at_a_free_slot(process)]
+        waiting = [process for process in processes if _waits_at_free_slot(process)]
         self.shuffle(waiting)
         spent: list[Process] = []
-        for start in range(0, len(waiting), _WAKES):
-            some = waiting[start : start + _WAKES]
+        for start in range(0, len(waiting), _WAKE_BATCH):
+            some = waiting[start : start + _WAKE_BATCH]
             try:
                 woken = self.queue.make_all_visible([process.waiting_handle or "" for process in some])
             except Exception as error:
-                findings.failed("Could not wake waiting requests", error, processes=[each.name for each in some])
+                report.failed("Could not wake waiting requests", error, processes=[each.name for each in some])
                 if is_outage(error):
                     break
                 continue
             for process, was_woken in zip(some, woken, strict=True):
                 if was_woken:
-                    findings.note(
-                        "WaitingWoken", "Woke a request that waited at a free slot", process_name=process.name
-                    )
+                    report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=process.name)
                 elif was_woken is None:
-                    findings.note("JanitorErrors", "SQS could not wake a request", process_name=process.name)
+                    report.note("JanitorErrors", "SQS could not wake a request", process_name=process.name)
                 else:
                     spent.append(process)
         return spent
 
-    def _free(self, processes: Sequence[Process], findings: Findings, until: float) -> list[Held]:
+    def _free(self, processes: Sequence[Process], report: RunReport, until: float) -> list[Held]:
         """Frees the slots of dead holders until a moment has come; those that were freed."""
         running: set[str] = set()
-        with findings.guard("Could not list the executions that run; the others' are asked for"):
+        with report.guard("Could not list the executions that run; the others' are asked for"):
             for name in self.workflow.running():
                 running.add(name)
         now = self.clock()
@@ -160,35 +156,35 @@ class Janitor:
         doubtful = in_turns(doubtful, lambda held: held.process.name)
         freed: list[Held] = []
         try:
-            dead = self._judge_all(doubtful, freed, findings, until)
+            dead = self._judge_all(doubtful, freed, report, until)
             everyone = {name for process in processes for name in process.holders}
-            freed += self._checks.check(dead, everyone, findings, until)
+            freed += self._checks.check(dead, everyone, report, until)
         except Exception as error:
-            findings.failed("Could not examine the holders", error)
+            report.failed("Could not examine the holders", error)
         return freed
 
-    def _judge_all(self, doubtful: list[Held], freed: list[Held], findings: Findings, until: float) -> list[Held]:
+    def _judge_all(self, doubtful: list[Held], freed: list[Held], report: RunReport, until: float) -> list[Held]:
         """Those holders of which Glue is to be asked; reservations without a workflow are taken back here."""
         closed = self._closed(doubtful, until) if doubtful else {}
         dead: list[Held] = []
         for held in doubtful:
             if self.clock() >= until:
-                findings.cut_short("Holders are left to examine", left=len(doubtful))
+                report.cut_short("Holders are left to examine", left=len(doubtful))
                 break
             try:
                 execution = closed.get(held.name) or self.workflow.describe(held.name)
                 match judge(held.holder, execution, self.clock(), self.grace):
-                    case "cancel":
-                        freed += [held] if self._checks.dead.cancel(held, findings) else []
-                    case "look at Glue":
+                    case Verdict.CANCEL:
+                        freed += [held] if self._checks.dead.cancel(held, report) else []
+                    case Verdict.CHECK_GLUE:
                         if execution is None:
-                            findings.note(
+                            report.note(
                                 "ExecutionsForgotten", "Step Functions does not know a holder", execution=held.name
                             )
                         closed_at = execution.stopped_at if execution else None
                         dead.append(Held(held.process, held.name, held.holder, closed_at))
             except Exception as error:
-                findings.failed("Could not examine a holder", error, execution=held.name)
+                report.failed("Could not examine a holder", error, execution=held.name)
                 if is_outage(error):
                     break
         return dead
@@ -197,7 +193,7 @@ class Janitor:
         """Executions that have closed, as this run has listed them."""
         closed = self.settlement.closed
         unknown = {held.name for held in doubtful} - set(closed)
-        if len(unknown) <= _MANY:
+        if len(unknown) <= _LIST_FROM_HOLDERS:
             return closed
         closed = dict(closed)
         since = min(held.holder.since for held in doubtful if held.name in unknown)
@@ -208,27 +204,27 @@ class Janitor:
                 break
         return closed
 
-    def _wake_freed(self, freed: Sequence[Held], findings: Findings) -> None:
+    def _wake_freed(self, freed: Sequence[Held], report: RunReport) -> None:
         for name in {held.process.name: None for held in freed}:
             try:
                 if wake_next(self.slots, self.queue, name):
-                    findings.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=name)
+                    report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=name)
             except Exception as error:
-                findings.failed("Could not wake a waiting request", error, process_name=name)
+                report.failed("Could not wake a waiting request", error, process_name=name)
                 if is_outage(error):
                     break
 
-    def _tidy(self, processes: Sequence[Process], spent: Sequence[Process], findings: Findings, until: float) -> None:
+    def _tidy(self, processes: Sequence[Process], spent: Sequence[Process], report: RunReport, until: float) -> None:
         """Removes registrations whose messages are gone, and cancellations whose requests are gone."""
-        with findings.guard("Could not remove what is over"):
+        with report.guard("Could not remove what is over"):
             for process in processes:
                 if process.cancelled and self.clock() < until:
                     self.processes.cancellations.drop_what_is_over(process.name, process.cancelled, self.clock())
             for process in spent:
                 if self.clock() >= until:
                     break
-                self.slots.forget_waiter(process.name, process.waiting_handle or "")
+                self.slots.remove_registration(process.name, process.waiting_handle or "")
 
 
-def _waits_at_a_free_slot(process: Process) -> bool:
-    return process.has_room and process.waiting_handle is not None
+def _waits_at_free_slot(process: Process) -> bool:
+    return process.has_free_slot and process.waiting_handle is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slotkeeper.slots.cancellation import Cancelling
+from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
@@ -51,7 +51,7 @@ class Operations:
             self.queue.make_visible(handle)
         return True
 
-    def cancel_request(self, process: str, execution: str, now: float, by: str = "") -> Cancelling:
+    def cancel_request(self, process: str, execution: str, now: float, by: str = "") -> CancelOutcome:
         """Keeps a queued request from ever starting; the starter sets its message aside, with who did this and when.
 
         At once if it waits first, else when those before it have started. Safe to repeat.
@@ -60,6 +60,6 @@ class Operations:
         waiting = item.get("waiting", {}).get("M", {})
         handle, waits = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
         # Who waits first may be nameless: a starter of an earlier version registered it. To be woken harms nobody.
-        if outcome == "cancelled" and handle and waits in (None, execution):
+        if outcome is CancelOutcome.CANCELLED and handle and waits in (None, execution):
             self.queue.make_visible(handle)
         return outcome

@@ -60,7 +60,7 @@ class Process:
     cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
 
     @property
-    def has_room(self) -> bool:
+    def has_free_slot(self) -> bool:
         """The condition of reserve, on an item that was read."""
         return not self.paused and max(self.slots_in_use, len(self.holders)) < self.slot_limit
 

@@ -26,7 +26,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -67,7 +68,7 @@ WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused"
 # of the item; a read takes a unit for 4 KB, at a fifth of the price, and nothing of the thousand write units a second
 # that one item has (DynamoDB guide, "DynamoDB read and write operations"). Below, the call more would save next to
 # nothing.
-LARGE = 30
+PRECHECK_FROM_HOLDERS = 30
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Granted:
 
 
 @dataclass(frozen=True)
-class AlreadyMine:
+class AlreadyHeld:
     """The request holds its slot already: a redelivery, or an earlier call whose answer was lost."""
 
 
@@ -110,13 +111,19 @@ class Misconfigured:
     reason: str
 
 
-Reservation = Granted | AlreadyMine | Full | Paused | Cancelled | UnknownProcess | Misconfigured
+Reservation = Granted | AlreadyHeld | Full | Paused | Cancelled | UnknownProcess | Misconfigured
 
-Registered = Literal["registered", "reserve again", "superseded"]
+
+class Registration(Enum):
+    """What became of a refused delivery's registration."""
+
+    REGISTERED = auto()
+    RESERVE_AGAIN = auto()  # a reserve would be answered otherwise by now: a slot is free, or the process is removed
+    SUPERSEDED = auto()  # a newer delivery is registered already
 
 
 @dataclass(frozen=True)
-class Waiter:
+class WaitingRequest:
     """The message that a wake would make visible."""
 
     receipt_handle: str
@@ -138,7 +145,7 @@ class Slots:
     def reserve(self, process: str, execution: str, now: float) -> Reservation:
         """Takes a slot for an execution that is about to start."""
         try:
-            return self._foreseen(process, execution) or self._reserve(process, execution, now)
+            return self._precheck(process, execution) or self._reserve(process, execution, now)
         except ClientError as error:
             # Holders that are a list or a text have a size, and then no place for a holder.
             if error.response["Error"]["Code"] != "ValidationException":
@@ -148,7 +155,7 @@ class Slots:
                 raise
             return reservation
 
-    def _foreseen(self, process: str, execution: str) -> Full | Paused | None:
+    def _precheck(self, process: str, execution: str) -> Full | Paused | None:
         """The refusal of a large process that a read can tell; None if a write has to. Only a write admits anybody."""
         if not self._is_large.get(process):
             return None
@@ -156,7 +163,7 @@ class Slots:
             seen = self.read(process)
         except MalformedProcess:
             return None
-        if seen is None or seen.has_room or execution in seen.holders or execution in seen.cancelled:
+        if seen is None or seen.has_free_slot or execution in seen.holders or execution in seen.cancelled:
             return None
         return Paused() if seen.paused else Full()
 
@@ -166,12 +173,8 @@ class Slots:
         write = self._table.update(process, RESERVE_UPDATE, RESERVE_CONDITION, values, {"#me": execution})
         return Granted() if write.held else self._why_refused(process, execution, write.item)
 
-    def wait(self, process: str, execution: str, delivery: Delivery) -> Registered:
-        """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused.
-
-        Returns "reserve again" if a reserve would be answered otherwise by now: a slot is free, or the process has been
-        removed. Returns "superseded" if a newer delivery is registered already.
-        """
+    def wait(self, process: str, execution: str, delivery: Delivery) -> Registration:
+        """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused."""
         sequence = {"S": delivery.sortable_sequence}
         receives = {"N": str(delivery.receives)}
         waiting = {
@@ -189,9 +192,9 @@ class Slots:
         }
         write = self._table.update(process, WAIT_UPDATE, WAIT_CONDITION, values, {"#sequence": "sequence"})
         if write.held:
-            return "registered"
+            return Registration.REGISTERED
         seen = self._parse(process, write.item)
-        return "reserve again" if seen is None or seen.has_room else "superseded"
+        return Registration.RESERVE_AGAIN if seen is None or seen.has_free_slot else Registration.SUPERSEDED
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
         """Gives back a slot whose holder has not changed since the caller looked; False if it has.
@@ -234,7 +237,7 @@ class Slots:
             values[":now"] = {"N": str(math.ceil(now))}
         return self._table.update(process, update, UNCHANGED_CONDITION, values, names).held
 
-    def forget_waiter(self, process: str, receipt_handle: str) -> bool:
+    def remove_registration(self, process: str, receipt_handle: str) -> bool:
         """Removes a registration whose receipt handle SQS has rejected; False if another stands there by now.
 
         Nothing makes such a handle valid again, so no wake is lost. A message that was received since then is
@@ -243,7 +246,7 @@ class Slots:
         values = {":handle": {"S": receipt_handle}}
         return self._table.update(process, "REMOVE waiting", "waiting.receipt_handle = :handle", values).held
 
-    def waiter_with_room(self, process: str) -> Waiter | None:
+    def waiting_at_free_slot(self, process: str) -> WaitingRequest | None:
         """Who waits, if there is room; the read half of a wake."""
         item = Attributes(self._table.read(process, ProjectionExpression=WAKE_PROJECTION))
         try:
@@ -251,11 +254,11 @@ class Slots:
             is_full = item.number("slots_in_use") >= item.number("slot_limit")
             if waiting is None or is_full or item.flag("paused", False):
                 return None
-            return Waiter(waiting.text("receipt_handle"), waiting.text("sequence"), waiting.whole("receives"))
+            return WaitingRequest(waiting.text("receipt_handle"), waiting.text("sequence"), waiting.whole("receives"))
         except MalformedAttribute:
             return None  # the step that freed a slot must not fail over it: the janitor reports the item
 
-    def need_not_wait(self, process: str, execution: str) -> bool:
+    def can_proceed(self, process: str, execution: str) -> bool:
         """A consistent read of whether a reserve would be answered otherwise, or nothing would wake the request.
 
         Nothing but a removal of the process takes a registration away. So an item without one was removed and added
@@ -264,7 +267,7 @@ class Slots:
         seen = self.read(process)
         if seen is None or seen.waiting_handle is None:
             return True
-        return seen.has_room or execution in seen.cancelled
+        return seen.has_free_slot or execution in seen.cancelled
 
     def read(self, process: str) -> Process | None:
         """The process's item, read consistently.
@@ -284,7 +287,7 @@ class Slots:
         if not item:
             return None
         seen = read_process(item)
-        self._is_large[process] = len(seen.holders) >= LARGE
+        self._is_large[process] = len(seen.holders) >= PRECHECK_FROM_HOLDERS
         return seen
 
     def _why_refused(self, process: str, execution: str, item: Item) -> Reservation:
@@ -295,7 +298,7 @@ class Slots:
         if seen is None:
             return UnknownProcess()
         if execution in seen.holders:
-            return AlreadyMine()
+            return AlreadyHeld()
         if cancelled := seen.cancelled.get(execution):
             return Cancelled(cancelled.since, cancelled.by)
         return Paused() if seen.paused else Full()

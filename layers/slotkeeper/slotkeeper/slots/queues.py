@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
-LONGEST_HIDE = 1800
-FIRST_BACKOFF = 5
-LONGEST_REASON = 2000
-LONGEST_CAUSE = 8000
+MAX_HIDE_SECONDS = 1800
+FIRST_BACKOFF_SECONDS = 5
+MAX_REASON_CHARACTERS = 2000
+MAX_CAUSE_CHARACTERS = 8000
 
 # A handle that a later receive, a wake or a deletion has spent. On a FIFO queue an expired handle is an invalid
 # parameter (SQS API Reference, ChangeMessageVisibility and DeleteMessage).
@@ -31,7 +31,7 @@ def hide_seconds(waited: float, default_visibility: int) -> int:
     A quarter of the time it has waited, so that 14 days cost it some 700 receives of the 1,000 that the queue allows;
     at least a quarter more than the queue's default, at most half an hour.
     """
-    return int(max(default_visibility * 1.25, min(waited / 4, LONGEST_HIDE)))
+    return int(max(default_visibility * 1.25, min(waited / 4, MAX_HIDE_SECONDS)))
 
 
 def backoff_seconds(receives: int, most: int) -> int:
@@ -39,7 +39,7 @@ def backoff_seconds(receives: int, most: int) -> int:
 
     By its receives, since they are what an outage uses up: at 180 s each, 980 of them last for two days.
     """
-    return int(min(most, FIRST_BACKOFF * 2 ** min(receives - 1, 20)))
+    return int(min(most, FIRST_BACKOFF_SECONDS * 2 ** min(receives - 1, 20)))
 
 
 def _is_spent(code: str) -> bool:
@@ -95,7 +95,7 @@ class RequestQueue:
         """
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
             "code": text(code, 100),
-            "reason": text(reason, LONGEST_REASON),
+            "reason": text(reason, MAX_REASON_CHARACTERS),
             "source_message_id": text(delivery.message_id, 100),
             "receives": number(delivery.receives),
             "sent_at": number(int(delivery.sent_at)),
@@ -125,7 +125,7 @@ class FailedRequestQueue:
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
             "execution_name": text(execution, 80),
             "error": text(error, 256),
-            "cause": text(cause, LONGEST_CAUSE),
+            "cause": text(cause, MAX_CAUSE_CHARACTERS),
             "kept_by": text("janitor", 20),
         }
         if glue_run_state:
@@ -141,12 +141,12 @@ def wake_next(slots: Slots, queue: RequestQueue, process: str, but_not: Delivery
             only bring the caller back at once to the trouble that made it give up its slot. A later receive is somebody
             else's: the message was given out again under a slow caller, and waits for the room that was made.
     """
-    waiter = slots.waiter_with_room(process)
+    waiter = slots.waiting_at_free_slot(process)
     if waiter is None:
         return False
     if but_not is not None and waiter.sequence == but_not.sortable_sequence and waiter.receives <= but_not.receives:
         return False
     woken = queue.make_visible(waiter.receipt_handle)
     if not woken:
-        slots.forget_waiter(process, waiter.receipt_handle)
+        slots.remove_registration(process, waiter.receipt_handle)
     return woken

@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import fastjsonschema
 
 from slotkeeper.schema import InvalidBody, compile_schema, decode, encode
-from slotkeeper.slots.names import execution_name
 
 SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
 # Bytes of a request as it is sent first. What is sent again has its id and attempt written out: for that RequestQueue
-# takes `ADDED` bytes more, and so every request can be given back, kept and redriven.
-LARGEST = 65_536
-ADDED = 1024
+# takes `ADDED_BYTES` bytes more, and so every request can be given back, kept and redriven.
+MAX_BODY_BYTES = 65_536
+ADDED_BYTES = 1024
 
 
 class InvalidRequest(ValueError):
@@ -48,6 +48,18 @@ class Delivery:
         Not as a number: it has up to 128 bits, 39 digits (SQS API Reference, SendMessage), and DynamoDB's hold 38.
         """
         return self.sequence.zfill(40)
+
+
+def execution_name(process: str, request_id: str, attempt: int) -> str:
+    """The execution name of a request's attempt: `<process>-<32 hex digits>`, at most 80 characters.
+
+    It depends on the request alone, so a redelivered message can neither take a second slot nor start a second
+    execution. The line feed keeps ("a1", 1) and ("a", 11) apart; the workflow's GiveBack state computes the same.
+
+    Source of the 80: Step Functions API Reference, StartExecution, `name`.
+    """
+    digest = sha256(f"{request_id}\n{attempt}".encode()).hexdigest()
+    return f"{process}-{digest[:32]}"
 
 
 @dataclass(frozen=True)
@@ -93,8 +105,10 @@ def parse_request(delivery: Delivery) -> Request:
         request_id=fields.get("request_id", delivery.message_id),
         attempt=int(fields["attempt"]),
     )
-    if request.attempt == 1 and (size := len(delivery.body.encode())) > LARGEST:
-        raise InvalidRequest(f"body has {size:,} bytes, and must not have more than {LARGEST:,} when it is sent first")
+    if request.attempt == 1 and (size := len(delivery.body.encode())) > MAX_BODY_BYTES:
+        raise InvalidRequest(
+            f"body has {size:,} bytes, and must not have more than {MAX_BODY_BYTES:,} when it is sent first"
+        )
     if delivery.group_id != request.process:
         raise InvalidRequest(
             f"MessageGroupId is {delivery.group_id!r} but process is {request.process!r}: "

@@ -42,7 +42,7 @@ def in_turns[T](work: Iterable[T], process_of: Callable[[T], str]) -> list[T]:
 
 
 @dataclass
-class Findings:
+class RunReport:
     """What a run found and did: the names are those of the metrics."""
 
     counts: Counter[str] = field(default_factory=Counter)

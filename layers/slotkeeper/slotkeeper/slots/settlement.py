@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from slotkeeper.slots.executions import ACCOUNTED_FOR, Execution, Workflow
 from slotkeeper.slots.queues import FailedRequestQueue
-from slotkeeper.slots.run_report import Findings, in_turns, is_outage
-from slotkeeper.slots.settlement_table import HORIZON, Settled
+from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
+from slotkeeper.slots.settlement_table import HORIZON_SECONDS, SettlementTable
 
 # A fortnight's failed executions are many pages of a list, and the last hour's one. Seconds by which a run lists
 # further back than where all was settled: the list is late by seconds (Step Functions API Reference, ListExecutions).
-_LISTED_LATE = 3600
+_LIST_LAG_SECONDS = 3600
 # Seconds between two notes of where all was settled.
-_NOTED_EVERY = 600
+_NOTE_INTERVAL_SECONDS = 600
 _PAGE = 1000  # Step Functions API Reference, ListExecutions, maxResults
 
 
@@ -53,7 +53,7 @@ class Settlement:
 
     workflow: Workflow
     failed_requests: FailedRequestQueue
-    settled: Settled
+    settled: SettlementTable
     grace: int
     clock: Callable[[], float] = time.time
     on_kept: Callable[[Execution, str, str], object] = lambda *_: None
@@ -73,7 +73,7 @@ class Settlement:
         # An iterator that has failed seems to have ended: it is put back only after it has been left in time.
         older, memory.older = memory.older, None
         newer_than = memory.settled_by if older is None else memory.older_begun
-        listed = self.workflow.unsuccessful(max(now - HORIZON, newer_than - _LISTED_LATE))
+        listed = self.workflow.unsuccessful(max(now - HORIZON_SECONDS, newer_than - _LIST_LAG_SECONDS))
         if not self._take(listed, now, until, self.closed):
             if older is None:
                 memory.older, memory.older_begun = listed, now
@@ -102,19 +102,19 @@ class Settlement:
         missing = self.settled.missing(old)
         self.memory.unsettled.update((closing, each) for closing, each in old.items() if closing in missing)
 
-    def settle_found(self, findings: Findings, until: float) -> None:
+    def settle_found(self, report: RunReport, until: float) -> None:
         """Settles what was found, the processes in turns, until a moment has come."""
         memory = self.memory
         # The oldest first.
         unsettled = sorted(memory.unsettled.values(), key=lambda each: each.stopped_at or 0)
         for execution in in_turns(unsettled, lambda each: each.name.rpartition("-")[0]):
             if self.clock() >= until:
-                return findings.cut_short("Executions are left to settle", left=len(memory.unsettled))
+                return report.cut_short("Executions are left to settle", left=len(memory.unsettled))
             try:
-                if self._settle_listed(execution, findings):
+                if self._settle_listed(execution, report):
                     del memory.unsettled[execution.closing]
             except Exception as error:
-                findings.failed("Could not settle an execution", error, execution=execution.name)
+                report.failed("Could not settle an execution", error, execution=execution.name)
                 if is_outage(error):
                     return None
         return None
@@ -125,20 +125,20 @@ class Settlement:
         if not self._all_found or memory.unsettled:
             return
         memory.settled_by = begun - self.grace
-        if memory.settled_by - memory.noted >= _NOTED_EVERY:
+        if memory.settled_by - memory.noted >= _NOTE_INTERVAL_SECONDS:
             self.settled.note_settled_by(memory.settled_by)
             memory.noted = memory.settled_by
 
-    def _settle_listed(self, execution: Execution, findings: Findings) -> bool:
+    def _settle_listed(self, execution: Execution, report: RunReport) -> bool:
         if self.settled.has(execution.closing):
             return True
         known = self.workflow.describe(execution.name)  # the list has no input
         if known is None:
             return False
         # One that was redriven since is listed again when it ends.
-        return not known.is_closed or known.status == "SUCCEEDED" or self.settle(known, findings)
+        return not known.is_closed or known.status == "SUCCEEDED" or self.settle(known, report)
 
-    def settle(self, execution: Execution, findings: Findings, glue_run_state: str = "") -> bool:
+    def settle(self, execution: Execution, report: RunReport, glue_run_state: str = "") -> bool:
         """Accounts for the request of a closed execution; False if another caller has claimed it, and may fail.
 
         Args:
@@ -156,7 +156,7 @@ class Settlement:
         cause = execution.cause or f"The workflow ended as {execution.status}"
         self.failed_requests.keep(_request_of(execution), execution.name, error, cause, glue_run_state)
         self.on_kept(execution, error, cause)
-        findings.note("RequestsKept", "Kept the request of a workflow that has ended", execution=execution.name)
+        report.note("RequestsKept", "Kept the request of a workflow that has ended", execution=execution.name)
         self.settled.add(execution.closing, "janitor", self.clock())
         return True
 

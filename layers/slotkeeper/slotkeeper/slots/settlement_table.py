@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 # How far back the janitor looks, in seconds: as long as RequestQueue keeps a message, and as a redrive is possible.
-HORIZON = 14 * 86400
+HORIZON_SECONDS = 14 * 86400
 # An entry outlives the horizon by a week, since TTL deletes and clocks are not exact.
-_KEEP = HORIZON + 7 * 86400
+_KEEP = HORIZON_SECONDS + 7 * 86400
 # Longer than a claim's owner needs to keep a request, to publish the event and to note both, each call with all its
 # attempts (functions/janitor/app.py); shorter than the time between two runs of the janitor.
-CLAIM = 45
+CLAIM_SECONDS = 45
 
 _BATCH = 100  # DynamoDB API Reference, BatchGetItem: at most 100 items
 _SETTLED_BY = "#settled-by"
 
 
-class Settled:
+class SettlementTable:
     """The table, with a memory of what this container has seen in it: an entry never changes.
 
     Args:
         claim: seconds for which a claim keeps others from keeping the same request.
     """
 
-    def __init__(self, dynamodb: DynamoDBClient, table_name: str, claim: float = CLAIM) -> None:
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str, claim: float = CLAIM_SECONDS) -> None:
         self._table = Table(dynamodb, table_name, "execution_name")
         self._claim = claim
         self._known: set[str] = set()

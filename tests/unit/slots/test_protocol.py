@@ -9,13 +9,14 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.protocol import (
-    AlreadyMine,
+    AlreadyHeld,
     Full,
     Granted,
     Misconfigured,
     Paused,
+    Registration,
     UnknownProcess,
-    Waiter,
+    WaitingRequest,
 )
 from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery
@@ -54,7 +55,7 @@ def test_nobody_is_admitted_beyond_the_limit(account: Account) -> None:
 def test_f17_a_reserve_whose_first_answer_was_lost_is_mine_already(account: Account, limit: int) -> None:
     account.processes.set_limit("p", limit)
     account.slots.reserve("p", "p-1", NOW)
-    assert account.slots.reserve("p", "p-1", NOW) == AlreadyMine()
+    assert account.slots.reserve("p", "p-1", NOW) == AlreadyHeld()
     assert account.item().slots_in_use == 1
 
 
@@ -164,13 +165,13 @@ def test_a_look_is_noted_on_the_holder_that_was_seen_and_on_no_other(account: Ac
 
 
 def test_registering_says_when_there_is_room_by_now(account: Account) -> None:
-    assert account.slots.wait("p", "p-waits", delivery({})) == "reserve again"
+    assert account.slots.wait("p", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
     assert "waiting" not in account.raw_item()
 
 
 def test_registering_with_a_process_that_has_been_removed_asks_to_reserve_again(account: Account) -> None:
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
-    assert account.slots.wait("nobody", "p-waits", delivery({})) == "reserve again"
+    assert account.slots.wait("nobody", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
 
 
 def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:
@@ -180,8 +181,11 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
         delivery({}, sequence="100", receives=1, receipt_handle="older receive"),
         delivery({}, sequence="99", receives=7, receipt_handle="older message, and 99 sorts after 100 as text"),
     ]
-    assert account.slots.wait("p", "p-waits", newer) == "registered"
-    assert [account.slots.wait("p", "p-waits", late) for late in older] == ["superseded", "superseded"]
+    assert account.slots.wait("p", "p-waits", newer) == Registration.REGISTERED
+    assert [account.slots.wait("p", "p-waits", late) for late in older] == [
+        Registration.SUPERSEDED,
+        Registration.SUPERSEDED,
+    ]
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
@@ -189,32 +193,32 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
 def test_a_newer_delivery_replaces_an_older_registration(account: Account, newer: dict[str, Any]) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", delivery({}, sequence="9", receives=3))
-    assert account.slots.wait("p", "p-waits", delivery({}, receipt_handle="newer", **newer)) == "registered"
+    assert account.slots.wait("p", "p-waits", delivery({}, receipt_handle="newer", **newer)) == Registration.REGISTERED
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
 def test_whoever_is_refused_by_a_pause_registers_though_there_are_slots(account: Account) -> None:
     account.processes.pause("p")
-    assert account.slots.wait("p", "p-waits", delivery({})) == "registered"
+    assert account.slots.wait("p", "p-waits", delivery({})) == Registration.REGISTERED
 
 
 def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", delivery({}))
-    assert account.slots.waiter_with_room("p") is None
+    assert account.slots.waiting_at_free_slot("p") is None
     account.slots.cancel("p", "p-1")
     account.processes.pause("p")
-    assert account.slots.waiter_with_room("p") is None
+    assert account.slots.waiting_at_free_slot("p") is None
     account.processes.resume("p")
-    assert account.slots.waiter_with_room("p") == Waiter("handle-1", "1".zfill(40), 1)
+    assert account.slots.waiting_at_free_slot("p") == WaitingRequest("handle-1", "1".zfill(40), 1)
 
 
 def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", delivery({}))
     account.slots.cancel("p", "p-1")
-    account.slots.waiter_with_room("p")
-    assert account.slots.waiter_with_room("p") is not None
+    account.slots.waiting_at_free_slot("p")
+    assert account.slots.waiting_at_free_slot("p") is not None
 
 
 def test_a_holder_stays_small(account: Account) -> None:
@@ -258,8 +262,8 @@ def test_a_wake_reads_consistently(account: Account) -> None:
     account.dynamodb.meta.events.register(
         "provide-client-params.dynamodb.GetItem", lambda params, **_: reads.append(params["ConsistentRead"])
     )
-    account.slots.waiter_with_room("p")
-    account.slots.need_not_wait("p", "p-1")
+    account.slots.waiting_at_free_slot("p")
+    account.slots.can_proceed("p", "p-1")
     assert reads == [True, True]
 
 
@@ -276,7 +280,7 @@ def test_whoever_makes_room_does_not_fail_over_a_registration_that_is_malformed(
     account: Account, attribute: str
 ) -> None:
     account.write("waiting", {"M": {**WAITING, attribute: {"N": "1"}}})
-    assert account.slots.waiter_with_room("p") is None
+    assert account.slots.waiting_at_free_slot("p") is None
 
 
 @pytest.mark.parametrize("without", [("slot_limit",), ("slot_limit", "slots_in_use")], ids=" and ".join)
@@ -284,11 +288,11 @@ def test_nor_over_counters_that_are_not_there(account: Account, without: tuple[s
     item = account.raw_item() | {"waiting": {"M": WAITING}}
     left = {name: value for name, value in item.items() if name not in without}
     account.dynamodb.put_item(TableName=account.slot_table, Item=left)
-    assert account.slots.waiter_with_room("p") is None
+    assert account.slots.waiting_at_free_slot("p") is None
 
 
 def test_nor_over_a_process_that_is_not_there(account: Account) -> None:
-    assert account.slots.waiter_with_room("nobody") is None
+    assert account.slots.waiting_at_free_slot("nobody") is None
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.janitor import judge
 from slotkeeper.slots.process import Holder
-from slotkeeper.slots.settlement_table import HORIZON
+from slotkeeper.slots.settlement_table import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
@@ -30,20 +30,22 @@ def _execution(status: Any, stopped_at: float | None = None) -> Execution:
 @pytest.mark.parametrize(
     ("holder", "execution", "now", "verdict"),
     [
-        (_holder("RESERVED"), None, NOW + GRACE - 1, "alive"),
-        (_holder("RESERVED"), None, NOW + GRACE, "cancel"),
-        (_holder("RESERVED"), _execution("ABORTED", NOW), NOW + GRACE, "cancel"),
-        (_holder("RESERVED"), _execution("RUNNING"), NOW + 10**7, "alive"),
-        (_holder("RUNNING"), _execution("RUNNING"), NOW + 10**7, "alive"),
-        (_holder("RUNNING"), _execution("PENDING_REDRIVE", NOW), NOW + 10**7, "alive"),
-        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE - 1, "alive"),
-        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE, "look at Glue"),
-        (_holder("RUNNING"), _execution("SUCCEEDED", NOW), NOW + GRACE, "look at Glue"),
-        (_holder("RUNNING"), None, NOW + 3600, "alive"),
-        (_holder("RUNNING"), None, NOW + 86400, "look at Glue"),
+        (_holder("RESERVED"), None, NOW + GRACE - 1, Verdict.ALIVE),
+        (_holder("RESERVED"), None, NOW + GRACE, Verdict.CANCEL),
+        (_holder("RESERVED"), _execution("ABORTED", NOW), NOW + GRACE, Verdict.CANCEL),
+        (_holder("RESERVED"), _execution("RUNNING"), NOW + 10**7, Verdict.ALIVE),
+        (_holder("RUNNING"), _execution("RUNNING"), NOW + 10**7, Verdict.ALIVE),
+        (_holder("RUNNING"), _execution("PENDING_REDRIVE", NOW), NOW + 10**7, Verdict.ALIVE),
+        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE - 1, Verdict.ALIVE),
+        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE, Verdict.CHECK_GLUE),
+        (_holder("RUNNING"), _execution("SUCCEEDED", NOW), NOW + GRACE, Verdict.CHECK_GLUE),
+        (_holder("RUNNING"), None, NOW + 3600, Verdict.ALIVE),
+        (_holder("RUNNING"), None, NOW + 86400, Verdict.CHECK_GLUE),
     ],
 )
-def test_f9_age_alone_takes_nothing_back(holder: Holder, execution: Execution | None, now: float, verdict: str) -> None:
+def test_f9_age_alone_takes_nothing_back(
+    holder: Holder, execution: Execution | None, now: float, verdict: Verdict
+) -> None:
     assert judge(holder, execution, now, GRACE) == verdict
 
 
@@ -140,7 +142,7 @@ def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: JanitorSc
     world.abort()
     world.account.event_at(world.execution, NOW + 1)
     (entry,) = world.account.dynamodb.scan(TableName=world.account.settled_table)["Items"]
-    assert NOW + HORIZON < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
+    assert NOW + HORIZON_SECONDS < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
 
 
 def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: JanitorScene) -> None:
@@ -166,15 +168,15 @@ def test_a_workflow_that_accounted_for_its_request_is_believed(world: JanitorSce
 def test_executions_from_before_the_horizon_are_left_in_peace(world: JanitorScene) -> None:
     world.start()
     world.abort()
-    world.account.round_at(NOW + HORIZON + 1)
+    world.account.round_at(NOW + HORIZON_SECONDS + 1)
     assert world.account.messages(world.account.failed_url) == []
 
 
 def test_the_event_of_a_workflow_that_runs_again_does_nothing(world: JanitorScene) -> None:
     world.start()
     world.run("RUNNING")
-    again, findings = world.account.event_at(world.execution, NOW + 1)
-    assert (again, findings.counts) == (None, {})
+    again, report = world.account.event_at(world.execution, NOW + 1)
+    assert (again, report.counts) == (None, {})
     assert world.stopped == []
 
 
@@ -302,10 +304,10 @@ def test_the_list_of_executions_is_read_no_further_than_it_can_matter(account: A
 
     def answer(params: Any, **_: Any) -> Any:
         pages.append(json.loads(params["body"])["statusFilter"])
-        return http(200), {"executions": [listed("p-old", NOW, NOW - HORIZON - 1)], "nextToken": "more"}
+        return http(200), {"executions": [listed("p-old", NOW, NOW - HORIZON_SECONDS - 1)], "nextToken": "more"}
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
-    assert list(account.workflow.unsuccessful(NOW - HORIZON)) == []
+    assert list(account.workflow.unsuccessful(NOW - HORIZON_SECONDS)) == []
     assert pages == ["FAILED", "TIMED_OUT", "ABORTED"]
 
 
@@ -318,7 +320,7 @@ def test_an_old_execution_that_was_redriven_hides_none_that_ended_before_it(acco
         return http(200), {"executions": executions if wanted == "ABORTED" else []}
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
-    found = [execution.name for execution in account.workflow.unsuccessful(NOW - HORIZON)]
+    found = [execution.name for execution in account.workflow.unsuccessful(NOW - HORIZON_SECONDS)]
     assert found == ["p-redriven", "p-aborted"]
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.slots.names import execution_name
+from slotkeeper.slots.request import execution_name
 
 
 def test_the_name_is_the_same_for_the_same_request() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.queues import wake_next
-from slotkeeper.slots.settlement_table import HORIZON
+from slotkeeper.slots.settlement_table import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
@@ -60,7 +60,7 @@ def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Ac
     """The message was received again between the janitor's read and its removal, and is hidden under a new handle."""
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", replace(account.send(), receives=2))
-    assert not account.slots.forget_waiter("p", "the handle of its first receive")
+    assert not account.slots.remove_registration("p", "the handle of its first receive")
     assert account.item().waiting_execution == "p-waits"
 
 
@@ -127,7 +127,7 @@ def test_what_has_been_settled_is_not_listed_for_a_fortnight(
     for seconds in (0, 60, 120):
         world.account.round_at(LATER + seconds)
     # As far as ever until all is settled, and then an hour back from what was too young to be looked at.
-    assert looked == [LATER - HORIZON, LATER + 60 - HORIZON, LATER + 60 - GRACE - 3600]
+    assert looked == [LATER - HORIZON_SECONDS, LATER + 60 - HORIZON_SECONDS, LATER + 60 - GRACE - 3600]
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
@@ -155,4 +155,4 @@ def test_a_new_container_lists_from_where_the_last_one_had_settled_all(
     world.account.round_at(LATER)
     world.account.new_janitor()
     world.account.round_at(LATER + 86400)
-    assert looked == [LATER - HORIZON, LATER - GRACE - 3600]
+    assert looked == [LATER - HORIZON_SECONDS, LATER - GRACE - 3600]

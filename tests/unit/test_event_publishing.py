@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.events import CLIENT_CONFIG, DETAIL_TYPES, LONGEST, LONGEST_TRY, TRIES, CompletionNews
+from slotkeeper.events import CLIENT_CONFIG, DETAIL_TYPES, MAX_CHARACTERS, MAX_TRIES, MAX_TRY_SECONDS, CompletionEvents
 from tests.support.boundary import refuse
 from tests.support.client_configs import longest_call
 from tests.support.completion_events import SCHEMA, Bus
@@ -26,7 +26,7 @@ class Sender:
         self.client = boto3.client("events")
         self.bus = Bus(self.client)
         self.unsent: list[str] = []
-        self.news = CompletionNews(
+        self.news = CompletionEvents(
             self.client,
             "a-bus",
             "a-stack",
@@ -67,7 +67,7 @@ def test_an_entry_that_is_refused_with_http_200_is_sent_again(sender: Sender) ->
 
 
 def test_an_entry_that_is_refused_each_time_is_unsent(sender: Sender) -> None:
-    sender.bus.refuse_next = ["InternalFailure"] * TRIES
+    sender.bus.refuse_next = ["InternalFailure"] * MAX_TRIES
     assert not sender.news.tell("SUCCEEDED", "r/1", DONE)
     assert sender.unsent == ["Slotkeeper Request Succeeded, r/1: InternalFailure: refused"]
 
@@ -93,27 +93,27 @@ def test_what_is_no_json_is_told_and_not_raised(sender: Sender) -> None:
 
 
 def test_no_call_is_begun_that_the_invocation_might_not_outlast() -> None:
-    hurried = Sender(seconds_left=LONGEST_TRY - 0.1)
+    hurried = Sender(seconds_left=MAX_TRY_SECONDS - 0.1)
     assert not hurried.news.tell("SUCCEEDED", "r/1", DONE)
     assert (hurried.bus.calls, len(hurried.unsent)) == (0, 1)
 
 
 def test_a_call_takes_no_longer_than_is_allowed_for_it() -> None:
-    assert longest_call(CLIENT_CONFIG) <= LONGEST_TRY
+    assert longest_call(CLIENT_CONFIG) <= MAX_TRY_SECONDS
 
 
 def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:
-    texts = dict.fromkeys(LONGEST, "\U0001f600" * 100_000)
+    texts = dict.fromkeys(MAX_CHARACTERS, "\U0001f600" * 100_000)
     known = {"flow": "gated", "execution_name": "n", "execution_arn": "arn:n", "kept_in": "q"}
     assert sender.news.tell("FAILED", "n", texts | known)
     (told,) = sender.bus.told
-    assert {name: len(told[name]) for name in LONGEST} == LONGEST
+    assert {name: len(told[name]) for name in MAX_CHARACTERS} == MAX_CHARACTERS
 
 
 def test_the_schema_is_one_and_says_the_bounds_and_the_kinds() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     fields = SCHEMA["properties"]
-    assert {name: fields[name]["maxLength"] for name in LONGEST} == LONGEST
+    assert {name: fields[name]["maxLength"] for name in MAX_CHARACTERS} == MAX_CHARACTERS
     assert set(fields["status"]["enum"]) == DETAIL_TYPES.keys()
     assert all(kind in SCHEMA["description"] for kind in DETAIL_TYPES.values())
     assert all("description" in field for field in fields.values())

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.protocol import (
-    LARGE,
-    AlreadyMine,
+    PRECHECK_FROM_HOLDERS,
+    AlreadyHeld,
     Cancelled,
     Full,
     Granted,
@@ -24,8 +24,8 @@ from tests.unit.conftest import NOW, Account
 
 def test_a_large_process_that_is_full_is_looked_at_and_not_written_to(account: Account) -> None:
     """A refused write is charged by the item's size, as one that is made; a read costs a twentieth of it."""
-    account.processes.set_limit("p", LARGE)
-    for n in range(LARGE):
+    account.processes.set_limit("p", PRECHECK_FROM_HOLDERS)
+    for n in range(PRECHECK_FROM_HOLDERS):
         account.slots.reserve("p", f"p-{n}", NOW)
     account.slots.reserve("p", "p-late", NOW)
     calls = Calls(account.dynamodb)
@@ -48,7 +48,7 @@ def test_a_large_process_that_has_become_small_is_written_to_at_once_again(accou
     [
         ("slot_limit", {"N": "2"}, Granted()),
         ("paused", {"BOOL": True}, Paused()),
-        ("holders", {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}}}, AlreadyMine()),
+        ("holders", {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}}}, AlreadyHeld()),
         ("cancelled", {"M": {"p-2": {"M": {"since": {"N": "1"}, "by": {"S": "me"}}}}}, Cancelled(1, "me")),
         ("holders", {"S": "somebody"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'somebody'}")),
     ],
