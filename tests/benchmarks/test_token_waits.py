@@ -58,7 +58,7 @@ def test_the_thin_client_says_what_a_condition_refused_and_counts_it(tmp_path: P
         store = Store(client)
         store.put("token-0")
         seen = store.read(NAME)
-        assert [store.take(NAME, seen, code, 10.0) for code in ("a", "b")] == [True, False]
+        assert [store.acquire(NAME, seen, code, 10.0) for code in ("a", "b")] == [True, False]
     # The refusal told the item: nobody had to look again.
     assert (client.counts, len(client.latencies)) == (Counter(reads=1, writes=3, refused=1), 4)
 
