@@ -1,0 +1,99 @@
+"""What may import what: the flows of the layer stand alone, and no module imports itself by way of others."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = (ROOT / "layers" / "slotkeeper", ROOT / "cli", ROOT / "functions", ROOT)  # folders that imports begin at
+FLOWS = ("slots", "token", "retry", "chatbot")
+SHARED = {"aws", "schema", "settings", "observability", "events", "cold_start"}
+PRODUCT = ("layers", "functions", "cli")
+
+
+@cache
+def _modules() -> dict[str, Path]:
+    """Module name -> file, of the product and of dev."""
+    named = {}
+    for folder in (*PRODUCT, "dev"):
+        for path in (ROOT / folder).rglob("*.py"):
+            source = next(source for source in SOURCES if path.is_relative_to(source))
+            parts = path.relative_to(source).with_suffix("").parts
+            named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
+
+
+def _imports(path: Path) -> set[str]:
+    """The modules of ours that a module imports when it is imported itself."""
+    names: set[str] = set()
+    for node in _at_import(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(
+                f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in _modules() else str(node.module)
+                for alias in node.names
+            )
+    return names
+
+
+def _at_import(node: ast.AST) -> list[ast.AST]:
+    """The nodes outside functions and outside `if TYPE_CHECKING`."""
+    nodes: list[ast.AST] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        nodes += [child, *_at_import(child)]
+    return nodes
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_flow_imports_no_other_but_the_chatbot_its_token(flow: str) -> None:
+    allowed = SHARED | {flow} | ({"token"} if flow == "chatbot" else set())
+    for name, path in _modules().items():
+        if name.startswith(f"slotkeeper.{flow}"):
+            rooms = {each.split(".")[1] for each in _imports(path) if each.startswith("slotkeeper.")}
+            assert rooms <= allowed, name
+
+
+def test_the_product_imports_neither_dev_nor_tests_and_the_layer_no_command() -> None:
+    for name, path in _modules().items():
+        roots = {each.split(".")[0] for each in _imports(path)}
+        if not name.startswith("dev"):
+            assert not roots & {"dev", "tests"}, name
+        if name.startswith("slotkeeper."):
+            assert "slotkeeper_cli" not in roots, name
+        assert "tests" not in roots, name
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    modules = _modules()
+    # A package is imported by whoever imports a module of it; that is no arrow of the module's own.
+    graph = {name: _imports(path) & modules.keys() for name, path in modules.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+def test_no_two_public_classes_of_the_product_have_one_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for name, path in _modules().items():
+        if not path.is_relative_to(ROOT / "dev"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(name)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
