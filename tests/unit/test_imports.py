@@ -97,3 +97,15 @@ def test_no_two_public_classes_of_the_product_have_one_name() -> None:
 def test_no_two_test_files_have_one_name() -> None:
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_slots_package_loads_no_janitor() -> None:
+    """Each cold start that uses a module of a package loads all that the package exports."""
+    loaded, left = set[str](), ["slotkeeper.slots"]
+    while left:
+        name = left.pop()
+        if name in _modules() and name not in loaded:
+            loaded.add(name)
+            left += _imports(_modules()[name])
+    assert "slotkeeper.slots.protocol" in loaded
+    assert not {name for name in loaded if name.endswith(("janitor", "glue", "glue_checks", "admission", "settlement"))}
