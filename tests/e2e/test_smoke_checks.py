@@ -17,22 +17,22 @@ from dev.smoke.check_results import Failed
 from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import Spending
 from dev.smoke.stack_under_test import embedded
-from tests.e2e.deployed_stack import StackUnderTest
+from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER, wait_until
 
 SOMEBODYS = json.dumps({"process": "somebody-elses", "request_id": "r"})
 
 
-def _command(stack: StackUnderTest, folder: Path, *options: str) -> list[str]:
+def _command(stack: DeployedStack, folder: Path, *options: str) -> list[str]:
     outputs = stack.aws.state_dir / "outputs.json"
     return [sys.executable, "-m", "dev.smoke", "--local", "--outputs", str(outputs), "--folder", str(folder), *options]
 
 
-def _environment(stack: StackUnderTest) -> dict[str, str]:
+def _environment(stack: DeployedStack) -> dict[str, str]:
     return child_environment(stack.aws.endpoint, {"PYTHONPATH": f"{ROOT}:{ROOT / 'layers' / 'slotkeeper'}"})
 
 
-def _left(stack: StackUnderTest) -> list[str]:
+def _left(stack: DeployedStack) -> list[str]:
     """What there is of any smoke test in the stack."""
     items = stack.dynamodb.scan(TableName=stack.table)["Items"]
     machines = stack.stepfunctions.list_state_machines()["stateMachines"]
@@ -52,7 +52,7 @@ def _left(stack: StackUnderTest) -> list[str]:
     return [name for name in names if "smoke" in name]
 
 
-def test_every_check_holds_and_leaves_nothing_and_touches_nobody_elses(stack: StackUnderTest, tmp_path: Path) -> None:
+def test_every_check_holds_and_leaves_nothing_and_touches_nobody_elses(stack: DeployedStack, tmp_path: Path) -> None:
     url = stack.outputs["FailedRequestQueueUrl"]
     stack.sqs.send_message(QueueUrl=url, MessageBody=SOMEBODYS)
     ran = subprocess.run(
@@ -88,7 +88,7 @@ def _check(name: str, carry_out: Any) -> Check:
     return Check(name, "", "", "", "", carry_out, lambda _pace: Spending())
 
 
-def test_a_check_that_fails_leaves_nothing(stack: StackUnderTest) -> None:
+def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:
     checks = [_check("fails", _fails_while_it_runs), _check("breaks", _breaks_before_it_starts)]
     under_test = embedded(stack.aws.state_dir / "outputs.json")
     _, results = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
@@ -99,7 +99,7 @@ def test_a_check_that_fails_leaves_nothing(stack: StackUnderTest) -> None:
     assert _left(stack) == []
 
 
-def test_an_interrupted_run_leaves_nothing(stack: StackUnderTest, tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_nothing(stack: DeployedStack, tmp_path: Path) -> None:
     """By SIGTERM, which is made what Ctrl-C is."""
     command = _command(stack, tmp_path, "--only", "stopped,timeout")
     with subprocess.Popen(command, cwd=ROOT, env=_environment(stack), stdout=subprocess.PIPE, text=True) as running:

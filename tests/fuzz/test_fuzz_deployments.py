@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.functions import RESPONSE_URL, Functions
+from tests.fuzz.cold_functions import RESPONSE_URL, Functions
 from tests.fuzz.strategies import attributes, texts, values
 from tests.support.in_process_tables import SLOTS
 

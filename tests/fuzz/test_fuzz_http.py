@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.fuzz.functions import RESPONSE_URL, Functions, Ran, invocation
+from tests.fuzz.cold_functions import RESPONSE_URL, Functions, Ran, invocation
 from tests.fuzz.raw_api import RawApi, ok
 from tests.fuzz.strategies import bodies, items, texts, values
 from tests.support.in_process_aws import InProcessAws

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.functions import Functions, Ran
+from tests.fuzz.cold_functions import Functions, Ran
 from tests.fuzz.strategies import bodies, groups
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import SLOTS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slotkeeper.slots.process import MalformedProcess, read_process
 from slotkeeper.slots.request import execution_name
-from tests.fuzz.functions import Functions
+from tests.fuzz.cold_functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
 from tests.support.in_process_tables import SLOTS

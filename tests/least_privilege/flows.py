@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Any
 
-from tests.fuzz.functions import invocation
+from tests.fuzz.cold_functions import invocation
 from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege import slot_cases, token_cases, work_cases
 from tests.least_privilege.cases import Case

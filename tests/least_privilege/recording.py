@@ -15,7 +15,7 @@ import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from tests.fuzz.functions import ENVIRONMENT, Functions, Ran
+from tests.fuzz.cold_functions import ENVIRONMENT, Functions, Ran
 from tests.least_privilege.stack import REGION, ROOT, Stack
 from tests.support.in_process_aws import InProcessAws, Told
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.fuzz.functions import RESPONSE_URL
+from tests.fuzz.cold_functions import RESPONSE_URL
 from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege.cases import Case, Item, number, put
 from tests.least_privilege.recording import Recorded

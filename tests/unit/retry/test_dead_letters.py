@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.retry.dead_letters import LARGEST, MAX_HISTORY_CHARACTERS, MAX_REASON_CHARACTERS, DeadLetterQueue
+from slotkeeper.retry.dead_letters import (
+    MAX_HISTORY_CHARACTERS,
+    MAX_MESSAGE_BYTES,
+    MAX_REASON_CHARACTERS,
+    DeadLetterQueue,
+)
 from slotkeeper.retry.message import Message, instant, parse_message
 from tests.unit.work_messages import QueuedMessage
 from tests.unit.worker_harness import NOW, WorkerHarness
@@ -119,17 +124,17 @@ def test_where_there_is_no_room_for_the_whole_story_what_is_worth_least_is_left_
     dead_letters.send(small, NOW, "Poison", "bad", HISTORY)
     whole = workplace.dead_letters.pop()
     room = sum(size(QueuedMessage("", 0, "", {name: whole.attributes[name]})) for name in STORY_ORDER[:kept])
-    filling = "x" * (LARGEST - room - len(whole.body))
+    filling = "x" * (MAX_MESSAGE_BYTES - room - len(whole.body))
     dead_letters.send(Message("r", {"filling": filling}), NOW, "Poison", "bad", HISTORY)
     (letter,) = workplace.dead_letters
     assert sorted(letter.attributes) == sorted(STORY_ORDER[:kept])
-    assert size(letter) == LARGEST
+    assert size(letter) == MAX_MESSAGE_BYTES
 
 
 def test_a_message_of_a_mebibyte_is_set_aside_without_its_last_attempt(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
-    message = parse_message(body_of(LARGEST, retries=[]))
+    message = parse_message(body_of(MAX_MESSAGE_BYTES, retries=[]))
     dead_letters.send(message, NOW, "TooLarge", "too large", HISTORY)
     assert parse_message(workplace.dead_letters[0].body).attempt == 1
 
@@ -157,5 +162,5 @@ def test_a_dead_letter_leaves_its_story_out_rather_than_become_too_large_to_be_m
 
 
 def test_what_is_no_message_may_have_a_mebibyte(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
-    dead_letters.send_invalid("x" * LARGEST, "message-1", "body is not JSON")
-    assert size(workplace.dead_letters[0]) == LARGEST
+    dead_letters.send_invalid("x" * MAX_MESSAGE_BYTES, "message-1", "body is not JSON")
+    assert size(workplace.dead_letters[0]) == MAX_MESSAGE_BYTES
