@@ -22,8 +22,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from dev.benchmarks import machine
+from dev.benchmarks.benchmark_report import Measured, as_json, as_markdown
 from dev.benchmarks.outcome import Outcome
-from dev.benchmarks.report import Measured, as_json, as_markdown
 from dev.emulator.aws import EngineError
 from dev.emulator.deployment import DeploymentError
 from dev.scenarios.runner.scenario import AlreadyRunning, CannotGoOn, alone, terminal
@@ -32,10 +32,10 @@ FOLDER = Path("build/bench")
 WRITTEN = ("report.json", "report.md")
 # In the order in which they run: those that take both processors first, while the machine is as calm as it will be.
 PARTS = {
-    "slot-cycle": "dev.benchmarks.slot_cycle.part",
-    "token": "dev.benchmarks.token.part",
-    "cold-start": "dev.benchmarks.cold_start.part",
-    "hand-off": "dev.benchmarks.hand_off.part",
+    "slot-cycle": "dev.benchmarks.slot_cycle.slot_cycle_benchmark",
+    "token": "dev.benchmarks.token.token_benchmark",
+    "cold-start": "dev.benchmarks.cold_start.cold_start_benchmark",
+    "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
 }
 # Above it something else uses the machine, and the figures are noisier than they need be.
 CALM = 0.5  # of the processors

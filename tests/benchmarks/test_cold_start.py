@@ -8,7 +8,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from dev.benchmarks.cold_start import artifacts, bare, part
+from dev.benchmarks.cold_start import artifacts, bare
+from dev.benchmarks.cold_start import cold_start_benchmark as part
 from dev.benchmarks.cold_start.start import Start
 
 APP = """

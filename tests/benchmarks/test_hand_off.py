@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from dev.benchmarks.hand_off import report
+from dev.benchmarks.hand_off import hand_off_report as report
 from dev.benchmarks.hand_off.figures import expected, holding, parts, slots_used, spread_out, summary, window
+from dev.benchmarks.hand_off.hand_off_designs import WAKE_STATES, without_wake
 from dev.benchmarks.hand_off.records import Call, Passage, parse_call, parse_passage, read_calls, read_invocations
-from dev.benchmarks.hand_off.ways import WAKE_STATES, without_wake
 from dev.scenarios.runner.scenario import CannotGoOn
 from slotkeeper.slots import admission
 from slotkeeper.slots.admission import Starter, Waiting

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from dev.benchmarks.slot_cycle import part, report
-from dev.benchmarks.slot_cycle.course import COMPARED, SMALL, Cell, Course, Extent, metered
+from dev.benchmarks.slot_cycle import slot_cycle_benchmark as part
+from dev.benchmarks.slot_cycle import slot_cycle_report as report
+from dev.benchmarks.slot_cycle.counter_designs import Refused
 from dev.benchmarks.slot_cycle.crew import DESIGNS
-from dev.benchmarks.slot_cycle.designs import Refused
+from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, SMALL, Cell, Course, Extent, metered
 from dev.emulator.dynamodb_local import DynamoDbLocal
 
 

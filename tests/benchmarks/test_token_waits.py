@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dev.benchmarks.token import part, tables
+from dev.benchmarks.token import token_benchmark as part
+from dev.benchmarks.token import token_tables as tables
 from dev.benchmarks.token.crowds import Invalidation, losers
 from dev.benchmarks.token.thin_client import ThinDynamoDb
-from dev.benchmarks.token.ways import LOCK, NAME, TEXTBOOK, WAYS, Store
+from dev.benchmarks.token.token_designs import LOCK, NAME, TEXTBOOK, WAYS, Store
 from dev.emulator.aws import EmbeddedAws
 
 # ----------------------------------------------------------------------------------------------------- what is told

@@ -16,7 +16,7 @@ from dev.scenarios.worker import worker_records
 from dev.scenarios.worker.worker_figures import Parameters
 from dev.scenarios.worker.worker_records import Schedule, read_schedules
 from dev.scenarios.worker.worker_scenario import perform
-from tests.e2e.schedules import bring_forward
+from tests.e2e.schedule_waiting import bring_forward
 from tests.scenarios.reports import run_of
 
 RETRY_AFTER = 8  # seconds; too long for the queue here

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from dev.emulator.downstream import Step
 from tests.e2e.containers import kill_containers
 from tests.e2e.deployed_worker import END, DeployedWorker
-from tests.e2e.schedules import bring_forward
+from tests.e2e.schedule_waiting import bring_forward
 from tests.support.waiting import wait_until
 
 PARTS = {

@@ -9,8 +9,8 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.clients import local_client
 from dev.emulator.downstream import Call, Downstream, Step
+from dev.emulator.local_clients import local_client
 from tests.support.waiting import NEVER, wait_until
 
 BUCKET = "downstream"

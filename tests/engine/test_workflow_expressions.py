@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.engine.conftest import MachineMaker
 from tests.support.waiting import wait_until
-from tests.workflow.expressions import CASES, Case, template
+from tests.workflow.expression_cases import CASES, Case, template
 from tests.workflow.interpreter import deployed
 
 

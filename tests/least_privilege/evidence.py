@@ -9,11 +9,11 @@ from functools import cache
 import boto3
 
 from tests.least_privilege import services, workflow_calls
-from tests.least_privilege.calls import needs, resources
+from tests.least_privilege.call_resources import needs, resources
 from tests.least_privilege.flows import run_all
 from tests.least_privilege.policies import Need
 from tests.least_privilege.recording import Call, Recorded, recorder
-from tests.least_privilege.stack import CHATBOT, ROOT, WORKER, Stack
+from tests.least_privilege.resolved_template import CHATBOT, ROOT, WORKER, Stack
 
 JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
 WEATHER = b"date,precipitation,temp_max,temp_min,wind,weather\n2012/01/01,0.0,12.8,5.0,4.7,drizzle\n"

@@ -11,7 +11,7 @@ from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege import slot_cases, token_cases, work_cases
 from tests.least_privilege.cases import Case
 from tests.least_privilege.recording import Call, Recorded, Recorder
-from tests.least_privilege.stack import ROOT, Stack
+from tests.least_privilege.resolved_template import ROOT, Stack
 
 # What services say beside the errors that their own descriptions name.
 MORE = {

@@ -7,7 +7,7 @@ from functools import cache
 
 from tests.least_privilege.evidence import KEY_ARN, VARIANTS, stack
 from tests.least_privilege.policies import EVERYTHING, grants
-from tests.least_privilege.stack import NAMES, Stack
+from tests.least_privilege.resolved_template import NAMES, Stack
 
 # What a variant's own grants depend on.
 PARAMETERS = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tests.least_privilege.stack import Stack
+from tests.least_privilege.resolved_template import Stack
 
 EVERYTHING = "*"
 

@@ -16,7 +16,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from tests.fuzz.cold_functions import ENVIRONMENT, Functions, Ran
-from tests.least_privilege.stack import REGION, ROOT, Stack
+from tests.least_privilege.resolved_template import REGION, ROOT, Stack
 from tests.support.in_process_aws import InProcessAws, Told
 
 OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))

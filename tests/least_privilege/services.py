@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.least_privilege.calls import under_the_key
+from tests.least_privilege.call_resources import under_the_key
 from tests.least_privilege.policies import EVERYTHING, Need
 from tests.least_privilege.recording import Call
-from tests.least_privilege.stack import ACCOUNT, PARTITION, Stack
+from tests.least_privilege.resolved_template import ACCOUNT, PARTITION, Stack
 
 TRACES = ("xray:PutTraceSegments", "xray:PutTelemetryRecords")
 SAMPLES = ("xray:GetSamplingRules", "xray:GetSamplingTargets")

@@ -16,7 +16,7 @@ import boto3
 from botocore import xform_name
 
 from tests.least_privilege.recording import Site
-from tests.least_privilege.stack import REGION, ROOT
+from tests.least_privilege.resolved_template import REGION, ROOT
 
 FUNCTIONS, JOBS, LAYER, COMMAND = (ROOT / "functions", ROOT / "jobs", ROOT / "layers" / "slotkeeper", ROOT / "cli")
 PACKAGES = {"slotkeeper": LAYER, "slotkeeper_cli": COMMAND}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.least_privilege.calls import WITHOUT_RESOURCE
+from tests.least_privilege.call_resources import WITHOUT_RESOURCE
 from tests.least_privilege.evidence import VARIANTS, needed, stack
 from tests.least_privilege.policies import EVERYTHING, grants
 

@@ -15,10 +15,10 @@ import typer
 from slotkeeper.token import item as token_item
 from slotkeeper_cli import app
 from tests.least_privilege import sites
-from tests.least_privilege.calls import ACTIONS, PREFIXES
+from tests.least_privilege.call_resources import ACTIONS, PREFIXES
 from tests.least_privilege.evidence import stack
 from tests.least_privilege.permissions_page import rows
-from tests.least_privilege.stack import ROOT
+from tests.least_privilege.resolved_template import ROOT
 
 PAGE = (ROOT / "docs" / "permissions.md").read_text()
 ACTION = re.compile(r"`([a-z0-9]+:[A-Z]\w+)`")

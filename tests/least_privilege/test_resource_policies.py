@@ -12,7 +12,7 @@ from samtranslator.yaml_helper import yaml_parse
 from dev.tools import gradual
 from tests.least_privilege.evidence import VARIANTS, stack
 from tests.least_privilege.policies import listed, matches
-from tests.least_privilege.stack import ACCOUNT, Stack
+from tests.least_privilege.resolved_template import ACCOUNT, Stack
 
 ALL = "everything"
 PLAIN_HTTP = {"Bool": {"aws:SecureTransport": "false"}}

@@ -11,7 +11,7 @@ from tests.fuzz.cold_functions import RESPONSE_URL
 from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege.cases import Case, Item, number, put
 from tests.least_privilege.recording import Recorded
-from tests.least_privilege.stack import Stack
+from tests.least_privilege.resolved_template import Stack
 from tests.support.in_process_tables import TOKENS
 
 KEY = "a key that is long enough"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.least_privilege.recording import Call, Site
-from tests.least_privilege.stack import ROOT, Stack
+from tests.least_privilege.resolved_template import ROOT, Stack
 from tests.workflow import interpreter
 from tests.workflow.definition import FILE, states
 

@@ -20,9 +20,9 @@ from rich.table import Table
 
 from dev.emulator.environment import ROOT
 from dev.scenarios.runner.scenario import AlreadyRunning, alone, terminal
-from tests.mutants import report
-from tests.mutants.catalogue import FOLDER, Mutant, chosen, load, nowhere
+from tests.mutants import mutant_report as report
 from tests.mutants.copies import copy_tree
+from tests.mutants.mutant_catalogue import FOLDER, Mutant, chosen, load, nowhere
 from tests.mutants.trial import REST, Verdict, green_without, judge
 
 BUILD = ROOT / "build" / "mutants"

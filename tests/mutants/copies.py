@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.mutants.catalogue import Mutant
+from tests.mutants.mutant_catalogue import Mutant
 
 # Fetched once and only read: the copies share it.
 SHARED = Path("build") / "dynamodb-local"

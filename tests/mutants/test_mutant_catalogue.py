@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.mutants.catalogue import FOLDER, ROWS, Change, Mutant, Stale, chosen, load, nowhere
+from tests.mutants.mutant_catalogue import FOLDER, ROWS, Change, Mutant, Stale, chosen, load, nowhere
 
 ROOT = Path(__file__).parents[2]
 MUTANTS = load()

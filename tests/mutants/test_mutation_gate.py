@@ -13,8 +13,8 @@ from rich.console import Console
 
 from tests.mutants import trial
 from tests.mutants.__main__ import main, run
-from tests.mutants.catalogue import Change, Mutant
 from tests.mutants.copies import copy_tree
+from tests.mutants.mutant_catalogue import Change, Mutant
 from tests.mutants.trial import judge
 
 CODE = """

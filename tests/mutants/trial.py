@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.mutants.catalogue import Mutant, Stale
 from tests.mutants.copies import copy_with
+from tests.mutants.mutant_catalogue import Mutant, Stale
 
 # Guards take some seconds, and minutes if they wait for what never comes (tests/support/waiting.py). One that takes
 # longer hangs, however busy the machine is.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from dev.emulator.chat_service import answer_to
-from dev.emulator.clients import local_client
+from dev.emulator.local_clients import local_client
 from slotkeeper.token import Timing
 from tests.races.shared_token import SKEW, UNHURRIED, TokenSharers, at_once, start
 from tests.support.waiting import NEVER

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dev.emulator.clients import local_client
+from dev.emulator.local_clients import local_client
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
 from slotkeeper.token import Timing

@@ -22,7 +22,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from dev.emulator.clients import local_client
+from dev.emulator.local_clients import local_client
 from slotkeeper.slots import protocol
 from slotkeeper.slots.protocol import Full, Granted, Registration, Reservation, Slots
 from slotkeeper.slots.request import Delivery

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from dev.emulator.clients import local_client
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from dev.emulator.local_clients import local_client
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from tests.races.slot_clients import Change, Clients, Orders

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from dev.emulator.chat_service import AUTH, Outage
-from dev.emulator.clients import local_client
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from dev.emulator.local_clients import local_client
 from slotkeeper.token import Refreshed, TokenRefused, TookOver
 from tests.races.shared_token import TokenSharers, start
 from tests.support.boundary import Calls

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dev.emulator.chat_service import answer_to
 from slotkeeper.slots.request import execution_name
-from tests.runtime.outcomes import Outcome
+from tests.runtime.runtime_outcomes import Outcome
 
 Expectation = Callable[[Outcome], bool]
 FIRST = execution_name("sample", "2012-01", 1)

@@ -18,7 +18,7 @@ from dev.tools.invoke.function_stack import events_of, folders
 from dev.tools.invoke.invoke_command import own_stack
 from dev.tools.invoke.lambda_runtime import Runtime
 from tests.runtime.expected import EXPECTED
-from tests.runtime.outcomes import Outcome, wipe
+from tests.runtime.runtime_outcomes import Outcome, wipe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 

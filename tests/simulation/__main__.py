@@ -27,7 +27,8 @@ from rich.table import Table
 
 from dev.emulator.environment import ROOT
 from dev.scenarios.runner.scenario import terminal
-from tests.simulation import catalogue, exploring, scheduling
+from tests.simulation import exploring, scheduling
+from tests.simulation import small_worlds as catalogue
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation
 

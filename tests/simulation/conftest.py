@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation import catalogue
+from tests.simulation import small_worlds as catalogue
 from tests.simulation.transcript import Program
 
 

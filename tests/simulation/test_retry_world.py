@@ -17,7 +17,8 @@ from slotkeeper.retry.operations import RetryCancelled, RetryOperations
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from slotkeeper.retry.worker import RetryingWorker
-from tests.simulation import catalogue, retry_world
+from tests.simulation import retry_world
+from tests.simulation import small_worlds as catalogue
 from tests.simulation.retry_world import Plan, RetryWorld, fixed_policy
 from tests.simulation.world_runs import first_broken, first_violation
 

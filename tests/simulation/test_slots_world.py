@@ -26,7 +26,8 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from tests.simulation import catalogue, scheduling, slots_actors, slots_state, slots_world, workflow
+from tests.simulation import scheduling, slots_actors, slots_state, slots_world, workflow
+from tests.simulation import small_worlds as catalogue
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import breaks, first_broken, first_violation

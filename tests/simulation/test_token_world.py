@@ -13,7 +13,8 @@ from slotkeeper.token import item as token_item
 from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import TokenItem
 from slotkeeper.token.refresh import TokenRefresh
-from tests.simulation import catalogue, token_world
+from tests.simulation import small_worlds as catalogue
+from tests.simulation import token_world
 from tests.simulation.token_world import DEATHS, NO_TOKEN, STANDING_STILL, Plan, TokenWorld
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import first_broken, first_violation

@@ -17,7 +17,7 @@ from samcli.commands.deploy.auth_utils import auth_per_resource
 from samcli.lib.config.samconfig import SamConfig
 from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
-from tests.least_privilege.stack import CHATBOT, WORKER, Stack
+from tests.least_privilege.resolved_template import CHATBOT, WORKER, Stack
 from tests.template.test_template import TEMPLATE
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.least_privilege.stack import CHATBOT, WORKER, Stack
+from tests.least_privilege.resolved_template import CHATBOT, WORKER, Stack
 from tests.template.test_template import RESOURCES, TEMPLATE
 
 COMBINATIONS = [chatbot | worker for chatbot, worker in product(({}, CHATBOT), ({}, WORKER))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.catalogue import ROWS, load, nowhere
+from tests.mutants.mutant_catalogue import ROWS, load, nowhere
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "correctness.md").read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workflow.expressions import CASES, Case, fields, template
+from tests.workflow.expression_cases import CASES, Case, fields, template
 from tests.workflow.interpreter import evaluate
 
 

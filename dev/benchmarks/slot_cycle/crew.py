@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dev.benchmarks.slot_cycle.designs import (
+from dev.benchmarks.slot_cycle.counter_designs import (
     PROCESS,
     Counter,
     Design,
@@ -28,7 +28,7 @@ from dev.benchmarks.slot_cycle.designs import (
     Transaction,
 )
 from dev.benchmarks.slot_cycle.lock_client import LockClient
-from dev.emulator.clients import local_client
+from dev.emulator.local_clients import local_client
 from dev.scenarios.runner.scenario import CannotGoOn
 from slotkeeper.slots.request import execution_name
 

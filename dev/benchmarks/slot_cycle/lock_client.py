@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLock, DynamoDBLockClient, DynamoDBLockError
 
-from dev.benchmarks.slot_cycle.designs import PROCESS, Design, Step
-from dev.emulator.clients import local_resource
+from dev.benchmarks.slot_cycle.counter_designs import PROCESS, Design, Step
+from dev.emulator.local_clients import local_resource
 
 # It tries again unless the first pause would end later than this: zero stands for its default.
 ONCE = timedelta(microseconds=1)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from dev.benchmarks.token.thin_client import ThinDynamoDb
-from dev.benchmarks.token.ways import NAME, WAYS, Store, last_share, serve
+from dev.benchmarks.token.token_designs import NAME, WAYS, Store, last_share, serve
 from dev.emulator.aws import EngineError
 from dev.emulator.chat_service import ChatService
 from slotkeeper.chatbot.api import ChatApi

@@ -19,10 +19,10 @@ An error is `{"error": ...}` in a sentence. A body that is not what the route ta
 one has not: TLS, expiry of a token by age, quotas. Alone: `python -m dev.emulator.chat_service --help`.
 """
 
+from .chat_api_stand_in import ANSWERS, AUTH, ME
 from .exchanges import Request, answer_to
 from .outages import Kind, Outage
 from .server import ChatService
-from .service import ANSWERS, AUTH, ME
 from .tokens import TokenLife
 
 __all__ = ["ANSWERS", "AUTH", "ME", "ChatService", "Kind", "Outage", "Request", "TokenLife", "answer_to"]

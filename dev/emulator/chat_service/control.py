@@ -16,9 +16,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from .chat_api_stand_in import ChatApi
 from .exchanges import Reply
 from .outages import Outage
-from .service import ChatApi
 
 PREFIX = "/_control/"
 SHOWN = ("state", "log")

@@ -8,10 +8,10 @@ import threading
 
 import click
 
+from .chat_api_stand_in import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET
 from .control import PREFIX
 from .exchanges import Request
 from .server import ChatService
-from .service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET
 
 SECONDS = click.FloatRange(min=0, max=3600)
 

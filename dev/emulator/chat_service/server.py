@@ -12,8 +12,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from . import control
+from .chat_api_stand_in import ChatApi
 from .exchanges import Reply
-from .service import ChatApi
 
 MOST_BODY = 1_000_000  # bytes
 BACKLOG = 1024  # connections that may knock at once; the system's own limit (somaxconn) still holds

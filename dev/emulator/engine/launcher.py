@@ -11,7 +11,7 @@ from importlib import import_module
 
 from dev.emulator import processes
 from dev.emulator.chat_service import ChatService
-from dev.emulator.chat_service.service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET
+from dev.emulator.chat_service.chat_api_stand_in import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET
 from dev.emulator.engine import patches
 
 MINISTACK_VERSION = "1.5.33"  # a test holds it to requirements/local.in

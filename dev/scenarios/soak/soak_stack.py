@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from dev.emulator import processes
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.clients import local_client
+from dev.emulator.local_clients import local_client
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots

@@ -11,7 +11,7 @@ from dev.benchmarks.outcome import Goal, Grid, Outcome
 from dev.scenarios.runner.intervals import percentile
 
 from .figures import PARTS, Expected, expected, spread_out
-from .ways import JOB_SECONDS, WAKE
+from .hand_off_designs import JOB_SECONDS, WAKE
 
 MEDIAN, P99, USED, INVOCATIONS = 1.0, 2.0, 0.95, 2.2
 SMALL_FRACTION = 0.2

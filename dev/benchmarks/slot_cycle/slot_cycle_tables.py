@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 
 from dev.benchmarks.outcome import Grid
-from dev.benchmarks.slot_cycle.course import COMPARED, Cell, Course, Extent, refusable
 from dev.benchmarks.slot_cycle.crew import DESIGNS
+from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, Cell, Course, Extent, refusable
 from dev.scenarios.runner.intervals import percentile
 from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
 

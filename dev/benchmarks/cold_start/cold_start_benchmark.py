@@ -10,7 +10,7 @@ from statistics import median
 
 from dev.benchmarks.cold_start import bare
 from dev.benchmarks.cold_start.artifacts import Artifacts, Size, build
-from dev.benchmarks.cold_start.calls import Calls, deployed
+from dev.benchmarks.cold_start.function_calls import Calls, deployed
 from dev.benchmarks.cold_start.start import Start, start
 from dev.benchmarks.outcome import Goal, Grid, Outcome, Tell
 from dev.scenarios.runner.scenario import CannotGoOn

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dev.benchmarks.outcome import Outcome, Tell
-from dev.benchmarks.slot_cycle import course, report
+from dev.benchmarks.slot_cycle import slot_cycle_report as report
+from dev.benchmarks.slot_cycle import slot_cycle_run as course
 from dev.emulator.aws import EngineError
 from dev.emulator.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from tests.mutants.catalogue import ROWS, Mutant
+from tests.mutants.mutant_catalogue import ROWS, Mutant
 from tests.mutants.trial import Verdict
 
 COLOURS = {"caught": "green", "survived": "bold red", "broken": "bold red", "hung": "bold red", "stale": "bold red"}

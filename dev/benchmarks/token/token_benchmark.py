@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dev.benchmarks.outcome import Outcome, Tell
-from dev.benchmarks.token import tables
+from dev.benchmarks.token import token_tables as tables
 from dev.benchmarks.token.crowds import Crowds, Invalidation
-from dev.benchmarks.token.tables import Measured
-from dev.benchmarks.token.ways import LOCK, NOTHING, TABLE, WAYS
+from dev.benchmarks.token.token_designs import LOCK, NOTHING, TABLE, WAYS
+from dev.benchmarks.token.token_tables import Measured
 from dev.emulator.aws import EmbeddedAws
 
 NAME = "token"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tests.least_privilege.policies import EVERYTHING, Need
 from tests.least_privilege.recording import Call
-from tests.least_privilege.stack import ACCOUNT, PARTITION, REGION, Stack
+from tests.least_privilege.resolved_template import ACCOUNT, PARTITION, REGION, Stack
 
 PREFIXES = {"stepfunctions": "states", "sfn": "states"}  # botocore's service -> IAM's, where they differ
 # botocore's service and operation -> the action, where it is not the operation's own name.
@@ -97,7 +97,7 @@ def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
         case "stepfunctions":
             yield parameters.get("executionArn") or parameters["stateMachineArn"]
         case _:
-            raise NotImplementedError(f"{call.service}: teach tests/least_privilege/calls.py what its calls are about")
+            raise NotImplementedError(f"{call.service}: tests/least_privilege/call_resources.py lacks its resources")
 
 
 def arn(service: str, rest: str) -> str:

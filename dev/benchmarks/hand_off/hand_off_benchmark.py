@@ -10,11 +10,11 @@ from dev.benchmarks.outcome import Outcome, Tell
 from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.scenario import CannotGoOn
 
-from . import report
-from .course import FULL, SMALL, Course
+from . import hand_off_report
 from .figures import parts, summary, window
+from .hand_off_designs import Stand, Way
+from .hand_off_run import FULL, SMALL, Course
 from .records import read_calls, read_invocations, read_passages
-from .ways import Stand, Way
 
 NAME = "hand-off"
 TITLE = "Hand-off: from a release to the next start"
@@ -39,7 +39,7 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         tell("read the records", 1.0)
         ways = [wake, *polling]
         figures = _read(stand, ways, course)
-    return report.outcome(figures, plan.limit)
+    return hand_off_report.outcome(figures, plan.limit)
 
 
 def _read(stand: Stand, ways: Sequence[Way], course: Course) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _read(stand: Stand, ways: Sequence[Way], course: Course) -> dict[str, Any]:
         figures["ways"][way.name] = summary(windows, invocations, calls)
         if way.period is None:
             told = [part for each in windows for part in parts(each, invocations, calls)]
-            figures["parts"] = report.part_figures(told, len(figures["ways"][way.name]["hand_offs"]))
+            figures["parts"] = hand_off_report.part_figures(told, len(figures["ways"][way.name]["hand_offs"]))
     _check(figures["ways"])
     return figures
 

@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Outcome
-from dev.benchmarks.slot_cycle import tables
-from dev.benchmarks.slot_cycle.course import Course, Extent, processes
+from dev.benchmarks.slot_cycle import slot_cycle_tables as tables
+from dev.benchmarks.slot_cycle.slot_cycle_run import Course, Extent, processes
 from dev.scenarios.runner.intervals import percentile
 
 MOST = 1.10  # times the floor

@@ -15,7 +15,7 @@ from dev.benchmarks.outcome import Tell
 from dev.scenarios.runner.intervals import Interval
 from dev.scenarios.runner.scenario import CannotGoOn
 
-from .ways import JOB_SECONDS, Stand, Way
+from .hand_off_designs import JOB_SECONDS, Stand, Way
 
 LATE = 20.0  # seconds after which a look that is due will not come any more
 ENGINE_LOOK = 1.0  # seconds after which MiniStack notices that a hidden message is visible again

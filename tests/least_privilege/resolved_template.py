@@ -157,7 +157,7 @@ class Stack:
                 return argument[0].join(map(str, self.resolve(argument[1])))
             case "Fn::Split":
                 return self.resolve(argument[1]).split(argument[0])
-        raise NotImplementedError(f"{function}: teach tests/least_privilege/stack.py what it gives")
+        raise NotImplementedError(f"{function}: teach tests/least_privilege/resolved_template.py what it gives")
 
     def _ref(self, name: str) -> Any:
         if name == "AWS::NoValue":
@@ -213,7 +213,7 @@ class Stack:
             case "Fn::Equals":
                 left, right = self.resolve(copy.copy(parts))
                 return str(left) == str(right)
-        raise NotImplementedError(f"{function}: teach tests/least_privilege/stack.py when it holds")
+        raise NotImplementedError(f"{function}: teach tests/least_privilege/resolved_template.py when it holds")
 
     def users_of(self, role: str) -> Iterator[str]:
         """The resources that name a role's ARN as the one they work with."""
