@@ -19,7 +19,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionEvents, RequestEvents
+from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, ClosedExecutions
@@ -27,13 +27,12 @@ from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import SettlementTable
 
 # Of an invocation, for what comes after an event: noting that a request is settled.
-KEPT_SECONDS = 10
+AFTER_EVENT_SECONDS = 10
 
 _client_config = client_config(read_timeout=3, attempts=3)
 # A page of a list takes longer. A service that does not answer costs a run 24 s.
@@ -44,18 +43,12 @@ _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
 _workflow = Workflow(boto3.client("stepfunctions", config=_client_config), _settings.workflow_arn)
 _slots = Slots(_dynamodb, _settings.slot_table_name)
-_news = CompletionEvents.from_environment()
+_completion_events = CompletionEvents.from_environment()
 _closed = ClosedExecutions(
     _slots,
     RequestQueue(_sqs, _settings.request_queue_url),
     _workflow,
-    Settlement(
-        _workflow,
-        FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
-        SettlementTable(_dynamodb, _settings.settled_table_name),
-        _settings.grace_seconds,
-        on_kept=RequestEvents(_news, _settings.failed_request_queue_url).failed,
-    ),
+    Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _completion_events),
     DeadHolders(_slots, GlueRuns(boto3.client("glue", config=_list_config)), _settings.look_gap_seconds, time.time),
     time.time,
 )
@@ -67,7 +60,7 @@ _closed = ClosedExecutions(
 @event_source(data_class=SQSEvent)
 def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
     """Reports each event as a failed item that is to come back, after it has set when."""
-    _news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - KEPT_SECONDS
+    _completion_events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - AFTER_EVENT_SECONDS
     returning: list[dict[str, str]] = []
     for record in event.records:
         seconds = _handle(record)

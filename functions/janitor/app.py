@@ -13,7 +13,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionEvents, RequestEvents
+from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import JanitorSettings, load_settings
 from slotkeeper.slots.executions import Workflow
@@ -22,14 +22,13 @@ from slotkeeper.slots.hand_off import HandOffs
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.run_lease import RunLease
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import SettlementTable
 
 # Of an invocation, for what comes after an event: noting that a request is settled.
-KEPT_SECONDS = 10
+AFTER_EVENT_SECONDS = 10
 # What a list of executions may take that does not come.
 HAND_OFF_SECONDS = 25
 
@@ -41,7 +40,7 @@ _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
 _workflow = Workflow(boto3.client("stepfunctions", config=_list_config), _settings.workflow_arn)
 _hand_offs = HandOffs(_workflow)
-_news = CompletionEvents.from_environment()
+_completion_events = CompletionEvents.from_environment()
 _lease = RunLease(_dynamodb, _settings.settled_table_name)
 _janitor = Janitor(
     Slots(_dynamodb, _settings.slot_table_name),
@@ -49,13 +48,7 @@ _janitor = Janitor(
     RequestQueue(_sqs, _settings.request_queue_url),
     _workflow,
     GlueRuns(boto3.client("glue", config=_list_config)),
-    Settlement(
-        _workflow,
-        FailedRequestQueue(_sqs, _settings.failed_request_queue_url),
-        SettlementTable(_dynamodb, _settings.settled_table_name),
-        _settings.grace_seconds,
-        on_kept=RequestEvents(_news, _settings.failed_request_queue_url).failed,
-    ),
+    Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _completion_events),
     _settings.grace_seconds,
     _settings.look_gap_seconds,
 )
@@ -70,7 +63,7 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     def seconds_left() -> float:
         return context.get_remaining_time_in_millis() / 1000
 
-    _news.seconds_left = lambda: seconds_left() - KEPT_SECONDS
+    _completion_events.seconds_left = lambda: seconds_left() - AFTER_EVENT_SECONDS
     if not _lease.take(seconds_left()):
         logger.warning("Another run is under way")
         metrics.add_metric("JanitorRunsSkipped", MetricUnit.Count, 1)

@@ -25,7 +25,7 @@ from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, Request
 
 # Of an invocation, for what comes after an event: metrics, and the answer.
-KEPT_SECONDS = 1
+AFTER_EVENT_SECONDS = 1
 
 
 def _name(request: Request) -> None:
@@ -48,8 +48,8 @@ _starter = Starter(
     _settings.queue_max_receives,
     _name,
 )
-_completion_news = CompletionEvents.from_environment()
-_news = RequestEvents(_completion_news, _settings.request_dead_letter_queue_url)
+_completion_events = CompletionEvents.from_environment()
+_request_events = RequestEvents(_completion_events, _settings.request_dead_letter_queue_url)
 
 
 @metrics.log_metrics(capture_cold_start_metric=True)
@@ -58,7 +58,7 @@ _news = RequestEvents(_completion_news, _settings.request_dead_letter_queue_url)
 @event_source(data_class=SQSEvent)
 def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
     """Reports each message that must come back as a failed item; raising would hide why from the queue's metrics."""
-    _completion_news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - KEPT_SECONDS
+    _completion_events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - AFTER_EVENT_SECONDS
     unconsumed: list[dict[str, str]] = []
     for record in event.records:
         # In a FIFO batch whatever follows a message that stays must stay too (Lambda guide, "Handling errors for an SQS
@@ -87,7 +87,7 @@ def _consume(delivery: Delivery) -> bool:
         admission = deferred
     _report(admission, now - delivery.sent_at)
     if isinstance(admission, DeadLettered):
-        _news.dead_lettered(delivery, admission.request, admission.code, admission.reason)
+        _request_events.dead_lettered(delivery, admission.request, admission.code, admission.reason)
     return not isinstance(admission, Waiting | Deferred)
 
 

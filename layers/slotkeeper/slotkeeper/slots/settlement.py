@@ -12,11 +12,18 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from slotkeeper.events import CompletionEvents, RequestEvents
+from slotkeeper.settings import JanitorSettings
 from slotkeeper.slots.executions import ACCOUNTED_FOR, Execution, Workflow
 from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS, SettlementTable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_sqs import SQSClient
 
 # A fortnight's failed executions are many pages of a list, and the last hour's one. Seconds by which a run lists
 # further back than where all was settled: the list is late by seconds (Step Functions API Reference, ListExecutions).
@@ -60,6 +67,24 @@ class Settlement:
     closed: dict[str, Execution] = field(default_factory=dict, init=False)
     memory: _Memory = field(default_factory=_Memory, init=False)
     _all_found: bool = field(default=False, init=False)  # by the last `find`
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: JanitorSettings,
+        workflow: Workflow,
+        dynamodb: DynamoDBClient,
+        sqs: SQSClient,
+        events: CompletionEvents,
+    ) -> Settlement:
+        """As the janitor's two functions have it: each request that was kept is published."""
+        return cls(
+            workflow,
+            FailedRequestQueue(sqs, settings.failed_request_queue_url),
+            SettlementTable(dynamodb, settings.settled_table_name),
+            settings.grace_seconds,
+            on_kept=RequestEvents(events, settings.failed_request_queue_url).failed,
+        )
 
     def find(self, until: float) -> None:
         """Lists what has closed without success since all was settled, the newest first, until a moment has come.
