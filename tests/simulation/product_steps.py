@@ -85,7 +85,7 @@ _statuses = st.sampled_from([[WAITING], [WAITING, FAILED]])
 _locks = st.none() | st.builds(RefreshLock, release_code=_codes, expires=_seconds)
 _seen_tokens = st.builds(TokenItem, generation=_limits, lock=_locks, refused_until=st.none() | _seconds)
 _seen_holders = HOLDERS.map(lambda holder: holder["M"])
-_attempts = st.tuples(_fits, st.sampled_from(MESSAGES), st.builds(Claimed, token=_codes, began=_seconds))
+_attempts = st.tuples(_fits, st.sampled_from(MESSAGES), st.builds(Claimed, token=_codes, started_at=_seconds))
 
 
 def _slots(both: Both) -> Slots:
@@ -231,7 +231,7 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
             lambda both, attempts, code: _ledger(both).cancel(KEY, _row(attempts), code, {"why": "w"}, "e", NOW),
             *(_few, _codes),
         ),
-        "Ledger.advance": (lambda both, attempts: _ledger(both).advance(KEY, _row(attempts), NOW), _few),
+        "Ledger.make_due": (lambda both, attempts: _ledger(both).make_due(KEY, _row(attempts), NOW), _few),
         "Ledger.record": (
             lambda both, tried: _ledger(both).record(*_attempt(both, tried), {"why": "w"}, "e"),
             _attempts,
