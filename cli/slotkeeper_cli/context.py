@@ -54,8 +54,8 @@ class CommandContext:
 
 def current_context() -> CommandContext:
     """The context of the running command."""
-    found: CommandContext = click.get_current_context().meta[_KEY]
-    return found
+    context: CommandContext = click.get_current_context().meta[_KEY]
+    return context
 
 
 def _options() -> list[click.Option]:

@@ -87,14 +87,14 @@ def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str
         load = machine.load()
         if not done and not failed and load > CALM * machine.processors():
             console.print(f"[yellow]Something else uses this machine (load {load:.1f}): the timings will be noisy.[/]")
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             title, outcome = measure(name, small, console)
         except (CannotGoOn, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
             failed[name] = f"{type(error).__name__}: {error}"
             console.print(f"[bold red]{name} cannot be measured:[/] {escape(str(error))}", highlight=False)
         else:
-            done.append(Measured(name, title, time.monotonic() - began, load, outcome))
+            done.append(Measured(name, title, time.monotonic() - started, load, outcome))
             show(outcome, console)
         (FOLDER / "report.json").write_text(json.dumps(as_json(about, done, failed), indent=2) + "\n")
         (FOLDER / "report.md").write_text(as_markdown(about, done, failed))

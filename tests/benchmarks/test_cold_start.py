@@ -8,8 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from dev.benchmarks.cold_start import artifacts, bare
-from dev.benchmarks.cold_start import cold_start_benchmark as part
+from dev.benchmarks.cold_start import artifacts, bare, cold_start_benchmark
 from dev.benchmarks.cold_start.start import Start
 
 APP = """
@@ -43,15 +42,15 @@ def test_a_function_that_cannot_be_imported_says_why(tmp_path: Path) -> None:
         bare.clients(_app(tmp_path / "ours", "import no_such_module"), {})
 
 
-def _measured(ours: list[float], plain: list[float]) -> part.Measured:
+def _measured(ours: list[float], plain: list[float]) -> cold_start_benchmark.Measured:
     both = ([Start(1.0, cpu, [0.1, 0.1]) for cpu in each] for each in (ours, plain))
-    return part.Measured(["sqs"], *both)
+    return cold_start_benchmark.Measured(["sqs"], *both)
 
 
 @pytest.mark.parametrize(("ours", "met"), [([1.0, 1.25, 9.0], True), ([1.0, 1.26, 1.27], False)])
 def test_the_verdict_is_by_the_median_of_the_rounds_ratios(ours: list[float], met: bool) -> None:
     measured = _measured(ours, [1.0, 1.0, 1.0])
-    assert part.goal("starter", measured).met == met
+    assert cold_start_benchmark.goal("starter", measured).met == met
     assert measured.ratio("init_cpu") == (ours[1], min(ours), max(ours))
 
 
@@ -60,16 +59,16 @@ def test_a_size_is_that_of_what_is_deployed_and_says_how_much_is_compiled(tmp_pa
     (layer / "__pycache__").mkdir(parents=True)
     (layer / "slots.py").write_bytes(b"x" * 1000)
     (layer / "__pycache__" / "slots.cpython-313.pyc").write_bytes(b"y" * 300)
-    found = artifacts.size(layer)
-    assert (found.unzipped, found.compiled) == (1300, 300)
-    assert 0 < found.zipped < 1300
+    size = artifacts.size(layer)
+    assert (size.unzipped, size.compiled) == (1300, 300)
+    assert 0 < size.zipped < 1300
     assert list(tmp_path.iterdir()) == [layer]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 def test_the_smallest_run_starts_function_and_rival_in_the_real_runtime(tmp_path: Path) -> None:
     shares: list[float] = []
-    found = part.measure(tmp_path, lambda _, share: shares.append(share), small=True)
+    found = cold_start_benchmark.measure(tmp_path, lambda _, share: shares.append(share), small=True)
     assert shares == sorted(shares)
     assert [len(grid.rows) for grid in found.grids if grid.title.startswith(("Init", "First"))] == [1, 1]
     (starter,) = found.figures["functions"].values()

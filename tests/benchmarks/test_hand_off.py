@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from dev.benchmarks.hand_off import hand_off_report as report
+from dev.benchmarks.hand_off import hand_off_report
 from dev.benchmarks.hand_off.figures import expected, holding, parts, slots_used, spread_out, summary, window
 from dev.benchmarks.hand_off.hand_off_designs import WAKE_STATES, without_wake
 from dev.benchmarks.hand_off.records import Call, Passage, parse_call, parse_passage, read_calls, read_invocations
@@ -85,8 +85,8 @@ class FullTable:
             "holders": {"M": {"other": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
             "job_name": {"S": "job"},
         }
-        told: Any = {"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}, "Item": item}
-        raise ClientError(told, "UpdateItem")
+        error_response: Any = {"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}, "Item": item}
+        raise ClientError(error_response, "UpdateItem")
 
     def get_item(self, **_: Any) -> Any:
         pytest.fail("a polling starter looks once")
@@ -112,8 +112,8 @@ def test_the_rival_starter_hides_for_its_period_and_registers_nobody(monkeypatch
     table, queue, anything = FullTable(), HidingQueue(), Any
     starter = Starter(Slots(table, "t"), queue, anything, 180, 1209600, 1000)  # type: ignore[arg-type]
     body = json.dumps({"process": "p", "request_id": "r"})
-    told = starter.admit(Delivery("m", body, "p", "handle", "1", 1, sent_at=0.0), now=100.0)
-    assert isinstance(told, Waiting)
+    outcome = starter.admit(Delivery("m", body, "p", "handle", "1", 1, sent_at=0.0), now=100.0)
+    assert isinstance(outcome, Waiting)
     assert queue.hidden == [30]
     assert len(table.updates) == 1
 
@@ -139,8 +139,8 @@ def test_a_workflow_is_read_from_its_history():
 
 def trail_event(number: int, name: str, asked: dict[str, Any]) -> dict[str, Any]:
     source = f"{'dynamodb' if name.endswith('Item') else 'states'}.amazonaws.com"
-    told = {"eventSource": source, "eventName": name, "requestParameters": asked}
-    return {"EventId": str(number), "EventTime": at(number), "CloudTrailEvent": json.dumps(told)}
+    detail = {"eventSource": source, "eventName": name, "requestParameters": asked}
+    return {"EventId": str(number), "EventTime": at(number), "CloudTrailEvent": json.dumps(detail)}
 
 
 def test_a_call_belongs_to_the_way_that_it_names():
@@ -163,8 +163,8 @@ class Trail:
         ]
 
     def lookup_events(self, MaxResults: int, EndTime: datetime | None = None) -> Any:
-        found = [event for event in self._events if EndTime is None or event["EventTime"] <= EndTime]
-        return {"Events": found[::-1][:MaxResults]}
+        events = [event for event in self._events if EndTime is None or event["EventTime"] <= EndTime]
+        return {"Events": events[::-1][:MaxResults]}
 
 
 def test_the_trail_is_read_to_its_beginning():
@@ -290,7 +290,7 @@ def figures(median: float, used: float, invocations: float) -> dict[str, Any]:
         return told | ({"expected": said} if period else {})
 
     ways = {"wake": way(None, used), "poll-5": way(5, 0.2), "poll-30": way(30, 0.04), "poll-300": way(300, 0.004)}
-    return {"ways": ways, "parts": report.part_figures([(0.1, 0.2, 0.3, 0.4)], 2)}
+    return {"ways": ways, "parts": hand_off_report.part_figures([(0.1, 0.2, 0.3, 0.4)], 2)}
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def figures(median: float, used: float, invocations: float) -> dict[str, Any]:
     ],
 )
 def test_goals_are_judged_by_the_figures(measured: tuple[float, float, float], met: list[bool]):
-    outcome = report.outcome(figures(*measured), 4)
+    outcome = hand_off_report.outcome(figures(*measured), 4)
     assert [goal.met for goal in outcome.goals] == met
     for grid in outcome.grids:
         assert {len(row) for row in grid.rows} == {len(grid.columns)}

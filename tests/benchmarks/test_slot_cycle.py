@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from dev.benchmarks.slot_cycle import slot_cycle_benchmark as part
-from dev.benchmarks.slot_cycle import slot_cycle_report as report
+from dev.benchmarks.slot_cycle import slot_cycle_benchmark, slot_cycle_report
 from dev.benchmarks.slot_cycle.counter_designs import Refused
 from dev.benchmarks.slot_cycle.crew import DESIGNS
 from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, SMALL, Cell, Course, Extent, metered
@@ -24,7 +23,7 @@ def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def test_the_smallest_run_measures_every_design_in_every_cell(tmp_path: Path) -> None:
     told: list[float] = []
-    outcome = part.measure(tmp_path, lambda _, share: told.append(share), small=True)
+    outcome = slot_cycle_benchmark.measure(tmp_path, lambda _, share: told.append(share), small=True)
     cells = outcome.figures["cells"]
     assert len(cells) == len(COMPARED) * len(SMALL.holders) * len(SMALL.contenders)
     assert {cell["cycles"] >= cell["contenders"] for cell in cells} == {True}
@@ -91,5 +90,5 @@ def test_one_contender_is_judged_by_the_worst_cell_and_several_over_all(contende
     for holders, mine in ROUNDS.items():
         course.cells["floor", holders, contenders] = Cell("floor", holders, contenders, rounds=[1.0, 1.0, 1.0])
         course.cells["slotkeeper", holders, contenders] = Cell("slotkeeper", holders, contenders, rounds=mine)
-    (goal,) = report.goals(course, extent)
+    (goal,) = slot_cycle_report.goals(course, extent)
     assert (goal.found, goal.met) == (found, met)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.benchmarks.token import token_benchmark as part
-from dev.benchmarks.token import token_tables as tables
+from dev.benchmarks.token import token_benchmark, token_tables
 from dev.benchmarks.token.crowds import Invalidation, losers
 from dev.benchmarks.token.thin_client import ThinDynamoDb
 from dev.benchmarks.token.token_designs import LOCK, NAME, TEXTBOOK, WAYS, Store
@@ -23,12 +22,12 @@ def test_with_one_post_the_fastest_is_the_one_who_did_it_and_has_not_waited() ->
     assert (losers(messages, 1), losers(messages, 2)) == ([1.1, 1.2], [1.0, 1.1, 1.2])
 
 
-def _measured(by_count: dict[int, dict[str, list[Invalidation]]]) -> tables.Measured:
+def _measured(by_count: dict[int, dict[str, list[Invalidation]]]) -> token_tables.Measured:
     timed = {
         count: {way: [replace(each, latencies=[0.001]) for each in rounds] for way, rounds in by_way.items()}
         for count, by_way in by_count.items()
     }
-    return tables.Measured(1.0, timed)
+    return token_tables.Measured(1.0, timed)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def _measured(by_count: dict[int, dict[str, list[Invalidation]]]) -> tables.Meas
 )
 def test_goals_are_met_or_missed_by_what_was_found(posts: int, waits: list[float], met: list[bool]) -> None:
     rounds = [Invalidation(1, 0, [1.0], Counter(reads=1)), Invalidation(posts, 0, waits, Counter(reads=1))]
-    assert [goal.met for goal in tables.goals(_measured({10: {LOCK: rounds, TEXTBOOK: rounds}}))] == met
+    assert [goal.met for goal in token_tables.goals(_measured({10: {LOCK: rounds, TEXTBOOK: rounds}}))] == met
 
 
 def test_ratios_are_of_rounds_that_were_run_one_after_the_other() -> None:
@@ -45,7 +44,9 @@ def test_ratios_are_of_rounds_that_were_run_one_after_the_other() -> None:
         return Invalidation(1, 0, [seconds], Counter(reads=10))
 
     ours, theirs = [round_of(1.0), round_of(3.0)], [round_of(2.0), round_of(3.0)]
-    grid = next(grid for grid in tables.grids(_measured({10: {LOCK: ours, TEXTBOOK: theirs}})) if "share" in grid.title)
+    grid = next(
+        grid for grid in token_tables.grids(_measured({10: {LOCK: ours, TEXTBOOK: theirs}})) if "share" in grid.title
+    )
     assert grid.rows == [["10", "0.75 (0.50 to 1.00)", "0.75 (0.50 to 1.00)", "1.00 (1.00 to 1.00)"]]
 
 
@@ -54,7 +55,7 @@ def test_ratios_are_of_rounds_that_were_run_one_after_the_other() -> None:
 
 def test_the_thin_client_says_what_a_condition_refused_and_counts_it(tmp_path: Path) -> None:
     with EmbeddedAws.start(tmp_path) as engine:
-        part.create_table(engine)
+        token_benchmark.create_table(engine)
         client = ThinDynamoDb(engine.endpoint)
         store = Store(client)
         store.put("token-0")
@@ -65,6 +66,6 @@ def test_the_thin_client_says_what_a_condition_refused_and_counts_it(tmp_path: P
 
 
 def test_the_smallest_run_measures_all_and_finds_one_post(tmp_path: Path) -> None:
-    outcome = part.measure(tmp_path, lambda _text, _share: None, small=True)
+    outcome = token_benchmark.measure(tmp_path, lambda _text, _share: None, small=True)
     assert [goal.met for goal in outcome.goals if not goal.aim.startswith("wait")] == [True]
-    assert len(outcome.grids[0].rows) == len(part.SMALL_ROUNDS) * len(WAYS)
+    assert len(outcome.grids[0].rows) == len(token_benchmark.SMALL_ROUNDS) * len(WAYS)

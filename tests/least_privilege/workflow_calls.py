@@ -24,11 +24,13 @@ def calls(stack: Stack, jobs: list[str]) -> Iterator[Call]:
     """One call for each state and each thing that it can be about."""
     substitutes = stack.properties("Workflow")["DefinitionSubstitutions"]
     for state, arguments in sorted(_asked()):
-        told = json.loads(re.sub(r"\$\{(\w+)\}", lambda found: str(substitutes[found[1]]), arguments))
+        call_parameters = json.loads(re.sub(r"\$\{(\w+)\}", lambda match: str(substitutes[match[1]]), arguments))
         service, operation, more = _integration(states()[state]["Resource"])
         site = Site(str(FILE.relative_to(ROOT)), state)
         # The walks run one job; which it is stands in the process's item.
-        for parameters in [told | {"JobName": job} for job in jobs] if "JobName" in told else [told]:
+        for parameters in (
+            [call_parameters | {"JobName": job} for job in jobs] if "JobName" in call_parameters else [call_parameters]
+        ):
             yield from (Call(service, each, parameters, site) for each in (operation, *more))
 
 
@@ -44,20 +46,20 @@ def _integration(resource: str) -> tuple[str, str, tuple[str, ...]]:
 @cache
 def _asked() -> set[tuple[str, str]]:
     """(state, its arguments as JSON), as the walks have evaluated them."""
-    found: set[tuple[str, str]] = set()
+    asked: set[tuple[str, str]] = set()
     names = {id(state): name for name, state in interpreter.STATES.items()}
     value_of = interpreter.State.value
 
     def noting(self: interpreter.State, field: str, *given: Any) -> Any:
         value = value_of(self, field, *given)
         if field == "Arguments":
-            found.add((names[id(self)], json.dumps(value)))
+            asked.add((names[id(self)], json.dumps(value)))
         return value
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter.State, "value", noting)
         assert list(interpreter.walks(rounds=1))
     tasks = {name for name, state in states().items() if "Arguments" in state}
-    missing = tasks - {name for name, _ in found}
+    missing = tasks - {name for name, _ in asked}
     assert not missing, f"no walk comes to {', '.join(sorted(missing))}"
-    return found
+    return asked

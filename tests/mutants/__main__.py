@@ -20,7 +20,7 @@ from rich.table import Table
 
 from dev.emulator.environment import ROOT
 from dev.scenarios.runner.scenario import AlreadyRunning, alone, terminal
-from tests.mutants import mutant_report as report
+from tests.mutants import mutant_report
 from tests.mutants.copies import copy_tree
 from tests.mutants.mutant_catalogue import FOLDER, Mutant, chosen, load, nowhere
 from tests.mutants.trial import REST, Verdict, green_without, judge
@@ -83,13 +83,15 @@ def run(
             if verdict.status == "caught":
                 shutil.rmtree(folder / verdict.mutant)  # the others are left for whoever wants to look
             if verdict.status != "caught" or not console.is_terminal:
-                progress.console.print(report.line(verdict), highlight=False, soft_wrap=True)
+                progress.console.print(mutant_report.line(verdict), highlight=False, soft_wrap=True)
             progress.advance(bar)
     seconds = time.monotonic() - started
-    report.write(folder, mutants, verdicts, nowhere(FOLDER), seconds)
+    mutant_report.write(folder, mutants, verdicts, nowhere(FOLDER), seconds)
     if console.is_terminal:
-        console.print(report.table(mutants, verdicts))
-    console.print(f"{report.summary(verdicts, seconds)}: {folder / 'report.md'}", highlight=False, soft_wrap=True)
+        console.print(mutant_report.table(mutants, verdicts))
+    console.print(
+        f"{mutant_report.summary(verdicts, seconds)}: {folder / 'report.md'}", highlight=False, soft_wrap=True
+    )
     return 0 if all(verdict.status == "caught" for verdict in verdicts.values()) else 1
 
 

@@ -27,8 +27,7 @@ from rich.table import Table
 
 from dev.emulator.environment import ROOT
 from dev.scenarios.runner.scenario import terminal
-from tests.simulation import exploring, scheduling
-from tests.simulation import small_worlds as catalogue
+from tests.simulation import exploring, scheduling, small_worlds
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation
 
@@ -44,18 +43,18 @@ def main() -> None:
 @main.command()
 @click.option("--schedules", type=click.IntRange(0), default=1_000_000, show_default=True, help="Random ones, in all.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first of them.")
-@click.option("--world", "worlds", multiple=True, type=click.Choice(sorted(catalogue.DRAWN)), help="Only this kind.")
+@click.option("--world", "worlds", multiple=True, type=click.Choice(sorted(small_worlds.DRAWN)), help="Only this kind.")
 @click.option("--explore/--no-explore", default=True, help="Whether the small worlds are explored too.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes.")
 def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs: int) -> None:
     """Explore the small worlds, and make random schedules."""
     console = terminal()
     started = time.monotonic()
-    kinds = list(worlds) or sorted(catalogue.DRAWN)
+    kinds = list(worlds) or sorted(small_worlds.DRAWN)
     tally = _Tally()
     with ProcessPoolExecutor(jobs, max_tasks_per_child=None) as pool, Progress(console=console) as progress:
         try:
-            small = {pool.submit(_explore, name): name for name in catalogue.SMALL} if explore else {}
+            small = {pool.submit(_explore, name): name for name in small_worlds.SMALL} if explore else {}
             bar = progress.add_task("random schedules", total=schedules)
             waiting = _chunks(kinds, schedules, seed)
             under_way: set[Future[Any]] = set(small)
@@ -80,13 +79,13 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
 
 
 @main.command()
-@click.argument("world", type=click.Choice(sorted(catalogue.DRAWN)))
+@click.argument("world", type=click.Choice(sorted(small_worlds.DRAWN)))
 @click.argument("seed", type=click.IntRange(0))
 def replay(world: str, seed: int) -> None:
     """Run one schedule again, and tell its story."""
     random = Random(seed)
     try:
-        scheduling.replay(catalogue.DRAWN[world](random), random, click.echo)
+        scheduling.replay(small_worlds.DRAWN[world](random), random, click.echo)
     except Violation as violation:
         click.echo(f"\nbroken: {violation}")
         sys.exit(1)
@@ -111,12 +110,12 @@ class _Tally:
 
 def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, int, int]]:
     """The kinds in turn, each to its share: (world, first seed, how many)."""
-    all_shares = sum(catalogue.SHARES[kind] for kind in kinds)
+    all_shares = sum(small_worlds.SHARES[kind] for kind in kinds)
     first = dict.fromkeys(kinds, seed)
-    left = {kind: -(-schedules * catalogue.SHARES[kind] // all_shares) for kind in kinds}
+    left = {kind: -(-schedules * small_worlds.SHARES[kind] // all_shares) for kind in kinds}
     while any(left.values()):
         for kind in kinds:
-            number = min(left[kind], CHUNK * catalogue.SHARES[kind])
+            number = min(left[kind], CHUNK * small_worlds.SHARES[kind])
             if number:
                 yield kind, first[kind], number
             first[kind] += number
@@ -137,7 +136,7 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     result = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
     for seed in range(first, first + number):
         random = Random(seed)
-        world = catalogue.DRAWN[kind](random)
+        world = small_worlds.DRAWN[kind](random)
         try:
             result["steps"] += scheduling.run(world, random)
         except Violation as violation:
@@ -145,7 +144,7 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
             break
         result["schedules"] += 1
         result["faults"] += world.faults
-    catalogue.forget_if_much()
+    small_worlds.forget_if_much()
     result["seconds"] = time.process_time() - started
     return result
 
@@ -154,7 +153,7 @@ def _story(kind: str, seed: int) -> str:
     lines: list[str] = []
     random = Random(seed)
     try:
-        scheduling.replay(catalogue.DRAWN[kind](random), random, lines.append)
+        scheduling.replay(small_worlds.DRAWN[kind](random), random, lines.append)
     except Violation as violation:
         lines.append(f"broken: {violation}")
     return "\n".join(lines)
@@ -162,22 +161,22 @@ def _story(kind: str, seed: int) -> str:
 
 def _explore(name: str) -> dict[str, Any]:
     Program.merges = True
-    catalogue.forget()
-    small = catalogue.SMALL[name]
+    small_worlds.forget()
+    small = small_worlds.SMALL[name]
     started = time.process_time()
     explored = exploring.explore(small.make(), small.faults)
     result = {"states": explored.states, "steps": explored.steps, "ends": explored.ends, "broken": ""}
     result["seconds"] = round(time.process_time() - started, 1)
     if explored.violation is not None:
         result["broken"] = f"{name}: {explored.violation}\n" + "\n".join(exploring.story(small.make(), explored))
-    catalogue.forget()
+    small_worlds.forget()
     return result
 
 
 def _tell(console: Console, tally: _Tally, seconds: float) -> None:
     small = Table("small world, every state", "faults", "states", "steps", "CPU s", title_justify="left")
     for name, explored in tally.explored.items():
-        faults = str(catalogue.SMALL[name].faults)
+        faults = str(small_worlds.SMALL[name].faults)
         small.add_row(name, faults, f"{explored['states']:,}", f"{explored['steps']:,}", str(explored["seconds"]))
     drawn = Table("random schedules", "made", "steps", "faults", "CPU s")
     for name, made in sorted(tally.made.items()):

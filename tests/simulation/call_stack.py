@@ -55,28 +55,28 @@ class _Walk:
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no other object comes to the same id
 
-    def value(self, found: Any) -> Hashable:
-        kind = type(found)
+    def value(self, result: Any) -> Hashable:
+        kind = type(result)
         if kind in _SCALARS:
-            return (kind, found)
-        if isinstance(found, self._outsiders):
+            return (kind, result)
+        if isinstance(result, self._outsiders):
             return kind
-        if isinstance(found, _CONSTANTS):
-            return found  # type: ignore[no-any-return]
-        number = self._numbers.setdefault(id(found), len(self._kept))
+        if isinstance(result, _CONSTANTS):
+            return result  # type: ignore[no-any-return]
+        number = self._numbers.setdefault(id(result), len(self._kept))
         if number < len(self._kept):
             return number
-        self._kept.append(found)
+        self._kept.append(result)
         value = self.value
-        if isinstance(found, dict):
-            return (kind, tuple([(value(k), value(v)) for k, v in found.items() if k not in self._unread]))
-        if isinstance(found, list | tuple):
-            return (kind, tuple([value(part) for part in found]))
-        if isinstance(found, set | frozenset):
-            return (kind, frozenset([value(part) for part in found]))
-        if isinstance(found, types.MethodType):
-            return (found.__func__, value(found.__self__))
-        if isinstance(found, types.FunctionType):  # made anew each time, if it is a function in a function
-            cells = [value(cell.cell_contents) for cell in found.__closure__ or ()]
-            return (found.__code__, value(found.__defaults__), tuple(cells))
-        return (kind, value(found.__getstate__()))
+        if isinstance(result, dict):
+            return (kind, tuple([(value(k), value(v)) for k, v in result.items() if k not in self._unread]))
+        if isinstance(result, list | tuple):
+            return (kind, tuple([value(part) for part in result]))
+        if isinstance(result, set | frozenset):
+            return (kind, frozenset([value(part) for part in result]))
+        if isinstance(result, types.MethodType):
+            return (result.__func__, value(result.__self__))
+        if isinstance(result, types.FunctionType):  # made anew each time, if it is a function in a function
+            cells = [value(cell.cell_contents) for cell in result.__closure__ or ()]
+            return (result.__code__, value(result.__defaults__), tuple(cells))
+        return (kind, value(result.__getstate__()))

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation import small_worlds as catalogue
+from tests.simulation import small_worlds
 from tests.simulation.transcript import Program
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_known() -> Iterator[None]:
-    catalogue.forget()
+    small_worlds.forget()
     Program.merges = True
     yield
-    catalogue.forget()
+    small_worlds.forget()
     Program.merges = True

@@ -17,13 +17,12 @@ from slotkeeper.retry.operations import RetryCancelled, RetryOperations
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from slotkeeper.retry.worker import RetryingWorker
-from tests.simulation import retry_world
-from tests.simulation import small_worlds as catalogue
+from tests.simulation import retry_world, small_worlds
 from tests.simulation.retry_world import Plan, RetryWorld, fixed_policy
 from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "retry" in name]
+QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and "retry" in name]
 
 OTHER_PAYLOAD = ("a", '{"other": "payload"}')
 SUCCEEDS = Plan((("a", "{}"),))
@@ -36,7 +35,7 @@ BY_SCHEDULER = (("a", '{"fails": 1, "retry_after": 1980}'),)
 
 @pytest.mark.parametrize("name", QUICK)
 def test_r1_to_r4_hold_in_every_reachable_state_of_a_small_world(name: str) -> None:
-    small = catalogue.SMALL[name]
+    small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
 
 

@@ -26,8 +26,7 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from tests.simulation import scheduling, slots_actors, slots_state, slots_world, workflow
-from tests.simulation import small_worlds as catalogue
+from tests.simulation import scheduling, slots_actors, slots_state, slots_world, small_worlds, workflow
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import breaks, first_broken, first_violation
@@ -38,12 +37,12 @@ from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(300, 600)  # of the random schedules here
-QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and "slot" in name]
+QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and "slot" in name]
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_every_reachable_state_of_a_small_world_is_sound(name: str) -> None:
-    small = catalogue.SMALL[name]
+    small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
 
 
@@ -130,7 +129,7 @@ def test_a_schedule_is_the_same_whatever_ran_before() -> None:
 
 def test_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Program, "merged", [])
-    small = catalogue.SMALL["1 request, 1 slot, janitor at any time"]
+    small = small_worlds.SMALL["1 request, 1 slot, janitor at any time"]
     first_violation(small.make, small.faults)
     assert Program.merged
     for history, known in Program.merged[:1500]:
@@ -398,7 +397,7 @@ def test_a_request_that_a_run_of_the_janitor_could_not_keep_is_kept_by_a_later_o
 
     assert first_broken(drawn, range(200)) == ("", -1)
     what_was_not_kept_is_forgotten(monkeypatch)
-    catalogue.forget()
+    small_worlds.forget()
     assert first_broken(drawn, range(200))[0] in ("S3", "END")
 
 

@@ -13,20 +13,19 @@ from slotkeeper.token import item as token_item
 from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import TokenItem
 from slotkeeper.token.refresh import TokenRefresh
-from tests.simulation import small_worlds as catalogue
-from tests.simulation import token_world
+from tests.simulation import small_worlds, token_world
 from tests.simulation.token_world import DEATHS, NO_TOKEN, STANDING_STILL, Plan, TokenWorld
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in catalogue.SMALL.items() if small.quick and name.startswith("token")]
+QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and name.startswith("token")]
 ON_TIME = (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_t1_to_t4_hold_in_every_state_of(name: str) -> None:
-    small = catalogue.SMALL[name]
+    small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
 
 
@@ -36,7 +35,7 @@ def test_t1_to_t4_hold_in_random_schedules() -> None:
 
 def test_token_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Program, "merged", [])
-    small = catalogue.SMALL["token, 3 clients, clocks apart, one dies"]
+    small = small_worlds.SMALL["token, 3 clients, clocks apart, one dies"]
     first_violation(small.make, small.faults)
     assert Program.merged
     for history, known in Program.merged[:: max(1, len(Program.merged) // 300)]:

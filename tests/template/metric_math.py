@@ -28,8 +28,8 @@ def _value(node: ast.expr, points: Mapping[str, Point]) -> Point:
         case ast.Name(id=name):
             return points[name]
         case ast.Call(func=ast.Name(id="FILL"), args=[inner, filler]):
-            found = _value(inner, points)
-            return _value(filler, points) if found is None else found
+            value = _value(inner, points)
+            return _value(filler, points) if value is None else value
         case ast.Call(func=ast.Name(id="IF"), args=[condition, yes, no]):
             holds = _value(condition, points)
             return None if holds is None else _value(yes if holds else no, points)

@@ -71,8 +71,8 @@ def create_only(resource: Template) -> dict[str, Any]:
     """A resource's create-only properties, by their path in the schema, as the template writes them."""
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, resource["Type"]).schema
     paths = [*schema.get("createOnlyProperties", []), *schema.get("conditionalCreateOnlyProperties", [])]
-    found = {path: _at(resource.get("Properties", {}), path.split("/")[2:]) for path in sorted(paths)}
-    return {path: value for path, value in found.items() if value is not None}
+    values = {path: _at(resource.get("Properties", {}), path.split("/")[2:]) for path in sorted(paths)}
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def _at(value: Any, names: list[str]) -> Any:
@@ -181,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Add to the baseline what is new in template.yaml.")
     parser.add_argument("--forget", action="append", default=[], metavar="LOGICAL_ID", help="lose this one on purpose")
     forgotten = set(parser.parse_args().forget)
-    before = {name: told for name, told in read_baseline().items() if name not in forgotten}
+    before = {name: entry for name, entry in read_baseline().items() if name not in forgotten}
     after = stateful(translated(source()))
     if lost := losses(before, after):
         raise SystemExit("\n".join(lost))

@@ -26,9 +26,9 @@ def _app(function: str) -> str:
 
 
 def _spare_seconds() -> float:
-    found = re.search(r"^ANSWER_MARGIN_SECONDS = ([\d.]+)$", _app("chatbot"), re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+    match = re.search(r"^ANSWER_MARGIN_SECONDS = ([\d.]+)$", _app("chatbot"), re.MULTILINE)
+    assert match is not None
+    return float(match[1])
 
 
 def test_the_outputs_that_others_build_on_are_there() -> None:

@@ -29,15 +29,15 @@ NEW_ACCOUNT, LEFT_UNRESERVED = 10, 100
 
 def _templates() -> dict[str, dict[str, Any]]:
     """Every CloudFormation template of the repository, by its path; a page's YAML counts as one."""
-    found = {}
+    templates = {}
     for path in sorted(_pages()):
         text = path.read_text()
         blocks = re.findall(r"^```ya?ml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         for number, part in enumerate(blocks if path.suffix == ".md" else [text]):
             if re.search(r"^ *Type: AWS::", part, re.MULTILINE):
                 name = str(path.relative_to(ROOT))
-                found[f"{name}-{number}" if number else name] = _loaded(part)
-    return found
+                templates[f"{name}-{number}" if number else name] = _loaded(part)
+    return templates
 
 
 def _pages() -> Iterator[Path]:

@@ -34,8 +34,8 @@ def _absent(flows: dict[str, str]) -> set[str]:
 
 @pytest.fixture(scope="module", params=COMBINATIONS, ids=_named)
 def flows(request: pytest.FixtureRequest) -> dict[str, str]:
-    found: dict[str, str] = request.param
-    return found
+    combination: dict[str, str] = request.param
+    return combination
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,8 @@ def test_the_dashboard_shows_the_flows_that_are_deployed(stack: Stack, flows: di
 
 
 def _widgets(stack: Stack) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(stack.properties("Dashboard")["DashboardBody"])["widgets"]
-    return found
+    widgets: list[dict[str, Any]] = json.loads(stack.properties("Dashboard")["DashboardBody"])["widgets"]
+    return widgets
 
 
 def _listed(value: Any) -> list[str]:

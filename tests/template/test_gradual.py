@@ -31,8 +31,8 @@ def _translated(template: dict[str, Any]) -> dict[str, Any]:
     session = boto3.Session(region_name="us-east-1")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        found: dict[str, Any] = Translator({}, Parser(), boto_session=session).translate(template, values)
-    return found["Resources"]
+        translated: dict[str, Any] = Translator({}, Parser(), boto_session=session).translate(template, values)
+    return translated["Resources"]
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_no_compiled_file_tells_where_it_was_built(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("program", "compiled"), [(WITHOUT_PIP, True), (ANOTHER_MINOR, False)])
 def test_another_minor_version_builds_it_uncompiled_and_says_so(tmp_path: Path, program: str, compiled: bool) -> None:
-    built, said = _build(tmp_path, program)
+    built, output = _build(tmp_path, program)
     assert (built / "python" / "slotkeeper" / "slots" / "protocol.py").exists()
     assert bool(list(built.rglob("*.pyc"))) == compiled
-    assert ("no Python 3.13 on PATH" in said) != compiled
+    assert ("no Python 3.13 on PATH" in output) != compiled

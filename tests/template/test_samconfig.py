@@ -30,14 +30,14 @@ COMMANDS = {
 
 
 def _options(command: str) -> set[str]:
-    found: click.Command = import_module(COMMANDS[command]).cli
-    return {option.name for option in found.params if option.name}
+    command_found: click.Command = import_module(COMMANDS[command]).cli
+    return {option.name for option in command_found.params if option.name}
 
 
 def _settings(environment: str, command: str) -> dict[str, Any]:
     """What SAM CLI itself makes of the file for a command."""
-    found: dict[str, Any] = SamConfig(FILE.parent).get_all([command], "parameters", environment)
-    return found
+    parameters: dict[str, Any] = SamConfig(FILE.parent).get_all([command], "parameters", environment)
+    return parameters
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

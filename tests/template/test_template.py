@@ -177,10 +177,10 @@ def test_f2_who_ends_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> No
 
 
 def _statements(role: Any) -> list[Any]:
-    found = []
+    statements = []
     for policy in role["Policies"]:
-        found += [s for s in policy["PolicyDocument"]["Statement"] if "Action" in s]
-    return found
+        statements += [s for s in policy["PolicyDocument"]["Statement"] if "Action" in s]
+    return statements
 
 
 def test_every_parameter_and_every_function_is_described() -> None:

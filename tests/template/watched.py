@@ -114,9 +114,9 @@ def asked_by_widget(widget: dict[str, Any]) -> Iterator[Asked]:
 
 
 def _searched(expression: str) -> Iterator[Asked]:
-    found = re.fullmatch(r"SEARCH\('\{([^}]+)\} (.+)', '\w+', \d+\)", expression)
-    if not found:
+    match = re.fullmatch(r"SEARCH\('\{([^}]+)\} (.+)', '\w+', \d+\)", expression)
+    if not match:
         return  # arithmetic over other rows
-    namespace, *dimensions = found[1].split(",")
-    for name in re.findall(r'MetricName="(\w+)"', found[2]):
+    namespace, *dimensions = match[1].split(",")
+    for name in re.findall(r'MetricName="(\w+)"', match[2]):
         yield Asked(namespace, name, tuple((dimension, "*") for dimension in dimensions))

@@ -81,13 +81,13 @@ class ChatbotAccount:
 
     def item(self) -> dict[str, Any]:
         """The token's item."""
-        found: dict[str, Any] = self.dynamodb.scan(TableName=TOKEN_TABLE, ConsistentRead=True)
-        return found["Items"][0] if found["Items"] else {}
+        scanned: dict[str, Any] = self.dynamodb.scan(TableName=TOKEN_TABLE, ConsistentRead=True)
+        return scanned["Items"][0] if scanned["Items"] else {}
 
     def seen(self) -> list[dict[str, Any]]:
         """The signatures that are noted as used."""
-        found: list[dict[str, Any]] = self.dynamodb.scan(TableName=SEEN_TABLE, ConsistentRead=True)["Items"]
-        return found
+        items: list[dict[str, Any]] = self.dynamodb.scan(TableName=SEEN_TABLE, ConsistentRead=True)["Items"]
+        return items
 
     def asked(self, path: str) -> int:
         """How many requests for a path have reached the API."""

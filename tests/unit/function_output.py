@@ -19,8 +19,7 @@ from slotkeeper.retry import attempt, ledger
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.message import Message
-from slotkeeper.slots import admission
-from slotkeeper.slots import run_report as report
+from slotkeeper.slots import admission, run_report
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.run_report import RunReport
@@ -80,15 +79,15 @@ def _starter(module: ModuleType) -> Iterator[None]:
 
 def _janitor(module: ModuleType) -> Iterator[None]:
     def go_round(_: float) -> RunReport:
-        found = RunReport(processes=[PROCESS])
+        report = RunReport(processes=[PROCESS])
         for name in sorted(findings_in_source()):
-            found.note(name, "A finding", **DETAILS)
-        return found
+            report.note(name, "A finding", **DETAILS)
+        return report
 
     module._janitor = SimpleNamespace(run=go_round)
     module._hand_offs = SimpleNamespace(measure=lambda *_: {"p": 1.5})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "logger", observability.logger)  # the one that was made anew for this test
+        patch.setattr(run_report, "logger", observability.logger)  # the one that was made anew for this test
         for took in (True, False):
             module._lease = SimpleNamespace(take=lambda _, took=took: took, release=lambda: None)
             yield module.handler({}, CONTEXT)

@@ -175,8 +175,8 @@ CODES = {
 
 
 def _sample(function: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / "events" / function / f"{name}.json").read_text())
-    return found
+    event: dict[str, Any] = json.loads((ROOT / "events" / function / f"{name}.json").read_text())
+    return event
 
 
 @pytest.fixture

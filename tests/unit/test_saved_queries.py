@@ -99,10 +99,12 @@ def lines(
 def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[dict[str, Any]]]) -> None:
     """One test for all of them: what is logged takes a second to make."""
     for name, query in ALL.items():
-        found = [line for function in query.functions for line in lines.get(function, []) if query.meets(line)]
-        told = {field for line in found for field in line} | (OF_WORKFLOWS if "workflow" in query.functions else set())
-        assert found or query.functions == ("workflow",), name
-        assert query.fields <= told, (name, query.fields - told)
+        matching = [line for function in query.functions for line in lines.get(function, []) if query.meets(line)]
+        written = {field for line in matching for field in line} | (
+            OF_WORKFLOWS if "workflow" in query.functions else set()
+        )
+        assert matching or query.functions == ("workflow",), name
+        assert query.fields <= written, (name, query.fields - written)
 
 
 def test_a_story_is_told_by_everybody_who_knows_the_request(lines: dict[str, list[dict[str, Any]]]) -> None:

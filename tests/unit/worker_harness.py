@@ -290,13 +290,13 @@ class WorkerHarness:
 
     def perform(self, request: WorkRequest, seconds: float) -> dict[str, Any]:
         """Has its effect once, by a conditional write; `dies`, `fails` and `poison` in the payload say when not."""
-        told = request.payload
+        payload = request.payload
         self.performed.append((request.request_id, request.attempt))
         self.seconds = seconds
-        if "poison" in told:
-            raise Poison(told["poison"])
-        if request.attempt <= told.get("fails", 0):
-            raise Retryable("not now", retry_after=told.get("retry_after"))
+        if "poison" in payload:
+            raise Poison(payload["poison"])
+        if request.attempt <= payload.get("fails", 0):
+            raise Retryable("not now", retry_after=payload.get("retry_after"))
         try:
             self.dynamodb.put_item(
                 TableName=EFFECTS,
@@ -306,6 +306,6 @@ class WorkerHarness:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
-        if request.attempt <= told.get("dies", 0):
+        if request.attempt <= payload.get("dies", 0):
             raise Killed
         return {"attempt": request.attempt}

@@ -120,16 +120,16 @@ class Bucket:
 
     def parts(self, request_id: str) -> list[str]:
         """The keys of all the parts that are there, named by a manifest or not."""
-        found = self.s3.list_objects_v2(Bucket="data", Prefix=f"work/parts/{request_id}/").get("Contents", [])
-        return sorted(each["Key"] for each in found)
+        objects = self.s3.list_objects_v2(Bucket="data", Prefix=f"work/parts/{request_id}/").get("Contents", [])
+        return sorted(each["Key"] for each in objects)
 
     def named_parts(self, request_id: str) -> list[str]:
         return sorted(part["key"] for part in (self.manifest(request_id) or {"parts": []})["parts"])
 
     def times_published(self, request_id: str) -> int:
         """How often the manifest was ever written: the bucket keeps its versions."""
-        found = self.s3.list_object_versions(Bucket="data", Prefix=f"work/published/{request_id}.json")
-        return len(found.get("Versions", [])) + len(found.get("DeleteMarkers", []))
+        versions = self.s3.list_object_versions(Bucket="data", Prefix=f"work/published/{request_id}.json")
+        return len(versions.get("Versions", [])) + len(versions.get("DeleteMarkers", []))
 
 
 def kill_at(boundary: int) -> AtBoundary:

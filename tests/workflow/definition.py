@@ -19,8 +19,8 @@ def definition() -> dict[str, Any]:
 
 
 def states() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = definition()["States"]
-    return found
+    declared: dict[str, dict[str, Any]] = definition()["States"]
+    return declared
 
 
 def targets(state: dict[str, Any]) -> list[str]:

@@ -58,10 +58,10 @@ def fields() -> Iterator[tuple[str, Any]]:
 
 def template(path: str) -> Any:
     """The field's value in the definition."""
-    found: Any = definition()["States"]
+    node: Any = definition()["States"]
     for part in path.split("."):
-        found = found[int(part) if part.isdigit() else part]
-    return found
+        node = node[int(part) if part.isdigit() else part]
+    return node
 
 
 def _case(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT, **more: Any) -> Case:

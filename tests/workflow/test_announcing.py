@@ -17,7 +17,7 @@ REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {
 FAILURE = {"error": "States.TaskFailed", "cause": "the test said: fail"}
 
 
-def _told(state: str, variables: Variables, given: Any = REQUEST) -> dict[str, Any]:
+def _event_of(state: str, variables: Variables, given: Any = REQUEST) -> dict[str, Any]:
     """The detail that a state sends, checked as producers read it."""
     execution = {"Name": ME, "Id": f"arn:{ME}", "Input": given, "StartTime": "2026-01-01T00:00:00.000Z"}
     context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T01:00:00.123Z"}}
@@ -63,20 +63,20 @@ def test_whatever_comes_of_the_event_and_of_counting_it_the_end_is_the_same() ->
 def test_producers_are_told_what_the_execution_says() -> None:
     for walk in {(walk.names[-1], str(walk.variables)): walk for walk in _announced()}.values():
         (state,) = set(walk.names) & set(NEWS)
-        told = _told(state, walk.variables)
-        assert told["status"] == walk.status
-        assert (told["flow"], told["process"], told["request_id"], told["attempt"]) == ("gated", "p", "order-1", 1)
-        assert (told["execution_name"], told["deduplication_id"]) == (ME, f"{ME}/{told['status']}")
-        assert (told["stack"], told["finished_at"]) == ("${StackName}", "2026-01-01T01:00:00.123Z")
-        if told["status"] == "FAILED":
+        event = _event_of(state, walk.variables)
+        assert event["status"] == walk.status
+        assert (event["flow"], event["process"], event["request_id"], event["attempt"]) == ("gated", "p", "order-1", 1)
+        assert (event["execution_name"], event["deduplication_id"]) == (ME, f"{ME}/{event['status']}")
+        assert (event["stack"], event["finished_at"]) == ("${StackName}", "2026-01-01T01:00:00.123Z")
+        if event["status"] == "FAILED":
             failure = walk.variables["failure"]
-            assert (told["error"], told["cause"]) == (failure["error"], failure["cause"])
-            assert told["kept_in"] == "failed"
+            assert (event["error"], event["cause"]) == (failure["error"], failure["cause"])
+            assert event["kept_in"] == "failed"
 
 
 def test_arguments_are_nobody_elses_business() -> None:
-    told = _told("AnnounceSuccess", {}), _told("AnnounceFailure", {"failure": FAILURE})
-    assert "hunter2" not in str(told)
+    events = _event_of("AnnounceSuccess", {}), _event_of("AnnounceFailure", {"failure": FAILURE})
+    assert "hunter2" not in str(events)
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_arguments_are_nobody_elses_business() -> None:
     ids=["nothing", "empty", "numbers", "text", "other types"],
 )
 def test_an_execution_that_was_started_by_hand_has_news_too(given: Any) -> None:
-    told = _told("AnnounceFailure", {"failure": FAILURE}, given)
-    assert (told["execution_name"], told["attempt"]) == (ME, 1)
+    event = _event_of("AnnounceFailure", {"failure": FAILURE}, given)
+    assert (event["execution_name"], event["attempt"]) == (ME, 1)
 
 
 def test_the_longest_texts_fit_an_entry() -> None:
     """More than 256 KiB would end the execution past every Catch, and so change how it ends."""
     longest = "\U0001f600" * 300_000
     given = dict.fromkeys(("process", "request_id"), longest)
-    told = _told("AnnounceFailure", {"failure": {"error": longest, "cause": longest}}, given)
-    assert [len(told[name]) for name in ("process", "request_id", "error", "cause")] == [128, 128, 256, 8000]
+    event = _event_of("AnnounceFailure", {"failure": {"error": longest, "cause": longest}}, given)
+    assert [len(event[name]) for name in ("process", "request_id", "error", "cause")] == [128, 128, 256, 8000]
 
 
 def test_a_dead_eventbridge_holds_the_execution_up_for_less_than_a_minute() -> None:

@@ -46,9 +46,9 @@ def silenced(facts: Facts) -> Iterator[Finding]:
 
 
 def topic(facts: Facts) -> Iterator[Finding]:
-    found = facts.subscriptions
-    confirmed = [one for one in found if one.get("SubscriptionArn", "").startswith("arn:")]
-    pending = [one.get("Endpoint", "?") for one in found if one not in confirmed]
+    subscriptions = facts.subscriptions
+    confirmed = [one for one in subscriptions if one.get("SubscriptionArn", "").startswith("arn:")]
+    pending = [one.get("Endpoint", "?") for one in subscriptions if one not in confirmed]
     if pending:
         yield warn(f"not confirmed yet: {', '.join(pending)}", "follow the link in the e-mail of SNS")
     if not confirmed:

@@ -108,8 +108,8 @@ class Facts:
     @cached_property
     def template(self) -> Mapping[str, Any]:
         """The deployed template's resources, by logical id."""
-        found: Mapping[str, Any] = template_of(self._stack)["Resources"]
-        return found
+        resources: Mapping[str, Any] = template_of(self._stack)["Resources"]
+        return resources
 
     @cached_property
     def drifted(self) -> dict[str, str]:
@@ -132,15 +132,15 @@ class Facts:
                 f"CloudFormation's drift detection is {status}: {response.get('DetectionStatusReason', 'try again')}"
             )
         token: dict[str, str] = {}
-        found: dict[str, str] = {}
+        drifted: dict[str, str] = {}
         while True:
             page = client.describe_stack_resource_drifts(
                 StackName=self._stack.name, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"], **token
             )
             for one in page["StackResourceDrifts"]:
-                found[one["LogicalResourceId"]] = one["StackResourceDriftStatus"]
+                drifted[one["LogicalResourceId"]] = one["StackResourceDriftStatus"]
             if "NextToken" not in page:
-                return found
+                return drifted
             token = {"NextToken": page["NextToken"]}
 
     # Slots ---------------------------------------------------------------------------------------------------------
@@ -159,16 +159,16 @@ class Facts:
         now = self._control.processes.all()
         held = {name for one in now if isinstance(one, Process) for name in one.holders}
         names = [name for name, job in self.jobs.items() if job is not None]
-        found: list[tuple[str, str, str]] = []
+        unheld: list[tuple[str, str, str]] = []
         for job, runs in zip(names, self._each(lambda job: _live_runs(self._control.glue, job), names), strict=True):
             for execution, mine in runs.items():
                 old = [
                     run
-                    for run, began in mine.items()
-                    if began is not None and began < read_at - CLOCK_DIFFERENCE_SECONDS
+                    for run, started in mine.items()
+                    if started is not None and started < read_at - CLOCK_DIFFERENCE_SECONDS
                 ]
-                found += [(job, run, execution) for run in old if execution not in held]
-        return found
+                unheld += [(job, run, execution) for run in old if execution not in held]
+        return unheld
 
     @cached_property
     def jobs(self) -> dict[str, dict[str, Any] | None]:
@@ -185,8 +185,8 @@ class Facts:
     def held(self) -> list[HeldSlot]:
         """The oldest holders of all processes."""
         processes = [one for one in self.processes if isinstance(one, Process)]
-        found = [(self.now - h.since, p.name, name) for p in processes for name, h in p.holders.items()]
-        oldest = sorted(found, reverse=True)[:MAX_HOLDERS]
+        ages = [(self.now - h.since, p.name, name) for p in processes for name, h in p.holders.items()]
+        oldest = sorted(ages, reverse=True)[:MAX_HOLDERS]
         statuses = self._each(self.execution_status, [execution for _, _, execution in oldest])
         return [HeldSlot(p, e, age, status) for (age, p, e), status in zip(oldest, statuses, strict=True)]
 
@@ -205,10 +205,13 @@ class Facts:
 
         def attributes(output: str) -> dict[str, str]:
             response = sqs.get_queue_attributes(QueueUrl=self._stack.outputs[output], AttributeNames=["All"])
-            found: dict[str, str] = response["Attributes"]
-            return found
+            attributes_of_queue: dict[str, str] = response["Attributes"]
+            return attributes_of_queue
 
-        return {QUEUES[output]: found for output, found in zip(there, self._each(attributes, there), strict=True)}
+        return {
+            QUEUES[output]: queue_attributes
+            for output, queue_attributes in zip(there, self._each(attributes, there), strict=True)
+        }
 
     @cached_property
     def functions(self) -> dict[str, FunctionSettings]:
@@ -273,7 +276,7 @@ class Facts:
             return str(client.describe_rule(Name=name, **({"EventBusName": bus} if bus else {}))["State"])
 
         rules = self._of(RULE)
-        return {one.logical_id: found for one, found in zip(rules, self._each(state, rules), strict=True)}
+        return {one.logical_id: rule_state for one, rule_state in zip(rules, self._each(state, rules), strict=True)}
 
     # Who hears of it -----------------------------------------------------------------------------------------------
 
@@ -281,11 +284,11 @@ class Facts:
     def alarms(self) -> list[dict[str, Any]]:
         """The stack's alarms, with their logical ids."""
         ids = {one.name: one.logical_id for one in self._of(*ALARMS)}
-        client, found = self._stack.client("cloudwatch"), []
+        client, alarms = self._stack.client("cloudwatch"), []
         for names in batched(ids, _ALARMS_AT_ONCE, strict=False):
             response = client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
-            found += response.get("MetricAlarms", []) + response.get("CompositeAlarms", [])
-        return [one | {"LogicalId": ids[one["AlarmName"]]} for one in found]
+            alarms += response.get("MetricAlarms", []) + response.get("CompositeAlarms", [])
+        return [one | {"LogicalId": ids[one["AlarmName"]]} for one in alarms]
 
     @cached_property
     def topic(self) -> dict[str, str]:
@@ -328,12 +331,12 @@ class Facts:
             nonlocal rows_read
             rows_read += rows
 
-        found: list[tuple[str, Row | MalformedRow]] = []
+        ledger_rows: list[tuple[str, Row | MalformedRow]] = []
         for row in RetryControl(self._stack).ledger.rows((RUNNING, FAILED, WAITING), count):
-            found.append(row)
+            ledger_rows.append(row)
             if rows_read >= MAX_ROWS:
-                return LedgerRows(tuple(found), all_of_them=False)
-        return LedgerRows(tuple(found), all_of_them=True)
+                return LedgerRows(tuple(ledger_rows), all_of_them=False)
+        return LedgerRows(tuple(ledger_rows), all_of_them=True)
 
     # ---------------------------------------------------------------------------------------------------------------
 

@@ -63,13 +63,13 @@ def redrive(facts: Facts) -> Iterator[Finding]:
 
 def mappings(facts: Facts) -> Iterator[Finding]:
     for queue, (function, _) in _worked_on(facts):
-        found = facts.mappings[queue]
-        if len(found) != 1:
+        mapping = facts.mappings[queue]
+        if len(mapping) != 1:
             yield problem(
-                f"{queue} has {count(len(found), 'event source mapping')}, and {function} should be its only one",
-                _DEPLOY if not found else "delete those that are not the stack's: they take its messages",
+                f"{queue} has {count(len(mapping), 'event source mapping')}, and {function} should be its only one",
+                _DEPLOY if not mapping else "delete those that are not the stack's: they take its messages",
             )
-        for one in found:
+        for one in mapping:
             yield from _mapping(queue, function, one)
 
 

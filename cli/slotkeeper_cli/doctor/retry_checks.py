@@ -44,8 +44,8 @@ def overdue(facts: Facts) -> Iterator[Finding]:
         yield warn(f"only {MAX_ROWS:,} rows of the ledger were read", "slotkeeper retry list --overdue reads all")
 
 
-def _some(found: list[tuple[float, str]]) -> str:
-    names = [name for _, name in sorted(found)]
+def _some(late_rows: list[tuple[float, str]]) -> str:
+    names = [name for _, name in sorted(late_rows)]
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 

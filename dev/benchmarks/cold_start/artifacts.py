@@ -96,12 +96,12 @@ def _runtime(folder: Path) -> Path:
     """This environment's packages that Lambda has too, and no others, all of them compiled."""
     folder.mkdir()
     for name in RUNTIME + CLIENT:
-        found = importlib.util.find_spec(name)
-        if not found or not found.origin:
+        spec = importlib.util.find_spec(name)
+        if not spec or not spec.origin:
             raise DeploymentError(f"there is no {name} in this environment: run make setup-dev")
-        if found.submodule_search_locations:
-            shutil.copytree(found.submodule_search_locations[0], folder / name)
+        if spec.submodule_search_locations:
+            shutil.copytree(spec.submodule_search_locations[0], folder / name)
         else:
-            shutil.copy2(found.origin, folder)
+            shutil.copy2(spec.origin, folder)
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(folder)], check=True)
     return folder

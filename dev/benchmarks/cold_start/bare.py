@@ -52,8 +52,8 @@ class Unusable(RuntimeError):
 
 def clients(path: Sequence[Path], environment: Mapping[str, str]) -> list[Client]:
     """What the `app` on this path makes. Raises Unusable."""
-    said = run(RECORD, path, environment).stdout
-    (line,) = [line for line in said.splitlines() if line.startswith(MARK)]
+    output = run(RECORD, path, environment).stdout
+    (line,) = [line for line in output.splitlines() if line.startswith(MARK)]
     return [Client(service, config) for service, config in json.loads(line.removeprefix(MARK))]
 
 

@@ -36,8 +36,8 @@ class Measured:
     def ratio(self, figure: str) -> tuple[float, float, float]:
         """Median, least and most of the rounds' ratios."""
         pairs = zip(self.ours, self.bare, strict=True)
-        found = [getattr(ours, figure) / getattr(plain, figure) for ours, plain in pairs]
-        return median(found), min(found), max(found)
+        ratios = [getattr(ours, figure) / getattr(plain, figure) for ours, plain in pairs]
+        return median(ratios), min(ratios), max(ratios)
 
 
 def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:

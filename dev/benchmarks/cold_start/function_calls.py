@@ -44,8 +44,8 @@ class Calls:
     @property
     def configuration(self) -> Configuration:
         """As it is deployed; but a token is refreshed as often as somebody asks, since nobody here wants to wait."""
-        found = self._deployed.configuration
-        return replace(found, environment=dict(found.environment) | {"TOKEN_MIN_REFRESH_SECONDS": "0"})
+        configuration = self._deployed.configuration
+        return replace(configuration, environment=dict(configuration.environment) | {"TOKEN_MIN_REFRESH_SECONDS": "0"})
 
     def event(self) -> Any:
         """One that it has not had before."""

@@ -46,12 +46,12 @@ def start(function: Configuration, path: Sequence[Path], endpoint: str, events: 
     # The emulator starts it with the first call, not before.
     with Runtime(function, endpoint, scratch / "log", path=path, program=program) as runtime:
         for event in events:
-            began = time.monotonic()
+            started = time.monotonic()
             runtime.invoke(event)
-            calls.append(time.monotonic() - began)
+            calls.append(time.monotonic() - started)
             if len(calls) == 1:
                 asked, cpu = _first(notes, runtime)
-                init = asked - began
+                init = asked - started
                 calls[0] -= init
     return Start(init, cpu, calls)
 

@@ -37,11 +37,11 @@ def seconds(value: float | None) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
 
 
-def part_figures(told: Sequence[tuple[float, ...]], of: int) -> dict[str, Any]:
+def part_figures(measured: Sequence[tuple[float, ...]], of: int) -> dict[str, Any]:
     """How long each part of a hand-off took. `of`: how many hand-offs there were, with or without a story."""
-    columns = list(zip(*told, strict=True)) if told else [() for _ in PARTS]
+    columns = list(zip(*measured, strict=True)) if measured else [() for _ in PARTS]
     return {
-        "count": len(told),
+        "count": len(measured),
         "of": of,
         "parts": {
             name: {"median": statistics.median(values) if values else None, "p99": percentile(values, 0.99)}
@@ -63,16 +63,16 @@ def outcome(figures: dict[str, Any], limit: int) -> Outcome:
 def hand_offs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
     rows = []
     for way in ways.values():
-        said = way.get("expected")
+        expected = way.get("expected")
         rows.append(
             (
                 label(way["period"]),
                 str(len(way["hand_offs"])),
                 seconds(way["median"]),
-                seconds(said["hand_off"]) if said else "-",
+                seconds(expected["hand_off"]) if expected else "-",
                 seconds(way["p99"]),
                 f"{way['slots_used']:.1%}",
-                f"{said['slots_used']:.1%}" if said else "-",
+                f"{expected['slots_used']:.1%}" if expected else "-",
                 f"{way['jobs_running']:.1%}",
             )
         )
@@ -90,13 +90,13 @@ def hand_offs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
 def costs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
     rows = []
     for way in ways.values():
-        said = way.get("expected")
+        expected = way.get("expected")
         rows.append(
             (
                 label(way["period"]),
                 str(way["admitted"]),
                 f"{way['per_request']['invocations']:.2f}",
-                f"{said['invocations']:.2f}" if said else "2.00",
+                f"{expected['invocations']:.2f}" if expected else "2.00",
                 *(f"{way['per_request'].get(name, 0.0):.2f}" for name in CALLS),
             )
         )
@@ -112,14 +112,14 @@ def costs(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
     return Grid("What a started request costs (calls each)", columns, rows, caption)
 
 
-def story(told: Mapping[str, Any]) -> Grid:
+def story(measured: Mapping[str, Any]) -> Grid:
     rows = [
-        (name, whose, seconds(told["parts"][name]["median"]), seconds(told["parts"][name]["p99"]))
+        (name, whose, seconds(measured["parts"][name]["median"]), seconds(measured["parts"][name]["p99"]))
         for name, whose in zip(PARTS, WHOSE, strict=True)
     ]
     caption = (
-        f"Of the {told['count']} hand-offs of {told['of']} that their own workflow's wake brought about. The others "
-        "were another's wake, or came by themselves behind a message that was admitted."
+        f"Of the {measured['count']} hand-offs of {measured['of']} that their own workflow's wake brought about. The "
+        "others were another's wake, or came by themselves behind a message that was admitted."
     )
     return Grid(
         "Where the time goes between a release and the next start", ("part", "what", "median", "p99"), rows, caption, 2

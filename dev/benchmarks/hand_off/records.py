@@ -68,48 +68,48 @@ def parse_passage(listed: Mapping[str, Any], events: Iterable[Mapping[str, Any]]
 
 def read_passages(stepfunctions: Any, workflow_arn: str) -> list[Passage]:
     """All workflows, by their start."""
-    found = []
+    passages = []
     for page in stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=workflow_arn):
         for listed in page["executions"]:
             history = stepfunctions.get_paginator("get_execution_history").paginate(executionArn=listed["executionArn"])
-            found.append(parse_passage(listed, (event for part in history for event in part["events"])))
-    return sorted(found, key=lambda passage: passage.started)
+            passages.append(parse_passage(listed, (event for part in history for event in part["events"])))
+    return sorted(passages, key=lambda passage: passage.started)
 
 
 def read_invocations(logs: Any, group: str) -> list[Interval]:
     """When each invocation of a log group's function began and ended, by its REPORT line, written at its end."""
-    found = []
+    invocations = []
     for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group, filterPattern="REPORT"):
         for event in page["events"]:
-            if told := REPORT.match(event["message"]):
+            if report := REPORT.match(event["message"]):
                 end = event["timestamp"] / 1000
-                found.append((end - int(told[1]) / 1000, end))
-    return sorted(found)
+                invocations.append((end - int(report[1]) / 1000, end))
+    return sorted(invocations)
 
 
 def parse_call(event: Mapping[str, Any], ways: Mapping[str, str]) -> Call | None:
     """None if it belongs to no way. `ways`: what the call names (a process, a queue's URL, a workflow's ARN) -> way."""
-    told = json.loads(event["CloudTrailEvent"])
-    asked = told["requestParameters"] or {}
+    record = json.loads(event["CloudTrailEvent"])
+    asked = record["requestParameters"] or {}
     process = asked.get("Key", {}).get("process_name", {}).get("S")
     about = [name for name in (process, asked.get("QueueUrl"), asked.get("stateMachineArn")) if name]
     named = next((ways[name] for name in about if name in ways), None)
     if named is None:
         return None
     execution = asked.get("name") or asked.get("ExpressionAttributeNames", {}).get("#me")
-    service = told["eventSource"].partition(".")[0]
-    return Call(event["EventTime"].timestamp(), service, told["eventName"], named, execution)
+    service = record["eventSource"].partition(".")[0]
+    return Call(event["EventTime"].timestamp(), service, record["eventName"], named, execution)
 
 
 def read_calls(trail: Any, ways: Mapping[str, str]) -> list[Call]:
     """All calls of the ways, by their time. LookupEvents answers 50 at most, the newest first."""
-    found: dict[str, Call | None] = {}
+    calls: dict[str, Call | None] = {}
     end: dict[str, Any] = {}
     while True:
         events = trail.lookup_events(MaxResults=50, **end)["Events"]
-        fresh = [event for event in events if event["EventId"] not in found]
+        fresh = [event for event in events if event["EventId"] not in calls]
         if not fresh:
             break
-        found |= {event["EventId"]: parse_call(event, ways) for event in fresh}
+        calls |= {event["EventId"]: parse_call(event, ways) for event in fresh}
         end = {"EndTime": min(event["EventTime"] for event in events)}
-    return sorted((call for call in found.values() if call is not None), key=lambda call: call.at)
+    return sorted((call for call in calls.values() if call is not None), key=lambda call: call.at)

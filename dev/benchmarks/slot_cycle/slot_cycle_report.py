@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Outcome
-from dev.benchmarks.slot_cycle import slot_cycle_tables as tables
+from dev.benchmarks.slot_cycle import slot_cycle_tables
 from dev.benchmarks.slot_cycle.slot_cycle_run import Course, Extent, processes
 from dev.scenarios.runner.intervals import percentile
 
@@ -17,7 +17,14 @@ MOST = 1.10  # times the floor
 
 def outcome(course: Course, extent: Extent) -> Outcome:
     """All of it."""
-    grids = (tables.cycles, tables.ratios, tables.operations, tables.rates, tables.units, tables.refusals)
+    grids = (
+        slot_cycle_tables.cycles,
+        slot_cycle_tables.ratios,
+        slot_cycle_tables.operations,
+        slot_cycle_tables.rates,
+        slot_cycle_tables.units,
+        slot_cycle_tables.refusals,
+    )
     return Outcome(
         grids=[grid(course, extent) for grid in grids],
         goals=goals(course, extent),
@@ -32,18 +39,18 @@ def goals(course: Course, extent: Extent) -> list[Goal]:
     With one contender it is judged by the worst number of holders. Several wait in line for one engine, and a cell of
     theirs alone strays by more than what is asked about: they are judged over all numbers of holders together.
     """
-    found = []
+    goals_met = []
     for contenders in extent.contenders:
         ratios = {holders: course.ratios("slotkeeper", holders, contenders) for holders in extent.holders}
-        said = ", ".join(f"{median(ratio):.2f} at {holders}" for holders, ratio in ratios.items()) + " holders"
+        medians = ", ".join(f"{median(ratio):.2f} at {holders}" for holders, ratio in ratios.items()) + " holders"
         aim = f"a cycle within {MOST:.2f} times three bare writes of the same item"
         if contenders == 1:
             met = max(map(median, ratios.values())) <= MOST
-            found.append(Goal(f"{aim}, 1 contender, any number of holders", said, met))
+            goals_met.append(Goal(f"{aim}, 1 contender, any number of holders", medians, met))
         else:
             together = median(ratio for each in ratios.values() for ratio in each)
-            found.append(Goal(f"{aim}, {contenders} contenders", f"{together:.2f} ({said})", together <= MOST))
-    return found
+            goals_met.append(Goal(f"{aim}, {contenders} contenders", f"{together:.2f} ({medians})", together <= MOST))
+    return goals_met
 
 
 def figures(course: Course) -> dict[str, Any]:
@@ -92,8 +99,9 @@ def notes(course: Course, extent: Extent) -> list[str]:
         f"Method: {processes()} processes of threads call DynamoDB Local, all designs in turns: {turns} contenders. "
         "Each round begins with another design, and each contender takes a cycle in it at least. Client settings are "
         "the same for all. The holders are there all the time, and beside them every contender has room.",
-        f"The bottleneck is the engine: with {most} contenders it keeps {tables.engine_processors(busy)} processors "
-        f"busy, they {tables.contenders_processors(busy)}. It takes one write after the other, so with several "
+        f"The bottleneck is the engine: with {most} contenders it keeps "
+        f"{slot_cycle_tables.engine_processors(busy)} processors busy, they "
+        f"{slot_cycle_tables.contenders_processors(busy)}. It takes one write after the other, so with several "
         "contenders a cycle is mostly waiting in line, and the ratios say what a call costs the engine. With the size "
         "of an item it becomes slower; DynamoDB charges for it instead.",
         "Confirm and release are sent as the workflow's states send them, but for confirm's ReturnValues: DynamoDB "

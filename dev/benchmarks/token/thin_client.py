@@ -57,16 +57,16 @@ class ThinDynamoDb:
             self._mine.connection = http.client.HTTPConnection(self._host)
         connection: http.client.HTTPConnection = self._mine.connection
         body = json.dumps(parameters).encode()
-        began = time.monotonic()
+        started = time.monotonic()
         connection.request("POST", "/", body, {**_HEADERS, "X-Amz-Target": f"DynamoDB_20120810.{operation}"})
         answer = connection.getresponse()
-        found: dict[str, Any] = json.loads(answer.read() or b"{}")
+        response: dict[str, Any] = json.loads(answer.read() or b"{}")
         with self._lock:
-            self.latencies.append(time.monotonic() - began)
+            self.latencies.append(time.monotonic() - started)
             self.counts[kind] += 1
             self.counts["refused"] += answer.status >= 400
         if answer.status >= 400:
-            code = str(found.get("__type", answer.status)).rpartition("#")[2]
-            told: Any = {**found, "Error": {"Code": code, "Message": str(found.get("message", ""))}}
-            raise ClientError(told, operation)
-        return found
+            code = str(response.get("__type", answer.status)).rpartition("#")[2]
+            error_response: Any = {**response, "Error": {"Code": code, "Message": str(response.get("message", ""))}}
+            raise ClientError(error_response, operation)
+        return response

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dev.benchmarks.outcome import Outcome, Tell
-from dev.benchmarks.token import token_tables as tables
+from dev.benchmarks.token import token_tables
 from dev.benchmarks.token.crowds import Crowds, Invalidation
 from dev.benchmarks.token.token_designs import LOCK, NOTHING, TABLE, WAYS
 from dev.benchmarks.token.token_tables import Measured
@@ -36,8 +36,8 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
         with Crowds(engine.endpoint, auth_seconds) as crowds:
             crowds.meet_401(LOCK, min(100, max(rounds)))  # to warm it up
             measured = _rounds(crowds, rounds, tell)
-    found = Measured(auth_seconds, measured)
-    return Outcome(tables.grids(found), tables.goals(found), _figures(found), notes=tables.NOTES)
+    result = Measured(auth_seconds, measured)
+    return Outcome(token_tables.grids(result), token_tables.goals(result), _figures(result), notes=token_tables.NOTES)
 
 
 def create_table(engine: EmbeddedAws) -> None:
@@ -64,12 +64,12 @@ def _rounds(crowds: Crowds, rounds: Mapping[int, int], tell: Tell) -> dict[int, 
     return measured
 
 
-def _figures(found: Measured) -> dict[str, object]:
+def _figures(result: Measured) -> dict[str, object]:
     return {
-        "auth_seconds": found.auth_seconds,
+        "auth_seconds": result.auth_seconds,
         "measured": [
             {"clients": count, "way": way, "rounds": [_plain(each) for each in rounds]}
-            for count, by_way in found.by_count.items()
+            for count, by_way in result.by_count.items()
             for way, rounds in by_way.items()
         ],
     }

@@ -115,11 +115,11 @@ WAYS: dict[str, Callable[[Store, Api], Way]] = {LOCK: Lock, TEXTBOOK: TextbookLo
 
 def serve(instance: Way, api: Api, bad: str) -> tuple[float, bool]:
     """What a chatbot does after a 401: seconds to a token that the API accepts, or to giving up, and which it was."""
-    began = time.monotonic()
+    started = time.monotonic()
     token = bad
     for _ in range(1 + TRIES):
         token = instance.token_after(token)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started
         if api.is_valid(token, TIMING.api):
             return seconds, True
     return seconds, False

@@ -49,20 +49,20 @@ def share_of(rounds: Sequence[Invalidation], share: float) -> float:
     return percentile(waits_of(rounds), share) or 0.0
 
 
-def grids(found: Measured) -> list[Grid]:
+def grids(result: Measured) -> list[Grid]:
     """All of them."""
     measured = Grid(
-        f"One invalidation, POST /auth of {found.auth_seconds:g} s",
+        f"One invalidation, POST /auth of {result.auth_seconds:g} s",
         ("way", "clients", "POST /auth", "unanswered", "wait p50", "wait p99", "reads", "writes", "refused", "a call"),
         [
             [*_row(way, count, rounds), f"{_call(rounds) * 1000:.0f} ms"]
-            for count, by_way in found.by_count.items()
+            for count, by_way in result.by_count.items()
             for way, rounds in by_way.items()
         ],
         "Waits are of those who did not refresh. Reads, writes: DynamoDB's units for one invalidation; refused: of the "
         "writes, by their condition. A call: the median of a call of the engine.",
     )
-    return [measured, _ratio_grid(found)]
+    return [measured, _ratio_grid(result)]
 
 
 def _row(way: str, count: int, rounds: Sequence[Invalidation]) -> list[str]:
@@ -79,10 +79,10 @@ def _row(way: str, count: int, rounds: Sequence[Invalidation]) -> list[str]:
     ]
 
 
-def _ratio_grid(found: Measured) -> Grid:
+def _ratio_grid(result: Measured) -> Grid:
     """Ratios of the rounds that were run one after the other."""
     rows = []
-    for count, by_way in found.by_count.items():
+    for count, by_way in result.by_count.items():
         pairs = list(zip(by_way[LOCK], by_way[TEXTBOOK], strict=True))
         rows.append(
             [
@@ -99,16 +99,16 @@ def _ratio_grid(found: Measured) -> Grid:
     )
 
 
-def goals(found: Measured) -> list[Goal]:
+def goals(result: Measured) -> list[Goal]:
     """Computed from what was found."""
     made = []
-    posts = {count: [each.posts for each in by_way[LOCK]] for count, by_way in found.by_count.items()}
+    posts = {count: [each.posts for each in by_way[LOCK]] for count, by_way in result.by_count.items()}
     counts = _list([f"{count:,}" for count in posts])
-    told = _list([_range(each) for each in posts.values()])
+    ranges = _list([_range(each) for each in posts.values()])
     once = all(number == 1 for each in posts.values() for number in each)
-    made.append(Goal(f"exactly one POST /auth for an invalidation at {counts} clients", told, once))
-    bound = goal_seconds(found.auth_seconds)
-    for count, by_way in found.by_count.items():
+    made.append(Goal(f"exactly one POST /auth for an invalidation at {counts} clients", ranges, once))
+    bound = goal_seconds(result.auth_seconds)
+    for count, by_way in result.by_count.items():
         p99 = share_of(by_way[LOCK], 0.99)
         text = f"{p99:.2f} s, where a call takes {_call(by_way[LOCK]) * 1000:.0f} ms"
         aim = f"wait p99 <= 1.5 x POST /auth + 250 ms = {bound:.2f} s at {count:,} clients"

@@ -52,8 +52,8 @@ def s3_errors() -> Iterator[None]:
     except ClientError as error:
         status, code = _status(error), _code(error)
         headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        told = headers.get("retry-after", "")
-        retry_after = float(told) if told.isascii() and told.isdecimal() else None
+        header = headers.get("retry-after", "")
+        retry_after = float(header) if header.isascii() and header.isdecimal() else None
         if code == "SlowDown" or status == 429 or "Throttl" in code:  # the last one is what KMS says
             raise RateLimited(f"S3 asks for fewer calls: {error}", retry_after=retry_after) from error
         if status >= 500:
@@ -132,9 +132,9 @@ class Outputs:
         if refusal and refusal not in _TAKEN:
             self.discard_own()
             raise error
-        found = self.published()
-        if found is not None:
-            return found
+        publication = self.published()
+        if publication is not None:
+            return publication
         if refusal:
             self.discard_own()
             raise Retryable(f"S3 did not take the manifest {self.manifest_key}, and there is none") from error
@@ -151,7 +151,7 @@ class Outputs:
         """Removes the parts of this request that its manifest does not name, as far as that works."""
         with _as_far_as_it_works(self._all):
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._all)
-            keys = (found["Key"] for page in pages for found in page.get("Contents", []))
+            keys = (listed["Key"] for page in pages for listed in page.get("Contents", []))
             self._delete(key for key in keys if not key.startswith(published["prefix"]))
 
     def _delete(self, keys: Iterable[str]) -> None:

@@ -132,11 +132,11 @@ def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(
     workplace.deliver(workplace.send("done"))
     workplace.put_row("odd", status={"S": WAITING})
     looked: list[int] = []
-    found = dict(workplace.ledger.rows({WAITING, FAILED}, looked.append))
-    assert found.keys() == {"r", "odd"}
-    assert isinstance(found["odd"], MalformedRow)
+    rows = dict(workplace.ledger.rows({WAITING, FAILED}, looked.append))
+    assert rows.keys() == {"r", "odd"}
+    assert isinstance(rows["odd"], MalformedRow)
     assert sum(looked) == 3
-    row = found["r"]
+    row = rows["r"]
     assert not isinstance(row, MalformedRow)
     assert (row.next_attempt_at, row.last_error) == (NOW + 3000, "not now")
     assert operator.schedule_name("r", row) == workplace.schedules()[0]["Name"]

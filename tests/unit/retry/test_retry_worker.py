@@ -50,15 +50,15 @@ class Worker:
 
     def _perform(self, request: WorkRequest, seconds: float) -> Any:
         self.seconds = seconds
-        told = request.payload
-        if "dies" in told:
+        payload = request.payload
+        if "dies" in payload:
             raise Killed
-        if "poison" in told:
-            raise Poison(told["poison"])
-        if "fails" in told:
-            raise Retryable(told["fails"], retry_after=told.get("retry_after"))
-        if "breaks" in told:
-            raise KeyError(told["breaks"])
+        if "poison" in payload:
+            raise Poison(payload["poison"])
+        if "fails" in payload:
+            raise Retryable(payload["fails"], retry_after=payload.get("retry_after"))
+        if "breaks" in payload:
+            raise KeyError(payload["breaks"])
         return {}
 
 

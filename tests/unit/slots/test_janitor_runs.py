@@ -320,8 +320,8 @@ def test_an_old_execution_that_was_redriven_hides_none_that_ended_before_it(acco
         return http(200), {"executions": executions if wanted == "ABORTED" else []}
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
-    found = [execution.name for execution in account.workflow.unsuccessful(NOW - HORIZON_SECONDS)]
-    assert found == ["p-redriven", "p-aborted"]
+    names = [execution.name for execution in account.workflow.unsuccessful(NOW - HORIZON_SECONDS)]
+    assert names == ["p-redriven", "p-aborted"]
 
 
 def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:

@@ -34,11 +34,11 @@ def apply() -> None:
 
 def _fragile(original: App, script: Script) -> App:
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        found = script.begin(_key(scope)) if scope["type"] == "http" and scope["method"] == "GET" else None
-        if found is None:
+        call_and_step = script.begin(_key(scope)) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if call_and_step is None:
             await original(scope, receive, send)
             return
-        step, call = found
+        step, call = call_and_step
         answer = "gone"
         try:
             body = await _waited(receive, step["seconds"])

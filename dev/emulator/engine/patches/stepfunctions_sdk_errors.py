@@ -41,11 +41,11 @@ def _dispatch(original: Callable[..., Any]) -> Callable[..., Any]:
         except sfn._ExecutionError as error:
             if service != "sqs":
                 raise
-            found = re.search(r"<Code>(.*?)</Code><Message>(.*?)</Message>", error.cause, re.DOTALL)
-            if found is None:
+            match = re.search(r"<Code>(.*?)</Code><Message>(.*?)</Message>", error.cause, re.DOTALL)
+            if match is None:
                 raise
-            name = found.group(1).rsplit(".", 1)[-1]  # the wire has AWS.SimpleQueueService.MessageNotInflight
+            name = match.group(1).rsplit(".", 1)[-1]  # the wire has AWS.SimpleQueueService.MessageNotInflight
             kind = f"{name}Exception" if name in MODELLED else "SqsException"
-            raise sfn._ExecutionError(f"Sqs.{kind}", f"{unescape(found.group(2))} (Service: Sqs)") from None
+            raise sfn._ExecutionError(f"Sqs.{kind}", f"{unescape(match.group(2))} (Service: Sqs)") from None
 
     return dispatch

@@ -39,7 +39,7 @@ def answer(
         "LogicalResourceId": event["LogicalResourceId"],
     }
     body |= (
-        {"Reason": _short(failed)} if failed else {"Data": {name: _short(said) for name, said in (data or {}).items()}}
+        {"Reason": _short(failed)} if failed else {"Data": {name: _short(text) for name, text in (data or {}).items()}}
     )
     status = 0
     for tries_left in reversed(range(ANSWER_TRIES)):

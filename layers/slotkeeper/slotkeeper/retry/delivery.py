@@ -157,12 +157,12 @@ class RetryQueue:
             ClientError, BotoCoreError: Scheduler did not answer.
         """
         try:
-            found = self._scheduler.get_schedule(**self._schedule_of(message))
+            schedule = self._scheduler.get_schedule(**self._schedule_of(message))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ResourceNotFoundException":
                 raise
             return None
-        return found["Target"].get("Input")
+        return schedule["Target"].get("Input")
 
     def delete_schedule(self, message: Message) -> bool:
         """Deletes the schedule of the message's attempt; False if there is none. Raises as `scheduled` does."""

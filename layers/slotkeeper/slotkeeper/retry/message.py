@@ -134,8 +134,12 @@ def _time(text: str) -> float:
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     """Without what there was instead where that holds the payload: reasons are logged. The dead letter has the body."""
-    told = error.rule in ("required", "additionalProperties")  # by names alone
-    return "" if told or error.name not in ("data", "data.payload") else str(error.message).replace("data", "body", 1)
+    names_only = error.rule in ("required", "additionalProperties")  # by names alone
+    return (
+        ""
+        if names_only or error.name not in ("data", "data.payload")
+        else str(error.message).replace("data", "body", 1)
+    )
 
 
 def _check_values(payload: Any) -> None:

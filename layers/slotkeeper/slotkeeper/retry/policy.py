@@ -107,8 +107,8 @@ class Policy:
         """
         default = _read("default", Rule(), document.get("default", {}))
         errors = _built_in_errors(default)
-        for name, said in document.get("errors", {}).items():
-            errors[name] = _read(f"errors.{name}", errors.get(name, default), said)
+        for name, rule in document.get("errors", {}).items():
+            errors[name] = _read(f"errors.{name}", errors.get(name, default), rule)
         return cls(default, errors)
 
 
@@ -123,9 +123,9 @@ def _built_in_errors(default: Rule) -> dict[str, Rule]:
     }
 
 
-def _read(where: str, inherited: Rule, said: Mapping[str, Any]) -> Rule:
+def _read(where: str, inherited: Rule, fields: Mapping[str, Any]) -> Rule:
     """The rule by its names in JSON: times say their unit there."""
-    values = {name.removesuffix("_seconds"): value for name, value in said.items()}
+    values = {name.removesuffix("_seconds"): value for name, value in fields.items()}
     if isinstance(values.get("max_attempts"), float):
         values["max_attempts"] = int(values["max_attempts"])  # 8.0 is a whole number to JSON Schema
     try:

@@ -138,35 +138,35 @@ class Workflow:
         StartExecution). DescribeExecution may lag: its status is believed only where the input does not decide. None if
         it does not know the execution yet.
         """
-        found = self.describe(request.execution_name)
-        if found is None:
+        execution = self.describe(request.execution_name)
+        if execution is None:
             return None
-        if found.input == request.to_json():
+        if execution.input == request.to_json():
             return AlreadyRan()
-        if json.loads(found.input) != json.loads(request.to_json()):
-            return NameTaken(is_open=not found.is_closed)
+        if json.loads(execution.input) != json.loads(request.to_json()):
+            return NameTaken(is_open=not execution.is_closed)
         # The same request, written by another version of this code.
-        return AlreadyRan() if found.is_closed else Started()
+        return AlreadyRan() if execution.is_closed else Started()
 
     def describe(self, name: str) -> Execution | None:
         """The execution of this name; None if Step Functions knows none (a name is forgotten 90 days after its end)."""
         try:
-            found = self._stepfunctions.describe_execution(executionArn=self._execution_arn(name))
+            response = self._stepfunctions.describe_execution(executionArn=self._execution_arn(name))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
             return None
-        stopped = found.get("stopDate")
+        stopped = response.get("stopDate")
         return Execution(
             name=name,
-            status=found["status"],
+            status=response["status"],
             stopped_at=stopped.timestamp() if stopped else None,
-            input=found.get("input", ""),
-            error=found.get("error", ""),
-            cause=found.get("cause", ""),
-            arn=found["executionArn"],
-            started_at=found["startDate"].timestamp(),
-            redrives=found.get("redriveCount", 0),
+            input=response.get("input", ""),
+            error=response.get("error", ""),
+            cause=response.get("cause", ""),
+            arn=response["executionArn"],
+            started_at=response["startDate"].timestamp(),
+            redrives=response.get("redriveCount", 0),
         )
 
     def running(self) -> Iterator[str]:

@@ -73,15 +73,15 @@ class JobRunSearch:
             return
         started = []
         for run in page["JobRuns"]:
-            began = run["StartedOn"].timestamp() if "StartedOn" in run else None
-            started += [] if began is None else [began]
+            run_started = run["StartedOn"].timestamp() if "StartedOn" in run else None
+            started += [] if run_started is None else [run_started]
             execution = run.get("Arguments", {}).get(MARKER)
             if execution is None:
                 continue
             if execution == self._execution and not self.last_state:
                 self.last_state = run["JobRunState"]
             if run["JobRunState"] not in _OVER:
-                self.alive[execution][run["Id"]] = began
+                self.alive[execution][run["Id"]] = run_started
         if started:
             self._reached = min(self._reached, max(started))
 

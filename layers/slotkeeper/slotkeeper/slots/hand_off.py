@@ -74,7 +74,7 @@ class HandOffs:
             processes: as this round has read them.
             now: seconds since the epoch.
         """
-        found: dict[str, float] = {}
+        hand_offs: dict[str, float] = {}
         stays: Mapping[str, Mapping[str, Stay]] | None = None
         for process in processes:
             before = self._seen.get(process.name)
@@ -93,9 +93,9 @@ class HandOffs:
                     others = (other for name, other in of_process.items() if name != waiter)
                     seconds = hand_off(stay.started, others, process.slot_limit)
                     if same and not process.paused and seconds is not None:
-                        found[process.name] = seconds
+                        hand_offs[process.name] = seconds
             self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiter, measured)
-        return found
+        return hand_offs
 
     def _stays(self, now: float) -> dict[str, dict[str, Stay]]:
         stays: dict[str, dict[str, Stay]] = defaultdict(dict)

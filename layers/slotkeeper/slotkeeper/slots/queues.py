@@ -71,10 +71,10 @@ class RequestQueue:
                 for number, handle in enumerate(receipt_handles)
             ],
         )
-        found: list[bool | None] = [True] * len(receipt_handles)
+        visible: list[bool | None] = [True] * len(receipt_handles)
         for failed in answer.get("Failed", []):
-            found[int(failed["Id"])] = False if _is_spent(failed["Code"]) else None
-        return found
+            visible[int(failed["Id"])] = False if _is_spent(failed["Code"]) else None
+        return visible
 
     def _set_visibility(self, receipt_handle: str, seconds: int) -> bool:
         try:

@@ -76,8 +76,8 @@ class SettlementTable:
 
     def settled_by(self) -> float | None:
         """The moment up to which every execution that had ended was accounted for; None if none was noted."""
-        found = self._read([_SETTLED_BY], "settled_by")
-        return float(found[0]["settled_by"]["N"]) if found else None
+        items = self._read([_SETTLED_BY], "settled_by")
+        return float(items[0]["settled_by"]["N"]) if items else None
 
     def note_settled_by(self, moment: float) -> None:
         """Notes that moment for the janitor's next containers, which then need not list a fortnight."""
