@@ -36,7 +36,8 @@ def deploy(aws, parameters, *_others):
         secrets.create_secret(Name="a:secret:[b]", SecretString="{}")
     time.sleep(SECONDS)
     url = "https://abc.execute-api.us-east-1.amazonaws.com/v1/messages"
-    return {"DataBucketName": "data", "ApiCredentialsSecretArn": "a:secret:[b]", "ChatbotUrl": url}
+    work = {"WorkQueueUrl": "queue"} if parameters["DeployWorker"] == "true" else {}
+    return {"DataBucketName": "data", "ApiCredentialsSecretArn": "a:secret:[b]", "ChatbotUrl": url} | work
 deployment.deploy = deploy
 sys.argv[1:] = ["up", *sys.argv[2:]]
 import dev.emulator.__main__
@@ -102,9 +103,8 @@ def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkey
     assert uploaded["Body"].read().startswith(b"date,")
     sample = engine.client("s3").get_object(Bucket="data", Key=worker.INPUT_KEY)
     assert "weather" in json.loads(sample["Body"].readline())
-    command = next(line for line in said.splitlines() if "the worker: make work;" in line).partition("make work BODY=")[
-        2
-    ]
+    line = next(line for line in said.splitlines() if "the worker: make work;" in line)
+    command = line.partition("make work BODY=")[2]
     assert shlex.split(command) == [worker.sample_body("first")]
     assert f"the functions' log: {left_behind / 'engine.log'}\n" in said
     carry_out("down", left_behind, monkeypatch)

@@ -21,11 +21,17 @@ from tests.template.stateful import RETAINED, source, stateful, translated
 
 WHOLE = translated(source())
 HELD = stateful(WHOLE)
+EVERY_FLOW = {
+    name: declared
+    | {"Default": {"ChatApiUrl": "https://chat.example", "DeployWorker": "true"}.get(name, declared["Default"])}
+    for name, declared in WHOLE["Parameters"].items()
+}
 # These two stand on functions and roles, and are deleted with their stack.
 ALONE = [name for name in HELD if name not in ("ChatbotApi", "Workflow")]
 TEMPLATE: dict[str, Any] = {
     "AWSTemplateFormatVersion": "2010-09-09",
-    **{section: WHOLE[section] for section in ("Parameters", "Conditions")},
+    "Parameters": EVERY_FLOW,
+    "Conditions": WHOLE["Conditions"],
     "Resources": {name: WHOLE["Resources"][name] for name in ALONE},
 }
 KEPT = {name for name in ALONE if HELD[name].get("DeletionPolicy") in RETAINED}
