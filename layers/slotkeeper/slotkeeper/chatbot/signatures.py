@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
 
-from slotkeeper.aws.dynamodb import Attributes, Table
+from slotkeeper.aws.dynamodb import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -131,4 +131,4 @@ class SeenSignatures:
         if not held:
             # botocore repeats a write whose answer was lost by itself, too. Some engines do not return the item.
             user = user or self._table.read(signature)
-        return held or (bool(user) and Attributes(user).text("request_id") == request_id)
+        return held or user.get("request_id") == {"S": request_id}
