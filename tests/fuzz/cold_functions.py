@@ -21,7 +21,7 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper import events as completion_news
+from slotkeeper import events
 from slotkeeper import observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
@@ -116,7 +116,7 @@ class Functions:
         self._patch.setattr("time.monotonic", self._read_clock)
         # Powertools reads its variables when its objects are made.
         importlib.reload(observability)
-        for module in (chat_token, completion_news, findings, retrying_worker, retry):
+        for module in (chat_token, events, findings, retrying_worker, retry):
             importlib.reload(module)
         self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # no part of what a function says
         (log,) = observability.logger.handlers

@@ -17,7 +17,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper import events as completion_news
+from slotkeeper import events
 from slotkeeper import observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
@@ -274,7 +274,7 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         monkeypatch.setenv(name, value)
     # Powertools reads its variables when its objects are made.
     importlib.reload(observability)
-    for module in (chat_token, completion_news, retrying_worker, retry):
+    for module in (chat_token, events, retrying_worker, retry):
         importlib.reload(module)
     (log,) = observability.logger.handlers
     log.setStream(CurrentStdout())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
 
-from slotkeeper import events as completion_news
+from slotkeeper import events
 from slotkeeper import observability, token
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.chatbot.service import Answered, Refused
@@ -148,7 +148,7 @@ def _worker(module: ModuleType) -> Iterator[None]:
             retrying_worker._start_log(Message("order-1", {}))
             retrying_worker._schedule_refused("why")
             retrying_worker._policy_invalid("why")
-            completion_news._not_sent("why")
+            events._not_sent("why")
             if outcome is None:
                 raise Surprise
             return outcome

@@ -44,7 +44,7 @@ CONSUMED = {"batchItemFailures": list[Any]()}
 @pytest.fixture
 def starter(load: Load) -> Function:
     module = load("starter")
-    return Function(module, module._completion_news)
+    return Function(module, module._completion_events)
 
 
 def _request(body: Any, group: str = "p") -> dict[str, Any]:
@@ -177,7 +177,7 @@ def test_the_function_of_status_events_has_the_news_wired(load: Load, account: A
     world.start()
     world.abort()
     module = load("execution_closed")
-    bus = Bus(module._news._events)
+    bus = Bus(module._completion_events._events)
     sent = record(json.dumps({"detail": {"name": world.execution}}))
     sent["receiptHandle"] = account.status_event(world.execution)
     assert len(module.handler({"Records": [sent]}, invocation())["batchItemFailures"]) == 1
