@@ -21,8 +21,7 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper import events
-from slotkeeper import observability, retry
+from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots import run_report as findings

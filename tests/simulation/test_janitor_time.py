@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.slots import janitor as reclaim
+from slotkeeper.slots import janitor
 from slotkeeper.slots.janitor import Janitor
 from tests.simulation import janitor_scenes as scenes
 from tests.simulation.janitor_scenes import LOST_AT, Outcome, play
@@ -72,8 +72,8 @@ def test_a_search_that_no_single_run_can_end_is_ended() -> None:
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs have no end of their own."""
-    monkeypatch.setattr(reclaim, "RUN_SECONDS", 10**6)
-    monkeypatch.setattr(reclaim, "SETTLE_SECONDS", 10**6)
+    monkeypatch.setattr(janitor, "RUN_SECONDS", 10**6)
+    monkeypatch.setattr(janitor, "SETTLE_SECONDS", 10**6)
     monkeypatch.setattr(Janitor, "run", lambda self, _, run=Janitor.run: run(self))
 
 
@@ -95,5 +95,5 @@ def test_control_without_the_lease_runs_overlap() -> None:
 def test_control_one_process_after_the_other_keeps_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settlements in the order of their ends, and no turns."""
     monkeypatch.setattr("slotkeeper.slots.settlement.in_turns", lambda work, _: list(work))
-    outcome = play(scenes.one_process, SERVED)
+    outcome = play(lambda account: scenes.one_process(account, 7000), SERVED)
     assert outcome.kept is None or outcome.kept > GRACE + 2 * PERIOD

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from slotkeeper.slots import cancellation, settlement
-from slotkeeper.slots import janitor as reclaim
+from slotkeeper.slots import cancellation, janitor, settlement
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.admission import Deferred, Starter
 from slotkeeper.slots.closed_executions import ClosedExecutions
@@ -403,11 +402,11 @@ def test_a_request_that_a_run_of_the_janitor_could_not_keep_is_kept_by_a_later_o
 
 def half_an_hour_late(patch: Patch) -> None:
     """A holder is taken for dead half an hour later than it is."""
-    patch.setattr(reclaim, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 1800))
+    patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 1800))
 
 
 def one_period_late(patch: Patch) -> None:
-    patch.setattr(reclaim, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 60))
+    patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 60))
 
 
 def an_event_frees_nothing(patch: Patch) -> None:

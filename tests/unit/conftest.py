@@ -17,8 +17,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from slotkeeper import events
-from slotkeeper import observability, retry
+from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots.admission import Starter

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
 
-from slotkeeper import events
-from slotkeeper import observability, token
+from slotkeeper import events, observability, token
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.chatbot.service import Answered, Refused
 from slotkeeper.retry import attempt, ledger
