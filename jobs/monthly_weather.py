@@ -126,8 +126,8 @@ def run(s3: Any, bucket: str, input_key: str, output_key: str, execution: str | 
         body = s3.get_object(Bucket=bucket, Key=input_key)["Body"].read()
     except ClientError as error:
         # A missing key is answered with AccessDenied where the role may not list the bucket, as here ("GetObject").
-        said = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}"
-        raise BadInput(f"{input_key}: expected an object in bucket {bucket} that the job may read; {said}") from None
+        reason = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}"
+        raise BadInput(f"{input_key}: expected an object in bucket {bucket} that the job may read; {reason}") from None
     result = {**summarise(read_days(body, input_key)), "input_key": input_key, "execution": execution}
     text = json.dumps(result, indent=2) + "\n"
     s3.put_object(Bucket=bucket, Key=output_key, Body=text.encode(), ContentType="application/json")

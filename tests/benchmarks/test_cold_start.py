@@ -68,11 +68,11 @@ def test_a_size_is_that_of_what_is_deployed_and_says_how_much_is_compiled(tmp_pa
 @pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 def test_the_smallest_run_starts_function_and_rival_in_the_real_runtime(tmp_path: Path) -> None:
     shares: list[float] = []
-    found = cold_start_benchmark.measure(tmp_path, lambda _, share: shares.append(share), small=True)
+    outcome = cold_start_benchmark.measure(tmp_path, lambda _, share: shares.append(share), small=True)
     assert shares == sorted(shares)
-    assert [len(grid.rows) for grid in found.grids if grid.title.startswith(("Init", "First"))] == [1, 1]
-    (starter,) = found.figures["functions"].values()
+    assert [len(grid.rows) for grid in outcome.grids if grid.title.startswith(("Init", "First"))] == [1, 1]
+    (starter,) = outcome.figures["functions"].values()
     assert starter["services"] == ["dynamodb", "sqs", "stepfunctions", "events"]
     assert starter["ours"][0]["init_cpu"] > 0
     assert len(starter["ours"][0]["calls"]) == 2
-    assert found.figures["sizes"]["layer"]["compiled"] > 1_000_000
+    assert outcome.figures["sizes"]["layer"]["compiled"] > 1_000_000

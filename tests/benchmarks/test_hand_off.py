@@ -37,8 +37,8 @@ def following(machine: dict[str, Any]) -> set[str]:
         if isinstance(value, list):
             return set().union(*map(named, value))
         if isinstance(value, dict):
-            here = {value[key] for key in ("Next", "Default") if isinstance(value.get(key), str)}
-            return here.union(*map(named, value.values()))
+            next_states = {value[key] for key in ("Next", "Default") if isinstance(value.get(key), str)}
+            return next_states.union(*map(named, value.values()))
         return set()
 
     return named(machine["States"])
@@ -226,12 +226,12 @@ def test_a_hand_off_lasts_from_a_release_to_the_next_start():
 def test_what_a_request_costs_is_counted_over_the_same_rounds():
     polled = window(POLLED, (0.0, 25.0), 10, limit=2)
     begun = [0.05, 0.2, 10.0, 10.05, 10.2, 19.9, 20.3]  # the last in a round that is not whole
-    calls = [Call(began, "dynamodb", "UpdateItem", "poll-10", None) for began in begun]
-    told = summary([polled], [(began, began + 0.01) for began in begun], calls)
-    assert told["per_request"]["invocations"] == 6 / 4
+    calls = [Call(started, "dynamodb", "UpdateItem", "poll-10", None) for started in begun]
+    figures_of_way = summary([polled], [(started, started + 0.01) for started in begun], calls)
+    assert figures_of_way["per_request"]["invocations"] == 6 / 4
     # The starter's, and a confirm and a release each.
-    assert told["per_request"]["DynamoDB writes"] == (6 + 8) / 4
-    assert told["expected"]["slots_used"] == pytest.approx(holding([polled]) / 10)
+    assert figures_of_way["per_request"]["DynamoDB writes"] == (6 + 8) / 4
+    assert figures_of_way["expected"]["slots_used"] == pytest.approx(holding([polled]) / 10)
 
 
 def woken() -> tuple[list[Passage], list[tuple[float, float]], list[Call]]:
@@ -249,9 +249,9 @@ def woken() -> tuple[list[Passage], list[tuple[float, float]], list[Call]]:
 def test_the_parts_of_a_hand_off_add_up_to_it():
     passages, invocations, calls = woken()
     each = window(passages, (0.0, 3.0), None, limit=1)
-    (told,) = parts(each, invocations, calls)
-    assert told == pytest.approx((0.02, 0.02, 0.03, 0.02))
-    assert sum(told) == pytest.approx(each.handoffs()[0].seconds)
+    (shares,) = parts(each, invocations, calls)
+    assert shares == pytest.approx((0.02, 0.02, 0.03, 0.02))
+    assert sum(shares) == pytest.approx(each.handoffs()[0].seconds)
 
 
 def test_a_hand_off_by_another_wake_has_no_parts():
@@ -274,7 +274,7 @@ def test_arithmetic_of_polling():
 
 def figures(median: float, used: float, invocations: float) -> dict[str, Any]:
     def way(period: int | None, share: float) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        measured: dict[str, Any] = {
             "period": period,
             "admitted": 10,
             "hand_offs": [median] * 10,
@@ -286,8 +286,8 @@ def figures(median: float, used: float, invocations: float) -> dict[str, Any]:
             "jobs_running": share,
             "per_request": {"invocations": invocations},
         }
-        said = {"hand_off": 4.0, "slots_used": 0.2, "invocations": 1.25}
-        return told | ({"expected": said} if period else {})
+        expected = {"hand_off": 4.0, "slots_used": 0.2, "invocations": 1.25}
+        return measured | ({"expected": expected} if period else {})
 
     ways = {"wake": way(None, used), "poll-5": way(5, 0.2), "poll-30": way(30, 0.04), "poll-300": way(300, 0.004)}
     return {"ways": ways, "parts": hand_off_report.part_figures([(0.1, 0.2, 0.3, 0.4)], 2)}

@@ -22,12 +22,12 @@ def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def test_the_smallest_run_measures_every_design_in_every_cell(tmp_path: Path) -> None:
-    told: list[float] = []
-    outcome = slot_cycle_benchmark.measure(tmp_path, lambda _, share: told.append(share), small=True)
+    shares: list[float] = []
+    outcome = slot_cycle_benchmark.measure(tmp_path, lambda _, share: shares.append(share), small=True)
     cells = outcome.figures["cells"]
     assert len(cells) == len(COMPARED) * len(SMALL.holders) * len(SMALL.contenders)
     assert {cell["cycles"] >= cell["contenders"] for cell in cells} == {True}
-    assert told == sorted(told)
+    assert shares == sorted(shares)
     units = next(grid for grid in outcome.grids if grid.title == "Write units of a cycle")
     assert [row[1] for row in units.rows] == ["3", "3"]
 

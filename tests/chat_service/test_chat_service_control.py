@@ -54,8 +54,8 @@ def test_the_command_serves_until_it_is_interrupted() -> None:
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     ) as command:
         assert command.stdout is not None
-        said = [command.stdout.readline() for _ in range(3)]
+        lines = [command.stdout.readline() for _ in range(3)]
         command.send_signal(signal.SIGINT)
         rest = command.stdout.read()
-    assert "http://127.0.0.1:" in said[0]
+    assert "http://127.0.0.1:" in lines[0]
     assert (command.returncode, rest) == (130, "\nended\n")

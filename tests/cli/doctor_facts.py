@@ -97,9 +97,9 @@ def facts(**changes: Any) -> Any:
 
 def seen(look: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[tuple[str, str]]:
     """Level and what was seen, over whole facts with these changes; each finding says what to do."""
-    found = list(look(facts(**changes)))
-    assert all(finding.do for finding in found)
-    return [(finding.level, finding.saw) for finding in found]
+    findings = list(look(facts(**changes)))
+    assert all(finding.do for finding in findings)
+    return [(finding.level, finding.saw) for finding in findings]
 
 
 def levels(look: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[str]:

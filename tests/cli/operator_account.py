@@ -63,7 +63,7 @@ class Operator:
 
     def __init__(self, outputs: dict[str, str]) -> None:
         self.outputs = outputs
-        self.parameters = {name: str(told.get("Default", "")) for name, told in TEMPLATE["Parameters"].items()}
+        self.parameters = {name: str(declared.get("Default", "")) for name, declared in TEMPLATE["Parameters"].items()}
         self.glue_runs: list[dict[str, Any]] = []
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.dynamodb, self.sqs, self.glue = (client(name) for name in ("dynamodb", "sqs", "glue"))
@@ -86,9 +86,9 @@ class Operator:
 
     def process(self, name: str = "sample") -> Process:
         """A process that is there."""
-        found = self.slots.read(name)
-        assert found is not None
-        return found
+        process = self.slots.read(name)
+        assert process is not None
+        return process
 
     def audited(self) -> list[dict[str, Any]]:
         """The audit lines, in their order."""
@@ -143,13 +143,13 @@ class Operator:
         if asked["StackName"] != STACK:
             message = f"Stack with id {asked['StackName']} does not exist"
             return {"Error": {"Code": "ValidationError", "Message": message}}
-        told = {
+        description = {
             "StackName": STACK,
             "StackStatus": "UPDATE_COMPLETE",
             "Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in self.parameters.items()],
             "Outputs": [{"OutputKey": k, "OutputValue": v} for k, v in self.outputs.items()],
         }
-        return {"Stacks": [told]}
+        return {"Stacks": [description]}
 
     def _runs(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -207,9 +207,9 @@ class StubbedCalls:
     def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
         if model.name not in self._answers:
             return None
-        told = self._answers[model.name](context["asked"])
-        status = 400 if "Error" in told else 200
-        return AWSResponse("", status, {}, None), told | {"ResponseMetadata": {"HTTPStatusCode": status}}
+        response = self._answers[model.name](context["asked"])
+        status = 400 if "Error" in response else 200
+        return AWSResponse("", status, {}, None), response | {"ResponseMetadata": {"HTTPStatusCode": status}}
 
 
 def made_stack() -> dict[str, str]:

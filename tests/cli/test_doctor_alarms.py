@@ -106,13 +106,13 @@ def test_retries_that_are_overdue_and_attempts_that_were_not_continued(found: An
 
 
 def test_a_few_are_named_the_oldest_first_and_a_look_that_was_cut_short_says_so() -> None:
-    found = tuple((f"r{n}", row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
-    told = seen(retry_checks.overdue, rows=LedgerRows(found, all_of_them=False))
-    assert told[0] == (
+    rows = tuple((f"r{n}", row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
+    findings = seen(retry_checks.overdue, rows=LedgerRows(rows, all_of_them=False))
+    assert findings[0] == (
         "problem",
         "5 retries should have started, the oldest 1 h 23 min ago: r5, r4, r3, ...",
     )
-    assert told[1][0] == "warn"
+    assert findings[1][0] == "warn"
 
 
 @pytest.mark.parametrize("value", [None, "not JSON", '{"default": {"max_attempts": 0}}'])

@@ -108,9 +108,9 @@ def test_what_the_stack_has_not_is_a_problem_of_the_checks_that_ask_for_it(
     over(monkeypatch, functions={"StarterFunction": FunctionSettings("StarterFunction", 30, None)})
     ended = operator.run("doctor", "--json")
     assert ended.exit_code == 5
-    found = {one["check"]: one["findings"] for one in ended.json["checks"] if one["level"] == "problem"}
-    assert found.keys() == {"visibility", "worker-concurrency"}
-    assert found["visibility"][0]["saw"] == "not checked: there is no WorkerFunction"
+    problems = {one["check"]: one["findings"] for one in ended.json["checks"] if one["level"] == "problem"}
+    assert problems.keys() == {"visibility", "worker-concurrency"}
+    assert problems["visibility"][0]["saw"] == "not checked: there is no WorkerFunction"
 
 
 def test_a_check_of_a_flow_that_is_not_deployed_is_absent_and_no_fault(operator: Operator, monkeypatch: Patch) -> None:
@@ -120,11 +120,11 @@ def test_a_check_of_a_flow_that_is_not_deployed_is_absent_and_no_fault(operator:
         del each["WorkQueue"]
     missing = dict.fromkeys(("rows", "retry_policy"), CommandFailed("asked for"))
     over(monkeypatch, not_deployed=["chatbot", "worker"], functions=functions, **slots, **missing)
-    told = operator.run("doctor", "--json").json
-    levels = {one["check"]: one["level"] for one in told["checks"]}
+    report = operator.run("doctor", "--json").json
+    levels = {one["check"]: one["level"] for one in report["checks"]}
     absent = {"worker-concurrency", "retries", "retry-policy"}
     assert levels == {name: "absent" if name in absent else "ok" for name in levels}
-    assert (told["worst"], told["not_deployed"]) == ("ok", ["chatbot", "worker"])
+    assert (report["worst"], report["not_deployed"]) == ("ok", ["chatbot", "worker"])
     ended = operator.run("doctor")
     assert f"{len(CHECKS) - 3} ok, 0 warnings, 0 problems" in ended.stdout
     assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.stdout
@@ -165,7 +165,7 @@ def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
 
 def listed(*resources: tuple[str, str, str], template_text: str = "") -> StubbedCalls:
     """The stack's resources: logical id, physical id, type."""
-    told = [
+    listed_checks = [
         {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": kind, "ResourceStatus": "CREATE_COMPLETE"}
         for a, b, kind in resources
     ]
@@ -180,7 +180,7 @@ def listed(*resources: tuple[str, str, str], template_text: str = "") -> Stubbed
         }
     }
     answers = {
-        "ListStackResources": lambda _: {"StackResourceSummaries": told},
+        "ListStackResources": lambda _: {"StackResourceSummaries": listed_checks},
         "GetTemplate": lambda asked: (
             {"TemplateBody": template_text or json.dumps(template)} if asked["TemplateStage"] == "Processed" else {}
         ),
@@ -292,10 +292,10 @@ def test_the_topic_its_subscriptions_and_its_keys_policy_are_fetched(operator: O
     topic = sns.create_topic(Name="failures", Attributes={"KmsMasterKeyId": key})["TopicArn"]
     operator.outputs["FailureTopicArn"] = topic
     sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="us@example.com")
-    found = Facts(StackConnection("slotkeeper"))  # which reads the outputs again
-    assert found.topic["KmsMasterKeyId"] == key
-    assert found.topic_key_policy == {"Statement": []}
-    assert [one["Endpoint"] for one in found.subscriptions] == ["us@example.com"]
+    facts = Facts(StackConnection("slotkeeper"))  # which reads the outputs again
+    assert facts.topic["KmsMasterKeyId"] == key
+    assert facts.topic_key_policy == {"Statement": []}
+    assert [one["Endpoint"] for one in facts.subscriptions] == ["us@example.com"]
 
 
 def test_the_retry_policy_is_fetched_or_known_to_be_gone(operator: Operator, fetched: Facts) -> None:

@@ -100,13 +100,13 @@ def test_a_function_with_no_concurrency_is_a_problem() -> None:
 
 
 def test_another_recursion_setting_than_the_templates_is_a_problem() -> None:
-    found = [RecursionSetting("WorkerFunction", "w", "Terminate", "Allow")]
-    assert levels(infrastructure_checks.recursion, recursion=found) == ["problem"]
+    settings = [RecursionSetting("WorkerFunction", "w", "Terminate", "Allow")]
+    assert levels(infrastructure_checks.recursion, recursion=settings) == ["problem"]
 
 
 def test_a_table_that_does_not_expire_or_cannot_be_restored_as_it_should_is_a_problem() -> None:
-    found = [TableSettings("Ledger", False, True, False, True), TableSettings("Plain", False, False, False, False)]
-    assert levels(infrastructure_checks.tables, tables=found) == ["problem", "problem"]
+    tables = [TableSettings("Ledger", False, True, False, True), TableSettings("Plain", False, False, False, False)]
+    assert levels(infrastructure_checks.tables, tables=tables) == ["problem", "problem"]
 
 
 def test_a_rule_that_is_off_is_a_problem_unless_the_template_has_it_so() -> None:

@@ -37,14 +37,18 @@ def _installed(requirements: list[str]) -> set[str]:
 
 
 def test_every_import_comes_with_the_package() -> None:
-    told = subprocess.run(
+    imported_modules = subprocess.run(
         [sys.executable, "-c", IMPORTED],
         env={"PYTHONPATH": f"{ROOT / 'layers' / 'slotkeeper'}:{ROOT / 'cli'}"},
         capture_output=True,
         text=True,
         check=True,
     )
-    modules = set(json.loads(told.stdout)) - sys.stdlib_module_names - {"slotkeeper", "slotkeeper_cli", "__main__"}
+    modules = (
+        set(json.loads(imported_modules.stdout))
+        - sys.stdlib_module_names
+        - {"slotkeeper", "slotkeeper_cli", "__main__"}
+    )
     of = metadata.packages_distributions()
     imported = {of[module][0].lower().replace("_", "-") for module in modules if module in of}
 

@@ -18,8 +18,8 @@ NOW = 1_790_000_000.0
 
 
 def _show(operator: Operator, request_id: str = "a", *options: str) -> Any:
-    (found,) = operator.run("request", "show", request_id, *options, "--json").json["found"]
-    return found
+    (shown,) = operator.run("request", "show", request_id, *options, "--json").json["found"]
+    return shown
 
 
 def _attempt(operator: Operator, request_id: str = "a", *options: str) -> Any:
@@ -109,9 +109,9 @@ def test_a_dead_lettered_one_says_why_and_its_later_attempts_are_found_too(opera
     send_dead_letter(operator)
     body = json.dumps({"process": "sample", "request_id": "a", "attempt": 2})
     operator.workflow.start(parse_request(Delivery("m", body, "sample", "", "0", 1, NOW)))
-    found = _show(operator)
-    assert [(one["attempt"], one["state"]) for one in found["attempts"]] == [(1, "dead-lettered"), (2, "finishing")]
-    assert found["attempts"][0]["dead_letter"]["reason"] == "because of Expired"
+    shown = _show(operator)
+    assert [(one["attempt"], one["state"]) for one in shown["attempts"]] == [(1, "dead-lettered"), (2, "finishing")]
+    assert shown["attempts"][0]["dead_letter"]["reason"] == "because of Expired"
 
 
 def test_it_is_found_by_its_execution_and_by_its_message_too(operator: Operator) -> None:
@@ -127,8 +127,8 @@ def test_the_same_id_in_two_processes_is_two_requests(operator: Operator) -> Non
     operator.processes.create("other", 1, "sample-job")
     operator.hold("a")
     operator.hold("a", "other")
-    found = operator.run("request", "show", "a", "--json").json["found"]
-    assert {one["process"] for one in found} == {"sample", "other"}
+    shown = operator.run("request", "show", "a", "--json").json["found"]
+    assert {one["process"] for one in shown} == {"sample", "other"}
     assert _show(operator, "a", "--process", "other")["process"] == "other"
     assert operator.run("request", "show", "a", "--process", "nobody").exit_code == 4
 

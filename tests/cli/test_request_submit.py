@@ -157,8 +157,8 @@ def test_what_makes_no_sense_is_a_usage_error(operator: Operator, options: tuple
 
 def test_one_that_was_cancelled_is_mentioned_since_it_will_be_dead_lettered(operator: Operator) -> None:
     operator.processes.cancellations.add("sample", execution_name("sample", "a", 1), 1_790_000_000.0)
-    told = operator.run("request", "submit", "--process", "sample", "--request-id", "a").stderr
-    assert "request a of sample is cancelled" in told
+    output = operator.run("request", "submit", "--process", "sample", "--request-id", "a").stderr
+    assert "request a of sample is cancelled" in output
 
 
 def test_one_that_ran_before_is_mentioned_since_it_does_not_run_again(operator: Operator) -> None:
@@ -173,11 +173,13 @@ def test_one_that_ran_before_is_mentioned_since_it_does_not_run_again(operator: 
 def test_what_was_sent_before_the_connection_broke_is_reported(operator: Operator) -> None:
     asked: list[int] = []
 
-    def break_off(told: dict[str, Any]) -> dict[str, Any]:
-        asked.append(len(told["Entries"]))
+    def break_off(parameters: dict[str, Any]) -> dict[str, Any]:
+        asked.append(len(parameters["Entries"]))
         if len(asked) == 2:
             return {"Error": {"Code": "AccessDenied", "Message": "no more"}}
-        return {"Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in told["Entries"]]}
+        return {
+            "Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in parameters["Entries"]]
+        }
 
     lines = "\n".join(json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(25))
     with StubbedCalls("sqs", {"SendMessageBatch": break_off}):
@@ -194,10 +196,10 @@ def test_an_empty_file_is_reported(operator: Operator) -> None:
 def test_what_sqs_does_not_take_of_a_batch_is_sent_again(operator: Operator) -> None:
     asked: list[list[str]] = []
 
-    def some(told: dict[str, Any]) -> dict[str, Any]:
-        asked.append([json.loads(one["MessageBody"])["request_id"] for one in told["Entries"]])
-        refused = [one for one in told["Entries"] if len(asked) == 1 and one["Id"] == "1"]
-        taken = [one for one in told["Entries"] if one not in refused]
+    def some(parameters: dict[str, Any]) -> dict[str, Any]:
+        asked.append([json.loads(one["MessageBody"])["request_id"] for one in parameters["Entries"]])
+        refused = [one for one in parameters["Entries"] if len(asked) == 1 and one["Id"] == "1"]
+        taken = [one for one in parameters["Entries"] if one not in refused]
         return {
             "Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in taken],
             "Failed": [{"Id": one["Id"], "Code": "Throttled", "SenderFault": False} for one in refused],
@@ -218,8 +220,8 @@ def test_what_is_never_taken_is_reported_and_the_command_fails(
 ) -> None:
     asked: list[int] = []
 
-    def none(told: dict[str, Any]) -> dict[str, Any]:
-        asked.append(len(told["Entries"]))
+    def none(parameters: dict[str, Any]) -> dict[str, Any]:
+        asked.append(len(parameters["Entries"]))
         return {"Failed": [{"Id": "0", "Code": "InvalidMessageContents", "SenderFault": sender_fault, "Message": "no"}]}
 
     with StubbedCalls("sqs", {"SendMessageBatch": none}):
@@ -236,14 +238,14 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
     left = list(ends.items())
     over: dict[str, str] = {}
 
-    def describe(told: dict[str, Any]) -> dict[str, Any]:
-        name = told["executionArn"].rpartition(":")[2]
+    def describe(parameters: dict[str, Any]) -> dict[str, Any]:
+        name = parameters["executionArn"].rpartition(":")[2]
         if name not in over:
             return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "not yet"}}
         ending = {"status": "SUCCEEDED"} if over[name] == "SUCCEEDED" else {"status": "FAILED", "error": over[name]}
         moment = datetime.fromtimestamp(0, UTC)
         return {
-            "executionArn": told["executionArn"],
+            "executionArn": parameters["executionArn"],
             "name": name,
             "input": "{}",
             "startDate": moment,

@@ -51,8 +51,8 @@ class Waiting:
 
     def bodies(self) -> list[dict[str, Any]]:
         """What stands on the queue and can be received."""
-        told = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", [])
-        return [json.loads(message["Body"]) for message in told]
+        messages = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", [])
+        return [json.loads(message["Body"]) for message in messages]
 
     def schedules(self) -> list[str]:
         listed = client("scheduler").list_schedules(GroupName=self.group)["Schedules"]
@@ -90,8 +90,8 @@ def test_the_list_shows_each_waiting_request_and_its_delivery_the_earliest_first
     waiting.fail("late", -HOUR, booked=False)
     ended = operator.run("retry", "list", "--json")
     assert ended.exit_code == 0
-    told = [(one["request_id"], one["by"], one["attempt"], one["last_error"]) for one in ended.json["retries"]]
-    assert told == [
+    listed = [(one["request_id"], one["by"], one["attempt"], one["last_error"]) for one in ended.json["retries"]]
+    assert listed == [
         ("late", "unknown", 2, "HTTP 503"),
         ("by-queue", "queue", 2, "HTTP 503"),
         ("by-scheduler", "schedule", 2, "HTTP 503"),
@@ -103,10 +103,10 @@ def test_the_list_shows_each_waiting_request_and_its_delivery_the_earliest_first
 
 def test_the_table_has_what_is_overdue_marked(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("late", -HOUR, booked=False, error="[bold]not markup")
-    told = operator.run("retry", "list").stdout
-    assert "overdue by 1 h" in told
-    assert "unknown" in told
-    assert "[bold]not markup" in told
+    output = operator.run("retry", "list").stdout
+    assert "overdue by 1 h" in output
+    assert "unknown" in output
+    assert "[bold]not markup" in output
 
 
 def test_no_retry_waits(operator: Operator) -> None:
@@ -169,8 +169,8 @@ def test_a_cancelled_request_is_decided_its_message_is_sent_and_its_schedule_gon
     )
     assert [body["request_id"] for body in waiting.bodies()] == ["r"]
     assert waiting.schedules() == []
-    told = operator.audited()[0]
-    assert (told["action"], told["request_id"], told["why"]) == ("retry cancel", "r", "the customer has gone")
+    audited = operator.audited()[0]
+    assert (audited["action"], audited["request_id"], audited["why"]) == ("retry cancel", "r", "the customer has gone")
 
 
 def test_one_that_the_queue_delays_is_a_dead_letter_when_it_comes(operator: Operator, waiting: Waiting) -> None:
@@ -241,9 +241,9 @@ def test_one_that_begins_meanwhile_is_left_to_the_worker(
     name = step.replace("-", "_")
     real = getattr(RetryOperations, name)
 
-    def late(self: Any, *told: Any) -> Any:
+    def late(self: Any, *arguments: Any) -> Any:
         waiting.ledger.claim(second, "a worker's", time.time(), 125)
-        return real(self, *told)
+        return real(self, *arguments)
 
     monkeypatch.setattr(RetryOperations, name, late)
     ended = operator.run("retry", step, "r", "--yes")

@@ -57,9 +57,9 @@ def test_an_adopted_execution_has_the_job_that_it_runs_though_the_process_has_an
     """Else the janitor would look for its runs at the wrong job, find none, and free a slot that is in use."""
     name = operator.hold("a")
     _forget(operator, name)
-    told = entered("RunGlueJob")
-    told["stateEnteredEventDetails"]["input"] = json.dumps({"job_name": "earlier-job"})
-    operator.histories[name] = [told]
+    event = entered("RunGlueJob")
+    event["stateEnteredEventDetails"]["input"] = json.dumps({"job_name": "earlier-job"})
+    operator.histories[name] = [event]
 
     operator.run("stack", "reconcile")
 
@@ -140,8 +140,8 @@ def test_dead_holders_are_reported_and_left_to_the_janitor_which_runs_immediatel
 
 
 def test_a_round_that_failed_is_a_failure(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"FunctionError": "Unhandled", "Payload": BytesIO(b'{"errorMessage": "boom"}')}
-    monkeypatch.setattr(client("lambda"), "invoke", lambda **_: told)
+    response = {"FunctionError": "Unhandled", "Payload": BytesIO(b'{"errorMessage": "boom"}')}
+    monkeypatch.setattr(client("lambda"), "invoke", lambda **_: response)
 
     ended = operator.run("stack", "reconcile")
 

@@ -40,8 +40,8 @@ def refusal(seconds: float) -> dict[str, Any]:
 
 def raw(operator: Operator) -> dict[str, Any]:
     key = {"token_name": {"S": ITEM_NAME}}
-    found: dict[str, Any] = operator.dynamodb.get_item(TableName=operator.outputs["TokenTableName"], Key=key)["Item"]
-    return found
+    item: dict[str, Any] = operator.dynamodb.get_item(TableName=operator.outputs["TokenTableName"], Key=key)["Item"]
+    return item
 
 
 # show --------------------------------------------------------------------------------------------------------------
@@ -65,8 +65,8 @@ def test_before_the_first_message_there_is_no_token(operator: Operator) -> None:
 
 def test_a_stored_token_has_a_generation_and_an_age(operator: Operator) -> None:
     put(operator)
-    told = operator.run("token", "show", "--json").json
-    assert (told["generation"], told["stored"], told["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
+    shown = operator.run("token", "show", "--json").json
+    assert (shown["generation"], shown["stored"], shown["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
     assert "10 min" in operator.run("token", "show").stdout
 
 
@@ -124,9 +124,9 @@ def test_neither_the_token_nor_its_locks_code_is_ever_printed_not_even_by_botoco
         root.setLevel(before)
         root.removeHandler(handler)
     assert "stored_at" in written.getvalue(), "the log has what was answered"
-    said = ended.stdout + ended.stderr + written.getvalue() + json.dumps(operator.audited())
+    output = ended.stdout + ended.stderr + written.getvalue() + json.dumps(operator.audited())
     pieces = [TOKEN[n : n + 8] for n in range(len(TOKEN) - 8)] + [CODE[n : n + 8] for n in range(len(CODE) - 8)]
-    assert not [piece for piece in pieces if piece in said]
+    assert not [piece for piece in pieces if piece in output]
 
 
 # invalidate --------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def work(deployed: DeployedStack) -> Iterator[DeployedWorker]:
 @pytest.fixture
 def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The command over the deployed stack, as `--local` finds it; its JSON."""
-    told = {
+    environment = {
         "endpoint": deployed.aws.endpoint,
         "region": REGION,
         "access_key_id": ACCESS_KEY,
@@ -89,7 +89,7 @@ def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.Monk
     }
     folder = tmp_path / "build" / "local"
     folder.mkdir(parents=True)
-    (folder / "outputs.json").write_text(json.dumps(told))
+    (folder / "outputs.json").write_text(json.dumps(environment))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dead_letter_queues, "LONG_POLL_SECONDS", 0)  # the engine's queues tell at once what they have
 

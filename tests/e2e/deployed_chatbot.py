@@ -67,10 +67,10 @@ class DeployedChatbot:
         self._secrets.put_secret_value(SecretId=self.outputs["ApiCredentialsSecretArn"], SecretString=value)
 
     def item(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._dynamodb.get_item(
+        item: dict[str, Any] = self._dynamodb.get_item(
             TableName=self.outputs["TokenTableName"], Key={"token_name": {"S": "chatbot"}}, ConsistentRead=True
         )
-        return dict(found.get("Item", {}))
+        return dict(item.get("Item", {}))
 
     def message(self, text: str = "hello") -> str:
         return json.dumps({"message_id": f"m{next(_numbers)}", "text": text})
@@ -122,9 +122,9 @@ class DeployedChatbot:
 
     def invoke(self, function: str, event: Any) -> Any:
         answer = self._lambda.invoke(FunctionName=function, Payload=json.dumps(event))
-        found = json.loads(answer["Payload"].read())
-        assert "errorMessage" not in found, found
-        return found
+        response = json.loads(answer["Payload"].read())
+        assert "errorMessage" not in response, response
+        return response
 
     def logs(self) -> str:
         """Everything that functions and engine have logged."""

@@ -109,10 +109,10 @@ class DeployedStack:
 
     def execution(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = self.stepfunctions.describe_execution(executionArn=self.arn(name))
+            description: dict[str, Any] = self.stepfunctions.describe_execution(executionArn=self.arn(name))
         except self.stepfunctions.exceptions.ExecutionDoesNotExist:
             return None
-        return found
+        return description
 
     def status(self, name: str) -> str:
         return str((self.execution(name) or {}).get("status", "NONE"))
@@ -130,10 +130,10 @@ class DeployedStack:
 
     def runs(self, execution: str, job: str = JOB) -> list[dict[str, Any]]:
         """The Glue runs of an execution."""
-        found = []
+        runs = []
         for page in self.glue.get_paginator("get_job_runs").paginate(JobName=job):
-            found += [r for r in page["JobRuns"] if r["Arguments"].get("--slotkeeper-execution") == execution]
-        return found
+            runs += [r for r in page["JobRuns"] if r["Arguments"].get("--slotkeeper-execution") == execution]
+        return runs
 
     def alive(self, process: str) -> int:
         """How many Glue runs of a process are alive."""
@@ -176,7 +176,9 @@ class DeployedStack:
 
     def wait_for_status(self, execution: str, *statuses: str) -> str:
         return (
-            wait_until(lambda: (found := self.status(execution)) in statuses and found, f"{execution} to be {statuses}")
+            wait_until(
+                lambda: (status := self.status(execution)) in statuses and status, f"{execution} to be {statuses}"
+            )
             or ""
         )
 

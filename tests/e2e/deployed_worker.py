@@ -39,8 +39,8 @@ class DeployedWorker:
         self.put_policy(json.dumps(POLICY))
 
     def _attribute(self, name: str) -> str:
-        found = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=[name])
-        return str(found["Attributes"][name])
+        attributes = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=[name])
+        return str(attributes["Attributes"][name])
 
     def put_policy(self, value: str) -> None:
         self._ssm.put_parameter(Name=self.outputs["RetryPolicyParameterName"], Value=value, Overwrite=True)
@@ -118,7 +118,7 @@ class DeployedWorker:
 
     def keys(self, prefix: str) -> list[str]:
         pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
-        return [found["Key"] for page in pages for found in page.get("Contents", [])]
+        return [listed["Key"] for page in pages for listed in page.get("Contents", [])]
 
     def calls(self, request_id: str) -> int:
         """How often the downstream was asked for a request's input."""
@@ -136,11 +136,11 @@ class DeployedWorker:
             MessageAttributeNames=["All"],
             VisibilityTimeout=0,
         )
-        found = {}
+        letters = {}
         for message in answer.get("Messages", []):
             attributes = {name: value["StringValue"] for name, value in message.get("MessageAttributes", {}).items()}
-            found[attributes.get("idempotency_key", "")] = {"body": message["Body"], **attributes}
-        return found
+            letters[attributes.get("idempotency_key", "")] = {"body": message["Body"], **attributes}
+        return letters
 
     def redrive(self) -> None:
         """What "Start DLQ redrive" to a custom destination does: each dead letter back as a new message, as it is."""
@@ -158,7 +158,7 @@ class DeployedWorker:
         """The schedule that brings an attempt; None if there is none."""
         name = schedule_name(Message(request_id, {}, (0.0,) * (attempt - 1)), self._attribute("QueueArn"))
         try:
-            found: dict[str, Any] = self.scheduler.get_schedule(GroupName=self.group, Name=name)
+            schedule: dict[str, Any] = self.scheduler.get_schedule(GroupName=self.group, Name=name)
         except self.scheduler.exceptions.ResourceNotFoundException:
             return None
-        return found
+        return schedule

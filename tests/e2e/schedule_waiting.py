@@ -8,12 +8,12 @@ from typing import Any
 
 def bring_forward(scheduler: Any, group: str, name: str, to: float) -> None:
     """Lets a one-time schedule fire at `to`, seconds since the epoch, or at once if that is past."""
-    found = scheduler.get_schedule(GroupName=group, Name=name)
+    schedule = scheduler.get_schedule(GroupName=group, Name=name)
     scheduler.update_schedule(
         Name=name,
         GroupName=group,
         ScheduleExpression=f"at({datetime.fromtimestamp(to, UTC):%Y-%m-%dT%H:%M:%S})",
-        FlexibleTimeWindow=found["FlexibleTimeWindow"],
-        ActionAfterCompletion=found["ActionAfterCompletion"],
-        Target=found["Target"],
+        FlexibleTimeWindow=schedule["FlexibleTimeWindow"],
+        ActionAfterCompletion=schedule["ActionAfterCompletion"],
+        Target=schedule["Target"],
     )

@@ -45,8 +45,8 @@ class ChangeSets:
     def __init__(self, stack: DeployedStack) -> None:
         self._s3, self._bucket = stack.s3, stack.outputs["DataBucketName"]
         self._cloudformation = stack.aws.client("cloudformation")
-        told = self._cloudformation.describe_stacks(StackName=STACK_NAME)["Stacks"][0]
-        self._parameters = [each["ParameterKey"] for each in told["Parameters"]]
+        deployed = self._cloudformation.describe_stacks(StackName=STACK_NAME)["Stacks"][0]
+        self._parameters = [each["ParameterKey"] for each in deployed["Parameters"]]
 
     def template(self) -> dict[str, Any]:
         """The template that is deployed, before SAM's translation."""
@@ -68,9 +68,9 @@ class ChangeSets:
             ],
             **({"TemplateURL": self._uploaded(template)} if template else {"UsePreviousTemplate": True}),
         )
-        told = wait_until(lambda: self._made(name), f"change set {name}")
-        assert told["Status"] == "CREATE_COMPLETE", told.get("StatusReason")
-        return {each["ResourceChange"]["LogicalResourceId"]: each["ResourceChange"] for each in told["Changes"]}
+        described = wait_until(lambda: self._made(name), f"change set {name}")
+        assert described["Status"] == "CREATE_COMPLETE", described.get("StatusReason")
+        return {each["ResourceChange"]["LogicalResourceId"]: each["ResourceChange"] for each in described["Changes"]}
 
     def _uploaded(self, template: dict[str, Any]) -> str:
         """Too long for a body in the request."""
@@ -78,8 +78,8 @@ class ChangeSets:
         return f"https://s3.us-east-1.amazonaws.com/{self._bucket}/template.json"
 
     def _made(self, name: str) -> Any:
-        told = self._cloudformation.describe_change_set(StackName=STACK_NAME, ChangeSetName=name)
-        return told["Status"] in ("CREATE_COMPLETE", "FAILED") and told
+        described = self._cloudformation.describe_change_set(StackName=STACK_NAME, ChangeSetName=name)
+        return described["Status"] in ("CREATE_COMPLETE", "FAILED") and described
 
     def execute(self, name: str) -> None:
         self._cloudformation.execute_change_set(StackName=STACK_NAME, ChangeSetName=name)

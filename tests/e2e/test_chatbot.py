@@ -132,14 +132,14 @@ def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(b
     bot.service.invalidate()
     bot.service.strike(AUTH, Outage("hold", times=1))
     before = bot.service.auths
-    began = time.monotonic()
+    started = time.monotonic()
     with ThreadPoolExecutor(1) as sender:
         killed = sender.submit(bot.say)
         wait_until(lambda: bot.service.auths > before, "the first POST /auth")
         kill_containers(bot.aws)
         # The engine finds out about a dead container when it next wants to use it.
         wait_until(lambda: bot.say().status == 200, "the others to go on")
-        waited = time.monotonic() - began
+        waited = time.monotonic() - started
     assert killed.result().status == 502
     assert waited > TIMING.lease - 0.5
     assert bot.service.auths == before + 2
@@ -160,8 +160,8 @@ def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(
 
 
 def test_f34_the_deployed_table_of_signatures_forgets_them(bot: DeployedChatbot) -> None:
-    told = bot.aws.client("dynamodb").describe_time_to_live(TableName=bot.outputs["SeenSignatureTableName"])
-    assert told["TimeToLiveDescription"] == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+    expiry = bot.aws.client("dynamodb").describe_time_to_live(TableName=bot.outputs["SeenSignatureTableName"])
+    assert expiry["TimeToLiveDescription"] == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
 
 def test_neither_token_nor_secret_nor_key_is_in_any_log(bot: DeployedChatbot) -> None:

@@ -70,11 +70,11 @@ def test_producers_hear_of_success_and_of_failure(stack: DeployedStack, producer
     stack.end(process, "bad", how="fail")
     succeeded = producer.hears(process=process, status="SUCCEEDED")
     failed = producer.hears(process=process, status="FAILED")
-    for told, execution, request_id in ((succeeded, good, "good"), (failed, bad, "bad")):
-        assert (told["execution_arn"], told["request_id"]) == (stack.arn(execution), request_id)
-        assert stack.arn(execution) in told["resources"]
-        assert told["started_at"] <= told["finished_at"]
-        stack.wait_for_status(execution, told["status"])
+    for event, execution, request_id in ((succeeded, good, "good"), (failed, bad, "bad")):
+        assert (event["execution_arn"], event["request_id"]) == (stack.arn(execution), request_id)
+        assert stack.arn(execution) in event["resources"]
+        assert event["started_at"] <= event["finished_at"]
+        stack.wait_for_status(execution, event["status"])
     assert (failed["error"], "the test said: fail" in failed["cause"]) == ("States.TaskFailed", True)
     assert stack.outputs["FailedRequestQueueUrl"].endswith("/" + failed["kept_in"])
 
@@ -84,16 +84,16 @@ def test_producers_hear_of_a_request_that_was_aborted(stack: DeployedStack, prod
     execution = stack.send(process, "r1")
     stack.wait_until_running(execution)
     stack.stepfunctions.stop_execution(executionArn=stack.arn(execution), error="ByHand", cause="a test")
-    told = producer.hears(execution_name=execution)
-    assert (told["status"], told["error"], told["cause"]) == ("FAILED", "ByHand", "a test")
+    event = producer.hears(execution_name=execution)
+    assert (event["status"], event["error"], event["cause"]) == ("FAILED", "ByHand", "a test")
 
 
 def test_producers_hear_of_a_message_that_is_none(stack: DeployedStack, producer: Producer) -> None:
     process = stack.process()
     stack.send_raw("{", process)
-    told = producer.hears(process=process)
-    assert (told["status"], told["code"]) == ("DEAD_LETTERED", "InvalidRequest")
-    assert stack.outputs["RequestDeadLetterQueueUrl"].endswith("/" + told["kept_in"])
+    event = producer.hears(process=process)
+    assert (event["status"], event["code"]) == ("DEAD_LETTERED", "InvalidRequest")
+    assert stack.outputs["RequestDeadLetterQueueUrl"].endswith("/" + event["kept_in"])
 
 
 def test_producers_hear_of_the_workers_requests(work: DeployedWorker, producer: Producer) -> None:
@@ -125,7 +125,7 @@ def metric(stack: DeployedStack) -> Callable[[str], float]:
 
     def total(name: str) -> float:
         dimensions = [{"Name": "service", "Value": STACK_NAME}]
-        found = cloudwatch.get_metric_statistics(
+        statistics = cloudwatch.get_metric_statistics(
             Namespace="Slotkeeper",
             MetricName=name,
             Dimensions=dimensions,
@@ -134,6 +134,6 @@ def metric(stack: DeployedStack) -> Callable[[str], float]:
             Period=3600,
             Statistics=["Sum"],
         )
-        return sum(point["Sum"] for point in found["Datapoints"])
+        return sum(point["Sum"] for point in statistics["Datapoints"])
 
     return total

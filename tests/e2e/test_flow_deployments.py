@@ -49,8 +49,8 @@ def _outputs(*conditions: str) -> set[str]:
 
 
 def _logical_ids(aws: EmbeddedAws) -> set[str]:
-    found = aws.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName="slotkeeper")
-    each = [one for page in found for one in page["StackResourceSummaries"]]
+    pages = aws.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName="slotkeeper")
+    each = [one for page in pages for one in page["StackResourceSummaries"]]
     return {one["LogicalResourceId"] for one in each if one["ResourceStatus"] != "DELETE_COMPLETE"}
 
 
@@ -97,5 +97,5 @@ def test_either_flow_is_deployed_without_the_other(
     there = _logical_ids(aws)
     assert _conditional(condition) <= there
     assert not _conditional(other) & there
-    assert "NotFound: the " in (said := slotkeeper(*command))
-    assert "is not deployed in this stack: deploy the stack with" in said
+    assert "NotFound: the " in (output := slotkeeper(*command))
+    assert "is not deployed in this stack: deploy the stack with" in output

@@ -47,9 +47,9 @@ def test_enter_at_each_question_deploys_and_the_next_deployment_asks_nothing(new
     built = ["--template-file", str(folder / "sam" / "template.yaml")]
     _sam(new_account, "build", "--template-file", str(ROOT / "template.yaml"), "--build-dir", str(folder / "sam"))
 
-    told = _sam(new_account, "deploy", "--guided", *built)
-    assert "has no authentication" not in told
-    assert "Deploy this changeset?" not in told
+    output = _sam(new_account, "deploy", "--guided", *built)
+    assert "has no authentication" not in output
+    assert "Deploy this changeset?" not in output
     (stack,) = new_account.client("cloudformation").describe_stacks(StackName="slotkeeper")["Stacks"]
     assert stack["StackStatus"] == "CREATE_COMPLETE"
     limit = new_account.client("lambda").get_account_settings()["AccountLimit"]

@@ -19,9 +19,9 @@ OF_THE_TEMPLATE += ("tables", "rules", "alarm-actions", "topic-key")
 
 
 def test_the_doctor_looks_at_everything_and_finds_what_the_template_has_made_healthy(slotkeeper: Slotkeeper) -> None:
-    found = {one["check"]: one for one in slotkeeper("doctor")["checks"]}
-    assert not [f for one in found.values() for f in one["findings"] if "not checked" in f["saw"]]
-    assert [name for name in OF_THE_TEMPLATE if found[name]["level"] != "ok"] == []
+    checks = {one["check"]: one for one in slotkeeper("doctor")["checks"]}
+    assert not [f for one in checks.values() for f in one["findings"] if "not checked" in f["saw"]]
+    assert [name for name in OF_THE_TEMPLATE if checks[name]["level"] != "ok"] == []
 
 
 def test_a_retry_that_scheduler_is_to_bring_is_made_now(slotkeeper: Slotkeeper, work: DeployedWorker) -> None:

@@ -27,8 +27,8 @@ def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str)
     """The last attempt of a request, once it is in this state."""
 
     def look() -> Any:
-        found = slotkeeper("request", "show", request_id, "--process", process)["found"]
-        return found and found[0]["state"] == state and found[0]["attempts"][-1]
+        shown = slotkeeper("request", "show", request_id, "--process", process)["found"]
+        return shown and shown[0]["state"] == state and shown[0]["attempts"][-1]
 
     last: dict[str, Any] = wait_until(look, f"{request_id} to be {state}")
     return last

@@ -25,16 +25,16 @@ def test_the_tour_goes_from_its_beginning_to_its_end(stack: DeployedStack, monke
     month = split_by_month(read_dataset())["2012-01"]
     stack.s3.put_object(Bucket=stack.outputs["DataBucketName"], Key="input/2012-01.csv", Body=month)
 
-    told: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for line in TOUR.splitlines():
         _, *arguments = shlex.split(line)
         ended = CliRunner().invoke(app, arguments)
         assert ended.exit_code == 0, (line, ended.output, ended.exception)
-        told[" ".join(arguments)] = ended.stdout
+        outputs[" ".join(arguments)] = ended.stdout
 
-    assert "sample" in told["status"]
-    assert "succeeded" in told["request show tour"]
-    (shown,) = (one for one in json.loads(told["status --json"])["processes"] if one["name"] == "sample")
+    assert "sample" in outputs["status"]
+    assert "succeeded" in outputs["request show tour"]
+    (shown,) = (one for one in json.loads(outputs["status --json"])["processes"] if one["name"] == "sample")
     assert (shown["slot_limit"], shown["paused"], shown["holders"]) == (5, False, [])
     written = stack.s3.get_object(Bucket=stack.outputs["DataBucketName"], Key="output/tour.json")["Body"].read()
     assert json.loads(written)

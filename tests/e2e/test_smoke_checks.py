@@ -47,8 +47,10 @@ def _left(stack: DeployedStack) -> list[str]:
         *(run["Arguments"]["--slotkeeper-execution"] for run in runs if run["JobRunState"] == "RUNNING"),
     ]
     for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl", "RequestQueueUrl"):
-        told = stack.sqs.receive_message(QueueUrl=stack.outputs[output], MaxNumberOfMessages=10, VisibilityTimeout=0)
-        names += [message["Body"] for message in told.get("Messages", [])]
+        response = stack.sqs.receive_message(
+            QueueUrl=stack.outputs[output], MaxNumberOfMessages=10, VisibilityTimeout=0
+        )
+        names += [message["Body"] for message in response.get("Messages", [])]
     return [name for name in names if "smoke" in name]
 
 
@@ -59,11 +61,11 @@ def test_every_check_holds_and_leaves_nothing_and_touches_nobody_elses(stack: De
         _command(stack, tmp_path), cwd=ROOT, env=_environment(stack), capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    told: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
-    assert {check["name"]: check["status"] for check in told["checks"]} == {
+    report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
+    assert {check["name"]: check["status"] for check in report["checks"]} == {
         check.name: "not shown" if check.name == "listing" else "passed" for check in CHECKS
     }
-    assert all(check["cannot_be_shown_here"] for check in told["checks"])
+    assert all(check["cannot_be_shown_here"] for check in report["checks"])
     assert "| redrive | passed |" in (tmp_path / "report.md").read_text()
     assert _left(stack) == []
     (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=url).get("Messages"), "somebody else's message")

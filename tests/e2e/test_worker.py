@@ -134,5 +134,5 @@ def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work:
 
 def _is_empty(work: DeployedWorker) -> bool:
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = work.sqs.get_queue_attributes(QueueUrl=work.queue_url, AttributeNames=names)["Attributes"]
-    return all(found[name] == "0" for name in names)
+    counts = work.sqs.get_queue_attributes(QueueUrl=work.queue_url, AttributeNames=names)["Attributes"]
+    return all(counts[name] == "0" for name in names)

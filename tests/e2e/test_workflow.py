@@ -28,10 +28,10 @@ def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_f
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     assert (kept["execution_name"], kept["error"], kept["kept_by"]) == (name, "States.TaskFailed", "workflow")
     assert "the test said: fail" in kept["cause"]
-    found = stack.execution(name)
-    assert found is not None
-    assert found["error"] == "RequestFailed"
-    assert json.loads(kept["body"]) == json.loads(found["input"])
+    execution = stack.execution(name)
+    assert execution is not None
+    assert execution["error"] == "RequestFailed"
+    assert json.loads(kept["body"]) == json.loads(execution["input"])
 
 
 def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: DeployedStack) -> None:
@@ -57,9 +57,9 @@ def test_a_failed_request_notifies(stack: DeployedStack) -> None:
     name = stack.send(process, "r1")
     stack.end(process, "r1", how="fail")
     (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=queue).get("Messages"), "the notification")
-    told = json.loads(json.loads(message["Body"])["Message"])
-    assert told["execution"] == stack.arn(name)
-    assert (told["request_kept"], told["slot"]) == (True, "given back")
+    notification = json.loads(json.loads(message["Body"])["Message"])
+    assert notification["execution"] == stack.arn(name)
+    assert (notification["request_kept"], notification["slot"]) == (True, "given back")
 
 
 def test_f5_a_release_whose_answer_is_lost_gives_one_slot_back(stack: DeployedStack) -> None:

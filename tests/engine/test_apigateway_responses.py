@@ -48,8 +48,8 @@ def test_an_imported_api_has_the_gateway_responses_of_its_document(
     stacks.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE))
 
     def outputs() -> list[dict[str, str]] | None:
-        found: list[dict[str, str]] | None = stacks.describe_stacks(StackName=name)["Stacks"][0].get("Outputs")
-        return found
+        listed: list[dict[str, str]] | None = stacks.describe_stacks(StackName=name)["Stacks"][0].get("Outputs")
+        return listed
 
     (output,) = wait_until(outputs, "the stack") or []
     url = f"{aws.endpoint}/restapis/{output['OutputValue']}/v1/_user_request_/not-there"

@@ -74,9 +74,9 @@ def test_an_interrupted_up_leaves_nothing(tmp_path: Path, number: signal.Signals
         wait_for_line(up, "deploying")
         engine = EmbeddedAws.attach(tmp_path).pid
         up.send_signal(number)
-        said = up.stdout.read()
+        output = up.stdout.read()
         assert up.wait() == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert processes.session_members(engine) == []
     assert {path.name for path in tmp_path.iterdir()} == {"engine.log"}
 
@@ -90,23 +90,23 @@ def test_a_killed_up_leaves_no_engine(tmp_path: Path) -> None:
 
 
 def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = up_once(left_behind)
-    body = json.loads(said.splitlines()[-1])
+    output = up_once(left_behind)
+    body = json.loads(output.splitlines()[-1])
     assert body == {
         "process": "sample",
         "request_id": "first",
         "arguments": {"--input_key": "input/2012-01.csv", "--output_key": "output/2012-01.json"},
     }
     engine = EmbeddedAws.attach(left_behind)
-    assert f"the chat API's stand-in at {engine.chat_service}" in said
+    assert f"the chat API's stand-in at {engine.chat_service}" in output
     uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
     assert uploaded["Body"].read().startswith(b"date,")
     sample = engine.client("s3").get_object(Bucket="data", Key=worker.INPUT_KEY)
     assert "weather" in json.loads(sample["Body"].readline())
-    line = next(line for line in said.splitlines() if "the worker: make work;" in line)
+    line = next(line for line in output.splitlines() if "the worker: make work;" in line)
     command = line.partition("make work BODY=")[2]
     assert shlex.split(command) == [worker.sample_body("first")]
-    assert f"the functions' log: {left_behind / 'engine.log'}\n" in said
+    assert f"the functions' log: {left_behind / 'engine.log'}\n" in output
     carry_out("down", left_behind, monkeypatch)
     assert processes.session_members(engine.pid) == []
     assert not is_reachable(engine)
@@ -117,23 +117,23 @@ def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
 ) -> None:
     up_once(left_behind)
     engine = EmbeddedAws.attach(left_behind)
-    told = json.loads((left_behind / "outputs.json").read_text())["chat_service"]
-    assert json.loads(credentials(engine)) == {name: told[name] for name in ("client_id", "client_secret")}
-    token = urllib3.request("POST", f"{told['url']}/auth", body=credentials(engine)).json()["access_token"]
+    service = json.loads((left_behind / "outputs.json").read_text())["chat_service"]
+    assert json.loads(credentials(engine)) == {name: service[name] for name in ("client_id", "client_secret")}
+    token = urllib3.request("POST", f"{service['url']}/auth", body=credentials(engine)).json()["access_token"]
     engine.client("secretsmanager").put_secret_value(SecretId=CREDENTIALS, SecretString="the user's own")
-    said = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
-    assert "'ChatApiUrl': 'https://chat.example'" in said
-    assert "stand-in" not in said
+    output = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
+    assert "'ChatApiUrl': 'https://chat.example'" in output
+    assert "stand-in" not in output
     assert credentials(engine) == "the user's own"
-    assert cli.GIVE_CREDENTIALS in said
-    said = up_once(left_behind)
-    assert "already running" in said
-    assert f"'ChatApiUrl': '{told['url']}'" in said
-    assert json.loads((left_behind / "outputs.json").read_text())["chat_service"] == told
+    assert cli.GIVE_CREDENTIALS in output
+    output = up_once(left_behind)
+    assert "already running" in output
+    assert f"'ChatApiUrl': '{service['url']}'" in output
+    assert json.loads((left_behind / "outputs.json").read_text())["chat_service"] == service
     bearer = {"Authorization": f"Bearer {token}"}
-    assert urllib3.request("GET", f"{told['url']}/me", headers=bearer).status == 200
+    assert urllib3.request("GET", f"{service['url']}/me", headers=bearer).status == 200
     status = carry_out("status", left_behind, monkeypatch)
-    assert told["url"] in status
+    assert service["url"] in status
     assert f"ApiCredentialsSecretArn = {CREDENTIALS}\n" in status
     carry_out("down", left_behind, monkeypatch)
 
@@ -159,12 +159,12 @@ def test_a_parameter_that_the_template_does_not_have_starts_nothing(
 
 
 def test_with_an_api_of_your_own_there_is_no_stand_in(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
+    output = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
     engine = EmbeddedAws.attach(left_behind)
     assert engine.chat_service is None
     assert "chat_service" not in json.loads((left_behind / "outputs.json").read_text())
     assert (
-        f"the chatbot asks https://chat.example; this asks you for its credentials:\n{cli.GIVE_CREDENTIALS}\n" in said
+        f"the chatbot asks https://chat.example; this asks you for its credentials:\n{cli.GIVE_CREDENTIALS}\n" in output
     )
     assert "stand-in" not in carry_out("status", left_behind, monkeypatch)
     given = CliRunner().invoke(cli.main, ["credentials"], input="the-id\nthe-secret\n")
@@ -218,9 +218,9 @@ def test_make_clean_removes_everything_whatever_becomes_of_local_down(checkout: 
 
 def up_once(state_dir: Path, *options: str) -> str:
     with running(SHORT, state_dir, *options) as up:
-        said, _ = up.communicate()
-        assert up.returncode == 0, said
-    return said
+        output, _ = up.communicate()
+        assert up.returncode == 0, output
+    return output
 
 
 def carry_out(command: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> str:

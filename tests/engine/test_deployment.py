@@ -25,13 +25,13 @@ Outputs:
 def test_a_deployment_writes_its_outputs_and_a_failed_one_says_why(aws: EmbeddedAws, tmp_path: Path) -> None:
     template = tmp_path / "template.yaml"
     template.write_text(TEMPLATE)
-    said: list[str] = []
-    outputs = aws.deploy({"Retention": "120"}, template=template, say=said.append)
+    lines: list[str] = []
+    outputs = aws.deploy({"Retention": "120"}, template=template, say=lines.append)
     written = json.loads((aws.state_dir / "outputs.json").read_text())
     assert written.pop("endpoint") == aws.endpoint
     assert written.pop("outputs") == outputs
     assert written == {"region": "us-east-1", "access_key_id": "test", "secret_access_key": "test"}
-    assert said == ["sam build", "sam deploy"]
+    assert lines == ["sam build", "sam deploy"]
     attributes = aws.client("sqs").get_queue_attributes(QueueUrl=outputs["QueueUrl"], AttributeNames=["All"])
     assert attributes["Attributes"]["MessageRetentionPeriod"] == "120"
     with pytest.raises(DeploymentError, match=r"Queue: \w+FAILED: .*MessageRetentionPeriod"):

@@ -23,8 +23,8 @@ def handler(event, context):
 
 def called(aws: EmbeddedAws, name: str, **event: str) -> dict[str, Any]:
     answer = aws.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
-    said: dict[str, Any] = json.loads(answer["Payload"].read())
-    return said
+    response: dict[str, Any] = json.loads(answer["Payload"].read())
+    return response
 
 
 def test_environments_of_a_function_share_its_code(

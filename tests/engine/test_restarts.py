@@ -150,5 +150,5 @@ def running(glue: Any) -> list[dict[str, Any]]:
 
 def state(glue: Any, run: dict[str, Any]) -> str:
     """The state of a run."""
-    found: str = glue.get_job_run(JobName="job", RunId=run["Id"])["JobRun"]["JobRunState"]
-    return found
+    run_state: str = glue.get_job_run(JobName="job", RunId=run["Id"])["JobRun"]["JobRunState"]
+    return run_state

@@ -57,13 +57,13 @@ def test_each_call_of_a_key_meets_its_own_step(engine: EmbeddedAws, key: str) ->
     steps = [Step(0.3), Step(answer="slow_down", retry_after=25), Step(answer="slow_down"), Step(answer="error")]
     Downstream(engine.state_dir).follow({key: [*steps, Step(answer="drop")]})
     assert read(engine, key) == b"content"
-    told, untold, error = (refusal(engine, key) for _ in range(3))
+    stated, untold, error = (refusal(engine, key) for _ in range(3))
     with pytest.raises(ConnectionClosedError):
         read(engine, key)
     assert read(engine, key) == b"content"  # the script is over
-    assert [each["Error"]["Code"] for each in (told, untold, error)] == ["SlowDown", "SlowDown", "InternalError"]
-    assert [each["ResponseMetadata"]["HTTPStatusCode"] for each in (told, untold, error)] == [503, 503, 500]
-    assert told["ResponseMetadata"]["HTTPHeaders"]["retry-after"] == "25"
+    assert [each["Error"]["Code"] for each in (stated, untold, error)] == ["SlowDown", "SlowDown", "InternalError"]
+    assert [each["ResponseMetadata"]["HTTPStatusCode"] for each in (stated, untold, error)] == [503, 503, 500]
+    assert stated["ResponseMetadata"]["HTTPHeaders"]["retry-after"] == "25"
     assert "retry-after" not in untold["ResponseMetadata"]["HTTPHeaders"]
     noted = wait_until(lambda: (all(c.ended for c in calls(engine, key)) and calls(engine, key)) or None, "the record")
     assert [call.number for call in noted] == [1, 2, 3, 4, 5, 6]

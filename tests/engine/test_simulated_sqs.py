@@ -53,7 +53,7 @@ class BothQueues:
         self.met: Counter[tuple[str, str]] = Counter()  # operation, and an error's code or what else is worth a test
 
     def send(self, group: str, deduplication: str) -> None:
-        told, answer = self._both(
+        response, answer = self._both(
             "send_message",
             MessageBody=self._body(),
             MessageGroupId=group,
@@ -61,7 +61,7 @@ class BothQueues:
         )
         sequence = int(answer.value["SequenceNumber"])
         self.met["send_message", "duplicate" if sequence in self._sequences.values() else "new"] += 1
-        assert self._sequences.setdefault(int(told["SequenceNumber"]), sequence) == sequence
+        assert self._sequences.setdefault(int(response["SequenceNumber"]), sequence) == sequence
         assert sorted(self._sequences.values()) == [self._sequences[each] for each in sorted(self._sequences)]
 
     def delay(self, seconds: int) -> None:
@@ -69,14 +69,16 @@ class BothQueues:
 
     def receive(self) -> bool:
         """Whether there was a message."""
-        told = self._client.receive_message(QueueUrl=self._url, MessageSystemAttributeNames=["All"]).get("Messages", [])
+        response = self._client.receive_message(QueueUrl=self._url, MessageSystemAttributeNames=["All"]).get(
+            "Messages", []
+        )
         receivable = {message["id"]: message for message in sqs.receivable(self._queue, self.now)}
-        assert bool(told) == bool(receivable), (told, receivable)
+        assert bool(response) == bool(receivable), (response, receivable)
         groups = [message["group"] for message in receivable.values()]
         assert not self._fifo or len(set(groups)) == len(groups)
         waiting = [message for message in self._queue["messages"] if message["visible_at"] <= self.now]
         self.met["receive_message", "blocked" if len(waiting) > len(receivable) else ""] += 1
-        for message in told:
+        for message in response:
             known = self._messages[message["MessageId"]]
             assert known in receivable
             queue, answer = sqs.receive(self._queue, receivable[known], self.now)
@@ -88,7 +90,7 @@ class BothQueues:
             assert message["Attributes"].get("MessageGroupId") == taken["group"]
             if self._fifo:
                 assert self._sequences[int(message["Attributes"]["SequenceNumber"])] == taken["sequence"]
-        return bool(told)
+        return bool(response)
 
     def receive_again(self, number: int) -> None:
         """Makes one of the received messages visible, and receives: older handles then are stale."""
@@ -115,15 +117,17 @@ class BothQueues:
     def _both(self, operation: str, in_engine: dict[str, Any] | None = None, **fields: Any) -> tuple[Any, Answer]:
         self._queues, answer = sqs.perform(self._queues, operation, freeze({"QueueUrl": self._url, **fields}), self.now)
         try:
-            told = getattr(self._client, operation)(QueueUrl=self._url, **fields | (in_engine or {}))
+            response = getattr(self._client, operation)(QueueUrl=self._url, **fields | (in_engine or {}))
             code = ""
         except ClientError as error:
-            told, code = {}, error.response["Error"]["Code"].removeprefix("AWS.SimpleQueueService.")
+            response, code = {}, error.response["Error"]["Code"].removeprefix("AWS.SimpleQueueService.")
         assert code == answer.error
         self.met[operation, code] += 1
         if operation == "send_message":
-            assert self._messages.setdefault(told["MessageId"], answer.value["MessageId"]) == answer.value["MessageId"]
-        return told, answer
+            assert (
+                self._messages.setdefault(response["MessageId"], answer.value["MessageId"]) == answer.value["MessageId"]
+            )
+        return response, answer
 
     def _body(self) -> str:
         self._sent += 1
@@ -139,8 +143,8 @@ class BothQueues:
         names = ["ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"]
 
         def look() -> bool:
-            told = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
-            return not any(int(told[name]) for name in names)
+            attributes = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
+            return not any(int(attributes[name]) for name in names)
 
         wait_until(look, "the end of the time-out")
         self.now += seconds

@@ -95,13 +95,13 @@ class BothMachines:
         self._now += 1
         self._executions, answer = stepfunctions.perform(self._executions, operation, freeze(in_simulation), self._now)
         try:
-            told, code = getattr(self._machine.client, operation)(**in_engine), ""
+            response, code = getattr(self._machine.client, operation)(**in_engine), ""
         except ClientError as error:
-            told, code = {}, error.response["Error"]["Code"]
+            response, code = {}, error.response["Error"]["Code"]
         assert code == answer.error
         self.met[operation, code] += 1
         if not code:
-            assert _comparable(told) == _comparable(thaw(answer.value))
+            assert _comparable(response) == _comparable(thaw(answer.value))
         return not code
 
     def _close(self, name: str) -> None:
@@ -111,8 +111,8 @@ class BothMachines:
         if end in STATUS:
 
             def look() -> dict[str, Any] | None:
-                told = self._machine.closed(self._execution(name))
-                return told if told is not None and told.get("redriveCount", 0) == redrives else None
+                closed = self._machine.closed(self._execution(name))
+                return closed if closed is not None and closed.get("redriveCount", 0) == redrives else None
 
             told = wait_until(look, "the execution's end")
             assert told is not None
@@ -122,11 +122,13 @@ class BothMachines:
             )
 
 
-def _comparable(told: dict[str, Any]) -> dict[str, Any]:
+def _comparable(description: dict[str, Any]) -> dict[str, Any]:
     """Without ARNs, with whether there is a time instead of which, and of an execution what the simulation knows."""
-    kept = {name: told[name] for name in _COMPARED if name in told}
-    dates = {name: True for name in told if name in {"startDate", "stopDate"}}
-    executions = {"executions": [_comparable(each) for each in told["executions"]]} if "executions" in told else {}
+    kept = {name: description[name] for name in _COMPARED if name in description}
+    dates = {name: True for name in description if name in {"startDate", "stopDate"}}
+    executions = (
+        {"executions": [_comparable(each) for each in description["executions"]]} if "executions" in description else {}
+    )
     return kept | dates | executions
 
 

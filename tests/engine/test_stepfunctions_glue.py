@@ -38,10 +38,10 @@ def only_run(aws: EmbeddedAws, name: str) -> dict[str, Any]:
 def test_the_state_waits_for_the_run_and_gets_it(
     aws: EmbeddedAws, machine: MachineMaker, glue_job: Callable[..., str]
 ) -> None:
-    name, began = glue_job("import time\ntime.sleep(0.3)\n"), time.time()
+    name, started = glue_job("import time\ntime.sleep(0.3)\n"), time.time()
     run = json.loads(end_of(machine, machine.start(machine(run_job(name))))["output"])
     assert (run["JobName"], run["JobRunState"]) == (name, "SUCCEEDED")
-    assert began <= run["CompletedOn"] / 1000 <= time.time()
+    assert started <= run["CompletedOn"] / 1000 <= time.time()
 
 
 def test_a_failed_run_is_a_failed_task_with_the_run_as_its_cause(

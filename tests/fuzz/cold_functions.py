@@ -176,15 +176,15 @@ class Functions:
         return module
 
     def run(self, module: ModuleType, event: dict[str, Any], context: Any = CONTEXT) -> Ran:
-        said = io.StringIO()
-        everything = logging.StreamHandler(said)
+        output = io.StringIO()
+        everything = logging.StreamHandler(output)
         root = logging.getLogger()
         level = root.level
         root.addHandler(everything)
         root.setLevel(logging.DEBUG)
         answer, raised = None, None
         try:
-            with redirect_stdout(said), warnings.catch_warnings(record=True) as warned:
+            with redirect_stdout(output), warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 try:
                     answer = module.handler(event, context)
@@ -193,9 +193,9 @@ class Functions:
         finally:
             root.removeHandler(everything)
             root.setLevel(level)
-        said.write("".join(str(one.message) for one in warned))
+        output.write("".join(str(one.message) for one in warned))
         self.account.check_events()
-        return Ran(answer, raised, said.getvalue())
+        return Ran(answer, raised, output.getvalue())
 
 
 def invocation(request_id: str = "1", seconds: float = 28.0) -> Any:

@@ -212,8 +212,8 @@ def test_whatever_the_api_answers_the_caller_has_an_answer_and_nothing_secret_is
     world: World, answers: bytes, auth: bytes | None, me: bytes | None
 ) -> None:
     world.new()
-    told = {"/answers": answers, "/auth": auth, "/me": me}
-    world.api.answers |= {path: raw for path, raw in told.items() if raw is not None}
+    answers_of_route = {"/answers": answers, "/auth": auth, "/me": me}
+    world.api.answers |= {path: raw for path, raw in answers_of_route.items() if raw is not None}
     body = json.dumps(VALID)
     # An answer of the API's that a caller is given is the API's own affair: here it says no canary.
     ran = world.ask(event(body, signed(body)))
@@ -279,8 +279,8 @@ def test_cloudformation_has_an_answer_from_the_refresher_whatever_the_item(
         until = {"refused_until": {"N": f"{time.time() + 20:.3f}"}, "refused_reason": {"S": refusal}}
         item = ITEM | until
     account.tables.put(TOKENS, item)
-    told = {"RequestType": request, "ResponseURL": RESPONSE_URL}
-    ran = world.functions.run(world.functions.load("token_refresher"), DEPLOYMENT | told, invocation())
+    event = {"RequestType": request, "ResponseURL": RESPONSE_URL}
+    ran = world.functions.run(world.functions.load("token_refresher"), DEPLOYMENT | event, invocation())
     check_nothing_is_told(ran)
     assert ran.raised is None, ran
     (answer,) = world.functions.answered

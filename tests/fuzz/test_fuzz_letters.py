@@ -56,10 +56,10 @@ def test_a_letter_is_shown_and_redriven_under_its_key_or_left_with_a_reason(
 @example(lines=[HALF])
 def test_lines_are_requests_that_the_starter_takes_or_all_are_refused(lines: list[str]) -> None:
     try:
-        found = read_lines(lines)
+        requests = read_lines(lines)
     except InvalidRequests:
         return
-    for line in found:
+    for line in requests:
         request = line.request
         delivery = Delivery("another", request.to_json(), request.process, "handle", "1", 1, 1_800_000_000.0)
         assert parse_request(delivery) == request

@@ -62,7 +62,7 @@ def kept(ran: Ran) -> list[str]:
 def check_no_mistake_in_the_code(ran: Ran, *given: Any) -> None:
     """An error message quotes its input, and Hypothesis also draws the names of exceptions."""
     texts = json.dumps(given)
-    assert not [found for found in _MISTAKES.finditer(ran.said) if found.group() not in texts], ran
+    assert not [mistake for mistake in _MISTAKES.finditer(ran.said) if mistake.group() not in texts], ran
 
 
 def check_each_has_one_end(account: InProcessAws, sent: list[dict[str, Any]], ran: Ran) -> None:

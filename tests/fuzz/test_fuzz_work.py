@@ -84,8 +84,8 @@ def _check_it_stands_elsewhere(
     if wanted is None:
         assert record["body"] in bodies
         return
-    bodies += [told["MessageBody"] for told in account.letters("work")]
-    bodies += [told["Target"]["Input"] for told in account.schedules.values()]
+    bodies += [sent["MessageBody"] for sent in account.letters("work")]
+    bodies += [sent["Target"]["Input"] for sent in account.schedules.values()]
     if wanted not in map(_request_id, bodies):
         row = account.tables.item(LEDGER, wanted)
         later = float(row["attempts"]["N"]) > parse_message(record["body"]).attempt  # another message carries it on

@@ -53,9 +53,9 @@ class Bot:
         token = self._tokens.get(owner) or self._renew(owner, "")
         with ChatApiClient(self._service) as api:
             for _ in range(20):
-                status, said = api.answer(message["text"], token)
+                status, reply = api.answer(message["text"], token)
                 if status == 200:
-                    return 200, {"message_id": message["message_id"], "answer": said["answer"]}
+                    return 200, {"message_id": message["message_id"], "answer": reply["answer"]}
                 token = self._renew(owner, token)
         return 502, {"code": "ChatApiUnauthorized"}
 
@@ -76,10 +76,10 @@ def serving(bot: Bot) -> Iterator[str]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             try:
-                status, said = bot.reply(self.headers, body)
+                status, reply = bot.reply(self.headers, body)
             except (OSError, http.client.HTTPException):
-                status, said = 502, {"code": "ChatApiFailed"}
-            content = json.dumps(said).encode()
+                status, reply = 502, {"code": "ChatApiFailed"}
+            content = json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

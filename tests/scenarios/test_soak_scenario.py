@@ -199,13 +199,13 @@ def test_workflows_that_start_out_of_message_order_are_named() -> None:
 
 def late(seconds: float, calm: bool) -> Records:
     """The second of two requests is admitted so late after the first has given its slot back."""
-    began = 100.2 if calm else 1.0
+    started = 100.2 if calm else 1.0
     first, second = (4, 5) if calm else (1, 2)
-    shifted = began + 2 + seconds
-    changes = [change(-1), *served(first, began, began + 1.8), *served(second, shifted, shifted + 1.8)]
-    executions = [execution(first, began, began + 2), execution(second, shifted + 0.1, shifted + 2)]
-    runs = [glue_run(first, began + 0.3, began + 1), glue_run(second, shifted + 0.3, shifted + 1)]
-    messages = [sent(first, began - 0.1), sent(second, began - 0.1)]
+    shifted = started + 2 + seconds
+    changes = [change(-1), *served(first, started, started + 1.8), *served(second, shifted, shifted + 1.8)]
+    executions = [execution(first, started, started + 2), execution(second, shifted + 0.1, shifted + 2)]
+    runs = [glue_run(first, started + 0.3, started + 1), glue_run(second, shifted + 0.3, shifted + 1)]
+    messages = [sent(first, started - 0.1), sent(second, started - 0.1)]
     return replace(GOOD, sent=messages, executions=executions, runs=runs, changes=changes, kept=[], dead=[], faults=[])
 
 

@@ -71,8 +71,8 @@ def test_without_a_yes_it_says_what_it_costs_and_spends_nothing(ran: Ran) -> Non
     assert result.exit_code == 2
     assert "not confirmed: nothing was done" in result.output
     assert "account 123456789012, eu-north-1" in result.output
-    for said in ("Glue, 9 Python shell runs", "0.44", "list prices of us-east-1", "2 failed requests"):
-        assert said in result.output
+    for expected in ("Glue, 9 Python shell runs", "0.44", "list prices of us-east-1", "2 failed requests"):
+        assert expected in result.output
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_the_page_tells_every_check_and_the_bill() -> None:
 def test_what_is_read_of_the_local_stack_is_what_local_up_writes(tmp_path: Path) -> None:
     from dev.smoke.stack_under_test import embedded
 
-    told = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1"}
-    (tmp_path / "outputs.json").write_text(json.dumps(told))
+    connection = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1"}
+    (tmp_path / "outputs.json").write_text(json.dumps(connection))
     stack = embedded(tmp_path / "outputs.json")
-    assert (stack.local, stack.client("sqs").meta.endpoint_url) == (True, told["endpoint"])
+    assert (stack.local, stack.client("sqs").meta.endpoint_url) == (True, connection["endpoint"])
     assert stack.client("sqs") is stack.client("sqs")

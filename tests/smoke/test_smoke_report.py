@@ -57,8 +57,8 @@ def test_others_messages_are_put_back_and_ours_are_taken() -> None:
             attributes = {"error": {"DataType": "String", "StringValue": body}}
             sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes)
         messages = RunMessages(sqs, "smoke-1")
-        found = [messages.collect(url) for _ in range(2)]
-        assert [[message.attributes["error"] for message in each] for each in found] == [
+        collected = [messages.collect(url) for _ in range(2)]
+        assert [[message.attributes["error"] for message in each] for each in collected] == [
             ['{"process": "smoke-1-stopped"}']
         ] * 2
         left = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]

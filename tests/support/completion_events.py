@@ -51,6 +51,6 @@ class Bus:
         }
 
     @property
-    def told(self) -> list[dict[str, Any]]:
+    def published(self) -> list[dict[str, Any]]:
         """The details so far, each of them checked."""
         return [checked(entry) for entry in self._entries]

@@ -155,5 +155,5 @@ def test_the_cost_of_the_alarms_is_what_the_page_says() -> None:
         return f"{sum(len(list(asked_by_alarm(alarm))) for alarm in watching) / 10:.2f}"
 
     chatbot = f"{dollars('HasChatbot')}, with `TokenRefreshSchedule` {dollars('HasChatbot', 'HasRefresher')}"
-    told = f"| {dollars(None)}; the chatbot's {chatbot}; the worker's {dollars('HasWorker')} |"
-    assert told in (ROOT / "docs" / "metrics.md").read_text()
+    row = f"| {dollars(None)}; the chatbot's {chatbot}; the worker's {dollars('HasWorker')} |"
+    assert row in (ROOT / "docs" / "metrics.md").read_text()

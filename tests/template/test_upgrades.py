@@ -93,7 +93,7 @@ def test_the_baseline_is_written_as_its_command_writes_it() -> None:
 def test_the_command_adds_what_is_new_and_loses_only_what_it_is_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = {name: told for name, told in HELD.items() if name != "WorkQueue"}
+    before = {name: declared for name, declared in HELD.items() if name != "WorkQueue"}
     file = tmp_path / "stateful.json"
     file.write_text(json.dumps(before | {"OldQueue": HELD["WorkQueue"]}))
     monkeypatch.setattr("tests.template.stateful.BASELINE", file)
@@ -157,12 +157,12 @@ def test_other_values_of_all_parameters_make_the_same_resources() -> None:
 def test_the_page_names_what_is_kept_and_what_is_not() -> None:
     page = (ROOT / "docs" / "upgrades.md").read_text()
     rows = re.findall(r"^\| (.*?) \| (kept|deleted)\b", page, re.MULTILINE)
-    told = {name: fate for names, fate in rows for name in re.findall(r"`(\w+)`", names)}
+    listed = {name: fate for names, fate in rows for name in re.findall(r"`(\w+)`", names)}
     queues = {name for name, each in HELD.items() if each["Type"] == "AWS::SQS::Queue"} - EXPENDABLE.keys()
     assert (*next(row for row in rows if "queues" in row[0]), len(queues)) == ("the six queues", "kept", 6)
     kept = {name for name, each in HELD.items() if each.get("DeletionPolicy") in RETAINED}
-    assert {name for name, fate in told.items() if fate == "kept"} == kept - queues
-    assert {name for name, fate in told.items() if fate == "deleted"} == EXPENDABLE.keys()
+    assert {name for name, fate in listed.items() if fate == "kept"} == kept - queues
+    assert {name for name, fate in listed.items() if fate == "deleted"} == EXPENDABLE.keys()
 
 
 def test_the_stack_policy_protects_the_types_whose_loss_would_matter() -> None:

@@ -242,5 +242,5 @@ def test_what_a_functions_settings_read_is_set(monkeypatch: pytest.MonkeyPatch, 
 
 def test_each_function_is_told_of_what_it_uses_only() -> None:
     """A table's name in an environment says to whoever reads it that the function works on that table."""
-    told = {name for name in FUNCTIONS if "SLOT_TABLE_NAME" in _variables(name)}
-    assert told == {"StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction"}
+    functions = {name for name in FUNCTIONS if "SLOT_TABLE_NAME" in _variables(name)}
+    assert functions == {"StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction"}

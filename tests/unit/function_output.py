@@ -38,20 +38,20 @@ def by_function(load: Load) -> dict[str, str]:
     """Function -> its log and metrics."""
     reset_cold_start_flag()  # this process has loaded functions before
     return {
-        "starter": _said(_starter(load("starter"))),
-        "janitor": _said(_janitor(load("janitor"))),
-        "execution_closed": _said(_execution_closed(load("execution_closed"))),
-        "chatbot": _said(_chatbot(load("chatbot"))),
-        "token_refresher": _said(_token_refresher(load("token_refresher"))),
-        "worker": _said(_worker(load("worker"))),
+        "starter": _output_of(_starter(load("starter"))),
+        "janitor": _output_of(_janitor(load("janitor"))),
+        "execution_closed": _output_of(_execution_closed(load("execution_closed"))),
+        "chatbot": _output_of(_chatbot(load("chatbot"))),
+        "token_refresher": _output_of(_token_refresher(load("token_refresher"))),
+        "worker": _output_of(_worker(load("worker"))),
     }
 
 
-def _said(invocations: Iterator[None]) -> str:
-    with redirect_stdout(io.StringIO()) as said:
+def _output_of(invocations: Iterator[None]) -> str:
+    with redirect_stdout(io.StringIO()) as output:
         for _ in invocations:
             pass
-    return said.getvalue()
+    return output.getvalue()
 
 
 def _starter(module: ModuleType) -> Iterator[None]:

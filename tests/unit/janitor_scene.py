@@ -79,11 +79,11 @@ class JanitorScene:
         self._stopped_at, self._redrives = at, self._redrives + 1
 
     def _tell(self, parsed: Any, **_: Any) -> None:
-        for told in [parsed, *parsed.get("executions", [])]:
-            if "startDate" in told:
-                told |= {"startDate": datetime.fromtimestamp(NOW, UTC), "redriveCount": self._redrives}
-            if told.get("stopDate"):
-                told["stopDate"] = datetime.fromtimestamp(self._stopped_at, UTC)
+        for execution in [parsed, *parsed.get("executions", [])]:
+            if "startDate" in execution:
+                execution |= {"startDate": datetime.fromtimestamp(NOW, UTC), "redriveCount": self._redrives}
+            if execution.get("stopDate"):
+                execution["stopDate"] = datetime.fromtimestamp(self._stopped_at, UTC)
 
     def run(self, state: str, run_id: str = "jr_1") -> None:
         self.runs = [

@@ -66,11 +66,16 @@ def test_a_message_that_the_starter_sets_aside_is_announced(
 ) -> None:
     Cancellations(account.dynamodb, account.slot_table).add("p", execution_name("p", "cancelled", 1), NOW)
     assert starter.handle(_request(body)) == CONSUMED
-    (told,) = starter.bus.told
+    (event,) = starter.bus.published
     (letter,) = account.messages(account.dead_letter_url)
-    assert (told["status"], told["flow"], told["process"], told["message_id"]) == ("DEAD_LETTERED", "gated", "p", "m1")
-    assert (told["code"], told.get("request_id"), told["kept_in"]) == (code, request_id, "dead.fifo")
-    assert told["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
+    assert (event["status"], event["flow"], event["process"], event["message_id"]) == (
+        "DEAD_LETTERED",
+        "gated",
+        "p",
+        "m1",
+    )
+    assert (event["code"], event.get("request_id"), event["kept_in"]) == (code, request_id, "dead.fifo")
+    assert event["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
 
 
 def test_a_request_that_is_started_or_waits_is_not_over(starter: Function) -> None:
@@ -79,7 +84,7 @@ def test_a_request_that_is_started_or_waits_is_not_over(starter: Function) -> No
     )
     starter.handle(_request({"process": "p", "request_id": "1"}))
     starter.handle(_request({"process": "p", "request_id": "2"}))
-    assert starter.bus.told == []
+    assert starter.bus.published == []
 
 
 def test_a_starter_that_dies_after_the_letter_announces_it_the_next_time(account: Account, starter: Function) -> None:
@@ -87,7 +92,7 @@ def test_a_starter_that_dies_after_the_letter_announces_it_the_next_time(account
     with pytest.raises(Killed):
         starter.handle(_request("junk"))
     assert starter.handle(_request("junk")) == CONSUMED
-    assert [told["deduplication_id"] for told in starter.bus.told] == ["m1/DEAD_LETTERED"]
+    assert [event["deduplication_id"] for event in starter.bus.published] == ["m1/DEAD_LETTERED"]
     assert len(account.messages(account.dead_letter_url)) == 1
 
 
@@ -126,10 +131,10 @@ def test_a_request_that_the_janitor_keeps_is_announced_once(janitor: Janitor) ->
     janitor.world.abort()
     janitor.visit()
     janitor.run()
-    (told,) = janitor.bus.told
-    assert told["execution_arn"].endswith(":execution:workflow:" + told["execution_name"])
-    assert told == {
-        **told,
+    (event,) = janitor.bus.published
+    assert event["execution_arn"].endswith(":execution:workflow:" + event["execution_name"])
+    assert event == {
+        **event,
         "status": "FAILED",
         "flow": "gated",
         "process": "p",
@@ -150,7 +155,7 @@ def test_a_janitor_that_dies_before_it_has_announced_does_so_in_its_next_round(j
     with pytest.raises(Killed):
         janitor.visit()
     janitor.run()
-    assert [told["status"] for told in janitor.bus.told] == ["FAILED"]
+    assert [event["status"] for event in janitor.bus.published] == ["FAILED"]
 
 
 def test_a_request_that_was_kept_and_cannot_be_announced_is_settled_all_the_same(janitor: Janitor) -> None:
@@ -158,7 +163,7 @@ def test_a_request_that_was_kept_and_cannot_be_announced_is_settled_all_the_same
     janitor.bus.refuse_next = ["InternalFailure"] * MAX_TRIES
     janitor.visit()
     janitor.run()
-    assert (janitor.kept(), len(janitor.unsent), janitor.bus.told) == (1, 1, [])
+    assert (janitor.kept(), len(janitor.unsent), janitor.bus.published) == (1, 1, [])
 
 
 @pytest.mark.parametrize("given", ["[1]", '"text"', '{"process": 1, "attempt": "x", "request_id": null}', "1e5"])
@@ -168,8 +173,8 @@ def test_an_execution_that_was_started_by_hand_is_announced_as_far_as_it_can_be_
     arn = account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name="by-hand", input=given)
     account.stepfunctions.stop_execution(executionArn=arn["executionArn"])
     account.event_at("by-hand", NOW)
-    (told,) = janitor.bus.told
-    assert (told["execution_name"], "request_id" in told) == ("by-hand", False)
+    (event,) = janitor.bus.published
+    assert (event["execution_name"], "request_id" in event) == ("by-hand", False)
 
 
 def test_the_function_of_status_events_has_the_news_wired(load: Load, account: Account) -> None:
@@ -181,7 +186,7 @@ def test_the_function_of_status_events_has_the_news_wired(load: Load, account: A
     sent = record(json.dumps({"detail": {"name": world.execution}}))
     sent["receiptHandle"] = account.status_event(world.execution)
     assert len(module.handler({"Records": [sent]}, invocation())["batchItemFailures"]) == 1
-    assert [told["execution_name"] for told in bus.told] == [world.execution]
+    assert [event["execution_name"] for event in bus.published] == [world.execution]
 
 
 # ---------------------------------------------------------------------------------------------------------- the worker
@@ -209,9 +214,9 @@ def _work(request_id: str = "r", receives: int = 1, message_id: str = "m1", **pa
 
 def test_a_request_that_is_done_is_announced_with_its_result(worker: Function) -> None:
     assert worker.handle(_work()) == CONSUMED
-    (told,) = worker.bus.told
-    del told["finished_at"]
-    assert told == {
+    (event,) = worker.bus.published
+    del event["finished_at"]
+    assert event == {
         "version": "1",
         "stack": "slotkeeper",
         "flow": "worker",
@@ -227,7 +232,7 @@ def test_a_request_that_is_done_is_announced_with_its_result(worker: Function) -
 def test_a_result_that_json_has_no_words_for_is_announced_without_them(worker: Function) -> None:
     worker.module._worker._perform = lambda *_: {"mean": float("nan"), "n": 0}
     worker.handle(_work())
-    assert worker.bus.told[0]["result"] == {"mean": None, "n": 0}
+    assert worker.bus.published[0]["result"] == {"mean": None, "n": 0}
 
 
 def test_a_worker_that_dies_between_ledger_and_event_announces_it_at_the_redelivery(worker: Function) -> None:
@@ -235,15 +240,15 @@ def test_a_worker_that_dies_between_ledger_and_event_announces_it_at_the_redeliv
     with pytest.raises(Killed):
         worker.handle(_work())
     assert worker.handle(_work(receives=2)) == CONSUMED
-    (told,) = worker.bus.told
-    assert (told["deduplication_id"], told["result"]) == ("r/1/SUCCEEDED", {"manifest": "work/published/r.json"})
-    assert told["started_at"] == "2027-01-15T08:00:00.000Z"
+    (event,) = worker.bus.published
+    assert (event["deduplication_id"], event["result"]) == ("r/1/SUCCEEDED", {"manifest": "work/published/r.json"})
+    assert event["started_at"] == "2027-01-15T08:00:00.000Z"
 
 
 def test_r2_the_same_request_in_another_message_is_no_second_end(worker: Function) -> None:
     worker.handle(_work())
     worker.handle(_work(message_id="m2"))
-    assert len(worker.bus.told) == 1
+    assert len(worker.bus.published) == 1
 
 
 def test_a_late_copy_of_an_attempt_before_the_last_is_no_end(worker: Function) -> None:
@@ -253,12 +258,12 @@ def test_a_late_copy_of_an_attempt_before_the_last_is_no_end(worker: Function) -
     body = json.loads(second["body"]) | {"retries": ["2027-01-15T08:00:00Z"]}
     worker.handle({**second, "body": json.dumps(body)})
     worker.handle(_work(receives=2, fails=True))
-    assert [told["attempt"] for told in worker.bus.told] == [2]
+    assert [event["attempt"] for event in worker.bus.published] == [2]
 
 
 def test_an_attempt_that_failed_and_comes_back_is_no_end(worker: Function) -> None:
     worker.handle(_work(fails=True))
-    assert worker.bus.told == []
+    assert worker.bus.published == []
 
 
 @pytest.mark.parametrize(
@@ -287,11 +292,11 @@ def test_a_request_that_the_worker_sets_aside_is_announced(
 ) -> None:
     worker.handle(_work("taken", message_id="m0"))
     assert worker.handle(record(body)) == CONSUMED
-    (_, told) = worker.bus.told
+    (_, event) = worker.bus.published
     (letter,) = work_account.dead_letters()
-    assert told == told | expected
-    assert (told["flow"], told["code"], told["kept_in"]) == ("worker", code, "work-dead")
-    assert told["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
+    assert event == event | expected
+    assert (event["flow"], event["code"], event["kept_in"]) == ("worker", code, "work-dead")
+    assert event["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
 
 
 def test_a_worker_that_dies_after_the_letter_sends_letter_and_event_again(
@@ -303,7 +308,7 @@ def test_a_worker_that_dies_after_the_letter_sends_letter_and_event_again(
         worker.handle(record(body))
     worker.module._worker._consumer._clock = lambda: NOW + 720
     assert worker.handle(record(body)) == CONSUMED
-    assert [told["deduplication_id"] for told in worker.bus.told] == ["r/21/DEAD_LETTERED"]
+    assert [event["deduplication_id"] for event in worker.bus.published] == ["r/21/DEAD_LETTERED"]
     assert len(work_account.dead_letters()) == 2
 
 
@@ -311,7 +316,7 @@ def test_nobody_is_told_of_a_letter_that_was_not_sent(worker: Function) -> None:
     refuse(worker.module._worker._consumer._dead_letters._sqs, "SendMessage", "AccessDenied")
     body = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
     assert worker.handle(record(body)) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-    assert worker.bus.told == []
+    assert worker.bus.published == []
 
 
 # ------------------------------------------------------------------------------------------ EventBridge does not answer
@@ -327,6 +332,6 @@ def test_a_message_is_done_with_although_nobody_can_be_told(
         refuse(made.events, "PutEvents", "AccessDeniedException")
     made.bus.refuse_next = ["ThrottlingException"] * MAX_TRIES
     assert made.handle(_request(body)) == CONSUMED
-    said = capsys.readouterr().out
-    assert '"EventsNotSent":[1.0]' in said
-    assert "Producers were not told that a request is over" in said
+    output = capsys.readouterr().out
+    assert '"EventsNotSent":[1.0]' in output
+    assert "Producers were not told that a request is over" in output

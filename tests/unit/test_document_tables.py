@@ -106,5 +106,5 @@ def test_the_states_and_alarms_that_are_paid_for_are_those_that_there_are() -> N
             watched[alarm.get("Condition")] += max(1, sum("MetricStat" in metric for metric in given))
 
     assert f"{len(straight)} states on the way" in COSTS
-    told = re.findall(r"^\| alarms, .*\| (\d+) metrics x \$0\.10", COSTS, re.MULTILINE)
-    assert told == [str(watched[condition]) for condition in (None, "HasChatbot", "HasWorker")]
+    stated = re.findall(r"^\| alarms, .*\| (\d+) metrics x \$0\.10", COSTS, re.MULTILINE)
+    assert stated == [str(watched[condition]) for condition in (None, "HasChatbot", "HasWorker")]

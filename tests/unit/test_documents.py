@@ -121,14 +121,14 @@ def test_a_signed_message_by_the_standard_library_alone(monkeypatch: pytest.Monk
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What the downstream of the page's work answers, and the requests that it got."""
-    told = SimpleNamespace(status=201, headers={}, json=lambda: {"invoice": "i-1"}, requests=[])
+    response = SimpleNamespace(status=201, headers={}, json=lambda: {"invoice": "i-1"}, requests=[])
 
     def request(_pool: Any, *about: Any, **more: Any) -> SimpleNamespace:
-        told.requests.append((*about, more["json"], more["headers"]))
-        return told
+        response.requests.append((*about, more["json"], more["headers"]))
+        return response
 
     monkeypatch.setattr(urllib3.PoolManager, "request", request)
-    return told
+    return response
 
 
 @pytest.fixture
@@ -162,8 +162,8 @@ def test_work_of_ones_own_names_its_failures(
     with pytest.raises(Exception, match=r"the API") as raised:
         own_work.perform(WorkRequest("r", {}), 5.0)
     failure = Failure.of(raised.value)
-    told = failure.retry_after and float(failure.retry_after)
-    assert (failure.types[0], told, failure.final) == named
+    retry_after = failure.retry_after and float(failure.retry_after)
+    assert (failure.types[0], retry_after, failure.final) == named
 
 
 def test_a_consumer_of_ones_own_with_the_variables_that_the_page_names(

@@ -63,7 +63,7 @@ def test_an_event_says_what_became_of_which_request(sender: Sender) -> None:
 def test_an_entry_that_is_refused_with_http_200_is_sent_again(sender: Sender) -> None:
     sender.bus.refuse_next = ["InternalFailure"]
     assert sender.news.tell("SUCCEEDED", "r/1", DONE)
-    assert (len(sender.bus.told), sender.unsent) == (1, [])
+    assert (len(sender.bus.published), sender.unsent) == (1, [])
 
 
 def test_an_entry_that_is_refused_each_time_is_unsent(sender: Sender) -> None:
@@ -106,8 +106,8 @@ def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:
     texts = dict.fromkeys(MAX_CHARACTERS, "\U0001f600" * 100_000)
     known = {"flow": "gated", "execution_name": "n", "execution_arn": "arn:n", "kept_in": "q"}
     assert sender.news.tell("FAILED", "n", texts | known)
-    (told,) = sender.bus.told
-    assert {name: len(told[name]) for name in MAX_CHARACTERS} == MAX_CHARACTERS
+    (event,) = sender.bus.published
+    assert {name: len(event[name]) for name in MAX_CHARACTERS} == MAX_CHARACTERS
 
 
 def test_the_schema_is_one_and_says_the_bounds_and_the_kinds() -> None:

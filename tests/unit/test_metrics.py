@@ -52,7 +52,9 @@ def test_what_a_message_makes_up_is_no_metric_of_its_own(
 def test_the_page_of_metrics_says_what_is_written() -> None:
     """A row is: name, unit, dimensions, who and when, what for."""
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", _page(), re.MULTILINE)
-    documented = [Metric(name, unit, tuple(sorted(re.findall(r"`(\w+)`", told)))) for name, unit, told in rows]
+    documented = [
+        Metric(name, unit, tuple(sorted(re.findall(r"`(\w+)`", dimensions)))) for name, unit, dimensions in rows
+    ]
     assert sorted(documented) == sorted(in_source() | {BY_FILTER})
 
 

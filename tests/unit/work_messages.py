@@ -52,5 +52,5 @@ class QueuedMessage:
 
 def due(schedule: dict[str, Any]) -> float:
     """When a one-time schedule comes, in seconds since the epoch."""
-    told = schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")")
-    return datetime.fromisoformat(told).replace(tzinfo=UTC).timestamp()
+    expression = schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")")
+    return datetime.fromisoformat(expression).replace(tzinfo=UTC).timestamp()

@@ -120,7 +120,7 @@ def per_request(windows: Sequence[Window], invocations: Sequence[Interval], call
     counts: Counter[str] = Counter(invocations=0, receives=0)
     for each in windows:
         begin, end = each.whole
-        counts["invocations"] += sum(begin < began <= end for began, _ in invocations)
+        counts["invocations"] += sum(begin < started <= end for started, _ in invocations)
         for call in calls:
             name = STARTER_CALLS.get(f"{call.service}:{call.operation}")
             if name and begin < call.at <= end:
@@ -138,8 +138,8 @@ def parts(each: Window, invocations: Sequence[Interval], calls: Sequence[Call]) 
     The others have no such story: another wake was faster, or the next message came by itself after the one before it.
     """
     by_name = {passage.name: passage for passage in each.passages}
-    begins = [began for began, _ in invocations]
-    found = []
+    begins = [started for started, _ in invocations]
+    shares = []
     for handoff in each.handoffs():
         states = by_name[handoff.from_execution].states
         starts = [call.at for call in calls if call.execution == handoff.to_execution]
@@ -151,8 +151,8 @@ def parts(each: Window, invocations: Sequence[Interval], calls: Sequence[Call]) 
             continue
         instants = (handoff.released, states[WAKE][0], begins[number], reserved, handoff.started)
         if all(a <= b + 0.002 for a, b in pairwise(instants)):
-            found.append(tuple(max(0.0, b - a) for a, b in pairwise(instants)))
-    return found
+            shares.append(tuple(max(0.0, b - a) for a, b in pairwise(instants)))
+    return shares
 
 
 def _last(calls: Sequence[Call], execution: str, operation: str) -> float | None:
@@ -189,7 +189,7 @@ def summary(windows: Sequence[Window], invocations: Sequence[Interval], calls: S
     gaps = [handoff.seconds for each in windows for handoff in each.handoffs()]
     period = windows[0].period
     held = holding(windows)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "period": period,
         "seconds": math.fsum(each.whole[1] - each.whole[0] for each in windows),
         "admitted": sum(each.admitted for each in windows),
@@ -205,12 +205,12 @@ def summary(windows: Sequence[Window], invocations: Sequence[Interval], calls: S
     }
     if period is not None:
         arithmetic = expected(period, held, windows[0].limit)
-        found["expected"] = {
+        figures["expected"] = {
             "hand_off": arithmetic.hand_off,
             "slots_used": arithmetic.slots_used,
             "invocations": arithmetic.invocations,
         }
-    return found
+    return figures
 
 
 def _median(values: Sequence[float]) -> float | None:

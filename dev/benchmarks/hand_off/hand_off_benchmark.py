@@ -55,8 +55,8 @@ def _read(stand: Stand, ways: Sequence[Way], course: Course) -> dict[str, Any]:
         windows = [window(passages, span, way.period, limit) for span in course.windows[way.name]]
         figures["ways"][way.name] = summary(windows, invocations, calls)
         if way.period is None:
-            told = [part for each in windows for part in parts(each, invocations, calls)]
-            figures["parts"] = hand_off_report.part_figures(told, len(figures["ways"][way.name]["hand_offs"]))
+            explained = [part for each in windows for part in parts(each, invocations, calls)]
+            figures["parts"] = hand_off_report.part_figures(explained, len(figures["ways"][way.name]["hand_offs"]))
     _check(figures["ways"])
     return figures
 

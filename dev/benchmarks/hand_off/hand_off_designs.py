@@ -80,7 +80,7 @@ class Stand:
         self.table = aws.outputs["SlotTableName"]
         self._dynamodb = aws.client("dynamodb")
         self._processes = Processes(self._dynamodb, self.table)
-        names = [found["FunctionName"] for found in self.functions.list_functions()["Functions"]]
+        names = [function["FunctionName"] for function in self.functions.list_functions()["Functions"]]
         (self._starter,) = (name for name in names if "Starter" in name)
         self._make_job()
 

@@ -129,12 +129,12 @@ def story(measured: Mapping[str, Any]) -> Grid:
 def arithmetic(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
     """What longer jobs would make of it, where nothing needs to be measured."""
     measured = ways[WAKE]["median"]
-    told = [(f"{label(None)}, a hand-off of {seconds(idle)}", idle) for idle in (measured, SLOW)]
-    rows = [(name, *(f"{length / (length + idle):.1%}, 2.00" for length in JOB_LENGTHS)) for name, idle in told]
+    rivals = [(f"{label(None)}, a hand-off of {seconds(idle)}", idle) for idle in (measured, SLOW)]
+    rows = [(name, *(f"{length / (length + idle):.1%}, 2.00" for length in JOB_LENGTHS)) for name, idle in rivals]
     for way in ways.values():
         if way["period"] is not None:
-            said = [_said(way["period"], length, limit) for length in JOB_LENGTHS]
-            cells = (f"{each.slots_used:.1%}, {each.invocations:.2f}" for each in said)
+            computed = [_expected_of(way["period"], length, limit) for length in JOB_LENGTHS]
+            cells = (f"{each.slots_used:.1%}, {each.invocations:.2f}" for each in computed)
             rows.append((label(way["period"]), *cells))
     caption = (
         "Arithmetic: slots used, and invocations a started request. Jobs up to a period long all end before the same "
@@ -146,7 +146,7 @@ def arithmetic(ways: Mapping[str, Mapping[str, Any]], limit: int) -> Grid:
     return Grid(f"The same with longer jobs, {limit} slots", columns, rows, caption)
 
 
-def _said(period: float, length: float, limit: int) -> Expected:
+def _expected_of(period: float, length: float, limit: int) -> Expected:
     return (expected if length <= period else spread_out)(period, length, limit)
 
 

@@ -190,13 +190,13 @@ def _contend(dynamodb: Any, orders: Orders, names: Any) -> Taken:
         while not taken.cycles or now < until:
             with naming:
                 me = next(names)
-            began = now
+            started = now
             for step, take in steps:
                 before = now
                 take(me)
                 now = time.perf_counter()
                 taken.steps[step].append(now - before)
-            taken.cycles.append(now - began)
+            taken.cycles.append(now - started)
         taken.ended = now
         return taken
 

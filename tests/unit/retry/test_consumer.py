@@ -39,12 +39,12 @@ def test_work_that_succeeds_is_noted_with_its_result_and_the_message_is_gone(wor
 
 
 def test_work_is_told_its_request_and_how_long_it_may_take(workplace: WorkerHarness) -> None:
-    told: list[Any] = []
-    workplace.perform = lambda *arguments: told.append(arguments)
+    received: list[Any] = []
+    workplace.perform = lambda *arguments: received.append(arguments)
     workplace.consume(
         workplace.send(body='{"request_id": "r", "payload": {"a": 1}, "retries": ["2027-01-15T08:00:00Z"]}')
     )
-    assert told == [(WorkRequest("r", {"a": 1}, 2), 50)]
+    assert received == [(WorkRequest("r", {"a": 1}, 2), 50)]
 
 
 @pytest.mark.parametrize(("left", "seconds"), [(120.0, 50.0), (65.0, 50.0), (40.0, 25.0), (16.0, 1.0)])

@@ -104,12 +104,14 @@ def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(
 ) -> None:
     fail_once(workplace)
     workplace.fire(workplace.schedules()[0])
-    told: list[Any] = []
+    outcomes: list[Any] = []
     # Beside the worker, which has claimed the attempt and is about to have its effect.
-    workplace.strike(2, "before", lambda: told.append(meanwhile(workplace, lambda: operator.cancel("r", "too late"))))
+    workplace.strike(
+        2, "before", lambda: outcomes.append(meanwhile(workplace, lambda: operator.cancel("r", "too late")))
+    )
     workplace.live()
-    assert isinstance(told[0], NoRetryWaiting)
-    assert (told[0].row.status, told[0].row.attempts) == (RUNNING, 2)
+    assert isinstance(outcomes[0], NoRetryWaiting)
+    assert (outcomes[0].row.status, outcomes[0].row.attempts) == (RUNNING, 2)
     assert (workplace.effects, workplace.dead_letters) == ([("r", 2)], [])
 
 
@@ -120,10 +122,10 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_claim_that_came_first_co
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
     workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: workplace.deliver(letter)))
-    told = operator.cancel("r", "too late")
-    assert isinstance(told, NoRetryWaiting)
-    assert told.row is not None
-    assert told.row.status == SUCCEEDED
+    outcome = operator.cancel("r", "too late")
+    assert isinstance(outcome, NoRetryWaiting)
+    assert outcome.row is not None
+    assert outcome.row.status == SUCCEEDED
     assert workplace.effects == [("r", 2)]
 
 
@@ -147,9 +149,9 @@ def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
     workplace.strike(call, "after", killed)
     with pytest.raises(Killed):
         operator.cancel("r", "no longer wanted")
-    told = operator.cancel("r", "no longer wanted")
-    assert isinstance(told, RetryCancelled)
-    assert told.sent == (call != 5)
+    outcome = operator.cancel("r", "no longer wanted")
+    assert isinstance(outcome, RetryCancelled)
+    assert outcome.sent == (call != 5)
     workplace.live()
     assert {attribute_text(letter, "code") for letter in workplace.dead_letters} == {"Cancelled"}
     assert (workplace.performed, workplace.schedules()) == ([("r", 1)], [])
@@ -211,8 +213,8 @@ def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_pa
 def test_what_has_had_its_end_is_not_cancelled(workplace: WorkerHarness, operator: RetryOperations, fate: str) -> None:
     workplace.deliver(workplace.send(**({"poison": "no such thing"} if fate == "poison" else {})))
     before = workplace.row()
-    told = operator.cancel("r", "too late")
-    assert isinstance(told, NoRetryWaiting)
+    outcome = operator.cancel("r", "too late")
+    assert isinstance(outcome, NoRetryWaiting)
     assert workplace.row() == before
 
 

@@ -126,11 +126,13 @@ def test_a_schedule_is_made_with_all_that_it_takes(workplace: WorkerHarness) -> 
 
 
 def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: WorkerHarness) -> None:
-    told = Message("<aws.scheduler.schedule-arn>", {"<aws.scheduler.execution-id>": "\\<aws.scheduler.attempt-number>"})
-    workplace.retries.schedule(told, at(5000), NOW)
+    message = Message(
+        "<aws.scheduler.schedule-arn>", {"<aws.scheduler.execution-id>": "\\<aws.scheduler.attempt-number>"}
+    )
+    workplace.retries.schedule(message, at(5000), NOW)
     text = workplace.schedules()[0]["Target"]["Input"]
     assert "<aws.scheduler." not in text
-    assert parse_message(text) == told
+    assert parse_message(text) == message
 
 
 @pytest.mark.parametrize("request_id", ["r", "x" * 128, "日本/語 \U0001f389", "../..", " "])

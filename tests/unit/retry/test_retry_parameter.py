@@ -208,7 +208,7 @@ def test_every_field_of_a_policy_is_read() -> None:
 
 def test_the_schema_allows_what_a_rule_allows() -> None:
     rule = SCHEMA["definitions"]["rule"]["properties"]
-    most = {name: said["maximum"] for name, said in rule.items() if "maximum" in said}
+    most = {name: field["maximum"] for name, field in rule.items() if "maximum" in field}
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     assert most == {
         "base_seconds": MAX_AGE_SECONDS,

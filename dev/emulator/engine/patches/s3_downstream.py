@@ -99,8 +99,8 @@ async def _answer(original: App, scope: Any, receive: Any, send: Any, step: dict
 
 
 async def _refuse(send: Any, status: int, code: str, message: str, retry_after: int | None) -> None:
-    said = f"<Code>{code}</Code><Message>{message}</Message><RequestId>{uuid.uuid4()}</RequestId>"
-    body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{said}</Error>'.encode()
+    error_body = f"<Code>{code}</Code><Message>{message}</Message><RequestId>{uuid.uuid4()}</RequestId>"
+    body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{error_body}</Error>'.encode()
     headers = [(b"content-type", b"application/xml"), (b"content-length", str(len(body)).encode())]
     if retry_after is not None:
         headers.append((b"retry-after", str(retry_after).encode()))
