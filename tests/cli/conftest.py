@@ -12,6 +12,7 @@ from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli import dead_letter_queues, stack_connection
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, client, made_stack
+from tests.support.module_time import replace_time
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def _nobodys_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
-    monkeypatch.setattr(holder.time, "sleep", lambda _: None)
+    replace_time(monkeypatch, holder, sleep=lambda _: None)
     monkeypatch.setattr(dead_letter_queues, "LONG_POLL_SECONDS", 0)
     session = SimpleNamespace(client=lambda service, **_: client(service))
     monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: session)

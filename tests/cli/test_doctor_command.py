@@ -18,6 +18,7 @@ from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.doctor_facts import WHOLE, process
 from tests.cli.operator_account import Operator, StubbedCalls, client
+from tests.support.module_time import replace_time
 
 Patch = pytest.MonkeyPatch
 
@@ -335,7 +336,7 @@ def test_cloudformations_drift_detection_is_waited_for(
     operator: Operator, fetched: Facts, monkeypatch: Patch, end: str
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(facts.time, "sleep", pauses.append)
+    replace_time(monkeypatch, facts, sleep=pauses.append)
     statuses = iter(["DETECTION_IN_PROGRESS", "DETECTION_IN_PROGRESS", end])
 
     def page(params: dict[str, Any]) -> dict[str, Any]:

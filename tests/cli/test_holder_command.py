@@ -6,6 +6,7 @@ import pytest
 
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator
+from tests.support.module_time import replace_time
 
 
 def _end(operator: Operator, name: str) -> None:
@@ -62,7 +63,7 @@ def test_a_run_that_shows_only_at_the_second_check_counts(operator: Operator, mo
         gaps.append(gap)
         operator.run_glue(name)
 
-    monkeypatch.setattr(holder.time, "sleep", begin)
+    replace_time(monkeypatch, holder, sleep=begin)
 
     assert operator.run("holder", "release", name).exit_code == 3
     assert gaps == [30]
@@ -86,10 +87,10 @@ def test_one_that_runs_and_that_step_functions_does_not_show_yet_is_refused(
 ) -> None:
     """DescribeExecution is eventually consistent, and a run that Glue refuses for now is no run that a look shows."""
     name = operator.hold("a", started=False)
-    monkeypatch.setattr(holder.time, "time", lambda: 1_790_000_300.0)
+    replace_time(monkeypatch, holder, time=lambda: 1_790_000_300.0)
 
     assert operator.run("holder", "release", name).exit_code == 3
-    monkeypatch.setattr(holder.time, "time", lambda: 1_790_000_000.0 + 2 * 86_400)
+    replace_time(monkeypatch, holder, time=lambda: 1_790_000_000.0 + 2 * 86_400)
     assert operator.run("holder", "release", name).exit_code == 0
 
 
@@ -110,7 +111,7 @@ def test_an_old_reservation_without_execution_is_released(operator: Operator) ->
 
 def test_a_young_reservation_is_its_starters(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     name = operator.hold("a", started=False, confirmed=False)
-    monkeypatch.setattr(holder.time, "time", lambda: 1_790_000_100.0)
+    replace_time(monkeypatch, holder, time=lambda: 1_790_000_100.0)
 
     ended = operator.run("holder", "release", name)
 
@@ -136,7 +137,7 @@ def test_a_holder_that_changes_between_the_checks_keeps_its_slot(
         operator.slots.release("sample", name, holder.raw)
         operator.slots.reserve("sample", name, 1_790_000_500.0)
 
-    monkeypatch.setattr(holder.time, "sleep", again)
+    replace_time(monkeypatch, holder, sleep=again)
 
     ended = operator.run("holder", "release", name)
 

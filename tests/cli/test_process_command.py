@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from slotkeeper.slots.protocol import Slots
 from slotkeeper_cli.commands import process
 from tests.cli.operator_account import Operator
+from tests.support.module_time import replace_time
 
 
 def test_the_processes_are_listed_with_their_limit_and_state(operator: Operator) -> None:
@@ -183,7 +184,7 @@ def test_removing_waits_for_those_who_run(operator: Operator, monkeypatch: pytes
         assert operator.process().paused
         operator.slots.release("sample", execution, operator.process().holders[execution].raw)
 
-    monkeypatch.setattr(process.time, "sleep", end)
+    replace_time(monkeypatch, process, sleep=end)
 
     assert operator.run("process", "remove", "sample", "--yes").exit_code == 0
     assert operator.slots.read("sample") is None

@@ -12,6 +12,7 @@ import pytest
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from tests.cli.operator_account import Operator, StubbedCalls
+from tests.support.module_time import replace_time
 
 
 def _queued(operator: Operator) -> list[dict[str, Any]]:
@@ -256,7 +257,7 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
     def end_one(_: float) -> None:
         over.update([left.pop(0)] if left else [])
 
-    monkeypatch.setattr(submit.time, "sleep", end_one)
+    replace_time(monkeypatch, submit, sleep=end_one)
     return StubbedCalls("stepfunctions", {"DescribeExecution": describe})
 
 

@@ -15,6 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from jobs import monthly_weather as job
+from tests.support.module_time import replace_time
 
 SCRIPT = Path(job.__file__)
 HEADER = "date,precipitation,temp_max,temp_min,wind,weather"
@@ -133,7 +134,7 @@ def test_it_lingers_as_long_as_it_is_told_before_it_reads(monkeypatch: pytest.Mo
     """By it `make smoke` has a run to look at."""
     happened: list[Any] = []
     bucket = Bucket(part=GOOD)
-    monkeypatch.setattr(job.time, "sleep", happened.append)
+    replace_time(monkeypatch, job, sleep=happened.append)
     monkeypatch.setattr(boto3, "client", lambda _service: happened.append("reads") or bucket)
     monkeypatch.setattr(sys, "argv", ["job", "--bucket", "b", "--input_key", "part", "--output_key", "o"])
     job.main()
