@@ -49,14 +49,12 @@ def remove_objects(context: CheckContext) -> list[str]:
     s3, bucket = context.stack.client("s3"), context.stack.outputs["DataBucketName"]
 
     def remove() -> None:
-        for page in s3.get_paginator("list_object_versions").paginate(
-            Bucket=bucket, Prefix=f"dev/smoke/{context.run}/"
-        ):
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=f"smoke/{context.run}/"):
             for kind in ("Versions", "DeleteMarkers"):
                 for each in page.get(kind, []):
                     s3.delete_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])
 
-    _attempt(left, f"objects under dev/smoke/{context.run}/ in {bucket}", remove)
+    _attempt(left, f"objects under smoke/{context.run}/ in {bucket}", remove)
     return left
 
 

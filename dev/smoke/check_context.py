@@ -77,8 +77,8 @@ class CheckContext:
     def request(self, process: str, request_id: str, linger: float) -> dict[str, Any]:
         """A request whose job waits for `linger` seconds and then sums up two days of weather."""
         arguments = {
-            "--input_key": f"dev/smoke/{self.run}/input.csv",
-            "--output_key": f"dev/smoke/{self.run}/{process}-{request_id}.json",
+            "--input_key": f"smoke/{self.run}/input.csv",
+            "--output_key": f"smoke/{self.run}/{process}-{request_id}.json",
             "--linger_seconds": f"{linger:g}",
         }
         return {"process": process, "request_id": request_id, "arguments": arguments, "attempt": 1}

@@ -41,7 +41,7 @@ def run_checks(
         CheckContext(stack, timings, run, check.name, messages, partial(say, check.name), stopped) for check in checks
     ]
     bucket = stack.outputs["DataBucketName"]
-    stack.client("s3").put_object(Bucket=bucket, Key=f"dev/smoke/{run}/input.csv", Body=INPUT.encode())
+    stack.client("s3").put_object(Bucket=bucket, Key=f"smoke/{run}/input.csv", Body=INPUT.encode())
     with ThreadPoolExecutor(len(checks)) as pool:
         futures = [pool.submit(_run, check, context) for check, context in zip(checks, contexts, strict=True)]
         interrupted = False

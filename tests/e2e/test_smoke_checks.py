@@ -36,7 +36,7 @@ def _left(stack: DeployedStack) -> list[str]:
     """What there is of any smoke test in the stack."""
     items = stack.dynamodb.scan(TableName=stack.table)["Items"]
     machines = stack.stepfunctions.list_state_machines()["stateMachines"]
-    objects = stack.s3.list_object_versions(Bucket=stack.outputs["DataBucketName"], Prefix="dev/smoke/")
+    objects = stack.s3.list_object_versions(Bucket=stack.outputs["DataBucketName"], Prefix="smoke/")
     schedules = stack.aws.client("scheduler").list_schedules(GroupName=stack.outputs["RetryScheduleGroupName"])
     runs = stack.glue.get_job_runs(JobName=stack.outputs["GlueJobName"])["JobRuns"]
     names = [
@@ -109,4 +109,4 @@ def test_an_interrupted_run_leaves_nothing(stack: DeployedStack, tmp_path: Path)
         running.send_signal(signal.SIGTERM)
         output, _ = running.communicate()
     assert (running.returncode, "interrupted" in output) == (130, True), output
-    assert _left(stack) == []
+    assert _left(stack) == [], output
