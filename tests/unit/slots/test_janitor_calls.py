@@ -109,25 +109,29 @@ def test_a_list_that_breaks_off_tells_of_those_that_it_has_told(account: Account
     assert asked == ["p-beyond"]
 
 
-def test_what_has_been_settled_is_not_listed_for_a_fortnight(
-    world: JanitorScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At one failure in a hundred, a million requests a day leave a hundred pages; every round would read them."""
-    looked: list[float] = []
+@pytest.fixture
+def listed_after(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How far back each list of unsuccessful executions went."""
+    listed: list[float] = []
     unsuccessful = Workflow.unsuccessful
 
     def listing(self: Workflow, stopped_after: float) -> Any:
-        looked.append(stopped_after)
+        listed.append(stopped_after)
         return unsuccessful(self, stopped_after)
 
     monkeypatch.setattr(Workflow, "unsuccessful", listing)
+    return listed
+
+
+def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: JanitorScene, listed_after: list[float]) -> None:
+    """At one failure in a hundred, a million requests a day leave a hundred pages; every round would read them."""
     world.start()
     world.abort()
     refuse(world.account.sqs, "SendMessage", "InternalError", times=1)
     for seconds in (0, 60, 120):
         world.account.round_at(LATER + seconds)
     # As far as ever until all is settled, and then an hour back from what was too young to be looked at.
-    assert looked == [LATER - HORIZON_SECONDS, LATER + 60 - HORIZON_SECONDS, LATER + 60 - GRACE - 3600]
+    assert listed_after == [LATER - HORIZON_SECONDS, LATER + 60 - HORIZON_SECONDS, LATER + 60 - GRACE - 3600]
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
@@ -142,17 +146,9 @@ def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: JanitorScene)
 
 
 def test_a_new_container_lists_from_where_the_last_one_had_settled_all(
-    world: JanitorScene, monkeypatch: pytest.MonkeyPatch
+    world: JanitorScene, listed_after: list[float]
 ) -> None:
-    looked: list[float] = []
-    unsuccessful = Workflow.unsuccessful
-
-    def listing(self: Workflow, stopped_after: float) -> Any:
-        looked.append(stopped_after)
-        return unsuccessful(self, stopped_after)
-
-    monkeypatch.setattr(Workflow, "unsuccessful", listing)
     world.account.round_at(LATER)
     world.account.new_janitor()
     world.account.round_at(LATER + 86400)
-    assert looked == [LATER - HORIZON_SECONDS, LATER - GRACE - 3600]
+    assert listed_after == [LATER - HORIZON_SECONDS, LATER - GRACE - 3600]
