@@ -30,7 +30,7 @@ from tests.races.controlled_process import ControlledProcess, hear, say
 from tests.races.slot_history import Entry, Operation, Step, save
 from tests.support.boundary import lose_answers
 
-Change = tuple[str, str, str]  # a constant of slots.py, what stands in it, and what is to stand there instead
+Change = tuple[str, str, str]  # a constant of slots/protocol.py, what stands in it, and what is to stand there instead
 
 LOST = 0.04  # the share of UpdateItem's answers that is lost
 TICK = 1.0  # seconds between two words on how it goes
@@ -69,7 +69,7 @@ class Clients(ControlledProcess):
 
 
 class Workflow:
-    """The workflow's two steps, with the expressions that slots.py has for it."""
+    """The workflow's two steps, with the expressions that slots/protocol.py has for it."""
 
     def __init__(self, dynamodb: Any, table: str, process: str) -> None:
         self._dynamodb = dynamodb

@@ -105,7 +105,7 @@ class Chat:
         self._name = name
 
     def authenticate(self, seconds: float) -> str:
-        if seconds <= 0:  # as chat_api.py
+        if seconds <= 0:  # as chatbot/api.py
             raise AuthenticationNotAttempted("no time was left")
         try:
             asked = freeze({"by": self._name, "seconds": seconds})
@@ -181,7 +181,7 @@ def _shared_token(outside: Outside, name: str, clocks: Clocks, chat: Chat, setti
 
 
 def _outcome(call: Callable[[], Any]) -> str:
-    """How a call ended, if in a way that token_lock.py knows."""
+    """How a call ended, if in a way that token/lock.py knows."""
     try:
         call()
     except (TokenError, BotoCoreError, ClientError) as error:

@@ -2,7 +2,7 @@
 
 SQS lets nobody take a message out of the middle of a FIFO queue, and who receives it by hand spends the receipt handle
 by which it would be woken. So the message stays, and a note stands in its process's item: `cancelled`, execution name
--> {since, by}. No reserve succeeds against it (slots.py), and the starter that is told of it sets the message aside.
+-> {since, by}. No reserve succeeds against it (protocol.py), and the starter that is told of it sets the message aside.
 
 The note outlives what it stops. A starter sends the dead letter, dies, and the message comes once more: were the note
 gone by then, the request would start after all, and its dead letter could start it a second time. So the janitor drops

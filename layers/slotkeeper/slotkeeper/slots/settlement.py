@@ -1,8 +1,9 @@
 """Settlement: each request of an execution that closed without success is kept, by the workflow or else by the janitor.
 
 An execution that is aborted or times out runs no further state, so it cannot keep its request. The janitor's functions
-do it then: claim, keep, publish, note (settled.py). A function that ends between keeping and noting leaves its claim,
-and the next one after the claim's end keeps the request once more: never not at all, and once unless that happens.
+do it then: claim, keep, publish, note (settlement_table.py). A function that ends between keeping and noting leaves its
+claim, and the next function after the claim's end keeps the request once more. So a request is kept at least once, and
+twice only in that case.
 """
 
 from __future__ import annotations
