@@ -15,11 +15,11 @@ from tests.e2e.deployed_worker import DeployedWorker
 from tests.support.completion_events import checked
 from tests.support.waiting import wait_until
 
-TEMPLATE = Path(__file__).parents[2] / "docs" / "completion-news.yaml"
+TEMPLATE = Path(__file__).parents[2] / "docs" / "completion-events.yaml"
 
 
 class Producer:
-    """Whoever has deployed docs/completion-news.yaml beside the stack."""
+    """Whoever has deployed docs/completion-events.yaml beside the stack."""
 
     def __init__(self, stack: DeployedStack) -> None:
         self._sqs = stack.sqs
@@ -39,7 +39,7 @@ class Producer:
             "the producer's stack",
         )
         outputs = {output["OutputKey"]: output["OutputValue"] for output in made["Outputs"]}
-        self._url = outputs["NewsQueueUrl"]
+        self._url = outputs["EventQueueUrl"]
         self._heard: list[dict[str, Any]] = []
 
     def hears(self, **fields: Any) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def _of_type(template: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_templates_are_found() -> None:
-    assert {"template.yaml", "docs/completion-news.yaml", "docs/kms-key.yaml"} <= TEMPLATES.keys()
+    assert {"template.yaml", "docs/completion-events.yaml", "docs/kms-key.yaml"} <= TEMPLATES.keys()
 
 
 # ------------------------------------------------------------------------------------------------------------ queues

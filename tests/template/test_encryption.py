@@ -17,7 +17,7 @@ from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
 STACK: dict[str, Any] = parsed_template()["Resources"]
-PRODUCER: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "completion-news.yaml"))["Resources"]
+PRODUCER: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "completion-events.yaml"))["Resources"]
 KEY: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "kms-key.yaml"))["Resources"]["Key"]
 DESCRIPTION: str = parsed_template()["Parameters"]["KmsKeyArn"]["Description"]
 

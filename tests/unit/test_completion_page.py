@@ -1,4 +1,4 @@
-"""The page on completion news: its examples are events, and its table is the schema's."""
+"""The page on completion events: its examples are events, and its table is the schema's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from slotkeeper.events import DETAIL_TYPES
 from tests.support.completion_events import SCHEMA, checked
 
 DOCS = Path(__file__).parents[2] / "docs"
-NEWS = (DOCS / "completion-news.md").read_text()
-EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", NEWS, re.DOTALL)]
+PAGE = (DOCS / "completion-events.md").read_text()
+EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
 
 
 def test_there_is_an_example_of_each_kind_and_each_is_valid() -> None:
@@ -29,10 +29,10 @@ def test_there_is_an_example_of_each_kind_and_each_is_valid() -> None:
 
 
 def test_the_table_has_every_field_and_no_other() -> None:
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| [^|]+ \| [^|]+ \|$", NEWS, re.MULTILINE)
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| [^|]+ \| [^|]+ \|$", PAGE, re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
     assert sorted(named) == sorted(SCHEMA["properties"])
 
 
 def test_each_kind_of_event_is_explained() -> None:
-    assert all(f"| `{kind}` |" in NEWS for kind in DETAIL_TYPES.values())
+    assert all(f"| `{kind}` |" in PAGE for kind in DETAIL_TYPES.values())

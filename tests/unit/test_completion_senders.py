@@ -1,4 +1,4 @@
-"""Who sends completion news, when, and what a crash or a dead EventBridge does to them: to the requests, nothing."""
+"""Who sends completion events, when, and what a crash or a dead EventBridge does to them: to the requests, nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion news: sent once if that can be had, never in the way of anything, and as the schema says."""
+"""Completion events: sent once if that can be had, never in the way of anything, and as the schema says."""
 
 from __future__ import annotations
 
