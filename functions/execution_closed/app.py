@@ -29,10 +29,7 @@ from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement
-
-# Of an invocation, for what comes after an event: noting that a request is settled.
-AFTER_EVENT_SECONDS = 10
+from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
 
 _client_config = client_config(read_timeout=3, attempts=3)
 # A page of a list takes longer. A service that does not answer costs a run 24 s.

@@ -25,10 +25,8 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.run_lease import RunLease
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
 
-# Of an invocation, for what comes after an event: noting that a request is settled.
-AFTER_EVENT_SECONDS = 10
 # What a list of executions may take that does not come.
 HAND_OFF_SECONDS = 25
 

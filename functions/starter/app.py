@@ -15,7 +15,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionEvents, RequestEvents
+from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import StarterSettings, load_settings
 from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferred, Repeated, Starter, Waiting
@@ -23,6 +23,7 @@ from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, Request
+from slotkeeper.slots.request_events import RequestEvents
 
 # Of an invocation, for what comes after an event: metrics, and the answer.
 AFTER_EVENT_SECONDS = 1

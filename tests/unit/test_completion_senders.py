@@ -10,9 +10,10 @@ from typing import Any
 import boto3
 import pytest
 
-from slotkeeper.events import MAX_TRIES, CompletionEvents, RequestEvents
+from slotkeeper.events import MAX_TRIES, CompletionEvents
 from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request_events import RequestEvents
 from tests.support.boundary import Killed, kill_before, refuse
 from tests.support.completion_events import Bus
 from tests.unit.conftest import GRACE, NOW, Account
@@ -197,7 +198,7 @@ def worker(work_account: WorkAccount, load: Load) -> Function:
     module = load("worker")
     module._worker._consumer._clock = lambda: NOW
     module._worker._perform = lambda request, _seconds: _perform(request)
-    return Function(module, module._worker._news)
+    return Function(module, module._worker._events)
 
 
 def _perform(request: Any) -> Any:

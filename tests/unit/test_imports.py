@@ -29,10 +29,10 @@ def _modules() -> dict[str, Path]:
     return named
 
 
-def _imports(path: Path) -> set[str]:
-    """The modules of ours that a module imports when it is imported itself."""
+def _imports(path: Path, *, for_types: bool = False) -> set[str]:
+    """The modules that a module imports when it is imported itself, and with `for_types` those it imports for types."""
     names: set[str] = set()
-    for node in _at_import(ast.parse(path.read_text())):
+    for node in _at_import(ast.parse(path.read_text()), for_types):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -43,15 +43,15 @@ def _imports(path: Path) -> set[str]:
     return names
 
 
-def _at_import(node: ast.AST) -> list[ast.AST]:
-    """The nodes outside functions and outside `if TYPE_CHECKING`."""
+def _at_import(node: ast.AST, for_types: bool) -> list[ast.AST]:
+    """The nodes outside functions, and without `for_types` outside `if TYPE_CHECKING`."""
     nodes: list[ast.AST] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
-        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+        if not for_types and isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
             continue
-        nodes += [child, *_at_import(child)]
+        nodes += [child, *_at_import(child, for_types)]
     return nodes
 
 
@@ -60,13 +60,23 @@ def test_a_flow_imports_no_other_but_the_chatbot_its_token(flow: str) -> None:
     allowed = SHARED | {flow} | ({"token"} if flow == "chatbot" else set())
     for name, path in _modules().items():
         if name.startswith(f"slotkeeper.{flow}"):
-            rooms = {each.split(".")[1] for each in _imports(path) if each.startswith("slotkeeper.")}
-            assert rooms <= allowed, name
+            assert _packages(path) <= allowed, name
+
+
+def test_a_shared_module_imports_no_flow() -> None:
+    for name, path in _modules().items():
+        if name.startswith("slotkeeper.") and name.split(".")[1] in SHARED:
+            assert _packages(path) <= SHARED, name
+
+
+def _packages(path: Path) -> set[str]:
+    """The layer's packages and shared modules that a module imports, also for types alone."""
+    return {each.split(".")[1] for each in _imports(path, for_types=True) if each.startswith("slotkeeper.")}
 
 
 def test_the_product_imports_neither_dev_nor_tests_and_the_layer_no_command() -> None:
     for name, path in _modules().items():
-        roots = {each.split(".")[0] for each in _imports(path)}
+        roots = {each.split(".")[0] for each in _imports(path, for_types=True)}
         if not name.startswith("dev"):
             assert not roots & {"dev", "tests"}, name
         if name.startswith("slotkeeper."):

@@ -24,9 +24,6 @@ from slotkeeper.settings import EventSettings, load_settings
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
 
-    from slotkeeper.slots.executions import Execution
-    from slotkeeper.slots.request import Delivery, Request
-
 SCHEMA_FILE = Path(__file__).with_name("completion.schema.json")
 SOURCE = "slotkeeper"
 VERSION = "1"
@@ -83,7 +80,7 @@ class CompletionEvents:
             on_unsent=_not_sent,
         )
 
-    def tell(self, status: Status, key: str, detail: Mapping[str, object], finished: float | None = None) -> bool:
+    def publish(self, status: Status, key: str, detail: Mapping[str, object], finished: float | None = None) -> bool:
         """Tells what became of a request; False if nobody could be told.
 
         Args:
@@ -106,7 +103,7 @@ class CompletionEvents:
             "stack": self._stack,
             "status": status,
             "deduplication_id": f"{key}/{status}",
-            "finished_at": _instant(finished),
+            "finished_at": instant(finished),
             **{name: _bounded(name, value) for name, value in detail.items() if value is not None},
         }
         return {
@@ -132,68 +129,11 @@ class CompletionEvents:
         return reason
 
 
-class RequestEvents:
-    """What producers hear of the requests of RequestQueue from the functions.
-
-    Args:
-        kept_in: the URL of the queue in which the requests stand of which this tells.
-    """
-
-    def __init__(self, news: CompletionEvents, kept_in: str) -> None:
-        self._news = news
-        self._kept_in = kept_in.rpartition("/")[2]
-
-    def dead_lettered(self, delivery: Delivery, request: Request | None, code: str, reason: str) -> bool:
-        """A message that the starter has set aside. `request` is None if it was none."""
-        return self._news.tell(
-            "DEAD_LETTERED",
-            delivery.message_id,
-            {
-                "flow": "gated",
-                "process": delivery.group_id,
-                "request_id": request.request_id if request else None,
-                "attempt": request.attempt if request else None,
-                "message_id": delivery.message_id,
-                "code": code,
-                "reason": reason,
-                "kept_in": self._kept_in,
-            },
-        )
-
-    def failed(self, execution: Execution, error: str, cause: str) -> bool:
-        """A request that the janitor has kept, since its workflow could not."""
-        return self._news.tell(
-            "FAILED",
-            execution.closing,
-            {
-                "flow": "gated",
-                **_asked_for(execution.input),
-                "execution_name": execution.name,
-                "execution_arn": execution.arn,
-                "error": error,
-                "cause": cause,
-                "kept_in": self._kept_in,
-                "started_at": None if execution.started_at is None else _instant(execution.started_at),
-            },
-            finished=execution.stopped_at,
-        )
-
-
-def _asked_for(given: str) -> dict[str, Any]:
-    """What an execution's input says of its request; one that was started by hand may say anything."""
-    try:
-        request = json.loads(given)
-    except (ValueError, RecursionError):
-        return {}
-    types = {"process": str, "request_id": str, "attempt": int}
-    return {n: request[n] for n in types if type(request.get(n)) is types[n]} if isinstance(request, dict) else {}
-
-
 def _bounded(name: str, value: object) -> object:
     return value[: MAX_CHARACTERS.get(name)] if isinstance(value, str) else value
 
 
-def _instant(seconds: float) -> str:
+def instant(seconds: float) -> str:
     """As the workflow's times are: UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 
-def publish_if_succeeded(news: CompletionEvents, message: Message, record: SQSRecord, outcome: Outcome) -> None:
+def publish_if_succeeded(events: CompletionEvents, message: Message, record: SQSRecord, outcome: Outcome) -> None:
     """Publishes a success that the ledger has.
 
     Also one that an earlier delivery of the same message has recorded: it died before its message was deleted, and
@@ -27,15 +27,15 @@ def publish_if_succeeded(news: CompletionEvents, message: Message, record: SQSRe
     """
     match outcome:
         case WorkSucceeded(result, started_at):
-            _publish_success(news, message, started_at, result_to_json(result))
+            _publish_success(events, message, started_at, result_to_json(result))
         case AlreadySettled(status, attempts, started_at, result):
             again = record.raw_event.get("attributes", {}).get("ApproximateReceiveCount", "1") != "1"
             if (status, attempts) == (SUCCEEDED, message.attempt) and again:
-                _publish_success(news, message, started_at, result)
+                _publish_success(events, message, started_at, result)
 
 
-def _publish_success(news: CompletionEvents, message: Message, started_at: float, result: str) -> None:
-    news.tell(
+def _publish_success(events: CompletionEvents, message: Message, started_at: float, result: str) -> None:
+    events.publish(
         "SUCCEEDED",
         _key(message),
         {
@@ -57,10 +57,10 @@ class PublishedDeadLetters(DeadLetterQueue):
     """
 
     def __init__(
-        self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES, *, news: CompletionEvents
+        self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES, *, events: CompletionEvents
     ) -> None:
         super().__init__(sqs, queue_url, redrivable)
-        self._news = news
+        self._events = events
         self._kept_in = queue_url.rpartition("/")[2]
 
     def send_invalid(self, body: str, message_id: str, reason: str) -> None:
@@ -82,7 +82,7 @@ class PublishedDeadLetters(DeadLetterQueue):
         )
 
     def _publish(self, key: str, detail: Mapping[str, object]) -> None:
-        self._news.tell("DEAD_LETTERED", key, {"flow": "worker", "kept_in": self._kept_in, **detail})
+        self._events.publish("DEAD_LETTERED", key, {"flow": "worker", "kept_in": self._kept_in, **detail})
 
 
 def _key(message: Message) -> str:

@@ -30,11 +30,11 @@ _POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # a worker co
 class RetryingWorker:
     """`handle` is all that a handler has to call. `perform` raises Retryable or Poison, see slotkeeper.retry.errors."""
 
-    def __init__(self, consumer: Consumer, perform: Perform, news: CompletionEvents | None = None) -> None:
-        """`news`: what the consumer tells of ends by, to be told how much time there is for that."""
+    def __init__(self, consumer: Consumer, perform: Perform, events: CompletionEvents | None = None) -> None:
+        """`events`: publishes outcomes; `handle` limits the time that publishing may take."""
         self._consumer = consumer
         self._perform = perform
-        self._news = news
+        self._events = events
 
     @classmethod
     def from_environment(cls, perform: Perform) -> RetryingWorker:
@@ -55,12 +55,12 @@ class RetryingWorker:
             max_message_bytes=settings.work_queue_largest_message,
             on_refused=_schedule_refused,
         )
-        news = CompletionEvents.from_environment()
+        events = CompletionEvents.from_environment()
         consumer = Consumer(
             Ledger(boto3.client("dynamodb", config=CLIENT_CONFIG), settings.request_ledger_table_name),
             queue,
             PublishedDeadLetters(
-                sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message, news=news
+                sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message, events=events
             ),
             PolicyParameter(
                 boto3.client("ssm", config=_POLICY_CLIENT_CONFIG),
@@ -69,15 +69,15 @@ class RetryingWorker:
             ),
             work_seconds=settings.work_seconds,
             on_message=_start_log,
-            on_end=partial(publish_if_succeeded, news),
+            on_end=partial(publish_if_succeeded, events),
         )
-        return cls(consumer, perform, news)
+        return cls(consumer, perform, events)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answers the event source mapping which messages have to stay on the queue."""
-        if self._news:
+        if self._events:
             # An event leaves what the consumer keeps of the invocation for its end.
-            self._news.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS
+            self._events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS
         # By default Powertools raises when every message of a batch failed, which with batches of one is each time: the
         # function's error metric would count what the queue simply brings again.
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slotkeeper.events import CompletionEvents, RequestEvents
+from slotkeeper.events import CompletionEvents
 from slotkeeper.settings import JanitorSettings
 from slotkeeper.slots.executions import ACCOUNTED_FOR, Execution, Workflow
 from slotkeeper.slots.queues import FailedRequestQueue
+from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS, SettlementTable
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 # A fortnight's failed executions are many pages of a list, and the last hour's one. Seconds by which a run lists
 # further back than where all was settled: the list is late by seconds (Step Functions API Reference, ListExecutions).
 _LIST_LAG_SECONDS = 3600
+# Seconds of an invocation that publishing an event must leave: after it, the request is recorded as settled.
+AFTER_EVENT_SECONDS = 10
 # Seconds between two notes of where all was settled.
 _NOTE_INTERVAL_SECONDS = 600
 _PAGE = 1000  # Step Functions API Reference, ListExecutions, maxResults

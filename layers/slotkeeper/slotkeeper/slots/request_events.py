@@ -1,0 +1,67 @@
+"""Completion events of the requests of RequestQueue that the functions publish (slotkeeper.events)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slotkeeper.events import CompletionEvents, instant
+from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.request import Delivery, Request
+
+
+class RequestEvents:
+    """Publishes the requests that one function dead-letters or keeps.
+
+    Args:
+        kept_in: the URL of the queue that stores these requests.
+    """
+
+    def __init__(self, events: CompletionEvents, kept_in: str) -> None:
+        self._events = events
+        self._kept_in = kept_in.rpartition("/")[2]
+
+    def dead_lettered(self, delivery: Delivery, request: Request | None, code: str, reason: str) -> bool:
+        """Publish that the starter has dead-lettered a message. `request` is None if the message contained none."""
+        return self._events.publish(
+            "DEAD_LETTERED",
+            delivery.message_id,
+            {
+                "flow": "gated",
+                "process": delivery.group_id,
+                "request_id": request.request_id if request else None,
+                "attempt": request.attempt if request else None,
+                "message_id": delivery.message_id,
+                "code": code,
+                "reason": reason,
+                "kept_in": self._kept_in,
+            },
+        )
+
+    def failed(self, execution: Execution, error: str, cause: str) -> bool:
+        """Publish that the janitor has kept a request, because its workflow could not."""
+        return self._events.publish(
+            "FAILED",
+            execution.closing,
+            {
+                "flow": "gated",
+                **_request_fields(execution.input),
+                "execution_name": execution.name,
+                "execution_arn": execution.arn,
+                "error": error,
+                "cause": cause,
+                "kept_in": self._kept_in,
+                "started_at": None if execution.started_at is None else instant(execution.started_at),
+            },
+            finished=execution.stopped_at,
+        )
+
+
+def _request_fields(execution_input: str) -> dict[str, Any]:
+    """The request's fields from an execution's input. A manually started execution may have any input."""
+    try:
+        request = json.loads(execution_input)
+    except (ValueError, RecursionError):
+        return {}
+    types = {"process": str, "request_id": str, "attempt": int}
+    return {n: request[n] for n in types if type(request.get(n)) is types[n]} if isinstance(request, dict) else {}
