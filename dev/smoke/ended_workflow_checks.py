@@ -84,7 +84,7 @@ def timeout(context: CheckContext) -> str:
         raise NotShown(
             "when the workflow checked, the run had ended already: AWS has stopped it, or it ended by itself"
         )
-    lived = entered["StopGlueRun"] - entered["IsGlueRunKnownToBeOver"]
+    lived = entered["StopGlueRun"] - entered["IsGlueRunKnownToHaveEnded"]
     return f"alive {lived:.0f} s after the time-out; the workflow stopped it, and only then gave the slot back"
 
 

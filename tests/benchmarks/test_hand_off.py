@@ -50,13 +50,13 @@ def test_the_rival_workflow_is_the_deployed_one_without_its_wake():
     assert deployed["States"].keys() - rival["States"].keys() == set(WAKE_STATES)
     assert following(rival) <= rival["States"].keys()
     release = rival["States"]["ReleaseSlot"]
-    assert release["Next"] == "HowDidItEnd"
-    assert [catch["Next"] for catch in release["Catch"]] == ["HowDidItEnd"]
+    assert release["Next"] == "ChooseOutcome"
+    assert [catch["Next"] for catch in release["Catch"]] == ["ChooseOutcome"]
     changed = {name for name, state in rival["States"].items() if state != deployed["States"][name]}
-    assert changed == {"ReleaseSlot", "GiveBack"}  # the one for its own queue
+    assert changed == {"ReleaseSlot", "ReturnRequest"}  # the one for its own queue
 
 
-@pytest.mark.parametrize("gone", [*WAKE_STATES, "ReleaseSlot", "HowDidItEnd"])
+@pytest.mark.parametrize("gone", [*WAKE_STATES, "ReleaseSlot", "ChooseOutcome"])
 def test_a_workflow_that_lost_a_state_is_not_passed_off_as_a_rival(gone: str):
     machine = json.loads(WORKFLOW.read_text())
     del machine["States"][gone]

@@ -108,7 +108,7 @@ def test_producers_hear_of_the_workers_requests(work: DeployedWorker, producer: 
 def test_a_dead_eventbridge_changes_nothing_but_a_metric(stack: DeployedStack, metric: Callable[[str], float]) -> None:
     process = stack.process(limit=2)
     before = metric("EventsNotSent")
-    for state in ("AnnounceSuccess", "AnnounceFailure"):
+    for state in ("PublishSuccessEvent", "PublishFailureEvent"):
         stack.faults.add(state, "refuse", error="EventBridge.FailedEntry", times=0)
     good, bad = stack.send(process, "good"), stack.send(process, "bad")
     stack.end(process, "good")

@@ -185,7 +185,7 @@ def f2_free_without_a_look_at_glue(patch: Patch) -> None:
 
 
 def release_at_a_task_timeout(patch: Patch) -> None:
-    _state(patch, "IsGlueRunKnownToBeOver", lambda state: state.update(Default="KeepRequest"))
+    _state(patch, "IsGlueRunKnownToHaveEnded", lambda state: state.update(Default="KeepRequest"))
 
 
 def start_again_after_a_lost_answer(patch: Patch) -> None:
@@ -212,7 +212,7 @@ def an_error_that_the_poll_has_too_is_trusted(patch: Patch) -> None:
         trusted = state["Choices"][2]
         trusted["Condition"] = trusted["Condition"].replace("[", "['Glue.InvalidInputException', ")
 
-    _state(patch, "IsGlueRunKnownToBeOver", trust)
+    _state(patch, "IsGlueRunKnownToHaveEnded", trust)
 
 
 def a_search_of_one_page(patch: Patch) -> None:
@@ -226,7 +226,7 @@ def f4_redriven_without_a_slot(patch: Patch) -> None:
 
 
 def no_wake(patch: Patch) -> None:
-    _state(patch, "IsSomebodyWaiting", lambda state: state.update(Choices=[]))
+    _state(patch, "IsRequestWaiting", lambda state: state.update(Choices=[]))
 
 
 def no_second_look(patch: Patch) -> None:

@@ -75,13 +75,13 @@ def _caught(path: str, expected: Any, variables: Variables | None = None, contex
 def _searched(starts: int, **more: Any) -> Variables:
     return {
         "failure": {"error": "Glue.X", "cause": "lost"},
-        "give_back": False,
+        "return_request": False,
         "start_again": False,
         "must_stop": False,
         "starts": starts,
         "run_id": "",
         "run_state": "NOT_FOUND",
-        "run_is_over": False,
+        "run_has_ended": False,
         "run_minutes": 0,
         "next_page": "",
         "searches": 0,
@@ -155,7 +155,7 @@ CASES = [
     ),
     _case("RunGlueJob.TimeoutSeconds", 4500),
     _caught("RunGlueJob.Catch.0.Assign", _searched(2), {"starts": 1}),
-    _caught("RunGlueJob.Catch.0.Assign", _searched(2, give_back=True, must_stop=True), {"starts": 1}, REDRIVEN),
+    _caught("RunGlueJob.Catch.0.Assign", _searched(2, return_request=True, must_stop=True), {"starts": 1}, REDRIVEN),
     _case(
         "RunGlueJob.Catch.0.Assign",
         _searched(1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"]}),
@@ -188,7 +188,7 @@ CASES = [
     *(
         _case(
             "ReadGlueRun.Assign",
-            {"run_state": state, "run_is_over": is_over, "run_minutes": minutes, "failed_reads": 0},
+            {"run_state": state, "run_has_ended": is_over, "run_minutes": minutes, "failed_reads": 0},
             result={"JobRun": {"JobRunState": state} | ({"StartedOn": started} if started else {})},
         )
         for state, is_over, started, minutes in (
@@ -212,7 +212,7 @@ CASES = [
     _case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
     _case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
     _case(
-        "GiveBack.Arguments",
+        "ReturnRequest.Arguments",
         {
             "QueueUrl": "${RequestQueueUrl}",
             "MessageBody": _BODY % 2,
@@ -220,7 +220,7 @@ CASES = [
             "MessageDeduplicationId": execution_name("p", "order-1", 2),
         },
     ),
-    _caught("GiveBack.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
+    _caught("ReturnRequest.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
     _case(
         "KeepRequest.Arguments",
         {
@@ -284,9 +284,9 @@ CASES = [
         },
         {"failure": FAILURE, "outcome": "KEPT", "run_state": "FAILED"},
     ),
-    _case("AnnounceSuccess.Arguments", _event("Succeeded", "SUCCEEDED")),
+    _case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
     _case(
-        "AnnounceFailure.Arguments",
+        "PublishFailureEvent.Arguments",
         _event("Failed", "FAILED", **FAILURE, kept_in="failed"),
         {"failure": FAILURE},
     ),
@@ -296,12 +296,12 @@ CASES = [
 # Path -> variables with which the condition is true, and with which it is false.
 _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
     "DidGlueJobSucceed.Choices.0": ({"run_state": "SUCCEEDED"}, {"run_state": "STOPPED"}),
-    "IsGlueRunKnownToBeOver.Choices.0": ({"give_back": True}, {"give_back": False}),
-    "IsGlueRunKnownToBeOver.Choices.1": (
+    "IsGlueRunKnownToHaveEnded.Choices.0": ({"return_request": True}, {"return_request": False}),
+    "IsGlueRunKnownToHaveEnded.Choices.1": (
         {"failure": {"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState" : "EXPIRED"}'}},
         {"failure": {"error": "States.TaskFailed", "cause": r'{"--a":"\"JobRunState\":\"FAILED\""}'}},
     ),
-    "IsGlueRunKnownToBeOver.Choices.2": (
+    "IsGlueRunKnownToHaveEnded.Choices.2": (
         {"failure": {"error": "States.QueryEvaluationError", "cause": ""}},
         {"failure": {"error": "States.Timeout", "cause": ""}},
     ),
@@ -314,18 +314,24 @@ _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
     "IsGlueRunFound.Choices.3": ({"next_page": "t"}, {"next_page": ""}),
     "IsGlueRunFound.Choices.4": ({"searches": 1}, {"searches": 2}),
     "IsGlueRunFound.Choices.6": ({"start_again": True, "starts": 20}, {"start_again": True, "starts": 21}),
-    "IsGlueRunOver.Choices.1": ({"run_is_over": True, "give_back": True}, {"run_is_over": False, "give_back": True}),
-    "IsGlueRunOver.Choices.2": ({"run_is_over": True, "must_stop": True}, {"run_is_over": True, "must_stop": False}),
-    "IsGlueRunOver.Choices.3": ({"run_is_over": True}, {"run_is_over": False}),
-    "IsGlueRunOver.Choices.4": ({"failed_reads": 0, "stops": 120}, {"failed_reads": 59, "stops": 119}),
-    "IsGlueRunOver.Choices.5": ({"must_stop": True}, {"must_stop": False}),
-    "IsGlueRunOver.Choices.6": ({"run_minutes": 75}, {"run_minutes": 74}),
+    "HasGlueRunEnded.Choices.1": (
+        {"run_has_ended": True, "return_request": True},
+        {"run_has_ended": False, "return_request": True},
+    ),
+    "HasGlueRunEnded.Choices.2": (
+        {"run_has_ended": True, "must_stop": True},
+        {"run_has_ended": True, "must_stop": False},
+    ),
+    "HasGlueRunEnded.Choices.3": ({"run_has_ended": True}, {"run_has_ended": False}),
+    "HasGlueRunEnded.Choices.4": ({"failed_reads": 0, "stops": 120}, {"failed_reads": 59, "stops": 119}),
+    "HasGlueRunEnded.Choices.5": ({"must_stop": True}, {"must_stop": False}),
+    "HasGlueRunEnded.Choices.6": ({"run_minutes": 75}, {"run_minutes": 74}),
     "MayGlueRunBeAlive.Choices.0": ({"run_state": "UNKNOWN"}, {"run_state": "NOT_FOUND"}),
-    "IsSomebodyWaiting.Choices.0": (
+    "IsRequestWaiting.Choices.0": (
         {"slot_is_free": True, "receipt_handle": "handle"},
         {"slot_is_free": True, "receipt_handle": ""},
     ),
-    "HowDidItEnd.Choices.1": ({"outcome": "RETURNED"}, {"outcome": "KEPT"}),
+    "ChooseOutcome.Choices.1": ({"outcome": "RETURNED"}, {"outcome": "KEPT"}),
     "WasRequestKept.Choices.0": ({"outcome": "KEPT"}, {"outcome": "NOT_KEPT"}),
 }
 CASES += [

@@ -26,7 +26,7 @@ from tests.workflow.definition import END, ENDS, definition, states, targets
 ME = "p-1"
 SUBSTITUTES = {
     "GlueTimeoutMinutes": "60",
-    "GlueLookSeconds": "30",
+    "GlueCheckSeconds": "30",
     "StackName": "stack",
     "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
 }

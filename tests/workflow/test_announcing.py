@@ -12,7 +12,7 @@ from tests.workflow.interpreter import ME, STATES, Path, Variables
 from tests.workflow.test_paths import REDRIVEN, WALKS
 
 ALL_WALKS = [*WALKS, *REDRIVEN]
-NEWS = {"AnnounceSuccess": "SUCCEEDED", "AnnounceFailure": "FAILED"}
+NEWS = {"PublishSuccessEvent": "SUCCEEDED", "PublishFailureEvent": "FAILED"}
 REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--secret": "hunter2"}}
 FAILURE = {"error": "States.TaskFailed", "cause": "the test said: fail"}
 
@@ -48,7 +48,7 @@ def test_whatever_comes_of_the_event_and_of_counting_it_the_end_is_the_same() ->
         before, after = _around(walk)
         ways.setdefault(before, set()).add(after)
         ends.setdefault(before, set()).add(walk.status)
-    uncounted = ("CountUnsentEvent", "DidItSucceed")
+    uncounted = ("CountUnsentEvent", "DidRequestSucceed")
     for before, after in ways.items():
         (status,) = ends[before]
         assert (
@@ -75,7 +75,7 @@ def test_producers_are_told_what_the_execution_says() -> None:
 
 
 def test_arguments_are_nobody_elses_business() -> None:
-    events = _event_of("AnnounceSuccess", {}), _event_of("AnnounceFailure", {"failure": FAILURE})
+    events = _event_of("PublishSuccessEvent", {}), _event_of("PublishFailureEvent", {"failure": FAILURE})
     assert "hunter2" not in str(events)
 
 
@@ -85,7 +85,7 @@ def test_arguments_are_nobody_elses_business() -> None:
     ids=["nothing", "empty", "numbers", "text", "other types"],
 )
 def test_an_execution_that_was_started_by_hand_has_news_too(given: Any) -> None:
-    event = _event_of("AnnounceFailure", {"failure": FAILURE}, given)
+    event = _event_of("PublishFailureEvent", {"failure": FAILURE}, given)
     assert (event["execution_name"], event["attempt"]) == (ME, 1)
 
 
@@ -93,14 +93,14 @@ def test_the_longest_texts_fit_an_entry() -> None:
     """More than 256 KiB would end the execution past every Catch, and so change how it ends."""
     longest = "\U0001f600" * 300_000
     given = dict.fromkeys(("process", "request_id"), longest)
-    event = _event_of("AnnounceFailure", {"failure": {"error": longest, "cause": longest}}, given)
+    event = _event_of("PublishFailureEvent", {"failure": {"error": longest, "cause": longest}}, given)
     assert [len(event[name]) for name in ("process", "request_id", "error", "cause")] == [128, 128, 256, 8000]
 
 
 def test_a_dead_eventbridge_holds_the_execution_up_for_less_than_a_minute() -> None:
-    announce, count = states()["AnnounceSuccess"], states()["CountUnsentEvent"]
+    announce, count = states()["PublishSuccessEvent"], states()["CountUnsentEvent"]
     for field in ("Retry", "Catch", "TimeoutSeconds"):
-        assert states()["AnnounceFailure"][field] == announce[field]
+        assert states()["PublishFailureEvent"][field] == announce[field]
     (retrier,) = announce["Retry"]
     tries, waits = 1 + retrier["MaxAttempts"], retrier["MaxAttempts"] * retrier["MaxDelaySeconds"]
     assert tries * announce["TimeoutSeconds"] + waits + count["TimeoutSeconds"] < 60

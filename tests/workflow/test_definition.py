@@ -77,7 +77,7 @@ def test_a_variable_is_not_read_where_the_same_field_assigns_it_to_others() -> N
 def test_a_variable_without_a_value_fails_its_state_even_in_a_condition() -> None:
     """Negative control: on every walk, and in every simulated schedule, each variable has a value where it is read."""
     with pytest.raises(StateFailed, match="run_state"):
-        STATES["HowDidItEnd"].choose({}, {"outcome": "RETURNED"})
+        STATES["ChooseOutcome"].choose({}, {"outcome": "RETURNED"})
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -140,7 +140,7 @@ def test_nothing_runs_before_the_slot_is_confirmed() -> None:
     before = {name for name, state in states().items() if "RunGlueJob" in targets(state)}
     assert before == {"ConfirmSlot", "IsGlueRunFound"}  # the latter after a throttle, if there is no run
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
-    assert taken_back["Next"] == "GiveBack"
+    assert taken_back["Next"] == "ReturnRequest"
 
 
 def test_the_janitor_knows_which_failures_have_accounted_for_the_request() -> None:
@@ -181,8 +181,8 @@ def test_no_request_can_give_its_run_the_marker_of_another_execution() -> None:
 
 
 def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
-    read, known = states()["ReadGlueRun"]["Assign"], states()["IsGlueRunKnownToBeOver"]["Choices"]
-    for text in (read["run_is_over"], known[1]["Condition"]):
+    read, known = states()["ReadGlueRun"]["Assign"], states()["IsGlueRunKnownToHaveEnded"]["Choices"]
+    for text in (read["run_has_ended"], known[1]["Condition"]):
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
 
 
@@ -202,7 +202,7 @@ def test_glue_ends_a_run_before_the_task_gives_up_on_it() -> None:
 @pytest.mark.parametrize("request_id", ["order-1", "Größe 7 \U0001f600", 'quote " and \\ slash'])
 def test_a_request_given_back_is_deduplicated_by_its_next_execution_name(request_id: str) -> None:
     request = {"process": "p", "request_id": request_id, "attempt": 1}
-    expression = states()["GiveBack"]["Arguments"]["MessageDeduplicationId"]
+    expression = states()["ReturnRequest"]["Arguments"]["MessageDeduplicationId"]
     computed = evaluate(expression, {"context": {"Execution": {"Input": request}}})
     assert computed == execution_name("p", request_id, 2)
 
@@ -210,7 +210,9 @@ def test_a_request_given_back_is_deduplicated_by_its_next_execution_name(request
 def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -> None:
     """Under the same attempt's name an execution has run, and SQS and Step Functions would both say so."""
     request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "1"}}
-    body = evaluate(states()["GiveBack"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}})
+    body = evaluate(
+        states()["ReturnRequest"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}}
+    )
     assert json.loads(body) == request | {"attempt": 2}
 
 
@@ -237,8 +239,8 @@ def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -
 def test_the_slot_goes_back_only_if_the_error_shows_that_no_run_lives(
     failure: dict[str, str], redrives: int, next_state: str
 ) -> None:
-    variables = {"failure": failure, "give_back": redrives > 0}
-    assert STATES["IsGlueRunKnownToBeOver"].choose({}, variables) == next_state
+    variables = {"failure": failure, "return_request": redrives > 0}
+    assert STATES["IsGlueRunKnownToHaveEnded"].choose({}, variables) == next_state
 
 
 def test_an_error_means_that_nothing_was_started_only_if_the_poll_has_it_not() -> None:
@@ -247,12 +249,12 @@ def test_an_error_means_that_nothing_was_started_only_if_the_poll_has_it_not() -
     start, poll = (
         {shape.name for shape in model.operation_model(name).error_shapes} for name in ("StartJobRun", "GetJobRun")
     )
-    trusted = re.findall(r"'Glue\.(\w+)'", states()["IsGlueRunKnownToBeOver"]["Choices"][2]["Condition"])
+    trusted = re.findall(r"'Glue\.(\w+)'", states()["IsGlueRunKnownToHaveEnded"]["Choices"][2]["Condition"])
     retried = [name.removeprefix("Glue.") for name in states()["RunGlueJob"]["Retry"][0]["ErrorEquals"]]
     assert set(trusted) | set(retried) <= start - poll
 
 
-TO_KEEP = {"give_back": False, "start_again": False, "must_stop": False, "starts": 1}
+TO_KEEP = {"return_request": False, "start_again": False, "must_stop": False, "starts": 1}
 
 
 @pytest.mark.parametrize(
@@ -260,18 +262,18 @@ TO_KEEP = {"give_back": False, "start_again": False, "must_stop": False, "starts
     [
         ({"searches": 1}, "WaitForGlueRun"),
         ({"searches": 2}, "KeepRequest"),
-        ({"searches": 2, "give_back": True}, "GiveBack"),
+        ({"searches": 2, "return_request": True}, "ReturnRequest"),
         ({"searches": 2, "start_again": True}, "RunGlueJob"),
         ({"searches": 2, "start_again": True, "starts": 21}, "KeepRequest"),
         ({"searches": 1, "next_page": "more"}, "FindGlueRun"),
         ({"searches": 2, "next_page": "more", "start_again": True}, "FindGlueRun"),
-        ({"searches": 1, "next_page": "more", "pages": 1500}, "GiveUpOnGlueRun"),
-        ({"searches": 1, "pages": 1500}, "GiveUpOnGlueRun"),
+        ({"searches": 1, "next_page": "more", "pages": 1500}, "GlueRunIsUnknown"),
+        ({"searches": 1, "pages": 1500}, "GlueRunIsUnknown"),
         ({"searches": 2, "pages": 1500}, "KeepRequest"),
-        ({"searches": 2, "next_page": "more", "pages": 1500}, "GiveUpOnGlueRun"),
+        ({"searches": 2, "next_page": "more", "pages": 1500}, "GlueRunIsUnknown"),
         ({"searches": 1, "next_page": "more", "pages": 1500, "run_id": "jr_1"}, "ReadGlueRun"),
         ({"searches": 1, "start_again": True, "run_id": "jr_1"}, "ReadGlueRun"),
-        ({"searches": 1, "run_id": "jr_1", "failed_reads": 60}, "GiveUpOnGlueRun"),
+        ({"searches": 1, "run_id": "jr_1", "failed_reads": 60}, "GlueRunIsUnknown"),
     ],
 )
 def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, Any], next_state: str) -> None:
@@ -282,27 +284,27 @@ def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, An
 @pytest.mark.parametrize(
     ("seen", "next_state"),
     [
-        ({"run_state": "SUCCEEDED", "run_is_over": True}, "ReleaseSlot"),
-        ({"run_state": "SUCCEEDED", "run_is_over": True, "must_stop": True, "give_back": True}, "ReleaseSlot"),
-        ({"run_state": "FAILED", "run_is_over": True}, "GlueRunNotSucceeded"),
-        ({"run_state": "FAILED", "run_is_over": True, "start_again": True}, "GlueRunNotSucceeded"),
-        ({"run_state": "STOPPED", "run_is_over": True, "must_stop": True}, "KeepRequest"),
-        ({"run_state": "STOPPED", "run_is_over": True, "must_stop": True, "give_back": True}, "GiveBack"),
+        ({"run_state": "SUCCEEDED", "run_has_ended": True}, "ReleaseSlot"),
+        ({"run_state": "SUCCEEDED", "run_has_ended": True, "must_stop": True, "return_request": True}, "ReleaseSlot"),
+        ({"run_state": "FAILED", "run_has_ended": True}, "GlueRunNotSucceeded"),
+        ({"run_state": "FAILED", "run_has_ended": True, "start_again": True}, "GlueRunNotSucceeded"),
+        ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True}, "KeepRequest"),
+        ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True, "return_request": True}, "ReturnRequest"),
         ({}, "WaitForEndOfGlueRun"),
         ({"start_again": True}, "WaitForEndOfGlueRun"),
         ({"failed_reads": 59}, "WaitForEndOfGlueRun"),
-        ({"failed_reads": 60}, "GiveUpOnGlueRun"),
+        ({"failed_reads": 60}, "GlueRunIsUnknown"),
         ({"run_minutes": 74}, "WaitForEndOfGlueRun"),
         ({"run_minutes": 75}, "GlueRunIsLate"),
         ({"run_minutes": 75, "must_stop": True}, "StopGlueRun"),
         ({"must_stop": True}, "StopGlueRun"),
-        ({"must_stop": True, "stops": 120}, "GiveUpOnGlueRun"),
+        ({"must_stop": True, "stops": 120}, "GlueRunIsUnknown"),
     ],
 )
 def test_a_run_that_is_found_decides_and_a_live_one_is_waited_for(seen: dict[str, Any], next_state: str) -> None:
     """A run of GlueTimeoutMinutes, 60, has 15 minutes more before it is stopped."""
-    before = {"run_state": "RUNNING", "run_is_over": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
-    assert STATES["IsGlueRunOver"].choose({}, before | TO_KEEP | seen) == next_state
+    before = {"run_state": "RUNNING", "run_has_ended": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
+    assert STATES["HasGlueRunEnded"].choose({}, before | TO_KEEP | seen) == next_state
 
 
 STARTED = {"RedriveCount": 0, "Name": "p-1", "StartTime": "2026-01-01T00:00:00.000Z"}

@@ -17,7 +17,7 @@ def _through(name: str) -> list[Path]:
 
 def test_there_are_walks_to_every_end() -> None:
     assert {walk.names[-1] for walk in WALKS} == {
-        "AnnounceSuccess",
+        "PublishSuccessEvent",
         "RequestSucceeded",
         "RequestFailed",
         "RequestReturned",
@@ -43,7 +43,7 @@ def test_a_slot_is_given_back_after_a_doubtful_run_only_if_it_was_read_as_over_o
             doubtful = walk.names[: walk.names.index("ReleaseSlot")]
             since = doubtful[len(doubtful) - doubtful[::-1].index("RunGlueJob") :]
             if "WaitForGlueRun" in since:
-                known = {"IsGlueRunOver", "FindGlueRun"} & set(since)
+                known = {"HasGlueRunEnded", "FindGlueRun"} & set(since)
                 assert known, walk
                 if "ReadGlueRun" not in since:
                     assert walk.variables["searches"] == 2, walk
@@ -65,7 +65,7 @@ def test_a_run_is_stopped_only_after_a_time_out_or_in_a_redriven_execution() -> 
 def test_a_hand_over_is_one_write_one_read_and_one_message_and_no_function() -> None:
     """What a workflow that succeeds calls, with somebody waiting; what comes after it keeps nobody waiting."""
     called = [[n for n in walk.names if states()[n]["Type"] == "Task"] for walk in WALKS if "WakeWaiting" in walk.names]
-    assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "AnnounceSuccess"] in called
+    assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "PublishSuccessEvent"] in called
     assert not [state for state in states().values() if "lambda" in state.get("Resource", "")]
 
 
@@ -77,7 +77,7 @@ def test_every_release_is_followed_by_a_look_for_who_waits() -> None:
 def test_f23_a_request_that_did_not_succeed_is_kept_or_given_back_before_its_slot() -> None:
     for walk in WALKS:
         if walk.status == "FAILED":
-            accounted = [n for n, name in enumerate(walk.names) if name in ("KeepRequest", "GiveBack")]
+            accounted = [n for n, name in enumerate(walk.names) if name in ("KeepRequest", "ReturnRequest")]
             assert accounted, walk
             if "ReleaseSlot" in walk.names:
                 assert max(accounted) < walk.names.index("ReleaseSlot")
@@ -97,15 +97,15 @@ def test_success_is_told_only_of_a_run_that_succeeded() -> None:
         assert (following == "ReleaseSlot") == (state == "SUCCEEDED")
     for walk in WALKS:
         if walk.status == "SUCCEEDED":
-            assert not {"KeepRequest", "GiveBack", "NotifyFailure"} & set(walk.names)
+            assert not {"KeepRequest", "ReturnRequest", "NotifyFailure"} & set(walk.names)
             assert walk.variables["run_state"] == "SUCCEEDED"
 
 
 def test_a_lost_reservation_never_reaches_glue() -> None:
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
     assert taken_back["ErrorEquals"] == ["DynamoDB.ConditionalCheckFailedException"]
-    assert taken_back["Next"] == "GiveBack"
-    lost = [walk for walk in WALKS if walk.names[1] == "GiveBack"]
+    assert taken_back["Next"] == "ReturnRequest"
+    lost = [walk for walk in WALKS if walk.names[1] == "ReturnRequest"]
     assert {walk.names[-1] for walk in lost} == {"RequestReturned", "RequestFailed", "RequestNotKept"}
     for walk in lost:
         assert "RunGlueJob" not in walk.names
@@ -114,8 +114,8 @@ def test_a_lost_reservation_never_reaches_glue() -> None:
 def test_f4_a_redriven_execution_starts_no_run_and_gives_its_request_back_before_its_slot() -> None:
     for walk in REDRIVEN:
         assert "DidGlueJobSucceed" not in walk.names
-        if "GiveBack" in walk.names and "ReleaseSlot" in walk.names:
-            assert walk.names.index("GiveBack") < walk.names.index("ReleaseSlot")
+        if "ReturnRequest" in walk.names and "ReleaseSlot" in walk.names:
+            assert walk.names.index("ReturnRequest") < walk.names.index("ReleaseSlot")
     assert any(walk.names[-1] == "RequestReturned" and "FindGlueRun" in walk.names for walk in REDRIVEN)
 
 

@@ -26,8 +26,8 @@ from slotkeeper.slots.process import Processes
 JOB = "one-second"
 JOB_SECONDS = 1.0
 WAKE = "wake"
-WAKE_STATES = ("ReadWaiting", "IsSomebodyWaiting", "WakeWaiting")
-AFTER_WAKE = "HowDidItEnd"
+WAKE_STATES = ("ReadWaiting", "IsRequestWaiting", "WakeWaiting")
+AFTER_WAKE = "ChooseOutcome"
 STARTER_CODE = ROOT / "functions" / "starter" / "app.py"
 POLLING_CODE = Path(__file__).with_name("polling_starter.py")
 # What makes the rivals' queues like the deployed one. Its dead-letter queue is never met: a window is minutes.

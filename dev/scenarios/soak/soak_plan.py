@@ -62,7 +62,7 @@ TASK_FAULTS = (
     ("ReadWaiting", "refuse", _THROTTLED),
     ("WakeWaiting", "refuse", "Sqs.RequestThrottledException"),
     ("WakeWaiting", "lose_answer", "Sqs.SqsException"),
-    ("GiveBack", "lose_answer", "Sqs.SqsException"),
+    ("ReturnRequest", "lose_answer", "Sqs.SqsException"),
     ("NotifyFailure", "refuse", "Sns.ThrottledException"),
 )
 START_FAULTS = (

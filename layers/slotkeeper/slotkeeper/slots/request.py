@@ -54,7 +54,7 @@ def execution_name(process: str, request_id: str, attempt: int) -> str:
     """The execution name of a request's attempt: `<process>-<32 hex digits>`, at most 80 characters.
 
     It depends on the request alone, so a redelivered message can neither take a second slot nor start a second
-    execution. The line feed keeps ("a1", 1) and ("a", 11) apart; the workflow's GiveBack state computes the same.
+    execution. The line feed keeps ("a1", 1) and ("a", 11) apart; the workflow's ReturnRequest state computes the same.
 
     Source of the 80: Step Functions API Reference, StartExecution, `name`.
     """
