@@ -158,6 +158,10 @@ lint-code: setup-dev
 	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev
 	@for folder in functions/*/ jobs/; do mypy --no-error-summary $$folder*.py || exit 1; done
 
+.PHONY: words
+words: setup-dev  #+ List words that the project decided against (dev/words.toml), with what to write instead
+	@$(PYTHON) -m dev.tools.words
+
 .PHONY: lint
 lint: lint-code  ## Format, lint, types, the template and its security
 	@cfn-lint template.yaml

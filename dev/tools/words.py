@@ -1,0 +1,51 @@
+"""Lists words that the project decided against, with what to write instead.
+
+    python -m dev.tools.words              in every file that git knows
+    python -m dev.tools.words PATH...      in these files
+
+dev/words.toml holds the words, and states how a line is exempted.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WORDS = "dev/words.toml"
+TEXTS = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".html"}
+
+
+def findings(path: str, text: str, words: Mapping[str, str]) -> Iterator[str]:
+    """One line for each occurrence: `path:line: 'word': write ...`.
+
+    Args:
+        words: a regular expression of whole words -> what to write instead.
+    """
+    lines = text.splitlines()
+    for words_of, instead in words.items():
+        # A phrase may continue on the next line, after its indentation and comment sign.
+        pattern = re.compile(rf"\b(?:{words_of})\b".replace(" ", r"[\s#]+"), re.IGNORECASE)
+        for match in pattern.finditer(text):
+            line = text.count("\n", 0, match.start())
+            if "words: allowed" not in lines[line]:
+                yield f"{path}:{line + 1}: '{' '.join(match[0].replace('#', ' ').split())}': write: {instead}"
+
+
+def main(paths: list[str]) -> int:
+    words = tomllib.loads((ROOT / WORDS).read_text())["words"]
+    known = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    texts = [each for each in paths or known if Path(each).suffix in TEXTS or Path(each).name in {"Makefile", "run"}]
+    unwanted = [line for path in texts if path != WORDS for line in findings(path, (ROOT / path).read_text(), words)]
+    print("".join(f"{line}\n" for line in unwanted), end="")
+    return 1 if unwanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
