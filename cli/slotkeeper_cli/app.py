@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 import sys
-from importlib import metadata
 from typing import Annotated
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
+from slotkeeper import __version__
 from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
@@ -40,11 +40,7 @@ for group in (process, holder, request, dlq, retry, token, stack):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        try:
-            which = metadata.version("slotkeeper")
-        except metadata.PackageNotFoundError:
-            which = "of a checkout"
-        typer.echo(f"slotkeeper {which}")
+        typer.echo(f"slotkeeper {__version__}")
         raise typer.Exit
 
 

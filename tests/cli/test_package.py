@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,10 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+from slotkeeper import __version__
+from slotkeeper_cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -65,3 +70,17 @@ def test_every_package_and_schema_is_in_it() -> None:
     layer = ROOT / "layers" / "slotkeeper" / "slotkeeper"
     shipped = {*layer.rglob("*.json"), *layer.rglob("py.typed")}
     assert shipped == {file for pattern in data for file in layer.glob(pattern)}
+
+
+def test_package_stack_and_changelog_have_the_version_of_the_layer() -> None:
+    template = (ROOT / "template.yaml").read_text()
+    newest = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "slotkeeper.__version__"}
+    assert f"SlotkeeperVersion: {{Value: {__version__}," in template
+    assert newest
+    assert newest[1] == __version__
+
+
+def test_the_command_shows_the_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"slotkeeper {__version__}\n"
