@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Processes
@@ -39,27 +41,33 @@ class Operations:
         return wake_next(self.slots, self.queue, process)
 
     def remove(self, process: str) -> bool:
-        """Removes a process that is paused and of which nobody holds a slot; False, and nothing done, if it is not so.
+        """Remove a paused process without holders; return False, without effect, for any other process.
 
-        What is still queued for it is dead-lettered as UnknownProcess, beginning with whoever waits first.
+        Its queued requests are dead-lettered as UnknownProcess: the head immediately, since it is woken.
         """
         item = self.processes.remove(process)
-        if item is None:
-            return False
-        handle = item.get("waiting", {}).get("M", {}).get("receipt_handle", {}).get("S")
-        if handle:
-            self.queue.make_visible(handle)
-        return True
+        if item is not None:
+            self._wake_to_dead_letter(item)
+        return item is not None
 
     def cancel_request(self, process: str, execution: str, now: float, by: str = "") -> CancelOutcome:
-        """Keeps a queued request from ever starting; the starter sets its message aside, with who did this and when.
+        """Cancel a queued request. The starter dead-letters its message with the time and the operator's name.
 
-        At once if it waits first, else when those before it have started. Safe to repeat.
+        It does so immediately if the request is the head of the queue, else when those before it have started. Safe to
+        repeat.
         """
         outcome, item = self.processes.cancellations.add(process, execution, now, by)
-        waiting = item.get("waiting", {}).get("M", {})
-        handle, waits = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
-        # Who waits first may be nameless: a starter of an earlier version registered it. To be woken harms nobody.
-        if outcome is CancelOutcome.CANCELLED and handle and waits in (None, execution):
-            self.queue.make_visible(handle)
+        if outcome is CancelOutcome.CANCELLED:
+            self._wake_to_dead_letter(item, execution)
         return outcome
+
+    def _wake_to_dead_letter(self, item: Mapping[str, Any], execution: str | None = None) -> None:
+        """Wake the registered request, whether or not a slot is free: the starter dead-letters it.
+
+        With an execution, only if the registration names it or names none: a starter of an earlier version registered
+        no name, and a needless wake costs one receive.
+        """
+        waiting = item.get("waiting", {}).get("M", {})
+        handle, registered = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
+        if handle and (execution is None or registered in (None, execution)):
+            self.queue.make_visible(handle)
