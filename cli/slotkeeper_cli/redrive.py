@@ -19,7 +19,7 @@ from slotkeeper_cli.stack_connection import StackConnection
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 
-# What would be refused again as it is (docs/retries.md, "Dead letters"). A request with another's id would be taken as
+# What would be refused again as it is (docs/retries-reference.md). A request with another's id would be taken as
 # the next attempt; but the other's own next attempt has the same name, and SQS drops whichever is sent second.
 _NOT_REDRIVABLE = {
     "RequestIdReused": "its id belongs to another request: send it under an id of its own",

@@ -43,7 +43,8 @@ def _blocks(language: str, page: str) -> list[str]:
 
 OWN_FUNCTION, SIGNING = _blocks("python", (ROOT / "docs" / "shared-token.md").read_text())
 (OWN_WORK,) = _blocks("python", RETRIES)
-MESSAGE, CORRECTION, POLICY = _blocks("json", RETRIES)
+MESSAGE, CORRECTION = _blocks("json", RETRIES)
+(POLICY,) = _blocks("json", REFERENCE)
 
 
 @pytest.fixture
