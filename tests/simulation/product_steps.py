@@ -182,8 +182,8 @@ _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
         "Slots.read": (lambda both: _slots(both).read(KEY),),
         "Cancellations.add": (lambda both, *given: _cancellations(both).add(KEY, *given), _executions, _seconds, _bys),
         "Cancellations.drop": (lambda both, *given: _cancellations(both).drop(KEY, *given), _executions, _noted),
-        "Cancellations.drop_what_is_over": (
-            lambda both, execution, note: _cancellations(both).drop_what_is_over(KEY, {execution: note}, NOW + 2e6),
+        "Cancellations.drop_expired": (
+            lambda both, execution, note: _cancellations(both).drop_expired(KEY, {execution: note}, NOW + 2e6),
             *(_executions, _noted),
         ),
         "Processes.create": (lambda both, *given: _processes(both).create(KEY, *given), _limits, _jobs),

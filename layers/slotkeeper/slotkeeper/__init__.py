@@ -1,7 +1,7 @@
-"""Slotkeeper's shared layer: the slot protocol and what the functions around it need.
+"""Slotkeeper's shared layer: slots, the token lock, the chatbot and retries, one package each.
 
-`slots` is the protocol; everything else serves it. Nothing here reads the environment or makes a client at import,
-except `settings` and `observability` when a function asks them to.
+No module creates a client at import. Only `observability` and `cold_start` act at import; `settings` reads the
+environment when a function calls it.
 """
 
 __version__ = "0.1.0"

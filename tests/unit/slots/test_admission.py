@@ -169,7 +169,7 @@ def test_a_request_id_that_an_open_execution_has_with_other_arguments_leaves_its
     outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == "RequestIdReused"
-    assert "'order-1' belongs to another request, which runs with other arguments" in outcome.reason
+    assert "'order-1' is already used by another request, which runs with other arguments" in outcome.reason
     assert account.item().holders.keys() == {EXECUTION}
     assert len(account.messages(account.dead_letter_url)) == 1
 
@@ -317,7 +317,7 @@ def test_an_error_that_lasts_sets_a_message_aside_before_sqs_moves_it_without_a_
     assert outcome.request is not None
     (letter,) = account.messages(account.dead_letter_url)
     reason = letter["MessageAttributes"]["reason"]["StringValue"]
-    assert reason.startswith("received 999 times, as often as the queue allows: RuntimeError: why")
+    assert reason.startswith("received 999 times, nearly the queue's maximum of 1000: RuntimeError: why")
 
 
 def test_what_is_no_request_is_deferred_too(account: Account) -> None:

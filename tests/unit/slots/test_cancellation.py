@@ -162,7 +162,7 @@ def test_a_note_that_was_made_anew_is_not_dropped(account: Account, operations: 
 
 
 def test_cancelling_in_a_process_that_is_not_there_says_so(operations: Operations) -> None:
-    with pytest.raises(LookupError, match="there is no process 'nobody'"):
+    with pytest.raises(LookupError, match="process 'nobody' does not exist"):
         operations.cancel_request("nobody", "nobody-1", NOW)
 
 

@@ -234,7 +234,7 @@ def test_a_holder_stays_small(account: Account) -> None:
 
 
 def test_changing_a_process_that_is_not_there_says_so(account: Account) -> None:
-    with pytest.raises(LookupError, match="there is no process 'nobody'"):
+    with pytest.raises(LookupError, match="process 'nobody' does not exist"):
         account.processes.set_limit("nobody", 1)
 
 

@@ -1,7 +1,7 @@
-"""The slots: at most so many requests of a process run at once.
+"""Slots: limit how many requests of a process run at the same time.
 
-Exports the protocol, requests, processes, queues and the operators' steps. The starter's admission and the janitor have
-modules of their own, so that a function loads only what it uses.
+Exports the protocol, requests, processes, queues and operator commands. The starter (`admission`) and the janitor are
+imported from their modules, so that a function loads only the code it uses.
 """
 
 from slotkeeper.slots.cancellation import CancelOutcome

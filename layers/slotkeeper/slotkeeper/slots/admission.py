@@ -1,15 +1,19 @@
-"""What the starter does with one message: set it aside, make it wait, or start its workflow.
+"""Admission: the starter dead-letters a message, lets it wait for a slot, or starts its workflow.
 
-The order of the steps is the protocol's. In particular:
+The order of the steps matters:
 
-- register as waiting, *then* hide. The other way round, a slot that frees between the two finds nobody to wake, and the
-  message sleeps on beside a free slot.
-- look once more after hiding. A wake that came between the registration and the hide made the message visible, and a
-  hide that SQS still accepts would undo it. So would a cancellation be that came between: its operator wakes too.
-- a crash anywhere leaves the message to the queue's default visibility, and a reservation to "already mine". After an
-  error the message comes back sooner: nothing wakes it, its whole group waits behind it, and the janitor frees an
-  unused reservation after its grace time.
-- cancel a reservation only if nothing can confirm it any more, or if this very call made it.
+- Register the waiting message first, then hide it. In the other order a wake can be lost:
+  1. The starter hides the message.
+  2. A workflow releases a slot, finds no registration, and wakes no request.
+  3. The starter registers the message, which stays hidden although a slot is free.
+- Read the process again after hiding. Without this read a wake can be undone:
+  1. The starter registers the message.
+  2. A workflow releases a slot and makes the message visible. An operator who cancels a request does the same.
+  3. The starter hides the message, which SQS still accepts.
+- After a crash at any step, the message comes back after the queue's default visibility timeout, and the next delivery
+  finds the reservation (AlreadyHeld). After an error the starter sets a shorter timeout: no wake comes for the message,
+  its whole group waits behind it, and the janitor frees an unused reservation after its grace time.
+- Cancel a reservation only if no workflow can confirm it, or if this call made it.
 """
 
 from __future__ import annotations
@@ -33,22 +37,23 @@ from slotkeeper.slots.protocol import (
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
 
-# Each further round needs somebody else to take the room that the round before has seen: one waiter a group, so rare.
+# A further reserve is needed only if another request took the slot that this one saw free. That is rare, because only
+# the head of each process's group tries.
 _MAX_RESERVES = 5
-# For receives that end before they get here: a crash, a time-out.
+# Receives that end before the count is checked: a crash, a timeout.
 _SPARE_RECEIVES = 20
-# Seconds before the end of the queue's retention at which a waiting request expires. Those behind it may be of the same
-# burst: SQS deletes them at the end, and each must be received and dead-lettered by itself before that. For 120,000 of
-# them a day is 0.7 s each. A queue should hold fewer: SQS looks for groups among the first 120,000 messages (SQS guide,
-# "Avoid large message backlogs with the same message group ID"), and RequestBacklogAlarm rings at half of that.
+# Seconds before the end of the queue's retention at which a waiting request expires. The requests behind it may be of
+# the same age, and each must be received and dead-lettered before SQS deletes it. For 120,000 requests, one day is
+# 0.7 s each. A queue should hold fewer: SQS looks for groups among the first 120,000 messages (SQS guide, "Avoid large
+# message backlogs with the same message group ID"), and RequestBacklogAlarm rings at half of that.
 EXPIRES_BEFORE = 86_400
-# After an error, which may pass, and may have started the workflow: two of the longest waits.
+# The same after an error, which may be temporary, and may have started the workflow: two of the longest waits.
 _ERROR_EXPIRES_BEFORE = 2 * MAX_HIDE_SECONDS
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """The workflow runs; the message is done with."""
+    """The workflow runs. The message can be deleted."""
 
     execution: str
     process: str
@@ -56,7 +61,7 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Repeated:
-    """The request has run before: a very late redelivery, or a request id used again within 90 days."""
+    """The request has run before: a very late redelivery, or a request id that was reused within 90 days."""
 
     execution: str
     process: str
@@ -64,7 +69,7 @@ class Repeated:
 
 @dataclass(frozen=True)
 class DeadLettered:
-    """The message is in the dead-letter queue with `code` and `reason`. `request`: what it asked for, if it was one."""
+    """The message is in the dead-letter queue with `code` and `reason`. `request` is None if the body was not valid."""
 
     code: str
     reason: str
@@ -73,7 +78,7 @@ class DeadLettered:
 
 @dataclass(frozen=True)
 class Waiting:
-    """No slot; the message is hidden and will be woken."""
+    """No slot is free. The message is hidden until a wake."""
 
     process: str
     because: str
@@ -82,7 +87,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Deferred:
-    """Something that is not the message's fault; it comes back by itself after a backoff. An operator should check."""
+    """The message cannot be handled now. SQS delivers it again after a backoff. An operator should check the reason."""
 
     process: str
     reason: str
@@ -97,9 +102,9 @@ class Starter:
 
     Args:
         queue_visibility: the queue's default visibility timeout, seconds.
-        queue_retention: for how long the queue keeps a message, seconds.
-        queue_max_receives: after how many receives the queue moves a message to its dead-letter queue by itself.
-        on_request: told what was asked for, once a message could be read.
+        queue_retention: the queue's retention period, seconds.
+        queue_max_receives: the number of receives after which SQS moves a message to the dead-letter queue itself.
+        on_request: receives each request that was parsed.
     """
 
     slots: Slots
@@ -111,11 +116,11 @@ class Starter:
     on_request: Callable[[Request], None] = lambda _: None
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
-        """Does what the protocol says with one delivery. `now` is in seconds since the epoch.
+        """Handle one delivery. `now` is in seconds since the epoch.
 
         Raises:
-            ClientError, BotoCoreError: a call failed or its answer was lost. Whatever was reserved stays reserved and
-                is found by the next delivery. The caller calls `defer`, and reports the message as it answers.
+            ClientError, BotoCoreError: a call failed or its answer was lost. A reservation stays, and the next delivery
+                finds it. The caller must call `defer` and act on its result.
         """
         try:
             request = parse_request(delivery)
@@ -129,18 +134,22 @@ class Starter:
                 case Granted() | AlreadyHeld():
                     return self._start(delivery, request, now, made_here=isinstance(reservation, Granted))
                 case UnknownProcess():
-                    reason = f"process {request.process!r} does not exist: there is no such item in the slot table"
+                    reason = (
+                        f"process {request.process!r} does not exist in the slot table. Add it with slotkeeper process "
+                        "add, then redrive this message"
+                    )
                     return self._dead_letter(delivery, "UnknownProcess", reason, request)
                 case Cancelled(since, by):
                     reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
                     return self._dead_letter(delivery, "Cancelled", reason, request)
                 case Misconfigured(reason):
-                    reason = f"the item of process {request.process!r} is malformed: {reason}"
+                    reason = f"the slot table's item of process {request.process!r} is malformed: {reason}"
                     return self._defer(delivery, now, request, reason)
                 case Full() | Paused():
                     because = type(reservation).__name__.lower()
                     if overdue := self._overdue(delivery, now):
-                        return self._dead_letter(delivery, "Expired", f"{overdue}: {because}", request)
+                        reason = f"{overdue}; the process is {because}. Redrive this message to let it wait again"
+                        return self._dead_letter(delivery, "Expired", reason, request)
                     if not self._wait(request, delivery, now):
                         return Waiting(request.process, because, now - delivery.sent_at)
 
@@ -148,25 +157,27 @@ class Starter:
         return Waiting(request.process, "contended", now - delivery.sent_at)
 
     def _wait(self, request: Request, delivery: Delivery, now: float) -> bool:
-        """Registers and hides the message; True if it need not wait any more, so that the caller reserves once more."""
+        """Register and hide the message; True if it can proceed, so that the caller reserves again."""
         if self.slots.wait(request.process, request.execution_name, delivery) is Registration.RESERVE_AGAIN:
             return True
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
         return self.slots.can_proceed(request.process, request.execution_name)
 
     def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | Deferred:
-        """After `admit` raised `error`: lets the message come back soon, or dead-letters it before SQS does so itself.
+        """After `admit` raised `error`: shorten the message's visibility timeout, or dead-letter it.
 
-        What SQS moves after too many receives has no reason, and what it deletes at the end of the retention is lost.
+        It is dead-lettered before SQS would move it without a reason after too many receives, or would delete it at the
+        end of its retention.
 
         Raises:
-            ClientError, BotoCoreError: that failed too. The message comes back after the queue's default visibility.
+            ClientError, BotoCoreError: a call failed. The message comes back after the queue's default visibility
+                timeout.
         """
         try:
             request = parse_request(delivery)
         except InvalidRequest:
             request = None
-        reason = f"{type(error).__name__}: {error}; its workflow may have started: slotkeeper request show"
+        reason = f"{type(error).__name__}: {error}. The workflow may have started; check with slotkeeper request show"
         return self._defer(delivery, now, request, reason, _ERROR_EXPIRES_BEFORE)
 
     def _start(self, delivery: Delivery, request: Request, now: float, *, made_here: bool) -> Admission:
@@ -174,18 +185,19 @@ class Starter:
             case Started():
                 return Admitted(request.execution_name, request.process)
             case AlreadyRan():
-                # Whichever made the reservation: the execution of this name has closed, and there will be no other,
-                # so nothing can confirm it. A message that came again between its workflow's release and end made it.
+                # Safe whether this call or an earlier one made the reservation: the execution of this name has closed
+                # and no other can start, so no workflow can confirm it. Such a reservation is made when the message
+                # comes again between its workflow's release and its end.
                 self._release(delivery, request)
                 return Repeated(request.execution_name, request.process)
             case NameTaken(is_open):
-                # A reservation that was there before may be the open execution's, which has not confirmed it yet.
+                # An earlier reservation may belong to the open execution, which has not confirmed it yet.
                 if made_here or not is_open:
                     self._release(delivery, request)
                 reason = (
-                    f"request_id {request.request_id!r} belongs to another request, which "
-                    f"{'runs' if is_open else 'ran'} with other arguments as {request.execution_name}: a request_id "
-                    "and attempt are used once in 90 days. Send this request again with a request_id of its own"
+                    f"request_id {request.request_id!r} is already used by another request, which "
+                    f"{'runs' if is_open else 'ran'} with other arguments as {request.execution_name}. A request_id "
+                    "must be unique for 90 days. Send this request again with a new request_id"
                 )
                 return self._dead_letter(delivery, "RequestIdReused", reason, request)
             case StartRejected(reason):
@@ -202,10 +214,10 @@ class Starter:
     def _defer(
         self, delivery: Delivery, now: float, request: Request | None, reason: str, margin: int = EXPIRES_BEFORE
     ) -> DeadLettered | Deferred:
-        """Leaves a message for later that would run into the same trouble now.
+        """Hide a message that cannot be handled now, or dead-letter it if it has expired.
 
-        For the queue's default visibility at most: nothing wakes it when the trouble is over, and its whole group waits
-        behind it.
+        Hidden for at most the queue's default visibility timeout: no wake comes when the problem has ended, and the
+        whole group waits behind the message.
         """
         if overdue := self._overdue(delivery, now, margin):
             return self._dead_letter(delivery, "Expired", f"{overdue}: {reason}", request)
@@ -213,12 +225,12 @@ class Starter:
         return Deferred(request.process if request else delivery.group_id, reason)
 
     def _overdue(self, delivery: Delivery, now: float, margin: int = EXPIRES_BEFORE) -> str:
-        """Why the message must not wait on, or nothing: SQS would delete it, or set it aside without a reason."""
+        """Why the message must not wait longer, or "": SQS would delete it, or dead-letter it without a reason."""
         waited = int(now - delivery.sent_at)
         if waited > self.queue_retention - margin:
-            return f"waited {waited} s, to the end of the queue's retention"
+            return f"waited {waited} s, nearly the queue's retention of {self.queue_retention} s"
         if delivery.receives >= self.queue_max_receives - _SPARE_RECEIVES:
-            return f"received {delivery.receives} times, as often as the queue allows"
+            return f"received {delivery.receives} times, nearly the queue's maximum of {self.queue_max_receives}"
         return ""
 
     def _dead_letter(self, delivery: Delivery, code: str, reason: str, request: Request | None = None) -> DeadLettered:

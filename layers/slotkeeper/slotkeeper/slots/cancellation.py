@@ -1,12 +1,16 @@
 """Requests that an operator has cancelled while they were on RequestQueue.
 
-SQS lets nobody take a message out of the middle of a FIFO queue, and who receives it by hand spends the receipt handle
-by which it would be woken. So the message stays, and a note stands in its process's item: `cancelled`, execution name
--> {since, by}. No reserve succeeds against it (protocol.py), and the starter that is told of it sets the message aside.
+SQS has no call that removes a message from the middle of a FIFO queue, and receiving it manually would invalidate the
+receipt handle that wakes it. So the message stays, and a cancellation is recorded in its process's item: `cancelled`,
+execution name -> {since, by}. It makes every reserve of the request fail (protocol.py), and the starter then
+dead-letters the message.
 
-The note outlives what it stops. A starter sends the dead letter, dies, and the message comes once more: were the note
-gone by then, the request would start after all, and its dead letter could start it a second time. So the janitor drops
-it only when the queue cannot hold the message any more.
+The janitor removes a cancellation only when the queue can no longer hold the message. With an earlier removal, a
+cancelled request could start:
+
+1. The starter sends the message to the dead-letter queue and dies before it deletes the original.
+2. The cancellation is removed.
+3. SQS delivers the original again, and the request starts. A redrive of the dead-letter message may start it twice.
 """
 
 from __future__ import annotations
@@ -21,14 +25,14 @@ from slotkeeper.aws.dynamodb import Item, Table
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-# The longest that RequestQueue keeps a message, and a day for clocks that are apart. In seconds.
+# The retention of RequestQueue, 14 days, and one day for clock differences. In seconds.
 KEEP_SECONDS = 15 * 86400
-# Each costs every write of the item its share, some 200 bytes at most.
+# Each cancellation adds up to 200 bytes to the item, and so to the price of each write.
 MAX_CANCELLATIONS = 100
 _LONGEST_BY = 64
 
 CANCEL_UPDATE = "SET cancelled.#me = :entry"
-# Who holds a slot is not queued any more: its workflow has begun, or is about to.
+# A holder is no longer queued: its workflow has started, or is about to start.
 CANCEL_CONDITION = (
     "attribute_exists(process_name) AND attribute_not_exists(holders.#me) "
     "AND (attribute_exists(cancelled.#me) OR size(cancelled) < :most)"
@@ -37,58 +41,58 @@ CANCEL_CONDITION = (
 
 @dataclass(frozen=True)
 class Cancellation:
-    """A request that is not to start. `since` is in seconds since the epoch; `by` is empty if nobody said."""
+    """A cancelled request. `since`: seconds since the epoch. `by`: the operator, empty if unknown."""
 
     since: int
     by: str = ""
 
-    def is_over(self, now: float) -> bool:
-        """Whether no message that it could stop is kept any more."""
+    def is_expired(self, now: float) -> bool:
+        """Whether no queue can still hold a message of the request."""
         return now >= self.since + KEEP_SECONDS
 
 
 class CancelOutcome(Enum):
-    """Whether a request is cancelled, and why not."""
+    """The result of cancelling a request."""
 
     CANCELLED = auto()
     HOLDS_SLOT = auto()
-    TOO_MANY = auto()  # MAX_CANCELLATIONS are kept already
+    TOO_MANY = auto()  # the process has MAX_CANCELLATIONS already
 
 
 class Cancellations:
-    """The notes in one table. Errors of DynamoDB itself pass through as ClientError."""
+    """The cancellations in one table. Errors of DynamoDB itself pass through as ClientError."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
 
     def add(self, process: str, execution: str, now: float, by: str = "") -> tuple[CancelOutcome, Item]:
-        """Notes that a request is not to start, once more if it is noted already; and the item as it then stands.
+        """Record that a request is cancelled, and return the outcome and the item after the write. Safe to repeat.
 
         Raises:
-            LookupError: there is no such process.
+            LookupError: the process does not exist.
         """
-        # Two updates: no path leads into a map that is not there, and an item that was never needed it has none.
+        # Two updates: DynamoDB cannot set a key of a map that does not exist, and an item has no map at first.
         add_map = "SET cancelled = if_not_exists(cancelled, :none)"
         self._table.update(process, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
         entry = {"since": {"N": str(int(now))}} | ({"by": {"S": by[:_LONGEST_BY]}} if by else {})
         values = {":entry": {"M": entry}, ":most": {"N": str(MAX_CANCELLATIONS)}}
-        noted, item = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, {"#me": execution})
-        if noted:
+        added, item = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, {"#me": execution})
+        if added:
             return CancelOutcome.CANCELLED, item
         if not item:
-            raise LookupError(f"there is no process {process!r} in table {self._table.name}")
+            raise LookupError(f"process {process!r} does not exist in table {self._table.name}")
         is_holder = execution in item.get("holders", {}).get("M", {})
         return (CancelOutcome.HOLDS_SLOT if is_holder else CancelOutcome.TOO_MANY), item
 
-    def drop_what_is_over(self, process: str, noted: Mapping[str, Cancellation], now: float) -> int:
-        """Drops those of these notes whose messages no queue keeps any more; how many."""
-        over = [(execution, note) for execution, note in noted.items() if note.is_over(now)]
-        return sum(self.drop(process, execution, note) for execution, note in over)
+    def drop_expired(self, process: str, cancellations: Mapping[str, Cancellation], now: float) -> int:
+        """Remove those of these cancellations whose messages no queue holds any more; return how many."""
+        expired = [(execution, each) for execution, each in cancellations.items() if each.is_expired(now)]
+        return sum(self.drop(process, execution, each) for execution, each in expired)
 
     def drop(self, process: str, execution: str, seen: Cancellation) -> bool:
-        """Drops a note, unless it was made anew since it was seen.
+        """Remove a cancellation; False if it was repeated since it was read.
 
-        Before its time only where an execution has taken the name: no message can start another under it.
+        Before it expires, call this only if an execution with the name exists: no message can start a second one.
         """
         names = {"#me": execution, "#since": "since"}
         values = {":since": {"N": str(seen.since)}}

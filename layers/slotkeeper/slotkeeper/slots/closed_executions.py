@@ -1,17 +1,17 @@
-"""What happens when the status event of a workflow arrives that closed without success.
+"""Handles the status events of workflows that closed without success.
 
-The event is a message on StatusEventQueue, and comes back as often as this asks for:
+An event is a message on StatusEventQueue. It is delivered again until all steps are done:
 
-1. Settle the request, and stop a Glue run that outlives its workflow.
-2. One gap after the close: the first check that finds no run alive. A reservation needs none, and is taken back at 1.
+1. Settle the request, stop Glue runs that outlive their workflow, and free a slot that is still RESERVED.
+2. One gap after the close: the first check that finds no live run.
 3. Another gap later: the second check, which frees the slot and wakes the next request.
 
-The proof is the runs' own (dead_holders.py), and like the workflow's own checks after a lost answer it begins one gap
-after the last moment at which a run can have been started: so a StartJobRun that was under way has landed, and Glue
-lists it. GraceSeconds is not part of it. That bridges a DescribeExecution that does not know an execution yet; here
-Step Functions has said itself that the execution exists and has closed.
+The janitor's runs use the same proof (dead_holders.py). As in the workflow's own checks after a lost answer, the first
+check comes one gap after the last moment at which a run can have been started. By then Glue lists a run whose
+StartJobRun was in flight. GraceSeconds is not needed here: it covers the time in which DescribeExecution does not know
+a new execution yet, and a status event proves that the execution exists and has closed.
 
-Whatever is left when the queue drops the message, the janitor's runs do.
+The janitor's runs do the steps that are left when the queue drops the message.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import CLAIM_SECONDS
 
-# Seconds until a message is asked for again: while a run is stopping, and after a failure.
+# Seconds until a message is delivered again: while a run is stopping, and after a failure.
 WHILE_STOPPING_SECONDS = 10
 AFTER_FAILURE_SECONDS = 30
-# Pages of a job's runs; a holder that needs more is left to the janitor's runs, which continue a search.
+# Pages of a job's runs. A holder that needs more is left to the janitor's runs, which can continue a search.
 _MAX_PAGES = 20
 
 
@@ -53,10 +53,10 @@ class ClosedExecutions:
     clock: Callable[[], float]
 
     def handle(self, name: str, redrives: int, report: RunReport) -> int | None:
-        """Does what can be done now for an execution that closed; the seconds until the next step, None if it was last.
+        """Do the due steps for a closed execution; return the seconds until the next step, None after the last.
 
         Args:
-            redrives: the execution's count when it closed.
+            redrives: the execution's redrive count when it closed.
 
         Raises:
             ClientError, BotoCoreError: a call failed; the event must be handled again.
@@ -67,11 +67,11 @@ class ClosedExecutions:
             return None
         execution = self.workflow.describe(name)
         if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
-            return None  # it runs again, or has; its next end has an event of its own
+            return None  # it was redriven: its next end has its own event
         held = Held(process, name, holder, execution.stopped_at) if process and holder else None
         search = None
         if held is not None and held.holder.state == "RUNNING":
-            with report.guard("Could not look for a Glue run of a workflow that has ended", execution=name):
+            with report.guard("Could not search the Glue runs of a workflow that has ended", execution=name):
                 search = self._search(held)
         is_settled = self.settlement.settle(execution, report, search.last_state if search else "")
         again = self._free(held, execution, search, report) if held else None
@@ -80,15 +80,15 @@ class ClosedExecutions:
     def _process_of(self, name: str, report: RunReport) -> Process | None:
         process_name = name.rpartition("-")[0]
         if not PROCESS_NAME.fullmatch(process_name):
-            return None  # started by hand, under a name that no request has
+            return None  # started manually, under a name that no request can have
         try:
             return self.slots.read(process_name)
-        except MalformedProcess as error:  # its request is settled all the same
+        except MalformedProcess as error:  # its request is still settled
             report.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(error))
             return None
 
     def _search(self, held: Held) -> JobRunSearch | None:
-        """The check of Glue; None if it is too long for here."""
+        """Search the holder's Glue runs; None if the search needs more than _MAX_PAGES pages."""
         search = self.dead.glue.search_runs(held.job, self.clock(), held.name)
         try:
             for _ in range(_MAX_PAGES):
@@ -102,9 +102,9 @@ class ClosedExecutions:
     def _free(self, held: Held, execution: Execution, search: JobRunSearch | None, report: RunReport) -> int | None:
         gap = self.dead.look_gap
         if held.holder.state == "RESERVED":
-            # No run can have been started. A confirm that is still under way, or a redrive, finds the slot gone.
+            # No run can have been started. A confirm that is still in flight, or a redrive, fails without the slot.
             if not self.dead.cancel(held, report):
-                return 1  # the confirm came first
+                return 1  # the workflow confirmed first
             self._wake(held, report)
             return None
         if search is None or execution.stopped_at is None:
@@ -126,6 +126,6 @@ class ClosedExecutions:
                 return gap + 1
 
     def _wake(self, held: Held, report: RunReport) -> None:
-        # A wake that fails is repeated by the janitor's next run: the slot is free, and the event has done its part.
+        # The janitor's next run repeats a failed wake, so the event needs no further delivery for it.
         with report.guard("Could not wake a waiting request", process_name=held.process.name):
             wake_next(self.slots, self.queue, held.process.name)

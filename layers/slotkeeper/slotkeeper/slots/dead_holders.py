@@ -1,9 +1,10 @@
-"""Which holders are dead, and the proof of it: a closed execution, and two checks that find no Glue run of it alive.
+"""Decides which holders are dead. Age alone never frees a slot.
 
-Never by age alone. A reservation goes back if Step Functions knows no such execution, or a closed one; should its
-starter be alive after all, the workflow's confirm step finds the slot gone and gives the request back. A running
-holder's slot goes back if its execution is closed and two checks, a gap apart and both after the close, find no Glue
-run of it alive: a run outlives an aborted execution, and a StartJobRun that was under way may show only at the second.
+- RESERVED: dead if Step Functions knows no execution of this name, or a closed one. If the starter is alive after all,
+  the workflow's confirm fails, and the workflow returns the request to the queue.
+- RUNNING: dead if the execution is closed and two checks, a gap apart and both after the close, find no live Glue run
+  of it. A Glue run outlives an aborted execution, and a StartJobRun that was in flight at the first check may be
+  visible only at the second.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.run_report import RunReport
 
-# DescribeExecution may lag behind StartExecution (it is eventually consistent), but not for a day.
+# Seconds. DescribeExecution is eventually consistent and may lag behind StartExecution, but not for a day.
 _FORGOTTEN_AFTER = 86400
 
 
 class Verdict(Enum):
-    """What may be done about a holder."""
+    """What the janitor may do with a holder."""
 
     ALIVE = auto()
     CANCEL = auto()
@@ -31,7 +32,7 @@ class Verdict(Enum):
 
 
 class CheckOutcome(Enum):
-    """What one check of Glue has shown and done."""
+    """The result of one check of a holder's Glue runs."""
 
     RUN_ALIVE = auto()
     CHECKED_ONCE = auto()
@@ -41,11 +42,12 @@ class CheckOutcome(Enum):
 
 
 def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -> Verdict:
-    """What may be done about a holder, given what Step Functions says of its execution.
+    """Decide what the janitor may do with a holder, from the state of its execution.
 
     Args:
-        execution: None if Step Functions knows none of this name.
-        grace: seconds that a reservation, or the end of an execution, must lie in the past.
+        execution: None if Step Functions knows no execution of this name.
+        now: seconds since the epoch.
+        grace: minimum age, in seconds, of a reservation or of an execution's end.
     """
     age = now - holder.since
     if holder.state == "RESERVED":
@@ -60,7 +62,7 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
 
 @dataclass(frozen=True)
 class Held:
-    """A slot as it was read, whose holder's workflow has ended. `closed_at` is None if that is not known."""
+    """A slot as it was read, and its holder. `closed_at`: when the workflow ended, epoch seconds; None if unknown."""
 
     process: Process
     name: str
@@ -74,10 +76,10 @@ class Held:
 
 @dataclass(frozen=True)
 class DeadHolders:
-    """The checks of Glue, and what follows from them. Every write is conditional on the holder as it was read.
+    """Checks the Glue runs of holders and frees their slots. Every write requires that the holder is unchanged.
 
     Args:
-        look_gap: seconds that must lie between the two checks.
+        look_gap: minimum seconds between the two checks.
         clock: seconds since the epoch.
     """
 
@@ -87,17 +89,17 @@ class DeadHolders:
     clock: Callable[[], float]
 
     def cancel(self, held: Held, report: RunReport) -> bool:
-        """Takes back a reservation; False if it is another by now, of a starter that is about to start it."""
+        """Free a reservation; False if the holder has changed since it was read."""
         freed = self.slots.release(held.process.name, held.name, held.holder.raw)
         if freed:
-            report.note("SlotsReclaimed", "Took back a reservation without a workflow", execution=held.name)
+            report.note("SlotsReclaimed", "Freed a reserved slot whose workflow does not run", execution=held.name)
         return freed
 
     def conclude(self, held: Held, search: JobRunSearch, report: RunReport) -> CheckOutcome:
-        """What one check of Glue says of a holder whose runs the search covers.
+        """Evaluate one check of a holder whose runs the search covers, and free its slot after the second check.
 
-        A check lasts from the search's beginning to now. The gap lies between the end of the first and the beginning
-        of the second, so a search may serve many holders, and take long.
+        A check lasts from the start of the search to now. The gap is measured from the end of the first check to the
+        start of the second, so one search may be long and may cover many holders.
         """
         alive = list(search.alive.get(held.name, ()))
         if alive:
@@ -111,7 +113,7 @@ class DeadHolders:
         if held.closed_at is not None and search.begun < held.closed_at:
             return CheckOutcome.TOO_SOON
         quiet_since = held.holder.quiet_since
-        # A redriven execution keeps its holder: a check from before its last end says nothing of what came after.
+        # A redriven execution keeps its holder, so a check from before its last end does not count.
         if quiet_since is None or (held.closed_at is not None and quiet_since < held.closed_at):
             marked = self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, self.clock())
             return CheckOutcome.CHECKED_ONCE if marked else CheckOutcome.HOLDER_CHANGED
@@ -119,5 +121,5 @@ class DeadHolders:
             return CheckOutcome.TOO_SOON
         if not self.slots.release(held.process.name, held.name, held.holder.raw):
             return CheckOutcome.HOLDER_CHANGED
-        report.note("SlotsReclaimed", "Took back the slot of a workflow that has ended", execution=held.name)
+        report.note("SlotsReclaimed", "Freed the slot of a workflow that has ended", execution=held.name)
         return CheckOutcome.FREED

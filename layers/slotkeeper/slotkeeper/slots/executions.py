@@ -1,4 +1,4 @@
-"""Executions of the workflow: started without ever starting one twice, and looked up when they are over."""
+"""Executions of the workflow: starts each at most once, describes and lists them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
     from mypy_boto3_stepfunctions.literals import ExecutionStatusType
 
-# Refusals by which Step Functions says that nothing was started (API Reference, StartExecution, Errors).
+# Errors after which Step Functions has certainly started nothing (API Reference, StartExecution, Errors).
 _REJECTED_CODES = {"InvalidExecutionInput", "InvalidName"}
 _UNAVAILABLE_CODES = {
     "AccessDeniedException",
@@ -27,37 +27,37 @@ _UNAVAILABLE_CODES = {
     "StateMachineDoesNotExist",
 }
 
-# The errors with which the workflow's own Fail states end it after the request was kept or given back.
+# The errors of the workflow's own Fail states, which end it after it has kept the request or returned it to the queue.
 ACCOUNTED_FOR = {"RequestFailed", "RequestReturned"}
 
 
 @dataclass(frozen=True)
 class Started:
-    """The execution runs: started now, or by an earlier call with the same name and input."""
+    """The execution runs: this call or an earlier one with the same name and input started it."""
 
 
 @dataclass(frozen=True)
 class AlreadyRan:
-    """An execution of this name has closed, within the 90 days that Step Functions remembers names."""
+    """An execution of this name has closed within the 90 days for which Step Functions keeps names."""
 
 
 @dataclass(frozen=True)
 class NameTaken:
-    """Nothing was started: an execution of this name was started with another input, within the same 90 days."""
+    """Nothing was started: within these 90 days an execution of this name was started with another input."""
 
     is_open: bool
 
 
 @dataclass(frozen=True)
 class StartRejected:
-    """Nothing was started, because of what the request holds: it never can be."""
+    """Nothing was started, and a retry cannot succeed: Step Functions does not accept the request's content."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class StartUnavailable:
-    """Nothing was started, because of a permission, a limit or a missing state machine: it can be, later."""
+    """Nothing was started, and a retry may succeed: a permission, a quota or the state machine is missing."""
 
     reason: str
 
@@ -67,7 +67,7 @@ StartOutcome = Started | AlreadyRan | NameTaken | StartRejected | StartUnavailab
 
 @dataclass(frozen=True)
 class Execution:
-    """An execution as Step Functions tells it. Times: seconds since the epoch; `stopped_at` is None while it runs."""
+    """An execution as Step Functions reports it. Times: epoch seconds. `stopped_at` is None while it runs."""
 
     name: str
     status: ExecutionStatusType
@@ -81,15 +81,15 @@ class Execution:
 
     @property
     def closing(self) -> str:
-        """The key of this end of the execution in SettledTable. A redriven execution ends again, under the same name.
+        """The key of this end of the execution in SettledTable. A redriven execution has the same name and ends again.
 
-        No execution name contains "#" (Step Functions API Reference, StartExecution, `name`).
+        An execution name cannot contain "#" (Step Functions API Reference, StartExecution, `name`).
         """
         return closing(self.name, self.redrives)
 
     @property
     def is_closed(self) -> bool:
-        # A redrive is about to run it again: closed only when it says so.
+        # A list of closed statuses, because PENDING_REDRIVE means that the execution is about to run again.
         return self.status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
 
@@ -106,11 +106,11 @@ class Workflow:
         self._state_machine_arn = state_machine_arn
 
     def start(self, request: Request) -> StartOutcome:
-        """Starts the request's execution, if it does not run already.
+        """Start the request's execution, unless it has been started already.
 
         Raises:
-            ClientError, BotoCoreError: the answer was lost or says nothing certain (a time-out, a throttle, a 5xx). The
-                execution may have started: who calls must keep the slot and the message.
+            ClientError, BotoCoreError: the answer was lost or is not conclusive (a timeout, a throttle, a 5xx). The
+                execution may have started, so the caller must keep the slot and the message.
         """
         try:
             self._stepfunctions.start_execution(
@@ -119,9 +119,9 @@ class Workflow:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             reason = f"{code}: {error.response['Error'].get('Message', '')}"
-            if code == "ExecutionAlreadyExists" and (outcome := self._who_has_the_name_of(request)):
+            if code == "ExecutionAlreadyExists" and (outcome := self._existing_execution(request)):
                 return outcome
-            # A refusal that came after a lost answer of the same call does not say what became of the first attempt.
+            # After botocore has retried a lost answer, a refusal does not show whether the first attempt succeeded.
             if error.response["ResponseMetadata"].get("RetryAttempts", 0):
                 raise
             if code in _REJECTED_CODES:
@@ -131,12 +131,12 @@ class Workflow:
             raise
         return Started()
 
-    def _who_has_the_name_of(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
-        """What ExecutionAlreadyExists means: the request's own execution has closed, or another input has its name.
+    def _existing_execution(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
+        """Find the cause of ExecutionAlreadyExists: the execution has closed, or has another input. None if unknown.
 
-        An open execution answers the same name and input with success, a closed one refuses any input (API Reference,
-        StartExecution). DescribeExecution may lag: its status is believed only where the input does not decide. None if
-        it does not know the execution yet.
+        For an open execution, StartExecution with the same input succeeds; for a closed one it fails with any input
+        (API Reference, StartExecution). DescribeExecution may lag, so its status is used only where comparing the
+        inputs does not decide. None means that DescribeExecution does not know the execution yet.
         """
         execution = self.describe(request.execution_name)
         if execution is None:
@@ -149,7 +149,7 @@ class Workflow:
         return AlreadyRan() if execution.is_closed else Started()
 
     def describe(self, name: str) -> Execution | None:
-        """The execution of this name; None if Step Functions knows none (a name is forgotten 90 days after its end)."""
+        """Describe the execution of this name; None if Step Functions knows none. It keeps names for 90 days."""
         try:
             response = self._stepfunctions.describe_execution(executionArn=self._execution_arn(name))
         except ClientError as error:
@@ -170,22 +170,22 @@ class Workflow:
         )
 
     def running(self) -> Iterator[str]:
-        """The names of the executions that run, as far as an eventually consistent list knows them."""
+        """List the names of the running executions. The list is eventually consistent."""
         return (listed.name for listed in self._list("RUNNING"))
 
     def unsuccessful(self, stopped_after: float) -> Iterator[Execution]:
-        """The executions that closed without success after a moment (seconds since the epoch), without their inputs."""
+        """List the executions that closed without success after an epoch time in seconds. They have no input."""
         return self._closed(("FAILED", "TIMED_OUT", "ABORTED"), stopped_after)
 
     def since(self, moment: float) -> Iterator[Execution]:
-        """The executions that run, and those that closed after a moment (seconds since the epoch), without inputs."""
+        """List the executions that run, and those that closed after an epoch time in seconds. They have no input."""
         yield from self._list("RUNNING")
         yield from self._closed(("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"), moment)
 
     def _closed(self, statuses: tuple[ExecutionStatusType, ...], stopped_after: float) -> Iterator[Execution]:
         for status in statuses:
-            # The last that ended comes first (Step Functions API Reference, ListExecutions). Where it began says
-            # nothing: one that was redriven began before others that ended long ago.
+            # The execution that ended last comes first (Step Functions API Reference, ListExecutions). Start times are
+            # not in order: a redriven execution may have started before others that ended long ago.
             for listed in self._list(status):
                 if listed.stopped_at is not None and listed.stopped_at < stopped_after:
                     break

@@ -1,4 +1,4 @@
-"""Glue runs as the janitor sees them: which of them are alive, and stop those whose workflow has ended."""
+"""Finds the live Glue runs of executions, and stops runs whose workflow has ended."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from botocore.exceptions import ClientError
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
 
-# The argument by which a run tells whose it is; the workflow passes it, and requests cannot (request.schema.json).
+# The run argument that contains the execution name. The workflow passes it; requests cannot (request.schema.json).
 MARKER = "--slotkeeper-execution"
 
-# Glue Web API, JobRun, JobRunState: whatever is not over may still do work.
+# Glue Web API, JobRun, JobRunState. A run in any other state may still work.
 _OVER = {"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"}
 
-# A run cannot have begun before its execution's reservation; a minute allows for two services' clocks.
+# A run cannot start before its execution's reservation. One minute covers the clock difference of the two services.
 CLOCK_DIFFERENCE_SECONDS = 60
 
 
 class NoSuchJob(LookupError):
-    """The Glue job does not exist any more, so nothing of it can be running."""
+    """The Glue job does not exist any more, so no run of it can be alive."""
 
 
 class JobRunSearch:
-    """A job's runs, read page by page from the newest to older ones. It can be left, and continued later.
+    """A search through a job's runs, page by page from the newest to the oldest.
 
-    Later means in another run of the janitor: Glue lists by the start of a run, so what began before the search did is
-    met on some page, and what is over by then stays over.
+    Another run of the janitor may continue a search. Glue lists runs by their start, so each run that started before
+    the search is on some page, and a run that has ended stays ended.
 
     Attributes:
-        begun: when the first page was asked for, in seconds since the epoch; a run that shows later may be missed.
-        alive: execution -> the ids of its runs that are not over, with their starts (None while they wait for one).
-        last_state: execution -> the state of its newest run, for the execution that was asked for.
+        begun: epoch seconds before the first page was requested. The search may miss a run that starts later.
+        alive: execution -> run id -> start of the run, for runs that have not ended. None: the run has not started.
+        last_state: the state of the newest run of the execution that was passed; empty if it has none.
     """
 
     def __init__(self, pages: Iterator[Any], begun: float, execution: str = "") -> None:
         self._pages = pages
         self._execution = execution
-        self._reached = math.inf  # no page that was read shows a run that started after this on any later page
+        self._reached = math.inf  # runs on later pages started before this time
         self._ended = False
         self._failed = False
         self.begun = begun
@@ -49,17 +49,17 @@ class JobRunSearch:
         self.last_state = ""
 
     def covers(self, since: float) -> bool:
-        """Whether every run of an execution with a reservation of this moment has been read."""
+        """Whether the search has read every run of an execution whose reservation was made at `since`."""
         return self._ended or self._reached < since - CLOCK_DIFFERENCE_SECONDS
 
     def read_page(self) -> None:
-        """Reads the next page.
+        """Read the next page.
 
         Raises:
-            NoSuchJob: see there. The search has ended.
+            NoSuchJob: the job does not exist. The search is complete.
         """
-        if self._failed:  # its pages would seem to have ended
-            raise RuntimeError("a search that has failed cannot be continued")
+        if self._failed:  # a paginator that has failed looks like one that has reached the end
+            raise RuntimeError("this search of Glue runs has failed and cannot continue; start a new one")
         try:
             page = next(self._pages, None)
         except Exception as error:
@@ -93,26 +93,26 @@ class GlueRuns:
         self._glue = glue
 
     def search_runs(self, job_name: str, begun: float, execution: str = "") -> JobRunSearch:
-        """A search through the job's runs that has read nothing yet.
+        """Create a search through the job's runs. It has not read any page yet.
 
         Args:
-            begun: seconds since the epoch, now.
-            execution: the execution whose newest run's state is wanted.
+            begun: the current time, seconds since the epoch.
+            execution: the execution for which the search fills in `last_state`.
         """
         return JobRunSearch(self._pages(job_name), begun, execution)
 
     def _pages(self, job_name: str) -> Iterator[Any]:
-        # Newest first (observed; the Glue Web API, GetJobRuns, leaves the order open to a page's runs).
+        # Newest first, as observed. The Glue Web API (GetJobRuns) does not document the order of the runs on a page.
         yield from self._glue.get_paginator("get_job_runs").paginate(JobName=job_name)
 
     def alive(self, job_name: str, execution: str, since: float) -> list[str]:
-        """The ids of an execution's runs that are not over, by a search of its own.
+        """Search for the ids of an execution's runs that have not ended.
 
         Args:
-            since: seconds since the epoch of the reservation; the search ends at runs from before it.
+            since: when its slot was reserved, seconds since the epoch. The search ends at runs from before.
 
         Raises:
-            NoSuchJob: see there.
+            NoSuchJob: the job does not exist.
         """
         search = self.search_runs(job_name, since)
         while not search.covers(since):
@@ -120,5 +120,5 @@ class GlueRuns:
         return list(search.alive.get(execution, ()))
 
     def stop(self, job_name: str, run_ids: list[str]) -> None:
-        """Asks Glue to stop these runs. A refusal shows at the next check: the run is still alive."""
+        """Request that Glue stops these runs. After a refusal, the next check finds the run alive and repeats this."""
         self._glue.batch_stop_job_run(JobName=job_name, JobRunIds=run_ids)

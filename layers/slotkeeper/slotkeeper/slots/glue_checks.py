@@ -1,9 +1,12 @@
-"""The checks of Glue in one run of the janitor: one search a job for all its dead holders, the jobs in turns.
+"""Checks Glue in a run of the janitor: one search per job for all its dead holders, the jobs in turns.
 
-A job's runs are listed from the newest back to the oldest reservation, 200 a page: thousands of pages, for a holder
-that is a day old and a job that starts many. So jobs take turns of a few pages, a holder is judged as soon as the
-search has passed its reservation, and a search that a run cannot end is continued by the next one. A Glue that does not
-answer is asked once a run; a job that is refused costs only its own holders.
+A search lists a job's runs from the newest back to the oldest reservation, 200 per page. For a job with many runs and a
+holder that is a day old, these are thousands of pages. Therefore:
+
+- Jobs take turns of a few pages.
+- A holder is judged as soon as the search has passed its reservation.
+- The next janitor run continues a search that this one could not finish.
+- After an outage of Glue the run makes no further Glue call. If Glue refuses one job, only its holders are skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _HOLDERS_A_TURN = 100
 
 @dataclass
 class _Task:
-    """One search, and the holders that wait for it."""
+    """One search, and the holders that are judged by it."""
 
     job: str
     search: JobRunSearch
@@ -31,10 +34,10 @@ class _Task:
 
 @dataclass
 class GlueChecks:
-    """Checks holders, and remembers the searches that were not ended: execution names tell who waits for one.
+    """Checks holders, and keeps unfinished searches for the next run.
 
     Args:
-        shuffle: brings jobs into any order, so that no job is always the last.
+        shuffle: puts the jobs into random order, so that no job is always the last.
     """
 
     dead: DeadHolders
@@ -42,10 +45,10 @@ class GlueChecks:
     _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
 
     def check(self, holders: Iterable[Held], held_by_anyone: set[str], report: RunReport, until: float) -> list[Held]:
-        """Checks these holders until a moment has come; those whose slots were freed.
+        """Check these holders until `until` (epoch seconds); return those whose slots were freed.
 
         Args:
-            held_by_anyone: the names of all holders of the table, read before.
+            held_by_anyone: the names of all holders in the table, as read at the start of this run.
         """
         begun = self.dead.clock()
         freed: list[Held] = []
@@ -53,7 +56,7 @@ class GlueChecks:
         while turns:
             task = turns.popleft()
             if self.dead.clock() >= until:
-                # The oldest search of a job comes first, and is the one that is continued.
+                # setdefault: a job's oldest search comes first, and is the one to continue.
                 for left in (task, *turns):
                     self._unfinished.setdefault(left.job, left)
                 report.cut_short("Holders are left to check", jobs=len(self._unfinished))
@@ -61,7 +64,9 @@ class GlueChecks:
             try:
                 self._turn(task, freed, report, until)
             except Exception as error:
-                report.failed("Could not search the Glue runs of a job", error, job=task.job)
+                report.failed(
+                    "Could not search the Glue runs of a job; its holders keep their slots", error, job=task.job
+                )
                 if is_outage(error):
                     break
                 continue
@@ -91,7 +96,7 @@ class GlueChecks:
         return tasks
 
     def _turn(self, task: _Task, freed: list[Held], report: RunReport, until: float) -> None:
-        """A few pages, or a few holders: a thousand dead holders of one job keep no other job waiting for long."""
+        """Read a few pages or judge a few holders, so that a job with many dead holders does not delay the others."""
         concluded = 0
         for _ in range(_PAGES_A_TURN):
             for held in list(task.waiting.values()):
@@ -107,7 +112,9 @@ class GlueChecks:
             try:
                 task.search.read_page()
             except NoSuchJob:
-                report.note("GlueJobsMissing", "The Glue job of a holder does not exist", job=task.job)
+                report.note(
+                    "GlueJobsMissing", "The Glue job of a holder does not exist; it has no live run", job=task.job
+                )
 
     def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
         try:
@@ -116,13 +123,13 @@ class GlueChecks:
         except Exception as error:
             if is_outage(error):
                 raise
-            report.failed("Could not examine a holder", error, execution=held.name)
+            report.failed("Could not check a holder; it keeps its slot", error, execution=held.name)
 
     def _report_unheld(self, task: _Task, held_by_anyone: set[str], begun: float, report: RunReport) -> None:
-        """Live runs whose execution holds no slot: after a restore of the table, or started by a repeated call.
+        """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.
 
-        Reported, and not stopped: their work may be wanted, and nothing here proves which request they belong to. A
-        run that started about when the table was read may have been reserved after it.
+        The runs are not stopped: their work may be needed, and their request is not known for certain. A run that
+        started after the table was read is not reported, because its slot may have been reserved since.
         """
         for execution, runs in task.search.alive.items():
             old = [
@@ -132,10 +139,10 @@ class GlueChecks:
             ]
             if old and execution not in held_by_anyone:
                 report.note(
-                    "GlueRunsUnheld", "A Glue run is alive whose execution holds no slot", runs=old, execution=execution
+                    "GlueRunsUnheld", "A live Glue run's execution holds no slot", runs=old, execution=execution
                 )
 
 
 def _same(now: Held, before: Held | None) -> bool:
-    """Whether a search that was begun for a holder is still a check of it."""
+    """Whether the holder is unchanged since a search for it began, so that the search still counts as a check."""
     return before is not None and (now.holder.raw, now.closed_at) == (before.holder.raw, before.closed_at)

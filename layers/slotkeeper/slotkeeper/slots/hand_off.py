@@ -1,12 +1,12 @@
-"""Hand-offs: for how long there was room before the request that waited for it was started.
+"""Measures hand-offs: for how long a slot was free before a waiting request started.
 
-Step Functions tells when the workflows of a process began and ended. The process's item tells who was refused last,
-often after that one has started too; once its registration is removed, the run before has read it. So each run of the
-janitor can measure the hand-off to that request: one sample a process and run, and none where no request waited.
+Step Functions lists when the workflows of a process started and ended. The process's item contains the request that was
+refused last, often even after that request has started. So each janitor run can measure the hand-off to that request:
+at most one sample per process and run, and none if no request waited.
 
-A sample is too short by what a workflow does between its release and its end, a fraction of a second: it shows seconds
-and minutes. There is none where a limit was changed or a pause lifted since the round before, for then the request did
-not wait for a workflow's end.
+A sample is too short by the time between a workflow's release and its end, a fraction of a second. There is no sample
+if a limit was changed or a pause lifted since the previous run, because then the request did not wait for the end of a
+workflow.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from itertools import islice
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.process import Process
 
-# Seconds. The janitor wakes who waits beside room in every round, so hand-offs that take longer are no longer one.
+# Seconds. A longer wait is not a hand-off: every janitor run wakes requests that wait although a slot is free.
 LOOK_BACK_SECONDS = 900
-# Seconds for which an end may be missing from the list, which is eventually consistent (ListExecutions).
+# Seconds for which a closed execution may be missing from the list, which is eventually consistent (ListExecutions).
 LIST_LAG_SECONDS = 10
-# Of a list that is longer nothing is measured: a round has other things to do, and a part of it would tell of room that
-# there was not.
+# With a longer list nothing is measured: reading it takes too long, and a part of it would show slots as free that were
+# held.
 MAX_EXECUTIONS = 5000
 
 
 @dataclass(frozen=True)
 class Stay:
-    """A workflow, from its start to its end, in seconds since the epoch; `ended` is None while it runs."""
+    """The start and the end of a workflow, in seconds since the epoch. `ended` is None while it runs."""
 
     started: float
     ended: float | None = None
 
 
 def hand_off(started: float, others: Iterable[Stay], slot_limit: int) -> float | None:
-    """For how many seconds before a start the others left room; None if, as far as is told, they always did."""
+    """Return for how many seconds before a start a slot was free; None if the data shows one as always free."""
     before = [stay for stay in others if stay.started <= started]
     held = sum(stay.ended is None or stay.ended > started for stay in before)
     if held >= slot_limit:
-        return 0.0  # one of them had given its slot back and not ended yet
+        return 0.0  # one of them had released its slot but not ended yet
     changes = [(stay.ended, 1) for stay in before if stay.ended is not None and stay.ended <= started]
     changes += [(stay.started, -1) for stay in before]
-    # Back in time: who ended was there before, who started was not. At one moment, the one took the other's slot.
+    # Count back in time: an end adds a holder, a start removes one. At equal times the start took the ended one's slot.
     for moment, change in sorted(changes, key=lambda each: (-each[0], each[1])):
         held += change
         if held >= slot_limit:
@@ -56,22 +56,22 @@ def hand_off(started: float, others: Iterable[Stay], slot_limit: int) -> float |
 class _Seen:
     slot_limit: int
     paused: bool
-    waiter: str | None  # the last execution that was registered
-    measured: str | None  # the last execution that needs no more measuring
+    waiter: str | None  # the execution that was registered last
+    measured: str | None  # the execution that was measured last, or cannot be measured
 
 
 class HandOffs:
-    """Measures from round to round. What it knows of the round before is a container's own: its first has no sample."""
+    """Measures in each janitor run. It remembers the previous run of this container, so the first has no sample."""
 
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
         self._seen: dict[str, _Seen] = {}
 
     def measure(self, processes: Iterable[Process], now: float) -> dict[str, float]:
-        """Process -> seconds, for those to whose last waiter a slot was handed since. Errors pass through.
+        """Return process -> seconds, for each process with a hand-off since the previous run. Errors pass through.
 
         Args:
-            processes: as this round has read them.
+            processes: as this run has read them.
             now: seconds since the epoch.
         """
         hand_offs: dict[str, float] = {}
@@ -86,7 +86,7 @@ class HandOffs:
                 of_process = stays.get(process.name, {})
                 stay = of_process.get(waiter)
                 if stay is None:
-                    # Beside room nobody waits for long: it was over before the time to which the list reaches.
+                    # With a free slot no request waits for long, so its workflow ended before the listed period.
                     measured = waiter if process.has_free_slot else measured
                 elif stay.started <= now - LIST_LAG_SECONDS:
                     measured = waiter

@@ -219,7 +219,7 @@ class Janitor:
         with report.guard("Could not remove what is over"):
             for process in processes:
                 if process.cancelled and self.clock() < until:
-                    self.processes.cancellations.drop_what_is_over(process.name, process.cancelled, self.clock())
+                    self.processes.cancellations.drop_expired(process.name, process.cancelled, self.clock())
             for process in spent:
                 if self.clock() >= until:
                     break

@@ -1,6 +1,6 @@
-"""A process: the item of SlotTable as a type, and the steps by which operators and deployments change it.
+"""A process: the item of SlotTable as a type, and the writes by which operators and deployments change it.
 
-A process is data. Making one, or changing its limit, is a conditional write here and never a deployment.
+A process is data. Adding one, or changing its limit, is a conditional write and needs no deployment.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
 class MalformedProcess(ValueError):
-    """An attribute is missing or not of its type: the text names it."""
+    """An attribute is missing or has the wrong type. The message names it."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a slot. `job` is empty until the workflow has confirmed it.
+    """An execution that holds a slot. `job` is empty until the workflow has confirmed the slot.
 
-    `raw` is the map as DynamoDB keeps it, for conditions on "unchanged since".
+    `raw` is the map in DynamoDB's format, for write conditions that the holder is unchanged.
     """
 
     state: Literal["RESERVED", "RUNNING"]
@@ -44,8 +44,9 @@ class Holder:
 class Process:
     """One item of SlotTable. Times are seconds since the epoch.
 
-    `waiting_execution` is the name of who waits first; None too where a starter of an earlier version registered it.
-    `waiting_handle` is the receipt handle by which it is woken, or would have been: nothing removes a registration.
+    `waiting_execution` is the execution name of the last refused head of the queue. None also if a starter of an
+    earlier version registered it. `waiting_handle` is the receipt handle of its message, which may be outdated: a
+    registration remains after its request has started.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Process:
 
     @property
     def has_free_slot(self) -> bool:
-        """The condition of reserve, on an item that was read."""
+        """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read."""
         return not self.paused and max(self.slots_in_use, len(self.holders)) < self.slot_limit
 
     @property
@@ -70,11 +71,11 @@ class Process:
 
 
 def read_process(item: Mapping[str, Any]) -> Process:
-    """An item in DynamoDB's own form as a Process.
+    """Parse an item in DynamoDB's format.
 
     Raises:
-        MalformedProcess: an attribute is missing or of another type. A limit stored as a string is the classic: no
-            comparison across types is ever true, so the process would look full for ever.
+        MalformedProcess: an attribute is missing or has another type. Example: a limit stored as a string. Comparisons
+            across types are never true, so the process would always look full.
     """
     attributes = Attributes(item)
     try:
@@ -101,7 +102,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
 def _read_waiting(waiting: Attributes) -> tuple[int | None, str | None, str | None]:
     if not waiting.raw:
         return None, None, None
-    # Without these no later delivery replaces it, and no wake finds its message.
+    # Without these two, no later delivery can replace the registration, and no wake finds its message.
     waiting.text("sequence")
     waiting.whole("receives")
     return waiting.whole("since"), waiting.text("execution", "") or None, waiting.text("receipt_handle")
@@ -131,9 +132,9 @@ def _read_cancellation(name: str, note: Attributes) -> Cancellation:
 
 
 def check_settings(name: str, slot_limit: int, job_name: str) -> None:
-    """Raises ValueError if a process of these settings could not work; the text says which and why."""
+    """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
-        raise ValueError(f"process name must be 1 to 47 of A-Z a-z 0-9 _ -, got {name!r}")
+        raise ValueError(f"process name must be 1 to 47 characters of A-Z a-z 0-9 _ -, got {name!r}")
     if isinstance(slot_limit, bool) or not isinstance(slot_limit, int) or not 0 <= slot_limit <= MAX_SLOT_LIMIT:
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
     if not 1 <= len(job_name) <= 255:
@@ -141,16 +142,16 @@ def check_settings(name: str, slot_limit: int, job_name: str) -> None:
 
 
 class Processes:
-    """Makes and changes processes. Making room is half of it: `operations` adds the wake."""
+    """Adds and changes processes. Changes that free a slot do not wake a waiting request here; `operations` does."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
         self.cancellations = Cancellations(dynamodb, table_name)
 
     def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False) -> bool:
-        """Makes a process, or leaves the one there is untouched and returns False.
+        """Add a process; return False and change nothing if it exists.
 
-        Conditional, because a put over a live item would forget its holders and admit as many again.
+        The put is conditional, because overwriting a live item would lose its holders and admit as many again.
 
         Raises:
             ValueError: a setting is not valid.
@@ -168,41 +169,46 @@ class Processes:
         return self._table.put(item, "attribute_not_exists(process_name)").held
 
     def remove(self, name: str) -> Mapping[str, Any] | None:
-        """Removes a process that is paused and of which nobody holds a slot; returns the item that it was.
+        """Remove a process that is paused and has no holder; return the removed item.
 
-        None, and nothing done, if it is not so.
+        Returns None and changes nothing if the process is not paused or has a holder.
         """
         values = {":true": {"BOOL": True}, ":none": {"N": "0"}}
         deleted = self._table.delete(name, "paused = :true AND size(holders) = :none", values)
         return deleted.item if deleted.held else None
 
     def set_limit(self, name: str, slot_limit: int) -> None:
-        """Changes the limit. Lowered below the holders, it admits nobody until enough of them are done."""
+        """Change the limit. Below the number of holders, no request is admitted until enough holders release.
+
+        Raises:
+            ValueError: the limit is not valid.
+            LookupError: the process does not exist.
+        """
         check_settings(name, slot_limit, "unchanged")
         self._change_existing(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
 
     def change_job(self, name: str, job_name: str, before: str) -> bool:
-        """Gives the process another Glue job, if it has still the one that the caller knows; False if not."""
+        """Change the process's Glue job from `before` to `job_name`; False if its job is not `before`."""
         check_settings(name, 0, job_name)
         values = {":job": {"S": job_name}, ":before": {"S": before}}
         return self._table.update(name, "SET job_name = :job", f"{_EXISTS} AND job_name = :before", values).held
 
     def pause(self, name: str) -> None:
-        """Admits nobody from now on; those who run go on."""
+        """Admit no further request. Running workflows continue. Raises LookupError."""
         self._change_existing(name, "SET paused = :true", {":true": {"BOOL": True}})
 
     def resume(self, name: str) -> None:
-        """Lifts the pause."""
+        """Lift the pause. Raises LookupError."""
         self._change_existing(name, "REMOVE paused")
 
     def repair_counter(self, seen: Process) -> bool:
-        """Sets slots_in_use to the number of holders, unless either has changed since `seen` was read."""
+        """Set slots_in_use to the number of holders; False if either has changed since `seen` was read."""
         values = {":held": {"N": str(len(seen.holders))}, ":counted": {"N": str(seen.slots_in_use)}}
         condition = f"{_EXISTS} AND slots_in_use = :counted AND size(holders) = :held"
         return self._table.update(seen.name, "SET slots_in_use = :held", condition, values).held
 
     def all(self) -> Iterator[Process | MalformedProcess]:
-        """Every process, read consistently; one that cannot be read comes as the error that says why."""
+        """Read every process consistently. A malformed item is yielded as its MalformedProcess error."""
         pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
         for page in pages:
             for item in page["Items"]:
@@ -213,4 +219,4 @@ class Processes:
 
     def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
         if not self._table.update(name, update, _EXISTS, values).held:
-            raise LookupError(f"there is no process {name!r} in table {self._table.name}")
+            raise LookupError(f"process {name!r} does not exist in table {self._table.name}")

@@ -1,24 +1,27 @@
-"""The slot protocol: one DynamoDB item a process, one conditional UpdateItem a step.
+"""The slot protocol: one DynamoDB item per process, one conditional UpdateItem per step.
 
     process_name   S, key
-    slot_limit     N, 0..500: how many are admitted at once
+    slot_limit     N, 0..500: the maximum number of holders
     slots_in_use   N: always size(holders)
     holders        M: execution name -> {state: RESERVED or RUNNING, since, job, quiet_since}
     waiting        M: the last refused head of the queue, {receipt_handle, sequence, receives, since, execution}
-    cancelled      M, absent until needed: execution name -> {since, by}, who is not to start (see cancellation.py)
-    paused         BOOL: admit nobody
+    cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
+    paused         BOOL: true refuses every reserve
     job_name       S: the process's Glue job
 
-    reserve   starter            takes a slot, if there is one
-    wait      starter            leaves the receipt handle by which whoever makes room wakes this message
-    confirm   workflow           RESERVED -> RUNNING; nothing runs before it
-    release   workflow, janitor  gives the slot back
-    cancel    starter, janitor   gives it back while it is still RESERVED
-    wake      whoever made room  reads `waiting` and the counters, and makes that message visible again
+    reserve   starter            takes a slot, if one is free
+    wait      starter            stores the receipt handle, so that the next wake can make this message visible
+    confirm   workflow           RESERVED -> RUNNING; the Glue job starts only after it
+    release   workflow, janitor  frees the slot
+    cancel    starter, janitor   frees the slot while it is still RESERVED
+    wake      after each release reads `waiting` and the counters, and makes that message visible again
 
-The workflow performs confirm and release itself (statemachines/glue_workflow.asl.json); their expressions stand here
-too, and a test holds the two together. Only a condition decides; no clock is part of the argument that there are
-never more holders than slots. Times are whole seconds since the epoch.
+The head of the queue is the first request of a process's message group. After an operator raises a limit or lifts a
+pause, the operator command wakes too.
+
+The workflow performs confirm and release itself (statemachines/glue_workflow.asl.json). Their expressions are repeated
+here, and a test compares the two. The holders never exceed the limit because of write conditions alone; no clock is
+part of that argument. Times are whole seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -38,15 +41,15 @@ from slotkeeper.slots.request import Delivery
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-# Both, because a counter that has drifted must err on the side of refusing: slots_in_use may be wrong, a map cannot.
-# `<`, not `<>`: after the limit is lowered below the holders, `<>` would admit everybody.
+# Both counts, because a counter that has drifted must refuse rather than admit: slots_in_use may be wrong, the map not.
+# `<`, not `<>`: after an operator lowers the limit below the number of holders, `<>` would admit every request.
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :one, holders.#me = :entry"
 RESERVE_CONDITION = (
     "slots_in_use < slot_limit AND size(holders) < slot_limit AND attribute_not_exists(holders.#me) "
     "AND attribute_not_exists(cancelled.#me) AND (attribute_not_exists(paused) OR paused = :false)"
 )
 
-# Newer only: a duplicate delivery that was slow must not replace the handle of the delivery that came after it.
+# Only a newer delivery registers: a slow duplicate must not replace the receipt handle of the delivery after it.
 WAIT_UPDATE = "SET waiting = :waiting"
 WAIT_CONDITION = (
     "(slots_in_use >= slot_limit OR size(holders) >= slot_limit OR paused = :true) "
@@ -64,36 +67,36 @@ UNCHANGED_CONDITION = "holders.#me = :seen"
 
 WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused"
 
-# Holders from which on a reserve looks first. DynamoDB charges a refused write as one that is made, a unit for each KB
-# of the item; a read takes a unit for 4 KB, at a fifth of the price, and nothing of the thousand write units a second
-# that one item has (DynamoDB guide, "DynamoDB read and write operations"). Below, the call more would save next to
-# nothing.
+# The number of holders from which a reserve reads before it writes. DynamoDB charges a refused write like a successful
+# one, one write unit per KB of the item. A read costs one read unit per 4 KB, at a fifth of the price, and uses none of
+# the 1,000 write units per second of one item (DynamoDB guide, "DynamoDB read and write operations"). With fewer
+# holders the extra call would save almost nothing.
 PRECHECK_FROM_HOLDERS = 30
 
 
 @dataclass(frozen=True)
 class Granted:
-    """This call made the reservation."""
+    """This call reserved the slot."""
 
 
 @dataclass(frozen=True)
 class AlreadyHeld:
-    """The request holds its slot already: a redelivery, or an earlier call whose answer was lost."""
+    """The request already holds its slot: the message was redelivered, or the answer of an earlier call was lost."""
 
 
 @dataclass(frozen=True)
 class Full:
-    """Nobody is admitted until a slot is given back."""
+    """Every slot is held. Requests are admitted again after a release."""
 
 
 @dataclass(frozen=True)
 class Paused:
-    """Nobody is admitted until an operator lifts the pause."""
+    """The process is paused. Requests are admitted again after an operator lifts the pause."""
 
 
 @dataclass(frozen=True)
 class Cancelled:
-    """An operator has cancelled the request. `since` is in seconds since the epoch; `by` is empty if nobody said."""
+    """An operator has cancelled the request. `since`: seconds since the epoch. `by`: the operator, empty if unknown."""
 
     since: int
     by: str
@@ -101,12 +104,12 @@ class Cancelled:
 
 @dataclass(frozen=True)
 class UnknownProcess:
-    """There is no item for the process. Not the same as full: waiting would never end."""
+    """No item exists for the process. Unlike `Full`, waiting would never end."""
 
 
 @dataclass(frozen=True)
 class Misconfigured:
-    """The item is not what this page says, so conditions on it mean nothing (a limit that is a string, say)."""
+    """The item does not have the documented types, so conditions on it mean nothing. Example: a limit as a string."""
 
     reason: str
 
@@ -115,11 +118,11 @@ Reservation = Granted | AlreadyHeld | Full | Paused | Cancelled | UnknownProcess
 
 
 class Registration(Enum):
-    """What became of a refused delivery's registration."""
+    """The result of registering a refused delivery."""
 
     REGISTERED = auto()
-    RESERVE_AGAIN = auto()  # a reserve would be answered otherwise by now: a slot is free, or the process is removed
-    SUPERSEDED = auto()  # a newer delivery is registered already
+    RESERVE_AGAIN = auto()  # a reserve would now have another outcome: a slot is free, or the process was removed
+    SUPERSEDED = auto()  # a newer delivery is already registered
 
 
 @dataclass(frozen=True)
@@ -135,19 +138,19 @@ class Slots:
     """The steps of the protocol against one table. Errors of DynamoDB itself pass through as ClientError.
 
     Args:
-        large: processes that are known to have many holders.
+        large: processes that are known to have at least PRECHECK_FROM_HOLDERS holders.
     """
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str, *, large: Iterable[str] = ()) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
-        self._is_large = dict.fromkeys(large, True)  # by the last refusal or look
+        self._is_large = dict.fromkeys(large, True)  # as of the last refusal or read
 
     def reserve(self, process: str, execution: str, now: float) -> Reservation:
-        """Takes a slot for an execution that is about to start."""
+        """Take a slot for an execution that is about to start. `now` is in seconds since the epoch."""
         try:
             return self._precheck(process, execution) or self._reserve(process, execution, now)
         except ClientError as error:
-            # Holders that are a list or a text have a size, and then no place for a holder.
+            # `holders` as a list or a string has a size, so the condition holds, but the update cannot add an entry.
             if error.response["Error"]["Code"] != "ValidationException":
                 raise
             reservation = self._why_refused(process, execution, {})
@@ -156,7 +159,7 @@ class Slots:
             return reservation
 
     def _precheck(self, process: str, execution: str) -> Full | Paused | None:
-        """The refusal of a large process that a read can tell; None if a write has to. Only a write admits anybody."""
+        """Refuse by a read where the process has many holders; None if a write must decide. A read never admits."""
         if not self._is_large.get(process):
             return None
         try:
@@ -174,7 +177,10 @@ class Slots:
         return Granted() if write.held else self._why_refused(process, execution, write.item)
 
     def wait(self, process: str, execution: str, delivery: Delivery) -> Registration:
-        """Registers a refused delivery to be woken. It has waited since it was sent, however often it was refused."""
+        """Register a refused delivery, so that the next wake makes its message visible.
+
+        `since` is the time at which the message was sent, however often the request was refused.
+        """
         sequence = {"S": delivery.sortable_sequence}
         receives = {"N": str(delivery.receives)}
         waiting = {
@@ -197,20 +203,20 @@ class Slots:
         return Registration.RESERVE_AGAIN if seen is None or seen.has_free_slot else Registration.SUPERSEDED
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
-        """Gives back a slot whose holder has not changed since the caller looked; False if it has.
+        """Free a slot whose holder has not changed since the caller read it; False if it has changed.
 
         Args:
-            seen: the holder's map as it was read, in DynamoDB's own form.
+            seen: the holder's map as it was read, in DynamoDB's format.
         """
         return self._give_back(
             process, execution, f"{RELEASE_CONDITION} AND {UNCHANGED_CONDITION}", {":seen": {"M": seen}}
         )
 
     def adopt(self, process: str, execution: str, since: float, job: str) -> bool:
-        """Gives a running execution that stands nowhere the place that it takes; False if it holds a slot already.
+        """Adopt a running execution: record it as a holder; False if it already holds a slot.
 
-        For after the table was restored or written by hand. It asks for no room: the execution runs, whether the limit
-        allows it or not, and above the limit nobody else is admitted.
+        For use after the table was restored or edited manually. Adopting ignores the limit, because the execution runs
+        anyway. While the holders exceed the limit, no request is admitted.
         """
         holder = {"state": {"S": "RUNNING"}, "since": {"N": str(int(since))}, "job": {"S": job}}
         condition = "attribute_exists(process_name) AND attribute_not_exists(holders.#me)"
@@ -218,14 +224,14 @@ class Slots:
         return self._table.update(process, RESERVE_UPDATE, condition, values, {"#me": execution}).held
 
     def cancel(self, process: str, execution: str) -> bool:
-        """Gives back a slot that is still RESERVED; False if it is not: confirmed since, or gone."""
+        """Free a slot that is still RESERVED; False if the workflow has confirmed it, or the slot was freed."""
         return self._give_back(process, execution, CANCEL_CONDITION, {":reserved": {"S": "RESERVED"}})
 
     def mark_quiet(self, process: str, execution: str, seen: Mapping[str, Any], now: float | None) -> bool:
-        """Notes on a holder since when no Glue run of it was seen alive, or with None that one was.
+        """Record in a holder when a check first found no live Glue run of it; with None, remove the record.
 
-        The janitor's second look needs to know of the first, and the release must fail if anything has changed between
-        them: both follow from keeping the note in the holder itself.
+        The record is part of the holder for two reasons: the janitor's second check reads the time of the first, and a
+        release fails if the holder has changed between the two.
         """
         names = {"#me": execution}
         values: dict[str, Any] = {":seen": {"M": seen}}
@@ -233,21 +239,21 @@ class Slots:
             update = "REMOVE holders.#me.quiet_since"
         else:
             update = "SET holders.#me.quiet_since = :now"
-            # Rounded up: the gap to the second check must not be shorter than it looks.
+            # Rounded up: rounding must not shorten the gap to the second check.
             values[":now"] = {"N": str(math.ceil(now))}
         return self._table.update(process, update, UNCHANGED_CONDITION, values, names).held
 
     def remove_registration(self, process: str, receipt_handle: str) -> bool:
-        """Removes a registration whose receipt handle SQS has rejected; False if another stands there by now.
+        """Remove a registration whose receipt handle SQS has rejected; False if a newer one has replaced it.
 
-        Nothing makes such a handle valid again, so no wake is lost. A message that was received since then is
-        registered under its new handle before it is hidden, whether or not there is a registration before it.
+        A rejected handle never becomes valid again, so no wake is lost. A message that was received since then is
+        registered with its new handle before the starter hides it.
         """
         values = {":handle": {"S": receipt_handle}}
         return self._table.update(process, "REMOVE waiting", "waiting.receipt_handle = :handle", values).held
 
     def waiting_at_free_slot(self, process: str) -> WaitingRequest | None:
-        """Who waits, if there is room; the read half of a wake."""
+        """Return the waiting request if a slot is free: the read that precedes a wake."""
         item = Attributes(self._table.read(process, ProjectionExpression=WAKE_PROJECTION))
         try:
             waiting = item.map("waiting", None)
@@ -256,13 +262,13 @@ class Slots:
                 return None
             return WaitingRequest(waiting.text("receipt_handle"), waiting.text("sequence"), waiting.whole("receives"))
         except MalformedAttribute:
-            return None  # the step that freed a slot must not fail over it: the janitor reports the item
+            return None  # the step that freed a slot must not fail because of it; the janitor reports the item
 
     def can_proceed(self, process: str, execution: str) -> bool:
-        """A consistent read of whether a reserve would be answered otherwise, or nothing would wake the request.
+        """Read consistently whether a new reserve is needed: its outcome would differ, or no wake would come.
 
-        Nothing but a removal of the process takes a registration away. So an item without one was removed and added
-        again since `wait`, and a release there does not know of the request.
+        Between `wait` and this read, only a removal of the process removes a registration. So an item without a
+        registration was removed and added again, and a release would not wake the request.
         """
         seen = self.read(process)
         if seen is None or seen.waiting_handle is None:
@@ -270,7 +276,7 @@ class Slots:
         return seen.has_free_slot or execution in seen.cancelled
 
     def read(self, process: str) -> Process | None:
-        """The process's item, read consistently.
+        """Read the process's item consistently; None if it does not exist.
 
         Raises:
             MalformedProcess: the item's attributes are not of the documented types.
@@ -282,7 +288,7 @@ class Slots:
         return self._table.update(process, RELEASE_UPDATE, condition, {":one": {"N": "1"}, **values}, names).held
 
     def _parse(self, process: str, item: Item) -> Process | None:
-        # A refusal returns the item only if there is one, and from some engines never: so read before judging.
+        # A refused write returns the item only if one exists, and some local engines never return it.
         item = item or self._table.read(process)
         if not item:
             return None

@@ -1,4 +1,4 @@
-"""From a message on RequestQueue to a request, or to a reason that its sender can act on."""
+"""Parses messages of RequestQueue into requests, or into reasons that the sender can act on."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import fastjsonschema
 from slotkeeper.schema import InvalidBody, compile_schema, decode, encode
 
 SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
-# Bytes of a request as it is sent first. What is sent again has its id and attempt written out: for that RequestQueue
-# takes `ADDED_BYTES` bytes more, and so every request can be given back, kept and redriven.
+# Bytes of the body of a first attempt. A request that is sent again also contains its id and attempt. RequestQueue
+# takes `ADDED_BYTES` bytes more for these, so that every request can be returned to the queue, kept and redriven.
 MAX_BODY_BYTES = 65_536
 ADDED_BYTES = 1024
 
 
 class InvalidRequest(ValueError):
-    """A message that can never become a request; its text says what was wrong and what was expected."""
+    """A message that is not a valid request. The message states what is wrong and what was expected."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One receive of one message, as the event source mapping hands it over.
+    """One receive of one message, as the event source mapping delivers it.
 
     Times are seconds since the epoch. `sequence` and `receives` order the deliveries of a group: a later message has
     a larger sequence number, a later receive of the same message a larger receive count.
@@ -43,9 +43,10 @@ class Delivery:
 
     @property
     def sortable_sequence(self) -> str:
-        """The sequence number as text that sorts as the number does.
+        """The sequence number as text that sorts like the number.
 
-        Not as a number: it has up to 128 bits, 39 digits (SQS API Reference, SendMessage), and DynamoDB's hold 38.
+        A DynamoDB number has at most 38 digits, and a sequence number up to 39: it has 128 bits (SQS API Reference,
+        SendMessage).
         """
         return self.sequence.zfill(40)
 
@@ -53,8 +54,8 @@ class Delivery:
 def execution_name(process: str, request_id: str, attempt: int) -> str:
     """The execution name of a request's attempt: `<process>-<32 hex digits>`, at most 80 characters.
 
-    It depends on the request alone, so a redelivered message can neither take a second slot nor start a second
-    execution. The line feed keeps ("a1", 1) and ("a", 11) apart; the workflow's ReturnRequest state computes the same.
+    The name depends only on the request, so a redelivered message cannot take a second slot or start a second
+    execution. The line feed separates ("a1", 1) from ("a", 11). The workflow's ReturnRequest state computes the same name.
 
     Source of the 80: Step Functions API Reference, StartExecution, `name`.
     """
@@ -64,7 +65,7 @@ def execution_name(process: str, request_id: str, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """A valid request. `request_id` is the caller's own, or the id of the SQS message that brought it."""
+    """A valid request. `request_id` is the caller's own, or the id of the SQS message that contained it."""
 
     process: str
     arguments: Mapping[str, str]
@@ -76,10 +77,10 @@ class Request:
         return execution_name(self.process, self.request_id, self.attempt)
 
     def to_json(self) -> str:
-        """The request as a message body and as execution input: the same text for the same request, always.
+        """Encode the request as message body and execution input. The same request always gives the same text.
 
         Step Functions answers a repeated StartExecution of a running execution with that execution only if the input
-        is the same (API Reference, StartExecution), so nothing of the delivery may get in here.
+        is the same (API Reference, StartExecution). So the text contains nothing of the delivery.
         """
         return encode(
             {
@@ -93,10 +94,11 @@ class Request:
 
 
 def parse_request(delivery: Delivery) -> Request:
-    """Reads a delivery's body.
+    """Parse a delivery's body.
 
     Raises:
-        InvalidRequest: not JSON, not what request.schema.json says, too large, or in another process's message group.
+        InvalidRequest: the body is not JSON, does not match request.schema.json, or is too large, or the message is in
+            another process's message group.
     """
     fields = _decode(delivery.body)
     request = Request(
@@ -107,12 +109,13 @@ def parse_request(delivery: Delivery) -> Request:
     )
     if request.attempt == 1 and (size := len(delivery.body.encode())) > MAX_BODY_BYTES:
         raise InvalidRequest(
-            f"body has {size:,} bytes, and must not have more than {MAX_BODY_BYTES:,} when it is sent first"
+            f"body has {size:,} bytes; the first attempt of a request may have at most {MAX_BODY_BYTES:,}. "
+            "Put large input into S3 and send its key"
         )
     if delivery.group_id != request.process:
         raise InvalidRequest(
             f"MessageGroupId is {delivery.group_id!r} but process is {request.process!r}: "
-            "they must be the same, since order is kept per message group"
+            "they must be the same, because SQS keeps the order of requests per message group"
         )
     return request
 
@@ -136,6 +139,6 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     (allowed,) = error.definition["patternProperties"]
     refused = sorted(name for name in error.value if not re.search(allowed, name))
     return (
-        f"{field} must not contain {', '.join(refused)[:500]}: a name is -- and then letters, digits, . _ or -, "
-        "and Glue's own parameters and --slotkeeper-* are not for requests to set"
+        f"{field} must not contain {', '.join(refused)[:500]}: a name is -- followed by letters, digits, . _ or -, "
+        "and requests cannot set Glue's own parameters or --slotkeeper-*"
     )
