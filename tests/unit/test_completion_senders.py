@@ -335,4 +335,4 @@ def test_a_message_is_done_with_although_nobody_can_be_told(
     assert made.handle(_request(body)) == CONSUMED
     output = capsys.readouterr().out
     assert '"EventsNotSent":[1.0]' in output
-    assert "Producers were not told that a request is over" in output
+    assert "Could not publish how a request has ended" in output

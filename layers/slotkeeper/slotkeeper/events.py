@@ -1,7 +1,7 @@
-"""What producers hear of a request that is over: an EventBridge event whose detail is what completion.schema.json says.
+"""Completion events: publishes to EventBridge how a request has ended, in the format of completion.schema.json.
 
-It is sent when all that it tells of has happened, and nothing waits for it: whatever comes of sending it, the request's
-own end stands. The workflow sends its own by a direct integration, in the same form.
+An event is published after everything that it reports, and a failure to publish does not change how the request has
+ended. The workflow publishes its own events in the same format by a direct integration.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ DETAIL_TYPES = {
 }
 Status = Literal["SUCCEEDED", "FAILED", "DEAD_LETTERED"]
 
-# Characters, of up to 12 bytes each. An entry may have 256 KB (EventBridge API Reference, PutEvents).
+# Maximum characters per field, of up to 12 bytes each. An entry may have 256 KB (EventBridge API Reference, PutEvents).
 MAX_CHARACTERS = {"process": 128, "request_id": 128, "error": 256, "cause": 8000, "code": 100, "reason": 2000}
 
 MAX_TRIES = 2
-MAX_TRY_SECONDS = 7.0  # seconds: two attempts of a call with the wait between them
+MAX_TRY_SECONDS = 7.0  # two attempts of a call and the wait between them
 CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)
 
 
 class CompletionEvents:
-    """Sends the events. Nothing that it is asked to do raises, or takes longer than the caller has.
+    """Publishes completion events. Publishing never raises, and never takes longer than `seconds_left`.
 
     Args:
-        stack: whose requests these are.
-        on_unsent: told why an event could not be sent.
-        seconds_left: for how long sending may take at most; none is begun that could take longer.
+        stack: the name of the stack that handled the requests.
+        on_unsent: receives the reason why an event could not be published.
+        seconds_left: returns the seconds that publishing may take; a call that could take longer is not made.
         clock: seconds since the epoch.
     """
 
@@ -71,7 +71,7 @@ class CompletionEvents:
 
     @classmethod
     def from_environment(cls) -> CompletionEvents:
-        """On the bus that the environment names. Raises MissingSetting."""
+        """Create the publisher for the bus in the environment's settings. Raises MissingSetting."""
         settings = load_settings(EventSettings)
         return cls(
             boto3.client("events", config=CLIENT_CONFIG),
@@ -81,17 +81,17 @@ class CompletionEvents:
         )
 
     def publish(self, status: Status, key: str, detail: Mapping[str, object], finished: float | None = None) -> bool:
-        """Tells what became of a request; False if nobody could be told.
+        """Publish how a request has ended; False if that failed.
 
         Args:
-            key: with the status, the same for every event about this end, and for no other.
-            detail: further fields of the schema. What is None is left out.
-            finished: when it was over, in seconds since the epoch; now, if it is not said.
+            key: identifies this end together with the status, so that consumers can drop duplicates.
+            detail: further fields of the schema. Fields that are None are omitted.
+            finished: when the request ended, seconds since the epoch. Default: now.
         """
         try:
             entry = self._entry(status, key, self._clock() if finished is None else finished, detail)
             reason = self._send(entry)
-        except Exception as error:  # of whatever kind: the request is over, and its message must go
+        except Exception as error:  # any exception: the request has ended, and its message must be deleted
             reason = f"{type(error).__name__}: {error}"
         if reason:
             self._on_unsent(f"{DETAIL_TYPES[status]}, {key}: {reason}")
@@ -114,14 +114,14 @@ class CompletionEvents:
         }
 
     def _send(self, entry: Any) -> str:
-        """Why it could not be sent; nothing if it was."""
+        """Send the entry; return the reason if that failed, else ""."""
         reason = ""
         for _ in range(MAX_TRIES):
             left = self.seconds_left()
             if left < MAX_TRY_SECONDS:
-                return reason or f"no time is left: {left:.1f} s, and a call may take {MAX_TRY_SECONDS:.0f}"
+                return reason or f"{left:.1f} s are left, and a call may take {MAX_TRY_SECONDS:.0f} s"
             answer = self._events.put_events(Entries=[entry])
-            # A refused entry comes with HTTP 200 (EventBridge guide, "Handling failures with PutEvents").
+            # EventBridge reports a refused entry with HTTP 200 (EventBridge guide, "Handling failures with PutEvents").
             if not answer["FailedEntryCount"]:
                 return ""
             refused = answer["Entries"][0]
@@ -134,10 +134,10 @@ def _bounded(name: str, value: object) -> object:
 
 
 def instant(seconds: float) -> str:
-    """As the workflow's times are: UTC, to the millisecond."""
+    """Format epoch seconds like the workflow's times: UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _not_sent(reason: str) -> None:
-    logger.error("Producers were not told that a request is over", reason=reason)
+    logger.error("Could not publish how a request has ended; its producer receives no event", reason=reason)
     metrics.add_metric("EventsNotSent", MetricUnit.Count, 1)

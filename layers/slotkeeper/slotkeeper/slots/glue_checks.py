@@ -59,7 +59,7 @@ class GlueChecks:
                 # setdefault: a job's oldest search comes first, and is the one to continue.
                 for left in (task, *turns):
                     self._unfinished.setdefault(left.job, left)
-                report.cut_short("Holders are left to check", jobs=len(self._unfinished))
+                report.cut_short("The run's time has ended; the next run continues", jobs=len(self._unfinished))
                 break
             try:
                 self._turn(task, freed, report, until)

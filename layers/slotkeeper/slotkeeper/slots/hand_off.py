@@ -56,7 +56,7 @@ def hand_off(started: float, others: Iterable[Stay], slot_limit: int) -> float |
 class _Seen:
     slot_limit: int
     paused: bool
-    waiter: str | None  # the execution that was registered last
+    waiting: str | None  # the execution that was registered last
     measured: str | None  # the execution that was measured last, or cannot be measured
 
 
@@ -78,23 +78,23 @@ class HandOffs:
         stays: Mapping[str, Mapping[str, Stay]] | None = None
         for process in processes:
             before = self._seen.get(process.name)
-            waiter = process.waiting_execution or (before.waiter if before else None)
+            waiting = process.waiting_execution or (before.waiting if before else None)
             measured = before.measured if before else None
             same = before is not None and (before.slot_limit, before.paused) == (process.slot_limit, process.paused)
-            if waiter is not None and waiter != measured:
+            if waiting is not None and waiting != measured:
                 stays = self._stays(now) if stays is None else stays
                 of_process = stays.get(process.name, {})
-                stay = of_process.get(waiter)
+                stay = of_process.get(waiting)
                 if stay is None:
                     # With a free slot no request waits for long, so its workflow ended before the listed period.
-                    measured = waiter if process.has_free_slot else measured
+                    measured = waiting if process.has_free_slot else measured
                 elif stay.started <= now - LIST_LAG_SECONDS:
-                    measured = waiter
-                    others = (other for name, other in of_process.items() if name != waiter)
+                    measured = waiting
+                    others = (other for name, other in of_process.items() if name != waiting)
                     seconds = hand_off(stay.started, others, process.slot_limit)
                     if same and not process.paused and seconds is not None:
                         hand_offs[process.name] = seconds
-            self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiter, measured)
+            self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiting, measured)
         return hand_offs
 
     def _stays(self, now: float) -> dict[str, dict[str, Stay]]:

@@ -1,8 +1,8 @@
-"""A run of the janitor: repair and wake everywhere, then settle, then free the slots of holders that are dead.
+"""A run of the janitor: repair counters, wake waiting requests, settle requests, then free the slots of dead holders.
 
-In this order, since each part needs fewer services than the next: a wake needs DynamoDB and SQS, a settlement Step
-Functions too, and a slot is freed only by what Glue says. A part that fails or is slow leaves the parts before it done,
-and ends by itself, since a run has a time by which it ends (dead_holders.py has the proof, glue_checks.py its order).
+Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
+freeing a slot also Glue. So a failing or slow service does not affect the parts before it. Each part stops when the
+run's time has ended. dead_holders.py has the proof that a holder is dead, glue_checks.py the order of the checks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
 
-# Seconds of a run after which it begins nothing more: below the time between two runs, and below half of its function's
-# timeout, for calls that are under way then and time out (functions/janitor/app.py).
+# Seconds after which a run starts no further work: less than the time between two runs, and less than half of the
+# function's timeout, so that calls in flight can still time out (functions/janitor/app.py).
 RUN_SECONDS = 50
-# Of these, for settling before holders are examined. What is left of a run's time after those is for settling again.
+# The part of these for settling before holders are checked. The time left after the checks is used to settle more.
 SETTLE_SECONDS = 15
-# At the end, for waking those whose slots were freed.
+# The part of these at the end for waking the requests that wait for the freed slots.
 _WAKE_SECONDS = 5
 _WAKE_BATCH = 10  # SQS API Reference, ChangeMessageVisibilityBatch: at most ten entries
-# Holders of unknown workflows from which on a list is asked instead of each: DescribeExecution has a quota of 15 a
-# second, ListExecutions has 1,000 on a page (Step Functions guide, "Service quotas").
+# The number of holders from which their executions are listed instead of described one by one. DescribeExecution has a
+# quota of 15 per second; a page of ListExecutions has 1,000 executions (Step Functions guide, "Service quotas").
 _LIST_FROM_HOLDERS = 20
 
 Shuffle = Callable[[list[Any]], None]
@@ -41,13 +41,14 @@ Shuffle = Callable[[list[Any]], None]
 
 @dataclass(frozen=True)
 class Janitor:
-    """Runs over all processes.
+    """Repairs, wakes, settles and frees slots for all processes.
 
     Args:
-        grace: seconds before a reservation without execution, or a closed execution's slot, is touched.
-        look_gap: seconds that must lie between the two checks of Glue.
-        clock: seconds since the epoch. Not one moment for a whole run: runs are long.
-        shuffle: brings work into any order, so that nothing is always the last when time is over.
+        grace: minimum age, in seconds, of a reservation without execution, or of an execution's end, before its slot
+            may be freed.
+        look_gap: minimum seconds between the two checks of Glue.
+        clock: seconds since the epoch. It is called for each step, because a run is long.
+        shuffle: puts work into random order, so that no process is always the last when the time has ended.
     """
 
     slots: Slots
@@ -67,16 +68,16 @@ class Janitor:
         object.__setattr__(self, "_checks", GlueChecks(dead, self.shuffle))
 
     def run(self, seconds_left: float = math.inf) -> RunReport:
-        """One run. Whatever fails is reported as JanitorErrors and is tried again in the next; the rest goes on.
+        """Do one run. A failure is reported as JanitorErrors and retried by the next run; the other work continues.
 
         Args:
-            seconds_left: until the function is stopped. The run begins nothing in the second half of it.
+            seconds_left: seconds until Lambda stops the function. In their second half the run starts no further work.
         """
         report = RunReport()
         begun = self.clock()
         until = begun + min(RUN_SECONDS, seconds_left / 2)
         processes: list[Process] = []
-        with report.guard("Could not read the slot table to its end"):
+        with report.guard("Could not read the whole slot table; processes that were not read are not handled"):
             self._read(processes, report)
         self._repair(processes, report)
         spent = self._wake_all(processes, report)
@@ -87,7 +88,7 @@ class Janitor:
         freed = self._free(processes, report, until - _WAKE_SECONDS)
         self._wake_freed(freed, report)
         self.settlement.settle_found(report, until)
-        with report.guard("Could not note where all was settled"):
+        with report.guard("Could not record up to which time all requests are settled"):
             self.settlement.note_settled(begun)
         self._tidy(processes, spent, report, until)
         return report
@@ -140,9 +141,9 @@ class Janitor:
         return spent
 
     def _free(self, processes: Sequence[Process], report: RunReport, until: float) -> list[Held]:
-        """Frees the slots of dead holders until a moment has come; those that were freed."""
+        """Free the slots of dead holders until `until` (epoch seconds); return the freed ones."""
         running: set[str] = set()
-        with report.guard("Could not list the executions that run; the others' are asked for"):
+        with report.guard("Could not list all running executions; the other holders are described one by one"):
             for name in self.workflow.running():
                 running.add(name)
         now = self.clock()
@@ -160,16 +161,16 @@ class Janitor:
             everyone = {name for process in processes for name in process.holders}
             freed += self._checks.check(dead, everyone, report, until)
         except Exception as error:
-            report.failed("Could not examine the holders", error)
+            report.failed("Could not check the holders; they keep their slots", error)
         return freed
 
     def _judge_all(self, doubtful: list[Held], freed: list[Held], report: RunReport, until: float) -> list[Held]:
-        """Those holders of which Glue is to be asked; reservations without a workflow are taken back here."""
+        """Return the holders whose Glue runs must be checked, and free reservations without a workflow."""
         closed = self._closed(doubtful, until) if doubtful else {}
         dead: list[Held] = []
         for held in doubtful:
             if self.clock() >= until:
-                report.cut_short("Holders are left to examine", left=len(doubtful))
+                report.cut_short("The run's time has ended; the next run checks the other holders", left=len(doubtful))
                 break
             try:
                 execution = closed.get(held.name) or self.workflow.describe(held.name)
@@ -179,18 +180,20 @@ class Janitor:
                     case Verdict.CHECK_GLUE:
                         if execution is None:
                             report.note(
-                                "ExecutionsForgotten", "Step Functions does not know a holder", execution=held.name
+                                "ExecutionsForgotten",
+                                "Step Functions does not know a holder's execution; its Glue runs decide",
+                                execution=held.name,
                             )
                         closed_at = execution.stopped_at if execution else None
                         dead.append(Held(held.process, held.name, held.holder, closed_at))
             except Exception as error:
-                report.failed("Could not examine a holder", error, execution=held.name)
+                report.failed("Could not check a holder; it keeps its slot", error, execution=held.name)
                 if is_outage(error):
                     break
         return dead
 
     def _closed(self, doubtful: Sequence[Held], until: float) -> dict[str, Execution]:
-        """Executions that have closed, as this run has listed them."""
+        """Return the closed executions that this run has listed, by name."""
         closed = self.settlement.closed
         unknown = {held.name for held in doubtful} - set(closed)
         if len(unknown) <= _LIST_FROM_HOLDERS:
@@ -215,8 +218,8 @@ class Janitor:
                     break
 
     def _tidy(self, processes: Sequence[Process], spent: Sequence[Process], report: RunReport, until: float) -> None:
-        """Removes registrations whose messages are gone, and cancellations whose requests are gone."""
-        with report.guard("Could not remove what is over"):
+        """Remove registrations with outdated receipt handles, and expired cancellations."""
+        with report.guard("Could not remove outdated registrations and cancellations"):
             for process in processes:
                 if process.cancelled and self.clock() < until:
                     self.processes.cancellations.drop_expired(process.name, process.cancelled, self.clock())

@@ -1,4 +1,4 @@
-"""What operators do to a process, each with the wake that belongs to it: whoever makes room wakes who waits."""
+"""Operator commands on a process. A command that frees a slot also wakes the waiting request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from slotkeeper.slots.queues import RequestQueue, wake_next
 
 @dataclass(frozen=True)
 class Operations:
-    """Live changes of a process. Each takes effect with the next reserve; those that run are left alone.
+    """Changes processes while they are in use. A change applies to the next reserve; running workflows continue.
 
-    Raises LookupError where there is no such process.
+    Each method raises LookupError if the process does not exist.
     """
 
     processes: Processes
@@ -24,19 +24,19 @@ class Operations:
     queue: RequestQueue
 
     def set_limit(self, process: str, slot_limit: int) -> bool:
-        """Changes how many run at once; True if that woke a waiting request. Raises ValueError for a bad limit.
+        """Change the limit; True if that woke a waiting request. Raises ValueError if the limit is not valid.
 
-        Lowered below the holders, it admits nobody until enough of them are done.
+        Below the number of holders, no request is admitted until enough holders release.
         """
         self.processes.set_limit(process, slot_limit)
         return wake_next(self.slots, self.queue, process)
 
     def pause(self, process: str) -> None:
-        """Admits nobody until resumed."""
+        """Admit no request until `resume`."""
         self.processes.pause(process)
 
     def resume(self, process: str) -> bool:
-        """Lifts the pause; True if that woke a waiting request."""
+        """Lift the pause; True if that woke a waiting request."""
         self.processes.resume(process)
         return wake_next(self.slots, self.queue, process)
 

@@ -1,4 +1,4 @@
-"""The queues around the starter: hide and wake a waiting message, set a bad one aside, keep a failed one."""
+"""The queues of requests: hide and wake waiting messages, dead-letter invalid ones, keep failed requests."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ FIRST_BACKOFF_SECONDS = 5
 MAX_REASON_CHARACTERS = 2000
 MAX_CAUSE_CHARACTERS = 8000
 
-# A handle that a later receive, a wake or a deletion has spent. On a FIFO queue an expired handle is an invalid
-# parameter (SQS API Reference, ChangeMessageVisibility and DeleteMessage).
+# A receipt handle that a later receive, a wake or a deletion has invalidated. For a FIFO queue SQS rejects an expired
+# handle as an invalid parameter (SQS API Reference, ChangeMessageVisibility and DeleteMessage).
 _SPENT_HANDLE = ("MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue")
 
 
 def hide_seconds(waited: float, default_visibility: int) -> int:
-    """How long a refused message stays out of sight, in seconds, unless somebody wakes it.
+    """The seconds for which a refused message is hidden, unless a wake makes it visible earlier.
 
-    A quarter of the time it has waited, so that 14 days cost it some 700 receives of the 1,000 that the queue allows;
-    at least a quarter more than the queue's default, at most half an hour.
+    A quarter of the time it has waited, so that 14 days use about 700 of the 1,000 receives that the queue allows. At
+    least 1.25 times the queue's default visibility timeout, at most half an hour.
     """
     return int(max(default_visibility * 1.25, min(waited / 4, MAX_HIDE_SECONDS)))
 
 
 def backoff_seconds(receives: int, most: int) -> int:
-    """How long a message stays out of sight after an error, in seconds: 5, doubled at each receive up to `most`.
+    """The seconds for which a message is hidden after an error: 5, doubled at each receive up to `most`.
 
-    By its receives, since they are what an outage uses up: at 180 s each, 980 of them last for two days.
+    It depends on the receives, because their number is limited: at 180 s each, 980 receives last for two days.
     """
     return int(min(most, FIRST_BACKOFF_SECONDS * 2 ** min(receives - 1, 20)))
 
@@ -47,7 +47,7 @@ def _is_spent(code: str) -> bool:
 
 
 class RequestQueue:
-    """RequestQueue and its dead-letter queue, as the starter and whoever makes room use them."""
+    """RequestQueue and its dead-letter queue, for the starter and for each caller that wakes a request."""
 
     def __init__(self, sqs: SQSClient, queue_url: str, dead_letter_queue_url: str = "") -> None:
         self._sqs = sqs
@@ -55,15 +55,15 @@ class RequestQueue:
         self._dead_letter_queue_url = dead_letter_queue_url
 
     def hide(self, delivery: Delivery, seconds: int) -> None:
-        """Keeps a message out of sight for this long. A handle that is spent by now is no error: a wake was faster."""
+        """Hide a message for `seconds`. An outdated handle is not an error: a wake came first."""
         self._set_visibility(delivery.receipt_handle, seconds)
 
     def make_visible(self, receipt_handle: str) -> bool:
-        """Makes a hidden message visible at once; False if the handle is spent."""
+        """Make a hidden message visible; False if the handle is outdated."""
         return self._set_visibility(receipt_handle, 0)
 
     def make_all_visible(self, receipt_handles: Sequence[str]) -> list[bool | None]:
-        """For up to ten handles in one call what `make_visible` returns for each; None where SQS failed."""
+        """Make up to ten messages visible in one call; for each the result of `make_visible`, or None if SQS failed."""
         answer = self._sqs.change_message_visibility_batch(
             QueueUrl=self._queue_url,
             Entries=[
@@ -88,10 +88,11 @@ class RequestQueue:
         return True
 
     def dead_letter(self, delivery: Delivery, code: str, reason: str) -> None:
-        """Sets a message aside with the reason, in its own group; the caller consumes the original afterwards.
+        """Send a message with the reason to the dead-letter queue. The caller must delete the original afterwards.
 
-        Deduplicated by the message's id, which a redelivery keeps and a message moved back does not: by the request's
-        name, SQS would swallow the letter of a message that is moved back and refused again within five minutes.
+        The deduplication id is the message id, which is the same for a redelivery and different for a redriven message.
+        With the request's name instead, SQS would drop the dead-letter message of a request that is redriven and
+        refused again within five minutes.
         """
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
             "code": text(code, 100),
@@ -110,17 +111,17 @@ class RequestQueue:
 
 
 class FailedRequestQueue:
-    """Where requests stand that were started and did not succeed: the body is the request, as it can be sent again."""
+    """The queue that keeps failed requests: those that were started and did not succeed. The body can be sent again."""
 
     def __init__(self, sqs: SQSClient, queue_url: str) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
 
     def keep(self, body: str, execution: str, error: str, cause: str, glue_run_state: str = "") -> None:
-        """Keeps a request with the attributes that the workflow's KeepRequest state gives it too.
+        """Keep a request with the same attributes as the workflow's KeepRequest state.
 
         Args:
-            glue_run_state: of the execution's Glue run, where it is known; empty leaves the attribute out.
+            glue_run_state: the state of the execution's Glue run; if empty, the attribute is omitted.
         """
         attributes: Mapping[str, MessageAttributeValueTypeDef] = {
             "execution_name": text(execution, 80),
@@ -134,19 +135,20 @@ class FailedRequestQueue:
 
 
 def wake_next(slots: Slots, queue: RequestQueue, process: str, but_not: Delivery | None = None) -> bool:
-    """The wake: whoever has made room calls it. True if a message was made visible.
+    """Wake the waiting request if a slot is free; True if its message was made visible. Call it after each release.
 
     Args:
-        but_not: the caller's own delivery. It may still be the one registered, by an earlier receive; waking it would
-            only bring the caller back at once to the trouble that made it give up its slot. A later receive is somebody
-            else's: the message was given out again under a slow caller, and waits for the room that was made.
+        but_not: the caller's own delivery, which is not woken. An earlier receive may have registered it, and waking it
+            would only repeat the error because of which the caller released its slot. A later receive of the same
+            message is woken: SQS delivered the message again while the caller was slow, and that delivery waits for the
+            slot.
     """
-    waiter = slots.waiting_at_free_slot(process)
-    if waiter is None:
+    waiting = slots.waiting_at_free_slot(process)
+    if waiting is None:
         return False
-    if but_not is not None and waiter.sequence == but_not.sortable_sequence and waiter.receives <= but_not.receives:
+    if but_not is not None and waiting.sequence == but_not.sortable_sequence and waiting.receives <= but_not.receives:
         return False
-    woken = queue.make_visible(waiter.receipt_handle)
+    woken = queue.make_visible(waiting.receipt_handle)
     if not woken:
-        slots.remove_registration(process, waiter.receipt_handle)
+        slots.remove_registration(process, waiting.receipt_handle)
     return woken

@@ -55,7 +55,8 @@ def execution_name(process: str, request_id: str, attempt: int) -> str:
     """The execution name of a request's attempt: `<process>-<32 hex digits>`, at most 80 characters.
 
     The name depends only on the request, so a redelivered message cannot take a second slot or start a second
-    execution. The line feed separates ("a1", 1) from ("a", 11). The workflow's ReturnRequest state computes the same name.
+    execution. The line feed separates ("a1", 1) from ("a", 11). The workflow's ReturnRequest state computes the name in
+    the same way.
 
     Source of the 80: Step Functions API Reference, StartExecution, `name`.
     """

@@ -1,12 +1,12 @@
-"""One run of the janitor at a time: a lease that ends, at the latest, when Lambda stops the invocation.
+"""A lease that allows one run of the janitor at a time.
 
-An item of SettledTable, "#run", with the lease's code and its end. A run takes it by one conditional write and returns
-it when it ends. A run that is killed leaves it, and the next run can take it once Lambda would have stopped the first
-one: the bound is the invocation's own deadline, and two clocks' difference.
+The lease is the item "#run" of SettledTable, with a code and an end. A run takes it by one conditional write and
+returns it when it ends. If a run is killed, its lease ends when Lambda would have stopped it: at the invocation's
+deadline plus CLOCK_SKEW.
 
-Runs that overlapped would harm nothing, since each step is conditional; they would do the same work twice, at the same
-quotas, and be late together. Reserved concurrency of 1 would do the same, but an account with a concurrency limit of 10
-refuses any (Lambda API Reference, PutFunctionConcurrency).
+Overlapping runs would be safe, because each step is conditional. But they would do the same work twice and use the same
+quotas. Reserved concurrency of 1 has the same effect, but an account with a concurrency limit of 10 cannot reserve any
+(Lambda API Reference, PutFunctionConcurrency).
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class RunLease:
         self._code = ""
 
     def take(self, seconds_left: float) -> bool:
-        """Takes the lease; False if another run holds it.
+        """Take the lease; False if another run holds it.
 
         Args:
-            seconds_left: until Lambda stops this invocation.
+            seconds_left: seconds until Lambda stops this invocation.
         """
         now = self._clock()
         self._code = self._new_code()
         write = self._put(now + seconds_left + CLOCK_SKEW, TAKE_CONDITION, {":now": _number(now)})
-        # The SDK repeats a call whose answer was lost, and is then refused by its own first attempt.
+        # After a lost answer botocore retries the call, and the item that it wrote itself refuses the retry.
         return write.held or write.item.get("code") == {"S": self._code}
 
     def release(self) -> None:
-        """Returns the lease, if it is still this run's."""
+        """Return the lease, if this run still holds it."""
         self._put(0, RETURN_CONDITION, {":code": {"S": self._code}})
 
     def _put(self, until: float, condition: str, values: dict[str, Any]) -> Write:

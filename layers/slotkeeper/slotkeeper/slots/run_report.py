@@ -1,4 +1,4 @@
-"""What the janitor found and did, in which order it works, and which failures end a part of its work."""
+"""The report of a janitor run, its order of work, and which failures end a part of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THROTTLED = (
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether a service does not answer at all, or refuses for load: the next call would fail likewise, as slowly."""
+    """Whether a service does not answer, fails with 5xx, or throttles, so that the next call would fail as slowly."""
     if not isinstance(error, ClientError):
         return isinstance(error, BotoCoreError)
     response = error.response
@@ -32,7 +32,7 @@ def is_outage(error: Exception) -> bool:
 
 
 def in_turns[T](work: Iterable[T], process_of: Callable[[T], str]) -> list[T]:
-    """One piece of each process after the other: ten thousand of one process delay no other's."""
+    """Order work so that the processes take turns. Ten thousand pieces of one process then delay no other process."""
     by_process: dict[str, list[T]] = defaultdict(list)
     for piece in work:
         by_process[process_of(piece)].append(piece)
@@ -43,10 +43,10 @@ def in_turns[T](work: Iterable[T], process_of: Callable[[T], str]) -> list[T]:
 
 @dataclass
 class RunReport:
-    """What a run found and did: the names are those of the metrics."""
+    """What a run found and did. `counts` has metric names as keys."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    processes: list[Process] = field(default_factory=list)  # as the run found them
+    processes: list[Process] = field(default_factory=list)  # as read at the start of the run
 
     def note(self, metric: str, message: str, **details: object) -> None:
         self.counts[metric] += 1
@@ -56,13 +56,13 @@ class RunReport:
         self.note("JanitorErrors", message, error=f"{type(error).__name__}: {error}", **details)
 
     def cut_short(self, message: str, **details: object) -> None:
-        """Reports, once a run, that work is left because the run's time has come to its end."""
+        """Report, once per run, that work is left because the run's time has ended."""
         if not self.counts["JanitorRunsCutShort"]:
             self.note("JanitorRunsCutShort", message, **details)
 
     @contextmanager
     def guard(self, message: str, **details: object) -> Iterator[None]:
-        """Reports a failure inside; what comes after it goes on: one unhealthy holder must not cost the others."""
+        """Report an exception of the block and continue after it: one unhealthy holder does not stop the run."""
         try:
             yield
         except Exception as error:

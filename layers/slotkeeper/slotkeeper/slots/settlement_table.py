@@ -1,12 +1,13 @@
-"""Which executions that closed without success have had their request accounted for.
+"""SettledTable: the executions that closed without success and whose request is settled.
 
-    execution_name  S, key: the execution's name; after a redrive with its count, "name#1" (workflow.closing)
-    settled_at      N: the request is accounted for, by `settled_by` (workflow or janitor)
-    claimed_until   N: without a settled_at: a function is about to keep the request, and no other does until then
+    execution_name  S, key: the execution's name; after a redrive with its count, "name#1" (Execution.closing)
+    settled_at      N: when the request was settled
+    settled_by      S: who kept the request or returned it to the queue: workflow or janitor
+    claimed_until   N, only without settled_at: until then one function may keep the request, and no other
     expires_at      N: DynamoDB's TTL
 
-Two further items hold what the janitor's runs share: "#settled-by" here, "#run" in run_lease.py. No execution name
-contains "#". Times are seconds since the epoch.
+Two further items are shared by the janitor's runs: "#settled-by" (this module) and "#run" (run_lease.py). An execution
+name cannot contain "#". Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from slotkeeper.aws.dynamodb import Table
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-# How far back the janitor looks, in seconds: as long as RequestQueue keeps a message, and as a redrive is possible.
+# How far back the janitor lists executions, in seconds: as long as RequestQueue keeps a message, and as Step Functions
+# allows a redrive.
 HORIZON_SECONDS = 14 * 86400
-# An entry outlives the horizon by a week, since TTL deletes and clocks are not exact.
+# An entry outlives the horizon by a week, because TTL deletions and clocks are not exact.
 _KEEP = HORIZON_SECONDS + 7 * 86400
-# Longer than a claim's owner needs to keep a request, to publish the event and to note both, each call with all its
-# attempts (functions/janitor/app.py); shorter than the time between two runs of the janitor.
+# Seconds. Longer than the claim's owner needs to keep a request, publish the event and record both, each call with all
+# its attempts (functions/janitor/app.py); shorter than the time between two runs of the janitor.
 CLAIM_SECONDS = 45
 
 _BATCH = 100  # DynamoDB API Reference, BatchGetItem: at most 100 items
@@ -32,10 +34,10 @@ _SETTLED_BY = "#settled-by"
 
 
 class SettlementTable:
-    """The table, with a memory of what this container has seen in it: an entry never changes.
+    """Reads and writes SettledTable. It caches settled entries, which never change.
 
     Args:
-        claim: seconds for which a claim keeps others from keeping the same request.
+        claim: seconds for which a claim prevents other functions from keeping the same request.
     """
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str, claim: float = CLAIM_SECONDS) -> None:
@@ -44,11 +46,11 @@ class SettlementTable:
         self._known: set[str] = set()
 
     def missing(self, closings: Iterable[str]) -> set[str]:
-        """Those of these ends of executions that are not settled."""
+        """Return those of these ends of executions that are not settled."""
         wanted = sorted(set(closings) - self._known)
         for start in range(0, len(wanted), _BATCH):
             items = self._read(wanted[start : start + _BATCH], "execution_name, settled_at")
-            # Unprocessed keys count as missing for now: the claim finds out.
+            # Unprocessed keys count as missing; `claim` then fails for the settled ones.
             self._known.update(item["execution_name"]["S"] for item in items if "settled_at" in item)
         return set(wanted) - self._known
 
@@ -56,9 +58,9 @@ class SettlementTable:
         return not self.missing([closing])
 
     def claim(self, closing: str, now: float) -> bool:
-        """Reserves the keeping of a request for the caller; False if it is settled, or claimed by another caller.
+        """Claim the right to keep a request; False if it is settled, or claimed by another caller.
 
-        A caller that fails afterwards leaves its claim, and the first caller after the claim's end keeps the request.
+        If the caller fails afterwards, its claim ends after `claim` seconds, and the next caller keeps the request.
         """
         item = {"claimed_until": _number(now + self._claim), "expires_at": _number(now + _KEEP)}
         return self._table.put(
@@ -68,19 +70,19 @@ class SettlementTable:
         ).held
 
     def add(self, closing: str, by: str, now: float) -> bool:
-        """Notes that a request is accounted for; False if it was already. `by`: who kept it, workflow or janitor."""
+        """Record a request as settled by `by`, workflow or janitor; False if it was settled already."""
         item = {"settled_by": {"S": by}, "settled_at": _number(now), "expires_at": _number(now + _KEEP)}
         added = self._table.put({"execution_name": {"S": closing}, **item}, "attribute_not_exists(settled_at)")
         self._known.add(closing)
         return added.held
 
     def settled_by(self) -> float | None:
-        """The moment up to which every execution that had ended was accounted for; None if none was noted."""
+        """Read the time up to which every execution that had ended is settled, epoch seconds; None if not recorded."""
         items = self._read([_SETTLED_BY], "settled_by")
         return float(items[0]["settled_by"]["N"]) if items else None
 
     def note_settled_by(self, moment: float) -> None:
-        """Notes that moment for the janitor's next containers, which then need not list a fortnight."""
+        """Record that time for the janitor's next containers, which then do not list 14 days."""
         self._table.dynamodb.put_item(
             TableName=self._table.name,
             Item={"execution_name": {"S": _SETTLED_BY}, "settled_by": _number(moment)},
