@@ -49,13 +49,22 @@ def test_what_a_message_makes_up_is_no_metric_of_its_own(
     assert not [metric for metric in written if "process" in metric.dimensions]
 
 
-def test_the_page_of_metrics_says_what_is_written() -> None:
-    """A row is: name, unit, dimensions, who and when, what for."""
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", _page(), re.MULTILINE)
-    documented = [
-        Metric(name, unit, tuple(sorted(re.findall(r"`(\w+)`", dimensions)))) for name, unit, dimensions in rows
-    ]
-    assert sorted(documented) == sorted(in_source() | {BY_FILTER})
+def test_the_page_of_metrics_lists_each_metric_with_its_unit_and_dimensions() -> None:
+    """A row is: the name, in parentheses what differs from a Count of the stack, meaning, alarm."""
+    rows = re.findall(r"^\| `(\w+)`(?: \(([^)|]+)\))? \| [^|]+ \|(?: [^|]+)? \|$", _page(), re.MULTILINE)
+    assert sorted(_documented(*row) for row in rows) == sorted(in_source() | {BY_FILTER})
+
+
+def _documented(name: str, notes: str) -> Metric:
+    unit, dimensions = "Count", ["service"]
+    for note in filter(None, notes.split(", ")):
+        if note == "no dimension":
+            dimensions = []
+        elif match := re.fullmatch(r"per `(\w+)`", note):
+            dimensions.append(match[1])
+        else:
+            unit = note
+    return Metric(name, unit, tuple(sorted(dimensions)))
 
 
 def _page() -> str:
