@@ -25,6 +25,6 @@ def test_a_name_is_defined_in_the_file_that_is_linked_before_it(file: str, names
         assert re.search(rf'(?:def|class) {name}\b|^    "{name}": {{', code, re.MULTILINE), f"{name} is not in {file}"
 
 
-def test_each_way_names_its_files() -> None:
-    for way in PAGE.split("## The way of ")[1:]:
-        assert len([file for file, _ in NAMED if file in way]) >= 4
+def test_each_path_names_its_files() -> None:
+    for path in PAGE.split("## The path of ")[1:]:
+        assert len([file for file, _ in NAMED if file in path]) >= 4
