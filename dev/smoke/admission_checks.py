@@ -1,4 +1,4 @@
-"""Checks of how requests come in: the hand-off of a slot, and two processes at once."""
+"""Checks of admission: the hand-off of a slot, parallel processes, and the listing of Glue runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from dev.smoke.check_context import CheckContext
 from dev.smoke.check_results import Failed, NotShown
 
-HAND_OFF = 10.0  # seconds; without the wake it is the hidden message's visibility, three minutes and more
+HAND_OFF = 10.0  # seconds; without a wake the message stays hidden for over three minutes
 
 
 def wake(context: CheckContext) -> str:
-    """The first request holds the only slot, the second waits; how soon after the release does it start?"""
+    """Measure how soon a waiting request starts after the release of the only slot."""
     process = context.process()
     first = context.arn(context.send(process, "first", context.timings.hold))
     context.wait(
@@ -28,40 +28,40 @@ def wake(context: CheckContext) -> str:
     context.wait_for_end(second, "SUCCEEDED")
     seconds = started.timestamp() - released
     if seconds > HAND_OFF:
-        raise Failed(f"{seconds:.1f} s from the release to the next start, and not below {HAND_OFF:.0f} s")
+        raise Failed(f"{seconds:.1f} s from the release to the next start; expected at most {HAND_OFF:.0f} s")
     return f"{seconds:.2f} s from the release to the next start"
 
 
 def _waits(context: CheckContext, process: str, first: str) -> bool:
     if context.execution(first)["status"] != "RUNNING":
-        raise NotShown("the first request had ended before the second had been refused, so no request waited")
+        raise NotShown("the first request ended before the second one was refused, so no request waited")
     return context.item(process).waiting_since is not None
 
 
 def _left(context: CheckContext, arn: str, state: str) -> float:
-    """When an execution left a state."""
+    """When an execution left a state, in seconds since the epoch. Raises Failed if it did not."""
     for event in context.history(arn):
         if event.get("stateExitedEventDetails", {}).get("name") == state:
             moment: float = event["timestamp"].timestamp()
             return moment
-    raise Failed(f"{arn} has never left {state}")
+    raise Failed(f"{arn} did not leave the state {state}")
 
 
 def groups(context: CheckContext) -> str:
-    """Two processes, one slot and one request each: are their workflows under way at the same time?"""
+    """Check that the workflows of two processes, with one slot and one request each, overlap."""
     names = [context.send(context.process(suffix), "only", context.timings.hold) for suffix in ("-a", "-b")]
     ended = [context.wait_for_end(context.arn(name), "SUCCEEDED") for name in names]
     together = min(each["stopDate"] for each in ended) - max(each["startDate"] for each in ended)
     apart = abs((ended[0]["startDate"] - ended[1]["startDate"]).total_seconds())
     if together.total_seconds() <= 0:
-        raise Failed(f"the second process's request started when the first one's was done, {apart:.1f} s later")
-    return f"started {apart:.1f} s apart, and ran side by side for {together.total_seconds():.0f} s"
+        raise Failed(f"the second process's request started after the first one's end, {apart:.1f} s later")
+    return f"started {apart:.1f} s apart, and ran in parallel for {together.total_seconds():.0f} s"
 
 
 def listing(context: CheckContext) -> str:
-    """How long after Step Functions has StartJobRun's answer does GetJobRuns tell of the run?"""
+    """Measure the time from StartJobRun's answer to the run's first appearance in GetJobRuns."""
     if context.stack.local:
-        raise NotShown("the embedded Glue lists a run as it begins it; there is nothing to measure")
+        raise NotShown("the embedded Glue lists a run when it starts it, so there is no delay to measure")
     name = context.send(context.process(), "only", 0)
     arn = context.arn(name)
     context.wait(lambda: context.execution(arn)["status"] != "NONE", "its start", context.timings.start)
@@ -79,7 +79,7 @@ def listing(context: CheckContext) -> str:
     gap = context.stack.look_gap
     if late >= gap:
         raise Failed(
-            f"listed {late:.1f} s after the answer: two looks {gap:.0f} s apart (LookGapSeconds) may both miss it"
+            f"listed {late:.1f} s after the answer: two checks {gap:.0f} s apart (LookGapSeconds) may both miss it"
         )
     context.wait_for_end(arn, "SUCCEEDED")
     return f"listed at most {late + context.timings.poll:.1f} s after the answer; LookGapSeconds is {gap:.0f}"

@@ -1,4 +1,4 @@
-"""The checks: what each does, what it expects and by which page of AWS, and what the embedded AWS cannot show of it."""
+"""The catalogue of checks: action, expectation, the AWS page behind it, and the part that the embedded AWS cannot show."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dev.smoke.timings import Timings
 
 @dataclass(frozen=True)
 class Check:
-    """One fact. `carry_out` returns the finding, or raises Failed, Skipped or NotShown.
+    """A check of one fact about AWS. `carry_out` returns the finding, or raises Failed, Skipped or NotShown.
 
-    does, expects, because: sentences for the report; `because` names the AWS page or the promise that builds on it.
-    unseen: what of it the embedded AWS has only because we built it so.
-    mails: how many messages about failures the stack's topic gets.
+    does, expects, because: sentences for the report; `because` names the AWS page or the guarantee that relies on it.
+    unseen: the part that the embedded AWS cannot show, because this repository implements it there.
+    mails: how many failures are published to the stack's topic.
     """
 
     name: str
@@ -35,36 +35,36 @@ CHECKS = (
         "wake",
         "sends two requests to a process with one slot; the second waits for the first",
         f"the second starts within {admission_checks.HAND_OFF:.0f} s of the release",
-        "S6: the workflow's end makes the waiting message visible, and the event source mapping's long poll finds it "
-        'at once (Lambda guide, "Using Lambda with Amazon SQS"; SQS API reference, ChangeMessageVisibility)',
-        "the real pollers of an event source mapping, and how long they take",
+        "S6: the workflow makes the waiting message visible, and the event source mapping's long poll receives it "
+        'immediately (Lambda guide, "Using Lambda with Amazon SQS"; SQS API reference, ChangeMessageVisibility)',
+        "the pollers of a real event source mapping, and their latency",
         admission_checks.wake,
         lambda timings: Spending((timings.hold + 30, 30), transitions=20, invocations=4),
     ),
     Check(
         "groups",
         "sends one request each to two processes",
-        "their workflows run side by side",
-        "an event source mapping polls as many message groups of a FIFO queue at once as have messages (Lambda guide, "
+        "their workflows run in parallel",
+        "an event source mapping polls all active message groups of a FIFO queue in parallel (Lambda guide, "
         '"Configuring scaling behavior for SQS event source mappings")',
-        "how many groups AWS really has in flight",
+        "how many groups a real event source mapping has in flight",
         admission_checks.groups,
         lambda timings: Spending((timings.hold + 30, timings.hold + 30), transitions=20, invocations=2),
     ),
     Check(
         "listing",
         "compares StartJobRun's answer with the run's first appearance in GetJobRuns",
-        "it is listed sooner than the gap between two checks (LookGapSeconds)",
-        "S1b: a slot goes back when two checks have found no run alive; AWS promises no bound (Glue API, GetJobRuns)",
-        "all of it: there a run is listed as it begins",
+        "the run is listed within the gap between two checks (LookGapSeconds)",
+        "S1b: a slot is freed after two checks without a live run; AWS documents no bound (Glue API, GetJobRuns)",
+        "the delay: the embedded Glue lists a run when it starts it",
         admission_checks.listing,
         lambda _pace: Spending((60,), transitions=10, invocations=1),
     ),
     Check(
         "stopped",
-        "stops a Glue run, as in the console",
-        "the task's error states that the run is STOPPED, and the workflow's log names it; the request is kept and the "
-        "slot free without a check of Glue",
+        "stops a Glue run, as an operator would in the console",
+        "the task's error contains the state STOPPED, and the workflow's log names the error; the request is kept and "
+        "the slot freed without a check of Glue",
         'the run is the cause of States.TaskFailed (Step Functions guide, "Start an AWS Glue job with Step Functions")',
         "the form in which AWS states the cause, and the workflow's log",
         ended_workflow_checks.stopped,
@@ -74,7 +74,7 @@ CHECKS = (
     Check(
         "redrive",
         "aborts an execution and redrives it",
-        "it starts no second run, queues its request again, and gives the slot back when the run is dead",
+        "it starts no second run, queues its request again, and releases the slot after the run has ended",
         "F4: a redrive begins at the step that did not succeed, with the context object's RedriveCount raised (Step "
         'Functions guide, "Restarting state machine executions with redrive")',
         "where AWS begins a redrive, and that it raises RedriveCount",
@@ -83,19 +83,19 @@ CHECKS = (
     ),
     Check(
         "timeout",
-        "runs the workflow's definition with a short time-out of its Glue task, in a state machine of its own",
-        "the run lives on after the time-out; the workflow stops it, and only then gives the slot back",
+        "runs the workflow's definition with a short timeout of its Glue task, in a separate state machine",
+        "the run continues after the timeout; the workflow stops it, and only then releases the slot",
         'S1b: AWS does not document what happens to the run (Step Functions guide, "Discover service integration '
         'patterns", Run a Job)',
-        "that AWS leaves the run alive",
+        "that AWS does not stop the run",
         ended_workflow_checks.timeout,
         lambda timings: Spending((timings.task_timeout + 120,), transitions=20),
         mails=1,
     ),
     Check(
         "schedule",
-        "makes a one-time schedule with the worker's group and role, for a message that the worker dead-letters",
-        f"the message comes within {schedule_check.PRECISION} s after its time, and the schedule is deleted",
+        "creates a one-time schedule with the worker's group and role, for a message that the worker dead-letters",
+        f"the message arrives within {schedule_check.PRECISION} s after its time, and the schedule is deleted",
         'retries that are due after SchedulerBeyondSeconds (Scheduler guide, "Schedule types in EventBridge '
         'Scheduler", "Deleting a schedule")',
         "Scheduler's precision, and that it may assume the stack's role",

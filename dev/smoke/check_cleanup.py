@@ -1,4 +1,4 @@
-"""The end of a check, however it went: no execution, run, item or message of it is left, or the rest is reported."""
+"""Clean-up after each check: remove its executions, runs, items and messages, and report what could not be removed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "NONE")
 
 
 def clean_up(context: CheckContext) -> list[str]:
-    """Ends all that the check started, and removes it. Returns what is left behind, a line each.
+    """End and remove everything that the check started. Return a line for each thing that is left.
 
-    Goes on where a call fails, and is not interrupted: it is bounded by `timings.finish`.
+    A failed call does not end the clean-up, nor does Ctrl-C. Each wait takes at most `timings.finish` seconds.
     """
     left: list[str] = []
     context.say("cleaning up")
@@ -35,8 +35,8 @@ def clean_up(context: CheckContext) -> list[str]:
         else:
             _attempt(left, f"process {process} in {context.table}", partial(_remove, context, process))
     if not something_lives:
-        _attempt(left, "messages that no workflow took yet", lambda: _wait_for_strays(context))
-    _attempt(left, "requests of executions that were stopped", lambda: _wait_for_kept(context, stopped))
+        _attempt(left, "messages without a workflow", lambda: _wait_for_strays(context))
+    _attempt(left, "requests of stopped executions", lambda: _wait_for_kept(context, stopped))
     for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
         if url := context.stack.outputs.get(output):
             _attempt(left, f"messages in {output}", partial(context.messages.collect, url))
@@ -44,7 +44,7 @@ def clean_up(context: CheckContext) -> list[str]:
 
 
 def remove_objects(context: CheckContext) -> list[str]:
-    """Removes the run's own objects, every version of them. Returns what is left behind."""
+    """Remove all versions of the run's objects. Return what is left."""
     left: list[str] = []
     s3, bucket = context.stack.client("s3"), context.stack.outputs["DataBucketName"]
 
@@ -85,17 +85,17 @@ def _end_runs(context: CheckContext, names: list[str]) -> None:
 
 
 def _remove(context: CheckContext, process: str) -> None:
-    """Only now: all its executions are closed, and no run of theirs lives, so none of its slots is held."""
+    """Delete the process. All its executions have closed and their Glue runs have ended, so no slot of it is held."""
     key = {"process_name": {"S": process}}
     answer = context.stack.client("dynamodb").delete_item(TableName=context.table, Key=key, ReturnValues="ALL_OLD")
     if waiting := answer.get("Attributes", {}).get("waiting"):
-        # The waiting message is hidden for minutes, and no release will wake it.
+        # The waiting message is hidden for minutes, and no release will wake it now.
         queue = RequestQueue(context.stack.client("sqs"), context.stack.outputs["RequestQueueUrl"])
         queue.make_visible(waiting["M"]["receipt_handle"]["S"])
 
 
 def _wait_for_strays(context: CheckContext) -> None:
-    """A request that was not started goes to the dead-letter queue, since its process is gone. We take it there."""
+    """Collect the requests that were not started: the starter dead-letters them, because their process is deleted."""
     strays = sum(context.execution(context.arn(name))["status"] == "NONE" for name in context.sent)
     url = context.stack.outputs["RequestDeadLetterQueueUrl"]
 
@@ -108,7 +108,7 @@ def _wait_for_strays(context: CheckContext) -> None:
 
 
 def _wait_for_kept(context: CheckContext, stopped: list[str]) -> None:
-    """The janitor keeps the request of every execution of the workflow that was aborted: from there we take it."""
+    """Collect the requests of the aborted executions of the workflow, which the janitor keeps."""
     workflow = context.arn("")
     names = {arn.removeprefix(workflow) for arn in stopped if arn.startswith(workflow)}
     _until(context, lambda: all(context.kept(name) for name in names), "to come to FailedRequestQueue")

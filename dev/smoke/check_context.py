@@ -1,6 +1,6 @@
-"""What a check works with: processes and requests of its own, their outcome, and waiting for it.
+"""The context of a check: its processes and requests, their outcome, and waiting for it.
 
-Nothing of others is touched. Every name begins with the run's own, `smoke-` and eight hex digits.
+Every name begins with the run's name, `smoke-` and eight hex digits. Other processes and requests are not changed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ INPUT = """date,precipitation,temp_max,temp_min,wind,weather
 
 @dataclass
 class CheckContext:
-    """One check's own part of the stack.
+    """The part of the stack that one check uses.
 
     Args:
         run: the name of the whole run.
         check: the check's name.
-        say: one line of progress.
-        stopped: set when the user asks for the end.
+        say: prints one line of progress.
+        stopped: set when the user interrupts the run.
     """
 
     stack: StackUnderTest
@@ -48,10 +48,10 @@ class CheckContext:
     messages: RunMessages
     say: Callable[[str], None]
     stopped: Event
-    executions: list[str] = field(default_factory=list)  # ARNs of those that may run
-    sent: list[str] = field(default_factory=list)  # names of executions whose request is on its way by the queue
+    executions: list[str] = field(default_factory=list)  # ARNs of executions that may be running
+    sent: list[str] = field(default_factory=list)  # names of executions whose request was sent to the queue
     processes: list[str] = field(default_factory=list)
-    undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)  # what else to remove, by its name
+    undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)  # other objects: name, how to remove it
 
     def __post_init__(self) -> None:
         self.table = self.stack.outputs["SlotTableName"]
@@ -61,21 +61,21 @@ class CheckContext:
 
     @property
     def job(self) -> str:
-        """The sample job. Raises Skipped where the stack has a job of its owner's, which is not ours to run."""
+        """The name of the sample job. Raises Skipped if the stack runs another job, which the check must not start."""
         job = self.stack.sample_job
         if job is None:
-            raise Skipped("this stack runs a Glue job of your own: deploy one without GlueJobName to check")
+            raise Skipped("this stack runs your own Glue job; to run this check, deploy a stack without GlueJobName")
         return job
 
     def process(self, suffix: str = "") -> str:
-        """A process of this check's own, with one slot."""
+        """Create a process for this check, with one slot, and return its name."""
         name = f"{self.run}-{self.check}{suffix}"
         self.processes.append(name)
         Processes(self.stack.client("dynamodb"), self.table).create(name, 1, self.job)
         return name
 
     def request(self, process: str, request_id: str, linger: float) -> dict[str, Any]:
-        """A request whose job waits for `linger` seconds and then sums up two days of weather."""
+        """The body of a request whose job waits for `linger` seconds and then summarizes two days of weather."""
         arguments = {
             "--input_key": f"smoke/{self.run}/input.csv",
             "--output_key": f"smoke/{self.run}/{process}-{request_id}.json",
@@ -84,7 +84,7 @@ class CheckContext:
         return {"process": process, "request_id": request_id, "arguments": arguments, "attempt": 1}
 
     def send(self, process: str, request_id: str, linger: float) -> str:
-        """Sends one as a producer does; returns its execution's name."""
+        """Send a request as a producer does, and return its execution's name."""
         self.stack.client("sqs").send_message(
             QueueUrl=self.stack.outputs["RequestQueueUrl"],
             MessageBody=json.dumps(self.request(process, request_id, linger)),
@@ -97,24 +97,24 @@ class CheckContext:
         return name
 
     def expect(self, name: str) -> None:
-        """Notes an execution that may run from now on, for the clean-up."""
+        """Register an execution that may start, for the clean-up."""
         self.executions.append(self.arn(name))
 
     def item(self, process: str) -> Process:
-        """The process as it is now."""
+        """Read the process. Raises Failed if its item is missing."""
         item = self.slots.read(process)
         if item is None:
-            raise Failed(f"the item of process {process} is gone from {self.table}")
+            raise Failed(f"the item of process {process} is missing from {self.table}")
         return item
 
-    # ----------------------------------------------------------------------------------------------- what has happened
+    # ------------------------------------------------------------------------------------------------------- outcomes
 
     def arn(self, name: str) -> str:
-        """An execution's ARN, in the stack's workflow."""
+        """The ARN of an execution of the stack's workflow."""
         return f"{self.stack.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{name}"
 
     def execution(self, arn: str) -> dict[str, Any]:
-        """The execution; its status is NONE if there is none."""
+        """Describe the execution; `status` is NONE if it does not exist."""
         try:
             description: dict[str, Any] = self.stack.client("stepfunctions").describe_execution(executionArn=arn)
         except ClientError as error:
@@ -124,12 +124,12 @@ class CheckContext:
         return description
 
     def history(self, arn: str) -> list[dict[str, Any]]:
-        """Its events, in their order."""
+        """The events of an execution, in order."""
         pages = self.stack.client("stepfunctions").get_paginator("get_execution_history").paginate(executionArn=arn)
         return [event for page in pages for event in page["events"]]
 
     def entered(self, arn: str) -> dict[str, float]:
-        """When each of its states was entered last, in seconds since the epoch."""
+        """When the execution last entered each state, in seconds since the epoch."""
         return {
             event["stateEnteredEventDetails"]["name"]: event["timestamp"].timestamp()
             for event in self.history(arn)
@@ -137,43 +137,43 @@ class CheckContext:
         }
 
     def glue_run(self, name: str) -> dict[str, Any] | None:
-        """The newest Glue run of an execution, as the workflow and the janitor find it."""
+        """The newest Glue run of an execution, found as the workflow and the janitor find it."""
         listed = self.stack.client("glue").get_job_runs(JobName=self.job, MaxResults=50)["JobRuns"]
         runs: list[dict[str, Any]] = [each for each in listed if each.get("Arguments", {}).get(MARKER) == name]
         return max(runs, key=lambda each: each["StartedOn"], default=None)
 
     def kept(self, name: str) -> list[RunMessage]:
-        """The execution's messages in FailedRequestQueue, taken out; the newest alone."""
+        """The newest message of the execution that was collected from FailedRequestQueue, as a list of at most one."""
         messages = self.messages.collect(self.stack.outputs["FailedRequestQueueUrl"])
         return [each for each in messages if each.attributes.get("execution_name") == name][-1:]
 
     # --------------------------------------------------------------------------------------------------------- waiting
 
     def wait[Value](self, check: Callable[[], Value], what: str, seconds: float) -> Value:
-        """Checks until the result is true, and returns that.
+        """Call `check` until its result is true, and return the result.
 
         Raises:
-            Failed: it was not so within `seconds`.
-            Interrupted: the user asked for the end.
+            Failed: it did not become true within `seconds`.
+            Interrupted: the user interrupted the run.
         """
         self.say(f"waiting for {what}")
         started = time.monotonic()
         while not (last := check()):
             if time.monotonic() - started > seconds:
-                raise Failed(f"waited {seconds:.0f} s for {what}; last seen: {last!r}")
+                raise Failed(f"waited {seconds:.0f} s for {what}; the last result was {last!r}")
             if self.stopped.wait(self.timings.poll):
                 raise Interrupted
         return last
 
     def wait_until_alive(self, name: str) -> dict[str, Any]:
-        """Until the execution's Glue run does its work."""
+        """Wait until the execution's Glue run is RUNNING, and return it. Raises Failed if it ended before."""
 
         def running() -> Any:
             run = self.glue_run(name)
             if run and run["JobRunState"] not in ALIVE:
                 raise Failed(
                     f"the Glue run of {name} ended as {run['JobRunState']} before it could be checked "
-                    f"({run.get('ErrorMessage', 'no reason given')}); it should have lingered. Is the stack up to date?"
+                    f"({run.get('ErrorMessage', 'no reason given')}), but it should linger. Is the stack up to date?"
                 )
             return run if run and run["JobRunState"] == "RUNNING" else None
 
@@ -181,7 +181,7 @@ class CheckContext:
         return run
 
     def wait_for_end(self, arn: str, *statuses: str) -> dict[str, Any]:
-        """Until an execution has ended so. Raises Failed if it ended otherwise."""
+        """Wait until an execution has ended, and return it. Raises Failed if its status is not one of `statuses`."""
 
         def ended() -> Any:
             execution = self.execution(arn)
@@ -191,12 +191,11 @@ class CheckContext:
         execution: dict[str, Any] = self.wait(ended, f"the end of {name}", self.timings.start + self.timings.finish)
         if execution["status"] not in statuses:
             raise Failed(
-                f"{name} ended as {execution['status']}, {error_of(execution)}; "
-                f"it should have been {' or '.join(statuses)}"
+                f"{name} ended as {execution['status']}, {error_of(execution)}; expected {' or '.join(statuses)}"
             )
         return execution
 
 
 def error_of(execution: Mapping[str, Any]) -> str:
-    """Error and cause of an execution, for a sentence."""
+    """Error and cause of an execution as text, at most 300 characters."""
     return f"error {execution.get('error', 'none')}: {execution.get('cause', 'no cause')}"[:300]

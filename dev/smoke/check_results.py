@@ -1,4 +1,4 @@
-"""How a check can end, as exceptions and as a result."""
+"""The ways in which a check can end, as exceptions, and its result."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ class Status(StrEnum):
 
 
 class Refused(Exception):
-    """Nothing can be checked: no such stack, not one of Slotkeeper's, wrong options."""
+    """The run cannot start: no such stack, another application's stack, or wrong options."""
 
 
 class Failed(Exception):
-    """AWS did something else than the system builds on, or did not do it in time. The text states what was seen."""
+    """AWS did not behave as the system expects, or not in time. The text states the observation."""
 
 
 class Skipped(Exception):
-    """The check needs something that the stack does not have. The text names it."""
+    """The stack lacks something that the check needs. The text names it."""
 
 
 class NotShown(Exception):
-    """All went well, and yet nothing happened that could have shown the fact to be wrong."""
+    """The check succeeded, but nothing happened that could have disproved the fact."""
 
 
 class Interrupted(Exception):
-    """The user asked for the end: clean up."""
+    """The user interrupted the run; the clean-up follows."""
 
 
 @dataclass
 class CheckResult:
-    """The result of one check. `seconds` is how long it took, its clean-up included."""
+    """The result of one check. `seconds` is its duration with the clean-up."""
 
     name: str
     status: Status

@@ -1,4 +1,4 @@
-"""Running the checks in parallel, each with its own processes, and each cleaned up however it ends."""
+"""Run the checks in parallel, each with its own processes, and clean up after each."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Say = Callable[[str, str], None]
 def run_checks(
     stack: StackUnderTest, checks: Sequence[Check], timings: Timings, say: Say
 ) -> tuple[str, list[CheckResult]]:
-    """The run's own name, and the result of each check, in their order. `say` gets a check's name and a line.
+    """Return the run's name and the results, in the order of the checks. `say` receives a check's name and a line.
 
-    Ctrl-C ends the waiting and not the clean-up; then KeyboardInterrupt goes on to the caller.
+    Ctrl-C ends the checks, but not the clean-up. After it KeyboardInterrupt is raised again.
     """
     run = f"smoke-{secrets.token_hex(4)}"
     for service in SERVICES:
-        stack.client(service)  # boto3 makes clients in one thread only
+        stack.client(service)  # creating a client is not thread-safe in boto3
     messages = RunMessages(stack.client("sqs"), run)
     stopped = Event()
     contexts = [
@@ -85,9 +85,9 @@ def _judge(check: Check, context: CheckContext) -> tuple[Status, str]:
         return Status.FAILED, str(reason)
     except ClientError as error:
         if error.response["Error"]["Code"] in _DENIED:
-            return Status.SKIPPED, f"you lack a permission that it needs: {error}"
+            return Status.SKIPPED, f"the check needs a permission that you do not have: {error}"
         return Status.FAILED, str(error)
     except BotoCoreError as error:
         return Status.FAILED, str(error)
-    except Exception as error:  # a mistake of this program is no word about AWS, and the others go on
-        return Status.FAILED, f"the check itself broke: {type(error).__name__}: {error}"
+    except Exception as error:  # an error of this program shows nothing about AWS; the other checks continue
+        return Status.FAILED, f"the check raised an unexpected error: {type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
-"""What a run costs, item by item, before anything is spent.
+"""The estimated cost of a run, item by item.
 
-Assumed, not asked from AWS: the list prices of us-east-1 in May 2026, in US dollars (the pages "AWS Glue pricing", "AWS
+It assumes the list prices of us-east-1 in May 2026, in US dollars (the pages "AWS Glue pricing", "AWS
 Step Functions pricing", "AWS Lambda pricing", "Amazon SQS pricing", "Amazon DynamoDB pricing", "Amazon EventBridge
-pricing"), and no free tier. Other regions are up to half as much again.
+pricing"), without a free tier. Other regions cost up to half as much again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 AS_OF = "list prices of us-east-1, May 2026, without a free tier"
 DPU_HOUR = 0.44
 DPUS = 1 / 16  # the sample job's MaxCapacity
-LEAST_SECONDS = 60  # Glue bills a Python shell run by the second, and a minute at least
+LEAST_SECONDS = 60  # Glue bills a Python shell run per second, with a minimum of one minute
 TRANSITION = 25e-6  # Step Functions, standard workflows
 INVOCATION = 0.2e-6 + 0.5 * 3 * 13.3e-6  # Lambda, arm64: half a GB for some 3 s
 QUEUE_REQUEST = 0.5e-6  # SQS, FIFO
@@ -23,19 +23,19 @@ SCHEDULE = 1e-6
 
 @dataclass(frozen=True)
 class Spending:
-    """What one check makes happen. `glue` has the seconds that each of its runs is alive, generously."""
+    """The billed actions of one check. `glue` has the seconds of each of its Glue runs, as an upper estimate."""
 
     glue: tuple[float, ...] = ()
     transitions: int = 0
     invocations: int = 0
-    queue_requests: int = 200  # the polling of two queues for ten minutes is part of what the stack costs anyway
+    queue_requests: int = 200  # without the polling of the stack's queues, which it pays for anyway
     writes: int = 20
     schedules: int = 0
 
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the bill. `dollars` is rounded by nobody."""
+    """One line of the bill. `dollars` is not rounded."""
 
     what: str
     arithmetic: str
@@ -43,7 +43,7 @@ class Item:
 
 
 def bill(spendings: Iterable[Spending]) -> list[Item]:
-    """The lines of a run's bill."""
+    """The bill of a run."""
     wanted = list(spendings)
     runs = [max(LEAST_SECONDS, seconds) for each in wanted for seconds in each.glue]
     counts = [
@@ -62,5 +62,5 @@ def bill(spendings: Iterable[Spending]) -> list[Item]:
 
 
 def total(items: Iterable[Item]) -> float:
-    """In dollars."""
+    """The sum of a bill, in dollars."""
     return sum(item.dollars for item in items)

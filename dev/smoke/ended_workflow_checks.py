@@ -1,4 +1,4 @@
-"""Checks of workflows that do not end as they should: a run that is stopped, an abort and its redrive, a time-out."""
+"""Checks of workflows that do not succeed: a stopped Glue run, an abort with a redrive, a timeout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN_STATE = "RunGlueJob"
 
 
 def stopped(context: CheckContext) -> str:
-    """The Glue run is stopped. Does the workflow know that it has ended, keep the request and free the slot?"""
+    """Stop the Glue run: the workflow should learn its state from the error, keep the request and free the slot."""
     process = context.process()
     name = context.send(process, "only", context.timings.long)
     run = context.wait_until_alive(name)
@@ -27,53 +27,53 @@ def stopped(context: CheckContext) -> str:
     _check_free(context, process)
     if "WaitForGlueRun" in context.entered(context.arn(name)):
         raise Failed(
-            "the workflow did not learn from the error that the run has ended, and searched for it instead "
-            f"({error_of(execution)}): safe, but the slot comes back minutes later"
+            "the error did not state that the run has ended, so the workflow searched for the run "
+            f"({error_of(execution)}): safe, but the slot is freed minutes later"
         )
     check_log(context, context.arn(name))
-    return "the error says that the run is STOPPED; request kept, slot free"
+    return "the error contains the run's state STOPPED; request kept, slot free"
 
 
 def redrive(context: CheckContext) -> str:
-    """An execution is aborted and redriven. Does it start nothing, and give its request and then its slot back?"""
+    """Abort and redrive an execution: it should start no Glue run, queue its request again and release its slot."""
     process = context.process()
     name = context.send(process, "only", context.timings.hold)
     arn = context.arn(name)
     again = execution_name(process, "only", 2)
     context.wait_until_alive(name)
     stepfunctions = context.stack.client("stepfunctions")
-    stepfunctions.stop_execution(executionArn=arn, cause="the smoke test redrives it")
+    stepfunctions.stop_execution(executionArn=arn, cause="the smoke test will redrive it")
     if context.wait_for_end(arn, "ABORTED", "SUCCEEDED")["status"] == "SUCCEEDED":
-        raise NotShown("the job was done before the execution could be aborted")
+        raise NotShown("the job ended before the execution could be aborted")
     context.expect(again)
     stepfunctions.redrive_execution(executionArn=arn)
     execution = context.wait_for_end(arn, "FAILED")
     if execution["error"] != "RequestReturned":
-        raise Failed(f"the redriven execution did not give its request back: {error_of(execution)}")
+        raise Failed(f"the redriven execution did not queue its request again: {error_of(execution)}")
     context.sent.append(again)
     _check_released_after_the_run(context, name)
     starts = sum(event["type"] == "TaskSubmitted" for event in context.history(arn))
     if starts > 1:
-        raise Failed(f"the redriven execution has started a Glue run: {starts} StartJobRun in its history")
+        raise Failed(f"the redriven execution started a Glue run: its history has {starts} StartJobRun, expected 1")
     context.wait_for_end(context.arn(again), "SUCCEEDED")
-    return "no second run, request queued again and then the slot given back; attempt 2 succeeded"
+    return "no second run; the request was queued again, then the slot was released; attempt 2 succeeded"
 
 
 def timeout(context: CheckContext) -> str:
-    """The Glue task times out, and the run lives. Does AWS leave it alive, and the workflow stop it first?
+    """Let the Glue task time out: the run should continue, and the workflow stop it before it releases the slot.
 
-    The stack's own definition in a state machine of the check's own, with a shorter time-out; the stack's is hours.
+    The check runs the stack's definition in a separate state machine, because the stack's timeout is hours.
     """
     process = context.process()
     name = execution_name(process, "only", 1)
     machine = _own_machine(context)
     arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
     if not isinstance(context.slots.reserve(process, name, time.time()), Granted):
-        raise Failed(f"process {process} has one slot, and it was refused")
+        raise Failed(f"process {process} has one free slot, but reserving it was refused")
     context.executions.append(arn)
     request = json.dumps(context.request(process, "only", context.timings.long))
     context.wait(
-        lambda: _start(context, machine, name, request), "the state machine to be known", context.timings.start
+        lambda: _start(context, machine, name, request), "the state machine to be available", context.timings.start
     )
     execution = context.wait_for_end(arn, "FAILED")
     _check_kept(context, name, execution, "RequestFailed", "States.Timeout")
@@ -81,18 +81,16 @@ def timeout(context: CheckContext) -> str:
     _check_free(context, process)
     entered = context.entered(arn)
     if "StopGlueRun" not in entered:
-        raise NotShown(
-            "when the workflow checked, the run had ended already: AWS has stopped it, or it ended by itself"
-        )
+        raise NotShown("the run had ended before the workflow checked it: AWS stopped it, or it ended by itself")
     lived = entered["StopGlueRun"] - entered["IsGlueRunKnownToHaveEnded"]
-    return f"alive {lived:.0f} s after the time-out; the workflow stopped it, and only then gave the slot back"
+    return f"alive {lived:.0f} s after the timeout; the workflow stopped it, and only then released the slot"
 
 
 def check_log(context: CheckContext, arn: str) -> None:
-    """Does the workflow's log name the error of a task that failed? By it GlueRefusalAlarm counts.
+    """Check that the workflow's log names the error of a failed task, which GlueRefusalAlarm counts.
 
-    The log has no execution data, and no page of AWS says whether the error is part of that. The embedded AWS writes no
-    log of a state machine. Raises Failed.
+    The log has no execution data, and AWS does not document whether that includes the error. The embedded AWS writes
+    no log of a state machine. Raises Failed.
     """
     if context.stack.local:
         return
@@ -107,7 +105,7 @@ def check_log(context: CheckContext, arn: str) -> None:
 
     events = context.wait(logged, "the failed task in the workflow's log", context.timings.start)
     if not any(event.get("details", {}).get("error") for event in events):
-        raise Failed(f"the log {group} has no details.error of a failed task: GlueRefusalAlarm never rings")
+        raise Failed(f"the log {group} has no details.error of a failed task, so GlueRefusalAlarm cannot go off")
 
 
 def _own_machine(context: CheckContext) -> str:
@@ -128,7 +126,7 @@ def _own_machine(context: CheckContext) -> str:
 
 
 def _start(context: CheckContext, machine: str, name: str, request: str) -> bool:
-    """False while Step Functions does not know yet what it has just made."""
+    """Start an execution; False while Step Functions does not find the new state machine yet."""
     try:
         context.stack.client("stepfunctions").start_execution(stateMachineArn=machine, name=name, input=request)
     except ClientError as error:
@@ -140,15 +138,15 @@ def _start(context: CheckContext, machine: str, name: str, request: str) -> bool
 
 def _check_kept(context: CheckContext, name: str, execution: dict[str, Any], error: str, cause: str = "") -> None:
     if execution["error"] != error:
-        raise Failed(f"{name} ended with {error_of(execution)}; it should have ended with {error}")
+        raise Failed(f"{name} ended with {error_of(execution)}; expected error {error}")
     (message,) = context.wait(lambda: context.kept(name), "its request in FailedRequestQueue", context.timings.start)
     if cause and message.attributes["error"] != cause:
-        raise Failed(f"its request was kept with the error {message.attributes['error']!r}, and not {cause!r}")
+        raise Failed(f"its request was kept with the error {message.attributes['error']!r}, expected {cause!r}")
 
 
 def _check_free(context: CheckContext, process: str) -> None:
     if holders := context.item(process).holders:
-        raise Failed(f"the workflow has ended, and {', '.join(holders)} still holds a slot of {process}")
+        raise Failed(f"the workflow has ended, but {', '.join(holders)} still holds a slot of {process}")
 
 
 def _check_released_after_the_run(context: CheckContext, name: str) -> None:
@@ -156,9 +154,9 @@ def _check_released_after_the_run(context: CheckContext, name: str) -> None:
     if run is None:
         raise Failed(f"Glue lists no run of {name}")
     if run["JobRunState"] in ALIVE:
-        raise Failed(f"the slot of {name} was given back, and its Glue run is {run['JobRunState']}")
+        raise Failed(f"the slot of {name} was released while its Glue run is {run['JobRunState']}")
     arn = next(each for each in context.executions if each.endswith(f":{name}"))
     released = context.entered(arn).get("ReleaseSlot")
     ended = run.get("CompletedOn") or run["LastModifiedOn"]
     if released is None or released < ended.timestamp():
-        raise Failed(f"the slot of {name} was given back at {released}, and its Glue run ended at {ended.timestamp()}")
+        raise Failed(f"the slot of {name} was released at {released}, before its Glue run ended at {ended.timestamp()}")

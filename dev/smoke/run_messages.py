@@ -1,4 +1,4 @@
-"""Messages of our own, taken out of queues that hold others' too. Theirs are put back at once, as they were."""
+"""Collect the run's messages from shared queues. Other messages are made visible again immediately."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-HIDDEN = 20  # seconds; only if this program dies between taking a message and putting it back
-BATCHES = 20  # a queue of many others' messages is not read to its end at once
+HIDDEN = 20  # seconds; matters only if this program dies before it makes a message visible again
+BATCHES = 20  # receives per collect: bounds the reading of a queue with many other messages
 
 
 @dataclass(frozen=True)
 class RunMessage:
-    """One message: its body, and its message attributes as text."""
+    """A message: its body, and its message attributes as text."""
 
     body: str
     attributes: dict[str, str]
@@ -21,10 +21,10 @@ class RunMessage:
 
 @dataclass
 class RunMessages:
-    """The messages about this run, by the queue that they were in.
+    """The messages of this run, by queue.
 
     Args:
-        mark: the run's name, which every message of ours has in its body.
+        mark: the run's name, which the body of each of its messages contains.
     """
 
     sqs: Any
@@ -33,7 +33,7 @@ class RunMessages:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def collect(self, url: str) -> list[RunMessage]:
-        """All messages taken from this queue so far, and now. They are deleted from it."""
+        """Delete the run's messages from this queue, and return all that were collected from it so far."""
         with self._lock:
             taken = self._taken.setdefault(url, [])
             foreign: list[str] = []

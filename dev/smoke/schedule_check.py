@@ -1,4 +1,4 @@
-"""The check of EventBridge Scheduler, which brings the retries that are due after a quarter of an hour."""
+"""The check of EventBridge Scheduler, which delivers the retries that are due after more than 15 minutes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WAY = 30  # seconds from the schedule to the dead-letter queue, by the work queu
 
 
 def schedule(context: CheckContext) -> str:
-    """A one-time schedule, made as the worker makes them: does its message come, not too soon, and does it vanish?
+    """Create a one-time schedule as the worker does: its message should arrive on time, and the schedule be deleted.
 
-    The message is none that the worker takes, so that no work is done: it sets it aside at once, and there we find it.
+    The message is not valid work, so the worker dead-letters it without an attempt, and the check collects it there.
     """
     if "WorkerFunctionName" not in context.stack.outputs:
-        raise Skipped("the worker is not deployed in this stack: deploy one with DeployWorker=true to check")
+        raise Skipped("this stack has no worker; to run this check, deploy a stack with DeployWorker=true")
     scheduler = context.stack.client("scheduler")
     worker = context.stack.environment("WorkerFunctionName")
     named = {"Name": context.run, "GroupName": worker["RETRY_SCHEDULE_GROUP"]}
@@ -47,11 +47,11 @@ def schedule(context: CheckContext) -> str:
     )
     late = time.time() - at
     if late < 0:
-        raise Failed(f"its message came {-late:.0f} s before its time")
+        raise Failed(f"the message arrived {-late:.0f} s before its time")
     if late > PRECISION + WAY:
-        raise Failed(f"its message came {late:.0f} s after its time, and not within {PRECISION + WAY}")
-    schedule = "is still there" if _exists(context, named) else "is gone"
-    return f"its message was through the worker {late:.0f} s after its time; the schedule {schedule}"
+        raise Failed(f"the message arrived {late:.0f} s after its time; expected at most {PRECISION + WAY} s")
+    schedule = "still exists" if _exists(context, named) else "was deleted"
+    return f"the worker dead-lettered the message {late:.0f} s after its time; the schedule {schedule}"
 
 
 def _exists(context: CheckContext, named: dict[str, str]) -> bool:

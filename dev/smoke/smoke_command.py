@@ -1,7 +1,7 @@
-"""The command: which stack, which checks, what it costs, and may it?
+"""The command `python -m dev.smoke`: options, confirmation of the cost, progress and exit code.
 
-Exit codes: 0 every check that ran passed; 1 one failed, or something was left behind; 2 wrong options, no such stack,
-or not confirmed; 130 interrupted.
+Exit codes: 0 no check failed; 1 a check failed, or something is left behind; 2 wrong options, no such stack, or not
+confirmed; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ WIDTH = 140  # characters, where there is no terminal
 def _chosen(_context: click.Context, _option: click.Parameter, value: str) -> list[Check]:
     names = [name.strip() for name in value.split(",") if name.strip()]
     if unknown := [name for name in names if name not in BY_NAME]:
-        raise click.BadParameter(f"there is no check {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
+        raise click.BadParameter(f"there is no check {', '.join(unknown)}. The checks are {', '.join(BY_NAME)}")
     return [check for check in CHECKS if not names or check.name in names]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--stack", "name", metavar="NAME", help="The deployed stack, in your account.")
-@click.option("--profile", help="Profile of the AWS CLI. Without it: what the AWS CLI would take.")
-@click.option("--region", help="Region. Without it: what the AWS CLI would take.")
-@click.option("--local", is_flag=True, help="The stack of `make local-up` instead; costs nothing.")
+@click.option("--stack", "name", metavar="NAME", help="Deployed stack in your account.")
+@click.option("--profile", help="Profile of the AWS CLI; by default as the AWS CLI finds it.")
+@click.option("--region", help="Region; by default as the AWS CLI finds it.")
+@click.option("--local", is_flag=True, help="Use the stack of `make local-up`, free of charge.")
 @click.option("--outputs", type=click.Path(path_type=Path), default=LOCAL_OUTPUTS, hidden=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=FOLDER, help="Where the report goes: build/smoke/.")
-@click.option("--only", "checks", callback=_chosen, default="", metavar="NAME,NAME", help="Only these checks.")
-@click.option("--list", "listed", is_flag=True, help="List the checks, and do nothing.")
-@click.option("--yes", is_flag=True, help="Spend what it costs without asking.")
+@click.option("--folder", type=click.Path(path_type=Path), default=FOLDER, help="Folder of the report (build/smoke/).")
+@click.option("--only", "checks", callback=_chosen, default="", metavar="NAME,NAME", help="Run only these checks.")
+@click.option("--list", "listed", is_flag=True, help="List the checks and exit.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation of the cost.")
 def main(
     name: str | None,
     profile: str | None,
@@ -60,37 +60,37 @@ def main(
     listed: bool,
     yes: bool,
 ) -> None:
-    """Check a deployed stack against the AWS that it runs in: the facts that no engine on your machine can show.
+    """Check on a deployed stack the facts about AWS that local engines cannot show.
 
-    It makes processes of its own, whose names begin with smoke-, and removes them whatever happens.
+    The checks create processes whose names begin with smoke-, and remove them, also after a failure or Ctrl-C.
     """
     console = Console(emoji=False) if sys.stdout.isatty() else Console(width=WIDTH, emoji=False)
     if listed:
         console.print(_list(checks))
         return
     if local == bool(name):
-        raise click.UsageError("name a stack by --stack, or take the one of `make local-up` by --local")
+        raise click.UsageError("give either --stack NAME, or --local for the stack of `make local-up`")
     try:
         stack = embedded(outputs) if local else in_account(name or "", profile, region)
         _carry_out(console, stack, checks, folder, yes)
     except Refused as error:
         _end(console, str(error), 2)
     except (BotoCoreError, ClientError) as error:
-        _end(console, f"AWS refused, or did not answer: {error}", 2)
+        _end(console, f"a call of AWS failed: {error}", 2)
 
 
 def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], folder: Path, yes: bool) -> None:
     tempo = timings.EMBEDDED if stack.local else timings.AWS
-    bench_needs = (stack.outputs, stack.sample_job, stack.machine, stack.look_gap)  # asked once, before any thread does
-    if bench_needs[1] is None:
-        console.print("[yellow]This stack runs a Glue job of your own; checks that need the sample job are skipped.[/]")
+    _ = stack.outputs, stack.machine, stack.look_gap  # cached before threads read them
+    if stack.sample_job is None:
+        console.print("[yellow]This stack runs your own Glue job; checks that need the sample job are skipped.[/]")
     items = bill(check.spending(tempo) for check in checks)
     if not stack.local:
         account = stack.outputs["WorkflowArn"].split(":")[4]
-        console.print(f"StackUnderTest {stack.name}, account {account}, {stack.region}", highlight=False)
+        console.print(f"Stack {stack.name}, account {account}, {stack.region}", highlight=False)
         smoke_report.show_plan(console, [check.name for check in checks], items, sum(check.mails for check in checks))
         if not yes and not _confirmed():
-            raise Refused("not confirmed: nothing was done. --yes spends without asking")
+            raise Refused("not confirmed: nothing was done. To run without confirmation, add --yes")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleaned up like Ctrl-C
     started, lock = time.monotonic(), threading.Lock()
 
@@ -110,7 +110,7 @@ def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], fol
 
 
 def _confirmed() -> bool:
-    return sys.stdin.isatty() and click.confirm("Go on?")
+    return sys.stdin.isatty() and click.confirm("Continue?")
 
 
 def _list(checks: list[Check]) -> Table:

@@ -1,4 +1,4 @@
-"""The report: for the screen, for programs (report.json) and for a ticket (report.md)."""
+"""The report: on the screen, as report.json for programs, and as report.md for tickets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLOURS = {"passed": "green", "failed": "bold red", "skipped": "yellow", "not sh
 
 
 def make(stack: StackUnderTest, run: str, results: Sequence[CheckResult], items: Sequence[Item]) -> dict[str, Any]:
-    """The whole report as an object; `ok` is false if a check failed or something is left behind."""
+    """The report as an object; `ok` is false if a check failed or something is left behind."""
     checks = [_check_report(result, stack.local) for result in results]
     return {
         "stack": stack.name,
@@ -48,7 +48,7 @@ def _check_report(result: CheckResult, local: bool) -> dict[str, Any]:
 
 
 def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Writes report.json and report.md."""
+    """Write report.json and report.md, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / "report.json", folder / "report.md"]
     files[0].write_text(json.dumps(report, indent=2) + "\n")
@@ -57,7 +57,7 @@ def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """The report as a page."""
+    """The report as Markdown."""
     where = "the embedded AWS" if report["aws"] == "embedded" else f"AWS, {report['region']}"
     lines = [
         f"# Smoke test of {report['stack']}",
@@ -71,7 +71,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         lines.append(f"| {check['name']} | {check['status']} | {_cell(check['found'])} | {check['seconds']} |")
     for check in report["checks"]:
         lines += ["", f"## {check['name']}", "", f"It {check['does']}. Expected: {check['expects']}.", ""]
-        lines += [f"Because: {check['because']}."]
+        lines += [f"Reason: {check['because']}."]
         if "cannot_be_shown_here" in check:
             lines += ["", f"Cannot be shown here: {check['cannot_be_shown_here']}."]
         lines += [f"\nLeft behind: {each}" for each in check["left_behind"]]
@@ -97,8 +97,8 @@ def _cell(text: str) -> str:
 
 
 def show(console: Console, report: Mapping[str, Any]) -> None:
-    """The report for the screen."""
-    table = Table(title=f"{report['stack']}: what was found", title_justify="left")
+    """Print the report."""
+    table = Table(title=f"{report['stack']}: results", title_justify="left")
     for column in ("check", "result", "found", "s"):
         table.add_column(column, justify="right" if column == "s" else "left")
     if report["aws"] == "embedded":
@@ -114,15 +114,15 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
 
 
 def show_plan(console: Console, names: Sequence[str], items: Sequence[Item], mails: int) -> None:
-    """The checks that will run, and what they cost."""
+    """Print the checks that will run, and their cost."""
     table = Table(title="What it costs", title_justify="left", show_footer=True)
     table.add_column("what", footer="all")
     table.add_column("arithmetic")
     table.add_column("$", footer=f"{total(items):.4f}", justify="right")
     for item in items:
         table.add_row(item.what, item.arithmetic, f"{item.dollars:.5f}")
-    console.print(f"Checks: {', '.join(names)}. They take some ten minutes, side by side.")
+    console.print(f"Checks: {', '.join(names)}. They run in parallel and take about ten minutes.")
     console.print(table)
-    console.print(f"Assumed: {AS_OF}. Other regions are up to half as much again.", highlight=False)
+    console.print(f"Assumed: {AS_OF}. Other regions cost up to half as much again.", highlight=False)
     if mails:
-        console.print(f"The stack's topic receives {mails} failed requests, made on purpose; alarms may ring for them.")
+        console.print(f"{mails} failed requests are sent to the stack's topic on purpose; alarms may go off.")

@@ -1,4 +1,4 @@
-"""The stack under test: clients for its account, and what CloudFormation and the functions report of it."""
+"""The stack under test: its clients, outputs and configuration."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dev.emulator.deployment import STACK_NAME
 from dev.emulator.local_clients import local_client
 from dev.smoke.check_results import Refused
 
-# A throttled call is worth another try (boto3 guide, "Retries"); the checks' own waits are bounded elsewhere.
+# Throttled calls are retried (boto3 guide, "Retries"). The checks bound their own waits.
 _EIGHT_ATTEMPTS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 8})
 
-# What a check reads or sends to; every template since the first has had them.
+# The outputs that the checks use; all versions of the template have them.
 _OUTPUTS = {
     "DataBucketName",
     "FailedRequestQueueUrl",
@@ -34,7 +34,7 @@ _OUTPUTS = {
 
 @dataclass(frozen=True)
 class StackUnderTest:
-    """One deployed stack. `local`: it is that of `make local-up`, and costs nothing."""
+    """A deployed stack. `local`: the stack of `make local-up`, which costs nothing."""
 
     name: str
     region: str
@@ -50,18 +50,18 @@ class StackUnderTest:
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
-        """Raises Refused unless this is a stack of Slotkeeper's that stands."""
+        """The stack's outputs. Raises Refused unless it is a completely deployed Slotkeeper stack."""
         try:
             stack = self.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"][0]
         except ClientError as error:
             if "does not exist" not in error.response["Error"].get("Message", ""):
                 raise
-            raise Refused(f"there is no stack {self.name!r} in {self.region}") from error
+            raise Refused(f"there is no stack {self.name!r} in {self.region}. Check --stack and --region") from error
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
         if missing := sorted(_OUTPUTS - outputs.keys()):
             raise Refused(
                 f"stack {self.name!r} is not one of Slotkeeper's, or not completely deployed: it has no output "
-                f"{', '.join(missing)}"
+                f"{', '.join(missing)}. Nothing was changed"
             )
         if not stack["StackStatus"].endswith("_COMPLETE") or stack["StackStatus"].startswith("DELETE"):
             raise Refused(f"stack {self.name!r} is {stack['StackStatus']}: wait until it is deployed")
@@ -69,7 +69,7 @@ class StackUnderTest:
 
     @cached_property
     def sample_job(self) -> str | None:
-        """The sample Glue job's name; None where the stack runs a job of its owner's."""
+        """The sample Glue job's name; None if the stack runs another job."""
         try:
             resource = self.client("cloudformation").describe_stack_resource(
                 StackName=self.name, LogicalResourceId="SampleJob"
@@ -82,7 +82,7 @@ class StackUnderTest:
 
     @cached_property
     def machine(self) -> Mapping[str, Any]:
-        """The workflow as Step Functions tells it: its definition as an object, and its roleArn."""
+        """The description of the workflow, with its definition as an object."""
         machine: dict[str, Any] = self.client("stepfunctions").describe_state_machine(
             stateMachineArn=self.outputs["WorkflowArn"]
         )
@@ -96,25 +96,25 @@ class StackUnderTest:
 
     @cached_property
     def look_gap(self) -> float:
-        """Seconds between two looks at Glue, as deployed."""
+        """The deployed LookGapSeconds: seconds between two checks of a Glue run."""
         return float(self.environment("JanitorFunctionName")["LOOK_GAP_SECONDS"])
 
 
 def in_account(name: str, profile: str | None, region: str | None) -> StackUnderTest:
-    """A stack in the account of a profile, found as the AWS CLI finds it. Raises Refused without a region."""
+    """The stack in an account; profile and region default to the AWS CLI's. Raises Refused without a region."""
     session = boto3.Session(profile_name=profile, region_name=region)
     if not session.region_name:
-        raise Refused("no region: name it by --region, or in your profile, as for the AWS CLI")
-    make: Any = session.client  # its stubs want the service's name as a literal
+        raise Refused("no region: give --region, or set one in your profile")
+    make: Any = session.client  # the stubs require a literal service name
     return StackUnderTest(name, session.region_name, False, lambda service: make(service, config=_EIGHT_ATTEMPTS))
 
 
 def embedded(outputs: Path) -> StackUnderTest:
-    """The stack of `make local-up`. Raises Refused if there is none."""
+    """The stack of `make local-up`. Raises Refused if it does not run."""
     try:
         document = json.loads(outputs.read_text())
     except (FileNotFoundError, ValueError):
-        raise Refused(f"{outputs} names no local stack: run `make local-up`") from None
+        raise Refused(f"{outputs} does not describe a local stack. Start one with: make local-up") from None
     return StackUnderTest(
         STACK_NAME, document["region"], True, lambda service: local_client(service, document["endpoint"], attempts=3)
     )

@@ -1,12 +1,12 @@
-"""Checks the template if it changed, and runs the fast tests of what changed, here and since the branch left main.
+"""Run the fast tests of the changed files, and cfn-lint if the template changed.
 
-    python -m dev.tools.check            since the common ancestor with main
-    python -m dev.tools.check HEAD~1     since that commit
+    python -m dev.tools.check            changes since the common ancestor with main
+    python -m dev.tools.check HEAD~1     changes since that commit
 
-A changed test module is run, and for a changed helper of tests its folder. Any other file is tested by the folder of
-tests that has its name or the name of one of its folders, the innermost that has one: slots/protocol.py of the layer by
-tests/unit/slots, template.yaml by tests/template. Where there is none, by all of FAST. Folders of SLOW are left to
-`make test`.
+- A changed test module is run. For a changed test helper, its folder is run.
+- Any other file is tested by the test folder that has its name or the name of its innermost folder with one:
+  slots/protocol.py of the layer by tests/unit/slots, template.yaml by tests/template. Without one, all of FAST is run.
+- The folders of SLOW are left to `make test`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLOW = ("benchmarks", "e2e", "engine", "fuzz", "least_privilege", "mutants", "ra
 
 
 def targets_of(changed: Iterable[str]) -> list[str]:
-    """The test modules and folders for these files, without those that another one of them contains."""
+    """The test modules and folders for these files; a folder replaces the targets in it."""
     targets = {target for path in changed for target in _targets_of(Path(path))}
     return sorted(each for each in targets if not any(str(parent) in targets for parent in Path(each).parents))
 
@@ -45,7 +45,7 @@ def _targets_of(path: Path) -> Iterable[str]:
 
 
 def changed_files(base: str) -> list[str]:
-    """What differs from the commit at which this branch left `base`, and what git does not know yet."""
+    """The files that differ from the common ancestor with `base`, and the untracked files."""
     ancestor = _git("merge-base", "HEAD", base).strip()
     differing = _git("diff", "--name-only", "--no-renames", ancestor)
     untracked = _git("ls-files", "--others", "--exclude-standard")
@@ -55,7 +55,7 @@ def changed_files(base: str) -> list[str]:
 def _git(*arguments: str) -> str:
     answer = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
-        sys.exit(f"check: git {arguments[0]} failed, so what changed is not known: {answer.stderr.strip()}")
+        sys.exit(f"check: git {arguments[0]} failed, so the changed files are unknown: {answer.stderr.strip()}")
     return answer.stdout
 
 

@@ -1,14 +1,13 @@
-"""Writes the template of a gradual deployment: template.yaml, and CodeDeploy between two versions of its functions.
+"""Write the template of a gradual deployment: template.yaml with CodeDeploy between two versions of its functions.
 
     python -m dev.tools.gradual && sam build --config-env prod && sam deploy --config-env prod
 
-A tenth of the invocations goes to the new version first. If one of a function's alarms sounds meanwhile, CodeDeploy
-gives them all back to the old version, and CloudFormation rolls the update back.
+The new version receives a tenth of the invocations first. If one of the function's alarms goes off meanwhile,
+CodeDeploy returns all invocations to the old version, and CloudFormation rolls the update back.
 
-It is a template of its own since SAM publishes versions always or never, and by no parameter: AutoPublishAlias takes
-only a name that is not empty. Always would be a trap. SAM publishes a version when the template changes, and a
-parameter's new value is no such change, so the alias would go on with the old one. This template names its release, and
-so there is a version with every deployment.
+It is a separate template because no parameter can switch SAM's versions off: AutoPublishAlias must not be empty. And
+with versions in template.yaml, an update that changes only a parameter would publish none, so that the alias would keep
+the old value. This template contains the name of its release, so every deployment publishes a version.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from dev.emulator.environment import ROOT
 TEMPLATE = ROOT / "template.yaml"
 GRADUAL = ROOT / "build" / "gradual" / "template.json"
 ALIAS = "live"
-# The functions that work goes through, each with the alarms that tell of a bad version. The two that answer
-# CloudFormation are no part of it: nobody invokes them twice a minute.
+# The functions with regular traffic, each with the alarms that show a bad version. The custom resources' two functions
+# are invoked too rarely.
 ALARMS = {
     "StarterFunction": ["StarterCrashAlarm", "StarterErrorAlarm"],
     "JanitorFunction": ["JanitorCrashAlarm", "JanitorErrorAlarm"],
     "ChatbotFunction": ["ChatbotFailureAlarm"],
     "WorkerFunction": ["WorkerCrashAlarm", "WorkLeftAlarm"],
 }
-# CodeDeploy guide, "Deployment configurations on an AWS Lambda compute platform". Some of the alarms take a quarter of
-# an hour to sound; what is shorter would be over by then.
+# CodeDeploy guide, "Deployment configurations on an AWS Lambda compute platform". Some alarms take 15 minutes to go
+# off, so a shorter deployment would have ended before.
 TYPES = ("Canary10Percent15Minutes", "Canary10Percent30Minutes", "Linear10PercentEvery3Minutes", "AllAtOnce")
 DEFAULT = "Canary10Percent30Minutes"
 ROLE = "GradualDeploymentRole"
@@ -47,20 +46,20 @@ def gradual(template: dict[str, Any], kind: str, release: str) -> dict[str, Any]
     """The template with versions, an alias and a deployment group for each function of ALARMS.
 
     Args:
-        kind: one of TYPES. AllAtOnce asks no alarms: it is the way to deploy the cure while they sound.
-        release: another text for each deployment.
+        kind: one of TYPES. AllAtOnce ignores the alarms, so that a fix can be deployed while they are on.
+        release: a text that is unique to the deployment.
     """
     resources = dict(template["Resources"])
     for name, alarms in ALARMS.items():
         preference: dict[str, Any] = {"Type": kind, "Role": {"Fn::GetAtt": [ROLE, "Arn"]}}
         if kind != "AllAtOnce":
             preference["Alarms"] = [{"Ref": alarm} for alarm in alarms]
-        # SAM takes the first ten characters into the name of the version.
+        # SAM uses the first ten characters in the version's name.
         published = {"AutoPublishAlias": ALIAS, "AutoPublishCodeSha256": sha256(release.encode()).hexdigest()}
         properties = resources[name]["Properties"] | published | {"DeploymentPreference": preference}
         resources[name] = resources[name] | {"Properties": properties}
     resources["ChatbotApi"] = _through_the_alias(resources["ChatbotApi"])
-    # SAM knows the alias by this name.
+    # SAM's logical name of the alias.
     permitted = resources["ChatbotPermission"]["Properties"] | {"FunctionName": {"Ref": "ChatbotFunction.Alias"}}
     resources["ChatbotPermission"] = resources["ChatbotPermission"] | {"Properties": permitted}
     resources[ROLE] = _role(resources["StarterRole"])
@@ -68,17 +67,17 @@ def gradual(template: dict[str, Any], kind: str, release: str) -> dict[str, Any]
 
 
 def _through_the_alias(api: dict[str, Any]) -> dict[str, Any]:
-    """The API invokes the alias, and ChatbotPermission lets it invoke nothing else."""
+    """The API, invoking the alias; ChatbotPermission allows nothing else. Raises ValueError."""
     text = json.dumps(api)
     function, alias = "${ChatbotFunction.Arn}/invocations", "${ChatbotFunction.Alias}/invocations"
     if text.count(function) != 1:
-        raise ValueError(f"ChatbotApi names {function} {text.count(function)} times, and once was expected")
+        raise ValueError(f"ChatbotApi names {function} {text.count(function)} times, expected 1")
     gradual: dict[str, Any] = json.loads(text.replace(function, alias))
     return gradual
 
 
 def _role(like: dict[str, Any]) -> dict[str, Any]:
-    """CodeDeploy's; the one that SAM would make takes no permissions boundary."""
+    """CodeDeploy's role. SAM would create one without the permissions boundary."""
     managed = {"Fn::Sub": "arn:${AWS::Partition}:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited"}
     may_assume = {"Effect": "Allow", "Principal": {"Service": "codedeploy.amazonaws.com"}, "Action": "sts:AssumeRole"}
     return {
@@ -92,7 +91,7 @@ def _role(like: dict[str, Any]) -> dict[str, Any]:
 
 
 def moved(template: dict[str, Any], up: str) -> dict[str, Any]:
-    """The template for another folder: `up` leads from there to where its files are."""
+    """The template for another folder; `up` is the path from there to the template's files."""
     resources = {}
     for name, resource in template["Resources"].items():
         properties = dict(resource.get("Properties", {}))
@@ -109,7 +108,7 @@ def moved(template: dict[str, Any], up: str) -> dict[str, Any]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--type", "kind", type=click.Choice(TYPES), default=DEFAULT, show_default=True)
 def main(kind: str) -> None:
-    """Write build/gradual/template.json, for `sam build --config-env prod`."""
+    """Write build/gradual/template.json for `sam build --config-env prod`."""
     template = yaml_parse(TEMPLATE.read_text(encoding="utf-8"))
     made = gradual(template, kind, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     GRADUAL.parent.mkdir(parents=True, exist_ok=True)

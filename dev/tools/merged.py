@@ -1,4 +1,4 @@
-"""Writes template.yaml as JSON with its YAML merges carried out, for tools that refuse a key overriding a merged one.
+"""Write template.yaml as JSON without YAML merges, for tools that refuse a key that overrides a merged one.
 
 python -m dev.tools.merged build/merged/template.json
 """
@@ -15,7 +15,7 @@ from dev.emulator.environment import ROOT
 
 
 def main(to: Path) -> None:
-    """Write it."""
+    """Write the JSON template to `to`."""
     to.parent.mkdir(parents=True, exist_ok=True)
     template = yaml_parse((ROOT / "template.yaml").read_text(encoding="utf-8"))
     to.write_text(json.dumps(template, indent=2) + "\n", encoding="utf-8")

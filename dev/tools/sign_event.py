@@ -1,10 +1,10 @@
-"""Makes a sample event of the chatbot usable now: its timestamp and signature are as old as the file.
+"""Renew the timestamp and signature of a sample event of the chatbot.
 
     python -m dev.tools.sign_event events/chatbot/happy.json --secret "$SIGNING_KEY_SECRET_ARN" \
       | sam local invoke ChatbotFunction --config-env dev -e -
 
-The samples were all signed at one moment with one key that is no secret. Each is moved from that moment to now, and
-signed with your stack's key if it was signed properly: a stale one is still stale, and a wrong signature still wrong.
+All samples were signed at SAMPLE_MOMENT with a public key. The timestamp moves from that moment to now, and a valid
+signature is renewed with your stack's key. A stale event remains stale, and a wrong signature remains wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIMESTAMP, SIGNATURE = "X-Slotkeeper-Timestamp", "X-Slotkeeper-Signature"
 
 
 def freshen(event: dict[str, Any], key: str, now: float) -> dict[str, Any]:
-    """The event as it would have been sent `now` (seconds since the epoch) by who knows `key`."""
+    """The event as a sender with `key` would send it `now`, in seconds since the epoch."""
     headers = dict(event["headers"])
     stamp, body = headers[TIMESTAMP], event["body"].encode()
     if not stamp.isdecimal():
@@ -41,11 +41,9 @@ def freshen(event: dict[str, Any], key: str, now: float) -> dict[str, Any]:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--secret", required=True, help="The stack's output SigningKeySecretArn. Your own AWS credentials read it."
-)
+@click.option("--secret", required=True, help="Stack output SigningKeySecretArn; read with your AWS credentials.")
 def main(file: Path, secret: str) -> None:
-    """Write a sample event to the standard output, signed now with a key of your stack."""
+    """Print a sample event, signed now with your stack's key."""
     try:
         text = boto3.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"]
     except (BotoCoreError, ClientError) as error:

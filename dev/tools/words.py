@@ -1,6 +1,6 @@
-"""Lists words that the project decided against, with what to write instead.
+"""List words that the project decided against, with the preferred term.
 
-    python -m dev.tools.words              in every file that git knows
+    python -m dev.tools.words              in all tracked files
     python -m dev.tools.words PATH...      in these files
 
 dev/words.toml holds the words, and states how a line is exempted.

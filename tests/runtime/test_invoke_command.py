@@ -48,7 +48,7 @@ def test_it_works_at_once_and_keeps_answer_and_log_apart() -> None:
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) is None
     assert '"Status": "SUCCESS"' in result.stderr
-    assert "events/process_registrar/create.json, which has to come first" in result.stderr
+    assert "events/process_registrar/create.json, which is required first" in result.stderr
     assert "Gave the process its new job" in result.stderr
 
 

@@ -34,7 +34,7 @@ def test_a_log_that_names_the_error_passes() -> None:
 
 
 def test_a_log_that_leaves_the_error_out_fails() -> None:
-    with pytest.raises(Failed, match="GlueRefusalAlarm never rings"):
+    with pytest.raises(Failed, match="GlueRefusalAlarm cannot go off"):
         check_log(context({"resource": "startJobRun.sync"}), ARN)
 
 

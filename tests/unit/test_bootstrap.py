@@ -34,7 +34,7 @@ def test_a_chosen_python_is_taken_or_refused_but_never_replaced(only: Path, monk
     _fake_python(only, "3.13 True")
     for chosen in ("/nonexistent", _fake_python(only.parent, "3.9 True")):
         monkeypatch.setenv("SLOTKEEPER_PYTHON", chosen)
-        with pytest.raises(SystemExit, match=f"SLOTKEEPER_PYTHON={chosen} is no Python 3.13"):
+        with pytest.raises(SystemExit, match=f"SLOTKEEPER_PYTHON={chosen} is not Python 3.13"):
             bootstrap.find_python()
 
 

@@ -1,1 +1,1 @@
-"""`make invoke`: a function in the real Lambda runtime on this machine, called with one of the sample events."""
+"""`make invoke`: call a function with a sample event, in the real Lambda runtime on this machine."""

@@ -1,7 +1,7 @@
-"""What has to exist before a sample event: the process, the secret, the object, the aborted execution in it.
+"""Create what a sample event needs: its process, secret, object or aborted execution.
 
-An event is only half of a case. `starter/full` is refused because the process `full` has no slot, and `chatbot/replay`
-because its signature was used before. All of it is created right before the call; it can be created twice.
+For example, `starter/full` is refused because the process `full` has no slot, and `chatbot/replay` because its
+signature was used before. Everything is created before the call, and can be created twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from dev.emulator.chat_service.chat_api_stand_in import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chatbot_client import first_key
 from dev.emulator.environment import ROOT
-from dev.tools.invoke.function_stack import STANDS, STANDS_STILL, DeployedFunction
+from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction
 from dev.tools.invoke.response_receiver import ResponseReceiver
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.chatbot.token import ITEM_NAME
@@ -25,12 +25,12 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import execution_name
 from slotkeeper.token import TokenTable
 
-# Name -> limit, and whether it is paused. The job is never run.
+# Name -> limit, and whether it is paused. The job does not run.
 PROCESSES = {"sample": (3, False), "full": (0, False), "paused": (3, True)}
 JOBS = {"orders-job": 0, "better-orders-job": 0, "retrying-job": 1}  # name -> MaxRetries
 ORDERS = '{"city": "Oslo", "n": 1}\n{"city": "Bergen", "n": 2}\n'
 ORDERS_KEY = "work/input/orders.jsonl"
-# These come after another event, which is called first.
+# Event -> the event to call before it.
 AFTER = {
     "starter/redelivery": "happy",
     "chatbot/replay": "happy",
@@ -49,8 +49,8 @@ class EventSetup:
     """Creates what the events of one function need.
 
     Args:
-        own: no other user has this stack, so its workflow may be made to fail.
-        now: when its events are sent, in seconds since the epoch; by default, when this is made.
+        own: the stack is used by this call alone, so the setup may make its workflow fail.
+        now: when the events are sent, in seconds since the epoch; by default now.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class EventSetup:
         self._now = time.time() if now is None else now
 
     def before(self, path: Path) -> Path | None:
-        """The event that has to be called before the one in this file."""
+        """The event to call before the one in this file; None if there is none."""
         name = AFTER.get(f"{self._folder}/{path.stem}") if _is_sample(path) else None
         return path.with_name(f"{name}.json") if name else None
 
     def prepare(self, path: Path) -> Any:
-        """Creates what the event needs; returns the event, its times and signature as if it came now."""
+        """Create what the event needs, and return the event with current times and signature."""
         event = json.loads(path.read_text(encoding="utf-8"))
         name = path.stem if _is_sample(path) else ""
         if isinstance(event, dict):
@@ -97,7 +97,7 @@ class EventSetup:
         return event
 
     def _sent_now(self, record: Event) -> None:
-        """The samples were sent in 2100, where no file gets too old for its queue; those that are too old stay so."""
+        """Set the record's times to now. The samples' times are in 2100, those of expired messages in the past."""
         attributes = record.get("attributes", {})
         for name in ("SentTimestamp", "ApproximateFirstReceiveTimestamp"):
             if name in attributes:
@@ -123,7 +123,7 @@ class EventSetup:
     def _janitor(self, name: str, event: Event) -> Event:
         self._make_processes()
         if name == "round" and self._own:
-            # Its starter has died between the slot and the workflow, long ago.
+            # Its starter died long ago, after reserving the slot and before starting the workflow.
             Slots(self._client("dynamodb"), self.names["SlotTable"]).reserve("sample", "sample-of-a-dead-starter", 1.0)
         return event
 
@@ -149,7 +149,7 @@ class EventSetup:
     def _refresher(self, name: str, event: Event) -> Event:
         self._give_credentials()
         if name == "ask":
-            # The chatbot that asks has taken the lock a moment ago.
+            # The chatbot acquires the lock before it invokes the refresher.
             table = TokenTable(self._client("dynamodb"), self.names["TokenTable"])
             table.acquire(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
         return event
@@ -165,7 +165,7 @@ class EventSetup:
             s3.put_object(Bucket=bucket, Key=ORDERS_KEY, Body=ORDERS.encode())
         return event
 
-    # ----------------------------------------------------------------------------------------------------- in place
+    # ------------------------------------------------------------------------------------------------------ helpers
 
     def _make_processes(self) -> None:
         for name, (limit, paused) in PROCESSES.items():
@@ -188,12 +188,12 @@ class EventSetup:
                 s3.delete_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])
 
     def _close(self, request: Event, status: str, name: str = "") -> None:
-        """An execution of this request that has ended so."""
+        """Create an execution of this request that has ended with `status`."""
         request = {"arguments": {}, "attempt": 1, **request}
         name = name or _execution(request)
         machine = self.names["Workflow"]
         stepfunctions = self._client("stepfunctions")
-        state = {"Type": "Fail", "Error": "RequestFailed"} if status == "FAILED" else STANDS
+        state = {"Type": "Fail", "Error": "RequestFailed"} if status == "FAILED" else WAITING_STATE
         timeout = {"TimeoutSeconds": 1} if status == "TIMED_OUT" else {}
         definition = {"StartAt": "Only", "States": {"Only": state}, **timeout}
         stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(definition))
@@ -208,10 +208,10 @@ class EventSetup:
             deadline = time.monotonic() + CLOSED_SECONDS
             while stepfunctions.describe_execution(executionArn=arn)["status"] == "RUNNING":
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"execution {name} did not end")
+                    raise TimeoutError(f"execution {name} did not end within {CLOSED_SECONDS:.0f} s")
                 time.sleep(0.02)
         finally:
-            stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(STANDS_STILL))
+            stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(WAITING_DEFINITION))
 
 
 def _execution(request: Event) -> str:

@@ -1,7 +1,7 @@
-"""What one function reaches, as a stack of its own on an embedded AWS: made by CloudFormation, from template.yaml.
+"""Deploy one function and the resources that it uses, as a separate stack on an embedded AWS, from template.yaml.
 
-Nothing in it acts by itself: no event source, no schedule, no custom resource, a workflow that stands in its first
-state. So what is there after a call is what the function did. Names, environment and timeout are the template's.
+The stack is inert: it has no event source, no schedule and no custom resource, and its workflow waits in its first
+state. So every change after a call was made by the function. Names, environment and timeout are the template's.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from dev.tools.invoke.lambda_runtime import Configuration
 
 TEMPLATE = ROOT / "template.yaml"
 BUCKET = "slotkeeper-invoke"
-STANDS = {"Type": "Wait", "Seconds": 86400, "End": True}
-STANDS_STILL = {"StartAt": "Only", "States": {"Only": STANDS}}
+WAITING_STATE = {"Type": "Wait", "Seconds": 86400, "End": True}
+WAITING_DEFINITION = {"StartAt": "Only", "States": {"Only": WAITING_STATE}}
 READY_SECONDS = 120.0
 
 
 def logical_id(function: str) -> str:
-    """`token_refresher` is TokenRefresherFunction."""
+    """The logical id of a function: `token_refresher` -> TokenRefresherFunction."""
     return "".join(word.capitalize() for word in function.split("_")) + "Function"
 
 
 def bring_up(aws: EmbeddedAws, function: str, parameters: Mapping[str, str], name: str = "") -> str:
-    """Make the stack of what `function` reaches; return the stack's name. Raises DeploymentError."""
+    """Deploy `function` with the resources that it uses; return the stack's name. Raises DeploymentError."""
     name = name or f"slotkeeper-{function.replace('_', '-')}"
     s3, cloudformation = aws.client("s3"), aws.client("cloudformation")
     s3.create_bucket(Bucket=BUCKET)
     s3.put_object(Bucket=BUCKET, Key="nothing.zip", Body=_nothing())
-    # By its address, as sam deploys it: in a request a template may have no more than 51,200 bytes.
+    # By URL, as sam deploys it: a template in the request may have at most 51,200 bytes.
     template = json.dumps(reached_by(logical_id(function), yaml_parse(TEMPLATE.read_text(encoding="utf-8"))))
     s3.put_object(Bucket=BUCKET, Key=f"{name}.json", Body=template.encode())
     cloudformation.create_stack(
@@ -60,7 +60,7 @@ def bring_up(aws: EmbeddedAws, function: str, parameters: Mapping[str, str], nam
 
 
 def reached_by(function: str, template: dict[str, Any]) -> dict[str, Any]:
-    """The part of `template` that a function is deployed with, directly or by what that names in its turn."""
+    """The part of `template` that a function refers to, directly or indirectly."""
     resources = template["Resources"]
     wanted, included = [function], {}
     while wanted:
@@ -74,7 +74,7 @@ def reached_by(function: str, template: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inert(resource: dict[str, Any]) -> dict[str, Any]:
-    """The resource without what would act, and without files that `sam build` would have to put in place."""
+    """The resource without event sources and workflow steps, and without files that `sam build` provides."""
     properties = dict(resource.get("Properties", {}))
     match resource["Type"]:
         case "AWS::Serverless::Function":
@@ -86,14 +86,14 @@ def _inert(resource: dict[str, Any]) -> dict[str, Any]:
         case "AWS::Serverless::StateMachine":
             for name in ("DefinitionUri", "DefinitionSubstitutions", "Logging"):
                 properties.pop(name, None)
-            properties["Definition"] = STANDS_STILL
+            properties["Definition"] = WAITING_DEFINITION
         case "AWS::Glue::Job":
             properties["Command"] = properties["Command"] | {"ScriptLocation": f"s3://{BUCKET}/nothing.py"}
     return resource | {"Properties": properties}
 
 
 def _names(value: Any) -> Iterator[str]:
-    """What a part of a template refers to: resources, and parameters and pseudo parameters beside them."""
+    """The names that a part of a template refers to: resources, parameters and pseudo parameters."""
     if isinstance(value, list):
         for each in value:
             yield from _names(each)
@@ -119,7 +119,7 @@ def _nothing() -> bytes:
 
 
 class DeployedFunction:
-    """A function of a stack that stands on an embedded AWS, and the names of what is beside it there."""
+    """A function that is deployed on an embedded AWS, with the physical names of its stack's resources."""
 
     def __init__(self, aws: EmbeddedAws, stack: str, function: str) -> None:
         """`function` is the name of its folder. Raises KeyError if the stack has no such function."""

@@ -31,10 +31,10 @@ LOCAL_STACK = ROOT / "build" / "local"
 def main(function: str, event: str) -> None:
     """Call FUNCTION in the real Lambda runtime with EVENT: a name in events/FUNCTION/, or the path of a JSON file.
 
-    Its calls go to the stack of `make local-up`, if that runs, and else to a small stack that is made for the call. The
-    answer goes to the standard output, all the rest to the standard error. Without EVENT: the events there are.
+    The function uses the stack of `make local-up` if that runs, otherwise a small stack that is created for the call.
+    The answer is written to standard output, everything else to standard error. Without EVENT, list the events.
 
-    Exit codes: 0 it answered; 1 it raised or ran out of time; 2 nothing was called.
+    Exit codes: 0 the function answered; 1 it raised or timed out; 2 it was not called.
     """
     if not function or not event:
         _list([_known(function)] if function else folders())
@@ -54,7 +54,7 @@ def _call(runtime: Runtime, setup: EventSetup, receiver: ResponseReceiver, path:
     first = setup.before(path)
     for each in [first, path] if first else [path]:
         event = setup.prepare(each)
-        _say(f"{_shown(each)}{', which has to come first' if each == first else ''}")
+        _say(f"{_shown(each)}{', which is required first' if each == first else ''}")
         try:
             answer = runtime.invoke(event)
         except FunctionFailed as error:
@@ -69,11 +69,11 @@ def _call(runtime: Runtime, setup: EventSetup, receiver: ResponseReceiver, path:
 
 @contextmanager
 def prepared(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, EventSetup, ResponseReceiver]]:
-    """A function as it is in the stack of `make local-up`, or, if that does not run or has no such function, in a
-    stack of its own; the setup of its events; and where it answers CloudFormation."""
+    """Yield the function in the stack of `make local-up`, or in a new stack if that does not run or lacks the function,
+    with the setup of its events and the receiver of its responses to CloudFormation."""
     running = _running(function)
     if running is None:
-        _say("on a stack made for this call")
+        _say("on a stack created for this call")
         with EmbeddedAws.start(scratch / "aws") as aws, own_stack(aws, function) as made:
             yield made
         return
@@ -84,7 +84,7 @@ def prepared(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, E
 
 @contextmanager
 def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunction, EventSetup, ResponseReceiver]]:
-    """As `prepared`, in a stack that is made for it on this embedded AWS."""
+    """As `prepared`, in a new stack on this embedded AWS."""
     with ExitStack() as stack:
         receiver = stack.enter_context(ResponseReceiver())
         parameters = {}
@@ -94,7 +94,7 @@ def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunctio
         if function == "worker":
             parameters["DeployWorker"] = "true"
         if function == "token_refresher":
-            parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without one there is no such function
+            parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without it the template has no TokenRefresher
         made = DeployedFunction(aws, bring_up(aws, function, parameters), function)
         yield made, EventSetup(made, function, receiver, own=True), receiver
 
@@ -134,7 +134,7 @@ def _instead(word: str, known: list[str]) -> str:
 def _list(functions: list[str]) -> None:
     for function in functions:
         click.echo(f"{function}: {', '.join(path.stem for path in events_of(function))}")
-    click.echo("events/README.md states what each needs, and its outcome.", err=True)
+    click.echo("events/README.md states what each event needs, and its outcome.", err=True)
 
 
 def _say(message: str, label: str = "invoke: ") -> None:

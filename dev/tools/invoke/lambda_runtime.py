@@ -1,8 +1,8 @@
-"""The Lambda runtime on this machine: AWS's emulator of the Runtime API with AWS's own Python client, and no Docker.
+"""The Lambda runtime on this machine, without Docker: AWS's emulator of the Runtime API and AWS's Python client.
 
-The emulator (aws-lambda-rie) comes inside SAM CLI's package, the client is awslambdaric: together they are what AWS's
-base images for Lambda start (Lambda guide, "Deploy Python Lambda functions with container images"). The emulator ends a
-call at the function's timeout. It does not bound memory, has no /opt and no /var/task, and takes one call at a time.
+The emulator (aws-lambda-rie) is part of SAM CLI's package, and the client is awslambdaric. AWS's base images for Lambda
+start both (Lambda guide, "Deploy Python Lambda functions with container images"). The emulator ends a call at the
+function's timeout. It does not limit memory, has no /opt and no /var/task, and handles one call at a time.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm
 
 
 class RuntimeUnavailable(RuntimeError):
-    """The runtime cannot be started on this machine; the message says why."""
+    """The runtime cannot be started on this machine; the message states why."""
 
 
 class FunctionFailed(RuntimeError):
-    """The function raised, ended or ran out of time; the message is what Lambda would answer."""
+    """The function raised, exited or timed out; the message is Lambda's answer."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A function as it is deployed, as far as its runtime needs to know. `timeout` is in seconds, `memory` in MiB."""
+    """The deployed configuration that the runtime needs. `timeout` is in seconds, `memory` in MiB."""
 
     name: str
     folder: Path
@@ -54,22 +54,20 @@ class Configuration:
 
 
 def emulator() -> Path:
-    """The emulator's program for this processor. Raises RuntimeUnavailable."""
+    """The path of the emulator for this processor. Raises RuntimeUnavailable."""
     if sys.platform != "linux":
-        raise RuntimeUnavailable(
-            f"the emulator of the Lambda runtime is a program for Linux, and this is {sys.platform}"
-        )
+        raise RuntimeUnavailable(f"the emulator of the Lambda runtime needs Linux, and this is {sys.platform}")
     spec = importlib.util.find_spec("samcli")  # importing it takes a second
     (sam,) = (spec and spec.submodule_search_locations) or [""]
     architecture = ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     program = Path(sam, "local", "rapid", f"aws-lambda-rie-{architecture}")
     if not program.exists():
-        raise RuntimeUnavailable(f"SAM CLI brings no emulator of the Lambda runtime for {platform.machine()}")
+        raise RuntimeUnavailable(f"SAM CLI has no emulator of the Lambda runtime for {platform.machine()}")
     return program
 
 
 class Runtime:
-    """One environment of one function, as a context manager: cold at first, warm from its second call on."""
+    """One execution environment of one function, as a context manager. Its second call is a warm one."""
 
     def __init__(
         self,
@@ -80,14 +78,23 @@ class Runtime:
         path: Sequence[Path] = (LAYER,),
         program: Sequence[str] = ("-m", "awslambdaric"),
     ) -> None:
-        """`endpoint` answers its calls of AWS; what it writes goes to `log`; `path` is what Python finds beside the
-        function, and `program` what it runs, with the handler's name. Raises RuntimeUnavailable."""
+        """Start the runtime.
+
+        Args:
+            endpoint: of the embedded AWS that the function calls.
+            log: file for the function's output.
+            path: folders of PYTHONPATH.
+            program: arguments of Python, before the handler's name.
+
+        Raises:
+            RuntimeUnavailable: the runtime did not start.
+        """
         self._function = function
         self._log = log
         self._path = path
         self._program = program
         self._read = 0
-        for _ in range(3):  # another program may take a port between the look and the start
+        for _ in range(3):  # another program may take a free port before the start
             self._port, api_port = free_port(), free_port()
             self._process = self._start(endpoint, api_port)
             if self._answers():
@@ -96,7 +103,7 @@ class Runtime:
         raise RuntimeUnavailable(f"the Lambda runtime did not start:\n{self.new_output()}")
 
     def _start(self, endpoint: str, api_port: int) -> subprocess.Popen[bytes]:
-        # Without a word about the address it listens on every interface.
+        # By default the emulator listens on every interface.
         command = [str(emulator()), "--log-level", "error"]
         command += ["--runtime-interface-emulator-address", f"127.0.0.1:{self._port}"]
         command += ["--runtime-api-address", f"127.0.0.1:{api_port}"]
@@ -113,7 +120,7 @@ class Runtime:
             "AWS_EXECUTION_ENV": f"AWS_Lambda_python{sys.version_info.major}.{sys.version_info.minor}",
             "_HANDLER": self._function.handler,
             "TZ": ":UTC",
-            "POWERTOOLS_TRACE_DISABLED": "true",  # the emulator gives a call no trace, and there is no X-Ray here
+            "POWERTOOLS_TRACE_DISABLED": "true",  # the emulator passes no trace, and there is no X-Ray
         }
         with self._log.open("wb") as log:
             return subprocess.Popen(
@@ -128,11 +135,11 @@ class Runtime:
 
     @property
     def pid(self) -> int:
-        """The emulator's; the function runs in a process below it, in the same session."""
+        """The emulator's process id. The function runs in a child process, in the same session."""
         return self._process.pid
 
     def invoke(self, event: Any) -> Any:
-        """The function's answer. Raises FunctionFailed."""
+        """Call the function, and return its answer. Raises FunctionFailed."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._function.timeout + 30)
         try:
             with contextlib.closing(connection):
@@ -149,7 +156,7 @@ class Runtime:
         return answer
 
     def new_output(self) -> str:
-        """What the function has written since the last call."""
+        """The function's output since the last call of this method."""
         with self._log.open("rb") as log:
             log.seek(self._read)
             new = log.read()

@@ -1,4 +1,4 @@
-"""CloudFormation's side of a custom resource: receives the function's response, on 127.0.0.1."""
+"""Receive a custom resource's responses to CloudFormation, on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 
 class ResponseReceiver:
-    """Keeps the responses put to `url`. A context manager."""
+    """A context manager that stores the responses that are PUT to `url`."""
 
     def __init__(self) -> None:
         self.answers: list[dict[str, Any]] = []
@@ -46,4 +46,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing."""
+        """Log nothing."""
