@@ -1,4 +1,4 @@
-"""The catalogue of checks: action, expectation, the AWS page behind it, and the part that the embedded AWS cannot show."""
+"""The catalogue of checks: action, expectation, the AWS page behind it, and the limits of the embedded AWS."""
 
 from __future__ import annotations
 

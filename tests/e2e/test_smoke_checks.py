@@ -96,7 +96,7 @@ def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:
     _, results = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
     assert [(result.status, result.found, result.left_behind) for result in results] == [
         ("failed", "the test said so", []),
-        ("failed", "the check itself broke: RuntimeError: a mistake", []),
+        ("failed", "the check raised an unexpected error: RuntimeError: a mistake", []),
     ]
     assert _left(stack) == []
 
