@@ -54,10 +54,10 @@ _known: dict[Any, Record] = {}
 
 def record(fields: dict[str, Any]) -> Record:
     """The one Record with these fields, whose values are frozen already."""
-    key = tuple(sorted(fields.items(), key=_by_name))
+    key = frozenset(fields.items())
     known = _known.get(key)
     if known is None:
-        known = _known[key] = Record(dict(key))
+        known = _known[key] = Record(dict(sorted(fields.items(), key=_by_name)))  # one order, whichever came first
     return known
 
 
@@ -95,7 +95,7 @@ def forget() -> None:
     """Drops what is known, to bound memory. Every Record made before must be dropped with it, but for the empty one."""
     empty = record({})
     _known.clear()
-    _known[()] = empty
+    _known[frozenset()] = empty
 
 
 def _by_name(pair: tuple[str, Any]) -> str:

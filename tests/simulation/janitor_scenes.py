@@ -113,7 +113,13 @@ def play(
     account.at(LOST_AT, lose)
     janitor = function(account)
     janitor.every(PERIOD, until, first=PERIOD / 2)
-    account.run(until, lambda: enough(account) or (held <= account.freed.keys() and executions <= account.kept.keys()))
+
+    def done() -> bool:
+        """Asked after each step: the sets are compared only once they can be equal."""
+        counted = len(account.freed) >= len(held) and len(account.kept) >= len(executions)
+        return counted and held <= account.freed.keys() and executions <= account.kept.keys()
+
+    account.run(until, lambda: enough(account) or done())
     freed, kept = account.freed, {name: times[0] for name, times in account.kept.items()}
     woken = account.woken.get(HANDLE)
     return Outcome(
