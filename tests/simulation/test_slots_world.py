@@ -271,7 +271,7 @@ def no_second_look_for_a_cancellation(patch: Patch) -> None:
 
 def the_name_of_an_execution_decides(patch: Patch) -> None:
     """A second message with the id of another request takes that one's reservation back."""
-    patch.setattr(Workflow, "_who_has_the_name_of", lambda *_: NameTaken(is_open=False))
+    patch.setattr(Workflow, "_existing_execution", lambda *_: NameTaken(is_open=False))
 
 
 def no_second_look_for_a_process(patch: Patch) -> None:
