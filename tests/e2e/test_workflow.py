@@ -59,7 +59,7 @@ def test_a_failed_request_notifies(stack: DeployedStack) -> None:
     (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=queue).get("Messages"), "the notification")
     notification = json.loads(json.loads(message["Body"])["Message"])
     assert notification["execution"] == stack.arn(name)
-    assert (notification["request_kept"], notification["slot"]) == (True, "given back")
+    assert (notification["request_kept"], notification["slot"]) == (True, "released")
 
 
 def test_f5_a_release_whose_answer_is_lost_gives_one_slot_back(stack: DeployedStack) -> None:

@@ -1,13 +1,17 @@
-"""The alarms: each watches what somebody writes, wakes somebody, and says where it stands what to do."""
+"""Alarms: each watches a metric that is written, notifies the topic, and states symptom, first step and runbook."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
+import typer.main
 
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper_cli.app import app
 from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_WHEN_THERE_IS_SOMETHING
 from tests.support.metrics import ROOT
 from tests.template.metric_math import Point, value
@@ -20,8 +24,38 @@ SECTIONS = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^##? |\Z)", RUNBOOKS, re.MULTI
 (LOOPS,) = re.findall(r"^# Loops\n\n(.*?)(?=^## )", RUNBOOKS, re.MULTILINE | re.DOTALL)
 
 
+FORM = re.compile(r"(?P<symptom>[A-Z].*)\. First step: (?P<step>.*)\. Runbook: \$\{RunbookUrl\}#(?P<anchor>\w+)")
+
+
 def _description(alarm: str) -> str:
     return as_text(ALARMS[alarm]["AlarmDescription"])
+
+
+def form_faults(description: str) -> Iterator[str]:
+    """Each deviation from the form: the symptom first, then the first step, then the link to an existing runbook."""
+    parts = FORM.fullmatch(description.strip())
+    if not parts:
+        yield "has not the form <symptom>. First step: <step>. Runbook: ${RunbookUrl}#<alarm>"
+        return
+    if re.match(r"(If|When|Once|As soon as|(This|The|An) alarm)\b", parts["symptom"]):
+        yield "does not start with the symptom"
+    if parts["anchor"] not in map(str.lower, SECTIONS):
+        yield f"links to #{parts['anchor']}, which docs/runbooks.md does not have"
+    for arguments in re.findall(r"`slotkeeper ([^`]*)`", description):
+        yield from _command_faults(re.sub(r"<\w+>|\$\{[\w:]+\}", "name", arguments).split())
+
+
+def _command_faults(arguments: list[str]) -> Iterator[str]:
+    command: Any = typer.main.get_command(app)
+    while arguments and arguments[0] in getattr(command, "commands", {}):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    if hasattr(command, "commands"):
+        yield f"slotkeeper has no command {' '.join(arguments)!r}"
+        return
+    try:
+        command.make_context("slotkeeper", list(arguments))
+    except click.ClickException as error:
+        yield f"slotkeeper refuses its command: {error.format_message()}"
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
@@ -30,9 +64,31 @@ def test_an_alarm_watches_a_metric_that_is_written(alarm: str) -> None:
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
-def test_an_alarm_ends_with_the_link_to_its_runbook(alarm: str) -> None:
-    assert _description(alarm).rstrip().endswith(f" Runbook: ${{RunbookUrl}}#{alarm.lower()}")
+def test_a_description_starts_with_the_symptom_and_ends_with_the_first_step_and_the_runbook(alarm: str) -> None:
+    assert list(form_faults(_description(alarm))) == []
+    assert _description(alarm).endswith(f"#{alarm.lower()}")
     assert not unknown_references(_description(alarm))
+
+
+@pytest.mark.parametrize(
+    ("description", "fault"),
+    [
+        ("A request failed. Runbook: ${RunbookUrl}#deadletteralarm", "has not the form"),
+        ("A request failed. First step: read the log.", "has not the form"),
+        ("When a request fails. First step: read the log. Runbook: ${RunbookUrl}#deadletteralarm", "does not start"),
+        ("This alarm rings. First step: read the log. Runbook: ${RunbookUrl}#deadletteralarm", "does not start"),
+        ("A request failed. First step: read the log. Runbook: ${RunbookUrl}#failurealarm", "links to #failurealarm"),
+        (
+            "It failed. First step: `slotkeeper dlq look`. Runbook: ${RunbookUrl}#deadletteralarm",
+            "slotkeeper has no command 'look'",
+        ),
+        ("It failed. First step: `slotkeeper status --all`. Runbook: ${RunbookUrl}#deadletteralarm", "No such option"),
+    ],
+)
+def test_a_description_of_another_form_is_refused(description: str, fault: str) -> None:
+    """Negative control of the form."""
+    (found,) = form_faults(description)
+    assert fault in found
 
 
 @pytest.mark.parametrize("alarm", ALARMS)

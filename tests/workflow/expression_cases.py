@@ -278,7 +278,7 @@ CASES = [
                 "execution": "arn:p-1",
                 "request": REQUEST,
                 "request_kept": True,
-                "slot": "given back",
+                "slot": "released",
                 **FAILURE,
             },
         },
