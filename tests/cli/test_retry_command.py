@@ -165,7 +165,7 @@ def test_a_cancelled_request_is_decided_its_message_is_sent_and_its_schedule_gon
     assert row is not None
     assert (row.status, row.plan) == (
         "FAILED",
-        {"code": "Cancelled", "reason": "attempt 2 was cancelled before it began: the customer has gone"},
+        {"code": "Cancelled", "reason": "attempt 2 was cancelled before it started: the customer has gone"},
     )
     assert [body["request_id"] for body in waiting.bodies()] == ["r"]
     assert waiting.schedules() == []
@@ -278,7 +278,7 @@ def test_the_payload_may_come_from_stdin_and_has_to_be_the_requests_own(operator
     waiting.fail("r", -HOUR, booked=False)
     other = operator.run("retry", "run-now", "r", "--payload", "-", stdin='{"city": "Rome"}')
     assert other.exit_code == 3
-    assert "is not the one that the 1 earlier attempts" in other.stderr
+    assert "differs from the payload of the 1 earlier attempts" in other.stderr
     assert waiting.bodies() == []
     assert operator.run("retry", "run-now", "r", "--payload", "-", stdin='{"city": "Oslo"}').exit_code == 0
     assert len(waiting.bodies()) == 1

@@ -58,7 +58,7 @@ def test_work_gets_what_the_invocation_has_left_but_for_its_end(
 
 def test_with_too_little_left_nothing_is_begun(workplace: WorkerHarness) -> None:
     workplace.remaining = RESERVED_SECONDS + 0.9
-    with pytest.raises(NoTimeLeft, match="16 s are left of the invocation, and 15 s are kept for its end"):
+    with pytest.raises(NoTimeLeft, match="16 s of the invocation are left, and 15 s are reserved"):
         workplace.consume(workplace.send())
     assert (workplace.calls, workplace.performed, len(workplace.queue)) == ([], [], 1)
 
@@ -268,7 +268,7 @@ def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: WorkerHarn
     outcome = workplace.consume(letter)
     assert isinstance(outcome, WorkRetried)
     assert outcome.died
-    assert outcome.reason.startswith("Died: nobody noted how the attempt ended")
+    assert outcome.reason.startswith("Died: the attempt ended without a recorded result")
     assert workplace.performed == [("r", 1)]
     assert parse_message(workplace.queue[0].body).retries == (NOW,)
 
@@ -430,7 +430,7 @@ def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear
     assert (code(workplace), letter.body, workplace.performed) == ("TooLarge", body, [])
     reason = letter.attributes["reason"]["StringValue"]
     assert reason == (
-        f"the body has {len(body)} bytes, and a request may have 768; put its payload into S3, and send the key"
+        f"the body has {len(body)} bytes; a request may have at most 768. Put the payload into S3 and send its key"
     )
 
 
@@ -443,8 +443,8 @@ def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(wo
     workplace.live()
     assert code(workplace) == "TooLarge"
     reason = workplace.dead_letters[0].attributes["reason"]["StringValue"]
-    assert "attempt 38 is 1094 bytes" in reason
-    assert reason.endswith("the queue takes 1024, so it was not tried again after not now")
+    assert "attempt 38 has 1094 bytes" in reason
+    assert reason.endswith("the queue accepts at most 1024, so it is not retried. The last error: not now")
     assert workplace.row()["status"] == DEAD_LETTERED
 
 

@@ -104,7 +104,7 @@ def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_o
     outcome = workplace.consume(other)
     assert isinstance(outcome, WorkDeadLettered)
     assert outcome.code == code(workplace) == "RequestIdReused"
-    assert "another payload, whose status is WAITING since attempt 1" in outcome.reason
+    assert "another payload, which is WAITING at attempt 1" in outcome.reason
     assert (workplace.dead_letters[0].body, workplace.row()) == (other.body, before)
     workplace.live()
     assert workplace.effects == [("r", 2)]
@@ -123,7 +123,7 @@ def test_a_worker_that_wakes_after_it_was_given_up_leaves_the_row_to_the_others(
 
     workplace.perform = stands_still
     workplace.deliver(letter)
-    assert "was taken over" in str(workplace.left[0])
+    assert "has taken over attempt" in str(workplace.left[0])
     assert workplace.row()["last_error"].startswith("Died")
     workplace.live()
     assert workplace.effects == [("r", 2)]

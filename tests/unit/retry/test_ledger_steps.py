@@ -79,7 +79,7 @@ def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: WorkerHarn
     mine = claimed(ledger)
     claim(ledger, FIRST, OTHER, NOW + LEASE)
     before = workplace.row()
-    with pytest.raises(ClaimLost, match="attempt 1 of 'r' was taken over: its row is RUNNING, attempt 1") as lost:
+    with pytest.raises(ClaimLost, match="has taken over attempt 1 of 'r': its row is RUNNING, attempt 1") as lost:
         STEPS[step](ledger, FIRST, mine)
     assert lost.type is ClaimLost  # the attempt is another's, and not yet settled
     assert workplace.row() == before

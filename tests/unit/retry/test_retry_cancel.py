@@ -44,7 +44,7 @@ def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
     workplace.live()
     letter = only_letter(workplace)
     assert (attribute_text(letter, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
-    assert attribute_text(letter, "reason") == "attempt 2 was cancelled before it began: the customer has gone"
+    assert attribute_text(letter, "reason") == "attempt 2 was cancelled before it started: the customer has gone"
     assert workplace.performed == [("r", 1)]
 
 
@@ -176,7 +176,7 @@ def test_two_operators_who_cancel_at_once_cancel_once(workplace: WorkerHarness, 
     workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "I was first")))
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
     workplace.live()
-    assert attribute_text(only_letter(workplace), "reason") == "attempt 2 was cancelled before it began: I was first"
+    assert attribute_text(only_letter(workplace), "reason") == "attempt 2 was cancelled before it started: I was first"
 
 
 def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(

@@ -237,7 +237,7 @@ def test_a_message_fits_the_queue_with_its_attributes(workplace: WorkerHarness) 
 
 
 def test_what_does_not_fit_the_queue_is_too_large_and_says_by_how_much(workplace: WorkerHarness) -> None:
-    with pytest.raises(TooLarge, match=f"attempt 2 is {LARGEST + 1} bytes .* the queue takes {LARGEST}"):
+    with pytest.raises(TooLarge, match=f"attempt 2 has {LARGEST + 1} bytes .* the queue accepts at most {LARGEST}"):
         workplace.retries.schedule(of_size(LARGEST - ATTRIBUTES + 1), at(10), NOW)
     assert (workplace.queue, workplace.calls) == ([], [])
 

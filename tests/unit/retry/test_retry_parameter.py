@@ -103,7 +103,7 @@ def test_without_a_policy_nothing_can_be_decided_and_it_is_reported_why(store: S
         store.parameter.get()
     assert store.told == [
         "retry policy: SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound; "
-        "failed attempts wait until there is a policy, and the parameter is read again after 60 s"
+        "failed attempts wait until a policy is read, and the parameter is read again after 60 s"
     ]
 
 
@@ -155,7 +155,7 @@ def test_an_invalid_policy_at_the_first_reading_is_none(store: Store, value: str
 def test_trouble_at_the_first_reading_leaves_no_policy(store: Store, trouble: Exception) -> None:
     store.put(GOOD)
     store.trouble = trouble
-    assert (store.attempts(), "failed attempts wait until there is a policy" in store.told[0]) == (None, True)
+    assert (store.attempts(), "failed attempts wait until a policy is read" in store.told[0]) == (None, True)
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])

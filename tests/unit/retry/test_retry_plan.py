@@ -175,7 +175,7 @@ def test_no_retry_begins_after_the_age_that_is_allowed() -> None:
         RetryAt(NOW + 60, True),
         DeadLetter(
             "TooOld",
-            "attempt 3 would begin 601 s after the first (60 s from now, by the policy), and 600 s are allowed; "
+            "attempt 3 would start 601 s after the first (60 s from now, by the policy), and the policy allows 600 s; "
             "the last error: Timeout: no answer",
         ),
     )
@@ -220,7 +220,7 @@ def test_what_is_no_number_of_seconds_leaves_the_policy_s_own_wait(seconds: Any)
 def test_a_downstream_that_asks_for_more_than_the_age_allows_ends_the_request(seconds: float) -> None:
     plan = plan_retry(asked(seconds), after(1), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
-    assert (plan.code, "as the downstream asked" in plan.reason) == ("TooOld", True)
+    assert (plan.code, "by the downstream's Retry-After" in plan.reason) == ("TooOld", True)
 
 
 def test_r4_the_reason_gives_the_numbers_by_which_it_was_judged() -> None:
@@ -236,8 +236,9 @@ def test_r4_the_reason_gives_the_numbers_by_which_it_was_judged() -> None:
         "2 attempts have failed, and the policy allows 2",
         "2 attempts have failed, and the policy allows 2 (3 more do not count)",
         f"{MAX_TOTAL_ATTEMPTS} attempts were made, of which 1 count; no policy allows more than {MAX_TOTAL_ATTEMPTS}",
-        "attempt 2 would begin 70 s after the first (30 s from now, by the policy), and 60 s are allowed",
-        "attempt 2 would begin 90 s after the first (90 s from now, as the downstream asked), and 60 s are allowed",
+        "attempt 2 would start 70 s after the first (30 s from now, by the policy), and the policy allows 60 s",
+        "attempt 2 would start 90 s after the first (90 s from now, by the downstream's Retry-After), "
+        "and the policy allows 60 s",
     ]
 
 

@@ -195,4 +195,4 @@ def test_no_default_that_is_valid_by_itself_contradicts_a_built_in_rule() -> Non
 def test_values_that_do_not_go_together_are_refused_with_the_rule_they_stand_in(document: Any, where: str) -> None:
     with pytest.raises(ValueError, match=where) as refusal:
         Policy.from_document(document)
-    assert str(refusal.value).endswith("(what is left out is inherited)")
+    assert str(refusal.value).endswith("(omitted fields are inherited)")

@@ -112,7 +112,7 @@ def test_another_payload_is_refused(
     workplace: WorkerHarness, operator: RetryOperations, payload: dict[str, Any]
 ) -> None:
     fail_once(workplace, SOON)
-    with pytest.raises(PayloadMismatch, match="is not the one that the 1 earlier attempts of 'r' had"):
+    with pytest.raises(PayloadMismatch, match="differs from the payload of the 1 earlier attempts of request 'r'"):
         operator.run_now("r", payload)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
 

@@ -49,5 +49,5 @@ def test_who_was_taken_over_before_it_could_note_it_does_not_give_its_message_up
     workplace.strike(5, "before", take_over)
     letter = workplace.send(fails=1)
     workplace.deliver(letter)
-    assert "attempt 1 of 'r' was taken over: its row is WAITING, attempt 1" in str(workplace.left[0])
+    assert "has taken over attempt 1 of 'r': its row is WAITING, attempt 1" in str(workplace.left[0])
     assert letter in workplace.queue

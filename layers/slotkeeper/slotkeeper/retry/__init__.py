@@ -1,11 +1,11 @@
-"""Retries that outlive the queue, for any consumer of SQS messages.
+"""Retries that outlive the queue's retention and maximum receives, for any consumer of SQS messages.
 
     worker = RetryingWorker.from_environment(perform)  # perform(request, remaining_seconds) -> result
 
     def handler(event, context):
         return worker.handle(event, context)
 
-`perform` raises Retryable or Poison; any other exception is retried too. `plan_retry` is the decision by itself.
+`perform` may raise Retryable or Poison; any other exception is retried too. `plan_retry` is the decision alone.
 """
 
 from slotkeeper.retry.consumer import Perform, WorkRequest

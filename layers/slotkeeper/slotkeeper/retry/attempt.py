@@ -1,4 +1,4 @@
-"""What becomes of an attempt: the outcomes of a delivery, and what the ledger keeps of a result or a failure."""
+"""The outcomes of a delivery, and how the ledger stores a result or a failure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.ledger import AlreadySettled
 from slotkeeper.retry.plan import DeadLetter, RetryAt
 
-MAX_RESULT_CHARACTERS = 32_768  # a row is read and written whole, so its size is its price
+MAX_RESULT_CHARACTERS = 32_768  # DynamoDB charges each read and write by the size of the whole row
 
 DIED = Failure(
     types=("Died",),
-    reason="Died: nobody noted how the attempt ended: the worker was killed, timed out or ran out of memory. "
-    "Its effect may be there",
+    reason="Died: the attempt ended without a recorded result: the worker was killed, timed out or ran out of memory. "
+    "Its work may have taken effect",
 )
 
 
 @dataclass(frozen=True)
 class WorkSucceeded:
-    """The work is done, and its result is in the ledger. `started_at`: when the attempt started_at, epoch seconds."""
+    """The work succeeded, and its result is in the ledger. `started_at`: start of the attempt, epoch seconds."""
 
     result: Any
     started_at: float = field(default=0.0, compare=False)
@@ -31,7 +31,7 @@ class WorkSucceeded:
 
 @dataclass(frozen=True)
 class WorkRetried:
-    """The attempt failed, and the next one is scheduled. `died`: an earlier delivery's attempt, which never ended."""
+    """The attempt failed, and the next one is scheduled. `died`: it was an earlier delivery's, whose worker died."""
 
     delivery: PlannedDelivery
     reason: str
@@ -51,7 +51,7 @@ class WorkDeadLettered:
 
 @dataclass(frozen=True)
 class WorkDeferred:
-    """The message came before its time, and was sent on. `until`: when it is due, epoch seconds."""
+    """The message was not due yet and was sent to the queue again. `until`: when it is due, epoch seconds."""
 
     until: float
 
@@ -60,20 +60,20 @@ Outcome = WorkSucceeded | WorkRetried | WorkDeadLettered | AlreadySettled | Work
 
 
 def not_started(seconds_left: float) -> Failure:
-    """The failure of an attempt whose claim took the time that the work needed."""
+    """The failure of an attempt whose claim took so long that no time was left for the work."""
     reason = f"TooSlow: {seconds_left:.0f} s of the invocation were left after the claim; the work was not called"
     return Failure(types=("TooSlow",), reason=reason, counts=False)
 
 
 def parse_plan(plan: Mapping[str, Any]) -> RetryAt | DeadLetter | Failure:
-    """The `plan` of a row: what was decided about a failure, or the failure itself if that is still to be decided."""
+    """Parse the `plan` of a row: the decision about a failure, or the failure itself if no decision was made yet."""
     if "types" in plan:
         return Failure.from_record(plan)
     return RetryAt(**plan) if "when" in plan else DeadLetter(**plan)
 
 
 def result_to_json(result: Any) -> str:
-    """A result as JSON. The work is done, so no result may keep that from being recorded."""
+    """Encode a result as JSON. It never raises, because the success must be recorded whatever the work returned."""
     try:
         text = json.dumps(result)
     except (TypeError, ValueError, RecursionError):

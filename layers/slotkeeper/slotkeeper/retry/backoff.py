@@ -1,8 +1,9 @@
-"""How long to wait for the next attempt, in seconds: a wait that grows with the attempt's number, then jitter.
+"""The wait before the next attempt, in seconds: a wait that grows with the attempt's number, then jitter.
 
-The names are those of the package `backoff`: a wait function knows nothing of chance, a jitter function nothing of
-attempts. But chance here is a share that is reckoned from the request's key and the attempt's number, not drawn: who
-asks again after a crash gets the same answer, and two requests that failed together still part.
+The names are those of the package `backoff`: a wait function has no random input, a jitter function does not know the
+attempt. Jitter is not random here: it is a share computed from the request's key and the attempt's number. So the same
+question after a crash has the same answer, and two requests that failed at the same time still retry at different
+times.
 """
 
 from __future__ import annotations
@@ -15,40 +16,40 @@ _MOST_DOUBLINGS = 1000
 
 
 def exponential(attempt: int, base: float, cap: float) -> float:
-    """base, 2 base, 4 base, ... after attempt 1, 2, 3, ..."""
+    """Return base, 2 base, 4 base, ... after attempt 1, 2, 3, ..."""
     return min(cap, base * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
 
 
 def linear(attempt: int, base: float, cap: float) -> float:
-    """base, 2 base, 3 base, ..."""
+    """Return base, 2 base, 3 base, ... after attempt 1, 2, 3, ..."""
     return min(cap, base * attempt)
 
 
 def fixed(_attempt: int, base: float, cap: float) -> float:
-    """base, always."""
+    """Return base after each attempt."""
     return min(cap, base)
 
 
 def no_jitter(wait: float, _share: float) -> float:
-    """The wait itself."""
+    """Return the wait unchanged."""
     return wait
 
 
 def full_jitter(wait: float, share: float) -> float:
-    """Anything from 0 to the wait."""
+    """Return a value from 0 to the wait."""
     return wait * share
 
 
 def equal_jitter(wait: float, share: float) -> float:
-    """Anything from half the wait to the wait."""
+    """Return a value from half the wait to the wait."""
     return wait / 2 + wait / 2 * share
 
 
 def decorrelated(attempt: int, base: float, cap: float, share_of: Callable[[int], float]) -> float:
-    """Anything from base to three times the wait before, which starts as base and is reckoned again from there.
+    """Return a value from base to three times the previous wait. The waits are computed again from the first one, base.
 
     Args:
-        share_of: the share of an attempt by its number.
+        share_of: returns the share for an attempt's number.
     """
     wait = base
     for number in range(1, attempt + 1):
@@ -57,9 +58,9 @@ def decorrelated(attempt: int, base: float, cap: float, share_of: Callable[[int]
 
 
 def share(key: str, attempt: int) -> float:
-    """From 0 up to but not including 1, evenly spread over keys and over attempts; always the same for the same two."""
+    """Return a value in [0, 1), uniform over keys and attempts, and always the same for the same key and attempt."""
     digest = hashlib.sha256(f"{attempt} {key}".encode()).digest()
-    return (int.from_bytes(digest[:8]) >> 11) / 2**53  # as many bits as a float holds: rounding never makes it 1
+    return (int.from_bytes(digest[:8]) >> 11) / 2**53  # 53 bits, as a float has: rounding cannot give 1
 
 
 WAITS: Mapping[str, Callable[[int, float, float], float]] = {

@@ -1,13 +1,13 @@
-"""A message of a queue from its delivery to its end: worked on, scheduled again, or dead-lettered.
+"""Handles one delivery of a work message: performs the work, schedules a retry, or dead-letters the message.
 
-    parse      what is no message becomes a dead letter
-    claim      the message's attempt in the ledger, or what another delivery has made of it
-    perform    the work; or what an earlier delivery has recorded about its failure
-    carry out  a failure's plan, recorded first: the next attempt is scheduled, or a dead letter is sent
-    settle     the claim, with its outcome
+    parse      an invalid message is dead-lettered
+    claim      claims the message's attempt in the ledger, or reads the outcome that another delivery has recorded
+    perform    does the work, unless an earlier delivery has recorded how the attempt failed
+    carry out  records the plan for a failure, then schedules the next attempt or dead-letters the message
+    settle     records the outcome of the claim
 
-A message is deleted only when what it asked for is done, or is stored somewhere else. An exception that leaves
-`consume` leaves the message on the queue, and its next delivery finds in the ledger how far this one came.
+A message is deleted only when its request is done or is stored elsewhere. If `consume` raises, the message stays on the
+queue, and the next delivery reads from the ledger which steps are done.
 """
 
 from __future__ import annotations
@@ -52,36 +52,37 @@ from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.plan import AttemptHistory, DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
 
-# Of the invocation, not given to the work: for recording, scheduling and settling how it ended.
+# Seconds of the invocation reserved for recording, scheduling and settling the outcome. The work does not get them.
 RESERVED_SECONDS = 15.0
-# What a lease outlasts the invocation by: two workers' clocks may differ.
+# Seconds by which a lease outlasts the invocation, because two workers' clocks may differ.
 CLOCK_SKEW_SECONDS = 5.0
-# Two clocks again: a message is not sent on for less than this.
+# A message that is due within this many seconds counts as due, because two clocks may differ.
 DUE_TOLERANCE_SECONDS = 1.0
 MIN_WORK_SECONDS = 1.0
-# A message that is left with nothing claimed comes back after so many seconds, at its first receives; then after the
-# queue's visibility timeout. SQS dead-letters it without a reason when it has been received too often.
+# A message whose attempt could not be claimed or decided comes back after so many seconds at its first receives, then
+# after the queue's visibility timeout. The fast retries are few, because SQS dead-letters a message without a reason
+# when it has been received too often.
 QUICK_RETRY_SECONDS, QUICK_RETRY_RECEIVES = 60, 10
-# A message of this age that waits for its time is sent on once more. SQS deletes it after at most 14 days (SQS
-# quotas); the four days between are some nine deliveries.
+# A hidden message of this age that is not due yet is sent again. SQS deletes it after at most 14 days (SQS quotas). The
+# four days between are about nine deliveries.
 RESEND_AGE_SECONDS = 10 * 86400
 
 
 class StillInProgress(Exception):
-    """Another delivery works on this attempt; the message stays until that one's lease has ended."""
+    """Another delivery works on this attempt. The message stays on the queue until that delivery's lease has ended."""
 
 
 class NoTimeLeft(Exception):
-    """The invocation is too near its end to begin an attempt; the message stays for the next one."""
+    """The invocation has too little time left to start an attempt. The message stays on the queue."""
 
 
 class NotYetDue(Exception):
-    """The message came before its time, and not for the first time; it is hidden, if possible until it is due."""
+    """The message is not due yet and was received before. It is hidden, if possible until it is due."""
 
 
 @dataclass(frozen=True)
 class WorkRequest:
-    """What the work receives. `attempt` is 1, 2, ..."""
+    """The request that `perform` receives. `attempt` is 1, 2, ..."""
 
     request_id: str
     payload: Mapping[str, Any] = field(repr=False)
@@ -92,13 +93,13 @@ Perform = Callable[[WorkRequest, float], Any]
 
 
 class Consumer:
-    """Sees deliveries to their end, one by one.
+    """Handles deliveries one by one.
 
     Args:
-        work_seconds: how long an attempt may take at most; the work receives it, and has to keep to it.
-        on_message: receives each message as it was read, before anything is done about it.
-        on_end: receives each claimed or repeated message, the record that brought it and its outcome, once the ledger
-            has it. It must not raise.
+        work_seconds: the maximum duration of an attempt, in seconds. The work receives it and must keep to it.
+        on_message: receives each parsed message before its attempt is claimed.
+        on_end: receives each claimed or repeated message, its SQS record and its outcome, after the ledger has recorded
+            the outcome. It must not raise.
         clock: seconds since the epoch.
     """
 
@@ -124,14 +125,16 @@ class Consumer:
         self._clock = clock
 
     def consume(self, record: SQSRecord, perform: Perform, context: LambdaContext) -> Outcome:
-        """Sees one delivery to its end. `perform` raises Retryable or Poison; anything else is retried too.
+        """Handle one delivery. `perform` may raise Retryable or Poison; any other exception is retried too.
+
+        After any exception the message must stay on the queue.
 
         Raises:
             StillInProgress: another delivery works on this attempt.
-            NoTimeLeft: too little is left of the invocation.
-            NotYetDue: the message came before its time, again.
-            PolicyUnavailable: the attempt failed, and no policy could be read; a later delivery decides about it.
-            Exception: whatever AWS calls raise. In every case the message has to stay on the queue.
+            NoTimeLeft: the invocation has too little time left.
+            NotYetDue: the message is not due yet and was received before.
+            PolicyUnavailable: the attempt failed, and no policy could be read. A later delivery decides.
+            ClientError, BotoCoreError: an AWS call failed.
         """
         now = self._clock()
         try:
@@ -142,31 +145,32 @@ class Consumer:
         self._on_message(message)
         size = len(record.body.encode())
         if message.attempt == 1 and size > self._queue.max_request_bytes:
-            reason = f"the body has {size} bytes, and a request may have {self._queue.max_request_bytes}"
-            return self._refuse(record, message, "TooLarge", f"{reason}; put its payload into S3, and send the key")
+            reason = f"the body has {size} bytes; a request may have at most {self._queue.max_request_bytes}"
+            return self._refuse(record, message, "TooLarge", f"{reason}. Put the payload into S3 and send its key")
         not_before = _not_before(record, now)
         if not_before > now + DUE_TOLERANCE_SECONDS:
             return self._defer(record, message, not_before, now)
         left = _seconds_left(context)
         if left - RESERVED_SECONDS < MIN_WORK_SECONDS:
             raise NoTimeLeft(
-                f"{left:.0f} s are left of the invocation, and {RESERVED_SECONDS:.0f} s are kept for its end"
+                f"{left:.0f} s of the invocation are left, and {RESERVED_SECONDS:.0f} s are reserved for recording the "
+                "outcome"
             )
         claim = self._claim(record, message, now, left + CLOCK_SKEW_SECONDS)
         outcome: Outcome
         match claim:
             case InProgress(lease_until):
                 raise StillInProgress(
-                    f"another delivery holds attempt {message.attempt} for up to {lease_until - now:.0f} s more"
+                    f"another delivery works on attempt {message.attempt}; its lease ends in {lease_until - now:.0f} s"
                 )
             case AlreadySettled():
                 outcome = claim
             case RequestIdReused(status, attempts):
-                reason = f"request_id {message.request_id!r} belongs to a request with another payload"
-                reason = f"{reason}, whose status is {status} since attempt {attempts}"
-                outcome = self._refuse(
-                    record, message, "RequestIdReused", f"{reason}; send this one under an id of its own"
+                reason = (
+                    f"request_id {message.request_id!r} is already used by a request with another payload, which is "
+                    f"{status} at attempt {attempts}. Send this request again with a new request_id"
                 )
+                outcome = self._refuse(record, message, "RequestIdReused", reason)
             case Claimed():
                 outcome = self._attempt(record, message, claim, perform, context)
                 self._settle(message, claim, outcome)
@@ -181,19 +185,23 @@ class Consumer:
             raise
 
     def _defer(self, record: SQSRecord, message: Message, not_before: float, now: float) -> WorkDeferred:
-        """Sends a message that came before its time on, or hides it.
+        """Send a message that is not due yet to the queue again, or hide it.
 
-        A copy is sent on at its first delivery. What comes again may have been sent on, and only its deletion failed:
-        where deleting fails, each delivery of each copy would make another one, without an end. Or sending failed, or
-        the worker died over it, and nothing but this copy brings the attempt. So it stays, hidden for as long as SQS
-        allows, and is sent on again only before SQS would delete it for its age.
+        A message is sent again at its first receive, and the original is deleted. A second receive has one of two
+        causes, which cannot be told apart:
+
+        - It was sent, and only deleting the original failed. Sending it at each receive would multiply the copies.
+        - Sending failed or the worker died, and this message is the only one that brings the attempt.
+
+        So at later receives the message is hidden for as long as SQS allows. It is sent again only when SQS would soon
+        delete it because of its age.
         """
         attributes = record.attributes
         age = now - int(attributes.sent_timestamp) / 1000
         if int(attributes.approximate_receive_count) > 1:
             self._queue.hide(record.receipt_handle, not_before - now)
             if age < RESEND_AGE_SECONDS:
-                raise NotYetDue(f"it is due at {instant(not_before)}, and this copy was delivered before")
+                raise NotYetDue(f"the message is due at {instant(not_before)} and was received before; it is hidden")
         self._queue.send_on(message, not_before, now)
         return WorkDeferred(not_before)
 
@@ -208,7 +216,7 @@ class Consumer:
         if isinstance(recorded, RetryAt | DeadLetter):
             return self._carry_out(message, claim, recorded, claim.history)
         cause = None
-        # Read again: the claim may have taken its time.
+        # Read the remaining time again, because the claim may have been slow.
         seconds = _seconds_left(context) - RESERVED_SECONDS
         if recorded:
             failure = recorded
@@ -223,12 +231,12 @@ class Consumer:
                 return WorkSucceeded(perform(request, min(self._work_seconds, seconds)), claim.started_at)
             except Exception as error:
                 failure = Failure.of(error)
-                # What the work says by itself needs no traceback; what it did not expect does.
+                # Log a traceback only for exceptions that the work did not raise deliberately.
                 cause = None if isinstance(error, Retryable | Poison) else error
-        # Decided once and recorded first: a delivery that carries this decision out later must not make another.
+        # The decision is recorded before it is carried out, so that a later delivery does not decide differently.
         attempts = AttemptHistory(message.request_id, (*message.retries, claim.started_at), message.uncounted)
         try:
-            policy = BUILT_IN if failure.final else self._policy.get()  # no policy lets poison be tried again
+            policy = BUILT_IN if failure.final else self._policy.get()  # every policy dead-letters Poison
         except PolicyUnavailable:
             self._ledger.defer(message, claim, failure.to_record(), failure.reason)
             self._retry_soon(record)
@@ -252,7 +260,7 @@ class Consumer:
                 delivery = self._queue.schedule(next_message, plan.when, self._clock())
                 return WorkRetried(delivery, reason, claim.died, cause)
             except TooLarge as error:
-                plan = DeadLetter("TooLarge", f"{error}, so it was not tried again after {reason}")
+                plan = DeadLetter("TooLarge", f"{error}, so it is not retried. The last error: {reason}")
         self._dead_letters.send(message, claim.started_at, plan.code, plan.reason, history)
         return WorkDeadLettered(plan.code, plan.reason, claim.died, cause)
 
@@ -262,8 +270,8 @@ class Consumer:
         if isinstance(outcome, WorkSucceeded):
             self._ledger.settle_succeeded(message, claim, result_to_json(outcome.result))
             return
-        # A retry that is due immediately may be claimed by another worker before this one has recorded that it waits; a
-        # dead letter may be redriven as soon. Nothing is left to record, and the message can be deleted.
+        # Another worker may claim the next attempt before this write: a retry may be due immediately, and an operator
+        # may redrive a dead-letter message immediately. Then nothing is left to record, and the message can be deleted.
         with suppress(NextAttemptClaimed):
             if isinstance(outcome, WorkRetried):
                 self._ledger.settle_waiting(message, claim, outcome.delivery.due)
@@ -285,5 +293,6 @@ def _not_before(record: SQSRecord, now: float) -> float:
         due = float((attribute and attribute.get("stringValue")) or 0)
     except ValueError:
         return 0.0
-    # Later than any policy allows, it is not ours: a sender's milliseconds would keep the message hopping for ever.
+    # A time later than any policy allows was set by a sender, for example in milliseconds. With it the message would
+    # never become due.
     return due if due <= now + MAX_AGE_SECONDS else 0.0

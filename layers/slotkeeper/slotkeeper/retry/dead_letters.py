@@ -1,4 +1,4 @@
-"""Setting a message aside with its story: what was wrong, when, and how often it was tried."""
+"""Dead-letters messages with the reason and the history of their attempts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
-MAX_MESSAGE_BYTES = 1_048_576  # bytes of a message with its attributes (SQS quotas)
-MAX_REASON_CHARACTERS = 2000  # characters
+MAX_MESSAGE_BYTES = 1_048_576  # of a message with its attributes (SQS quotas)
+MAX_REASON_CHARACTERS = 2000
 MAX_HISTORY_CHARACTERS = 8000
 
 
 class DeadLetterQueue:
-    """The queue of the messages that nobody works on any more. The body is one that can be sent again as it is.
+    """The queue of messages that are not retried any more. Each body can be sent to the work queue again unchanged.
 
     Args:
-        redrivable: the bytes that a message with its attributes may have to be moved back: the work queue's
+        redrivable: the maximum bytes of a message with its attributes that can be redriven: the work queue's
             MaximumMessageSize.
     """
 
@@ -32,7 +32,7 @@ class DeadLetterQueue:
         self._redrivable = redrivable
 
     def send_invalid(self, body: str, message_id: str, reason: str) -> None:
-        """A body that is no message."""
+        """Dead-letter a body that is not a valid message."""
         self._send(
             body,
             {
@@ -44,7 +44,7 @@ class DeadLetterQueue:
         )
 
     def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
-        """A message that was not worked on, as it is."""
+        """Dead-letter a message that was not worked on, unchanged."""
         self._send(
             message.source or message.to_json(),
             {
@@ -60,18 +60,19 @@ class DeadLetterQueue:
     def send(
         self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
     ) -> None:
-        """A request that is given up.
+        """Dead-letter a request that is not retried any more.
 
-        The body is that of the attempt after the failed one, so that a redrive is a new attempt under the same key.
+        The body is the message of the next attempt, so that a redrive is a new attempt under the same request_id.
 
         Args:
-            message: the failed attempt's, which began at `started_at`, in seconds since the epoch.
+            message: the message of the failed attempt.
+            started_at: when that attempt started, seconds since the epoch.
             history: the failed attempts, {attempt, at, error}.
         """
         after = message.after(started_at)
         body = after.to_json()
         if len(body.encode()) > MAX_MESSAGE_BYTES:
-            # As it came, which SQS is known to take.
+            # The body as it was received, which SQS has accepted before.
             body = message.source or message.to_json()
         tries = after.retries
         self._send(
@@ -89,8 +90,8 @@ class DeadLetterQueue:
         )
 
     def _send(self, body: str, attributes: dict[str, MessageAttributeValueTypeDef], largest: int) -> None:
-        # A queue of one's own may take messages that leave no room for the story; the ledger has it too. What is worth
-        # least goes first.
+        # If the body leaves too few bytes for all attributes, drop the least important ones first. The ledger has the
+        # history too.
         for name in (
             "history",
             "last_attempt_at",
@@ -108,7 +109,7 @@ class DeadLetterQueue:
 
 
 def _fitted(history: Sequence[Mapping[str, Any]]) -> str:
-    """As JSON, without the oldest entries but the first where all of them are too long."""
+    """Encode the history as JSON. If it is too long, drop the oldest entries except the first."""
     kept = [dict(entry) for entry in history]
     while len(text := json.dumps(kept)) > MAX_HISTORY_CHARACTERS and len(kept) > 2:
         del kept[1]

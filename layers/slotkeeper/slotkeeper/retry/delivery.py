@@ -1,12 +1,12 @@
-"""Where the next attempt waits: in the queue itself, or with EventBridge Scheduler.
+"""Delivers the next attempt: by the queue's delay, by EventBridge Scheduler, or by hops.
 
-    due within `beyond` seconds      SQS, by its DelaySeconds
-    due later                        a one-time schedule, to the minute, which sends the body to the queue
-    due later, and no schedule will  SQS in hops: the message comes back every quarter of an hour, and is sent on as it
-    take it (too large, refused)     is until its `not_before` has come
+    due within `max_delay` seconds     SQS, by DelaySeconds
+    due later                          a one-time schedule, accurate to the minute, which sends the body to the queue
+    due later, and the schedule is     hops: every 15 minutes the worker receives the message and sends it again, until
+    refused, or the body is too large  its `not_before` has come
 
-A retry may be scheduled twice (a lost answer, a second delivery that carries out the same plan). A schedule's name
-allows only one; of two messages the ledger lets one pass.
+A retry may be scheduled twice, after a lost answer or when a second delivery carries out the same plan. The schedule's
+name prevents a second schedule; of two messages, the ledger lets only one claim the attempt.
 """
 
 from __future__ import annotations
@@ -28,38 +28,39 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
-MAX_DELAY_SECONDS = 900  # seconds; SQS API Reference, SendMessage, DelaySeconds
-# Seconds. A message is hidden for 12 hours at most, counted from its receive (SQS guide, "Amazon SQS visibility
-# timeout"), and SQS refuses more: an hour for the invocation.
+MAX_DELAY_SECONDS = 900  # SQS API Reference, SendMessage, DelaySeconds
+# A message can be hidden for at most 12 hours, counted from its receive (SQS guide, "Amazon SQS visibility timeout"),
+# and SQS refuses more. One hour of these is left for the invocation.
 MAX_VISIBILITY_SECONDS = 11 * 3600
 
-# What a schedule carries to its target. Not documented as a number where SQS's mebibyte is, so far below what is known
-# to work; what is refused goes by hops.
+# The maximum size of a schedule's input. AWS documents no number for SQS targets, so this is far below the sizes that
+# are known to work. Larger messages take hops.
 MAX_SCHEDULE_INPUT_BYTES = 131_072
 
-# How long Scheduler tries to deliver, and how often: its own maxima (Scheduler API Reference, RetryPolicy). What it
-# gives up after that goes to its dead-letter queue.
+# How long and how often Scheduler tries to deliver: its maxima (Scheduler API Reference, RetryPolicy). After that it
+# sends the message to its dead-letter queue.
 SCHEDULE_MAX_AGE_SECONDS = 86_400
 SCHEDULE_MAX_RETRIES = 185
 
-# Seconds from now within which no schedule is made. One in the past is refused, or never fires: CreateSchedule with all
-# its attempts may take 15 s (CLIENT_CONFIG in slotkeeper/retry/worker.py), and two clocks may differ.
+# A schedule is at least this many seconds in the future, because one in the past is refused or never fires.
+# CreateSchedule with all its attempts may take 15 s (CLIENT_CONFIG in slotkeeper/retry/worker.py), and two clocks may
+# differ.
 MIN_SCHEDULE_AHEAD_SECONDS = 20
 
 NOT_BEFORE_ATTRIBUTE = "not_before"
 
-# Bytes of a queue's largest message that a request must not use: whatever was accepted can then be sent again with the
-# times of 500 attempts (13.5 KB), and redriven with a dead letter's attributes (16.7 KB).
+# Bytes below the queue's MaximumMessageSize that a request must leave unused. They are enough to send it again with the
+# times of 500 attempts (13.5 KB), and to redrive it with the attributes of its dead-letter message (16.7 KB).
 HEADROOM_BYTES = 31_744
 
 
 class TooLarge(Exception):
-    """The message of the next attempt does not fit the queue; the text says by how much."""
+    """The message of the next attempt does not fit the queue. The message states both sizes."""
 
 
 @dataclass(frozen=True)
 class ScheduleTarget:
-    """Where and as whom one-time schedules are made: the group's name, and ARNs."""
+    """The schedule group, role, target queue and dead-letter queue of one-time schedules."""
 
     group: str
     role_arn: str
@@ -69,19 +70,19 @@ class ScheduleTarget:
 
 @dataclass(frozen=True)
 class PlannedDelivery:
-    """Who brings the next attempt, and when, in seconds since the epoch."""
+    """How the next attempt is delivered, and when it is due, in seconds since the epoch."""
 
     by: Literal["delay", "schedule", "hops"]
     due: float
 
 
 class RetryQueue:
-    """The queue, as the code that schedules attempts uses it.
+    """The work queue, for sending attempts to it.
 
     Args:
-        max_delay: attempts due in more seconds than this go by Scheduler; 0 sends all of them that way.
+        max_delay: attempts that are due in more seconds than this use Scheduler. With 0 all do.
         max_message_bytes: the queue's MaximumMessageSize, in bytes.
-        on_refused: told why Scheduler did not take a schedule.
+        on_refused: receives the reason why Scheduler did not create a schedule.
     """
 
     def __init__(
@@ -109,15 +110,18 @@ class RetryQueue:
 
     @property
     def max_request_bytes(self) -> int:
-        """How many bytes the body of a first attempt may have."""
+        """The maximum bytes of a first attempt's body."""
         return self._max_message_bytes - min(HEADROOM_BYTES, self._max_message_bytes // 4)
 
     def schedule(self, message: Message, due: float, now: float) -> PlannedDelivery:
-        """Sees to it that the message is on the queue when it is due, or soon after; once if all goes well.
+        """Send the message to the queue when it is due, or soon after. Duplicates are possible.
+
+        Args:
+            due, now: seconds since the epoch.
 
         Raises:
-            TooLarge: no way is large enough for it.
-            ClientError, BotoCoreError: SQS did not take it, or nobody knows whether it did.
+            TooLarge: the message is too large for the queue.
+            ClientError, BotoCoreError: SQS refused the message, or the answer was lost.
         """
         body = message.to_json()
         if due - now > self._max_delay:
@@ -131,13 +135,13 @@ class RetryQueue:
         return PlannedDelivery("delay", due)
 
     def send_on(self, message: Message, not_before: float, now: float) -> None:
-        """One more hop of a message that has come before its time. Raises as `book` does."""
+        """Send a message that is not due yet to the queue again, as its next hop. Raises as `schedule` does."""
         self._send(message, message.to_json(), min(MAX_DELAY_SECONDS, math.ceil(not_before - now)), not_before)
 
     def hide(self, receipt_handle: str, seconds: float) -> None:
-        """Has a received message come back in so many seconds, at most MAX_VISIBILITY_SECONDS.
+        """Hide a received message for `seconds`, at most MAX_VISIBILITY_SECONDS.
 
-        It raises nothing: without it the message comes back after the queue's visibility timeout.
+        Errors of SQS are ignored: the message then comes back after the queue's visibility timeout.
         """
         with suppress(ClientError, BotoCoreError):
             self._sqs.change_message_visibility(
@@ -147,11 +151,11 @@ class RetryQueue:
             )
 
     def send_now(self, message: Message) -> None:
-        """The attempt at once, wherever else it waits. Raises as `book` does."""
+        """Send the attempt to the queue without delay. An existing schedule of it stays. Raises as `schedule` does."""
         self._send(message, message.to_json(), 0)
 
     def scheduled_body(self, message: Message) -> str | None:
-        """The body that the schedule of the message's attempt is to send; None if there is no such schedule.
+        """Read the body from the schedule of the message's attempt; None if no such schedule exists.
 
         Raises:
             ClientError, BotoCoreError: Scheduler did not answer.
@@ -165,7 +169,7 @@ class RetryQueue:
         return schedule["Target"].get("Input")
 
     def delete_schedule(self, message: Message) -> bool:
-        """Deletes the schedule of the message's attempt; False if there is none. Raises as `scheduled` does."""
+        """Delete the schedule of the message's attempt; False if none exists. Raises as `scheduled_body` does."""
         try:
             self._scheduler.delete_schedule(**self._schedule_of(message))
         except ClientError as error:
@@ -175,14 +179,14 @@ class RetryQueue:
         return True
 
     def schedule_name(self, message: Message) -> str:
-        """The name of the schedule that brings the message's attempt, if one does."""
+        """The name of the schedule of the message's attempt, whether or not it exists."""
         return schedule_name(message, self._schedules.queue_arn)
 
     def _schedule_of(self, message: Message) -> dict[str, str]:
         return {"Name": self.schedule_name(message), "GroupName": self._schedules.group}
 
     def _send(self, message: Message, body: str, delay: int, not_before: float | None = None) -> None:
-        # For whoever filters or looks. The body alone is what counts: a schedule carries nothing else.
+        # For operators and filters. The worker needs only the body and `not_before`: a schedule sends only the body.
         attributes: dict[str, MessageAttributeValueTypeDef] = {
             "idempotency_key": message_attributes.text(message.request_id, 128),
             "retry_count": message_attributes.number(len(message.retries)),
@@ -192,17 +196,17 @@ class RetryQueue:
         size = message_attributes.size(body, attributes)
         if size > self._max_message_bytes:
             raise TooLarge(
-                f"attempt {message.attempt} is {size} bytes with the times of the attempts before, "
-                f"and the queue takes {self._max_message_bytes}"
+                f"the message of attempt {message.attempt} has {size} bytes with the times of the earlier attempts, "
+                f"and the queue accepts at most {self._max_message_bytes}"
             )
         self._sqs.send_message(
             QueueUrl=self._queue_url, MessageBody=body, DelaySeconds=delay, MessageAttributes=attributes
         )
 
     def _schedule(self, message: Message, body: str, at: int) -> bool:
-        """Makes the attempt's schedule; False if it has to go another way."""
-        # Scheduler puts values of its own where a payload says <aws.scheduler.execution-id> and the like (its guide,
-        # "Adding context attributes"). JSON has another way to say the same.
+        """Create the attempt's schedule; False if Scheduler does not accept it."""
+        # Scheduler replaces <aws.scheduler.execution-id> and similar texts in an input (Scheduler guide, "Adding
+        # context attributes"). In JSON the first character can be escaped, which prevents that.
         text = body.replace("<aws.scheduler.", "\\u003caws.scheduler.")
         if len(text.encode()) > MAX_SCHEDULE_INPUT_BYTES:
             return False
@@ -210,7 +214,7 @@ class RetryQueue:
             self._scheduler.create_schedule(
                 Name=self.schedule_name(message),
                 GroupName=self._schedules.group,
-                ScheduleExpression=f"at({instant(at)[:19]})",  # UTC, unless a time zone is given
+                ScheduleExpression=f"at({instant(at)[:19]})",  # UTC by default
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",
                 Description=f"Attempt {message.attempt} of a request",
@@ -227,20 +231,20 @@ class RetryQueue:
             )
         except ClientError as error:
             if error.response["Error"]["Code"] == "ConflictException" and self._is_scheduled(message):
-                return True  # only its answer, or its worker, was lost
+                return True  # an earlier call created it: its answer was lost, or its worker died
             self._on_refused(str(error))
             return False
         except BotoCoreError as error:
-            # It may have been made all the same. Then two messages come, and the ledger lets one pass.
+            # The schedule may exist. Then two messages are delivered, and the ledger lets one claim the attempt.
             self._on_refused(str(error))
             return False
         return True
 
     def _is_scheduled(self, message: Message) -> bool:
-        """Whether the attempt's schedule exists; False too if Scheduler does not answer.
+        """Whether the attempt's schedule exists; also False if Scheduler does not answer.
 
-        A conflict alone does not prove it: the code stands for any "inconsistent state" (Scheduler API Reference,
-        CreateSchedule).
+        A ConflictException does not prove it: its documented meaning is any "inconsistent state" (Scheduler API
+        Reference, CreateSchedule).
         """
         try:
             return self.scheduled_body(message) is not None
@@ -249,10 +253,9 @@ class RetryQueue:
 
 
 def schedule_name(message: Message, queue_arn: str) -> str:
-    """The name of the schedule that brings an attempt: one name an attempt, of 64 characters at most.
+    """The name of an attempt's schedule: unique per queue, request and attempt, at most 64 characters.
 
-    Two consumers may share a group, and may have requests of the same id: neither must take the other's schedule for
-    its own.
+    The queue is part of it because two consumers may share a schedule group and have requests of the same id.
     """
-    whose = hashlib.sha256(f"{queue_arn} {message.request_id}".encode()).hexdigest()[:48]
-    return f"{whose}-{message.attempt}"
+    request = hashlib.sha256(f"{queue_arn} {message.request_id}".encode()).hexdigest()[:48]
+    return f"{request}-{message.attempt}"

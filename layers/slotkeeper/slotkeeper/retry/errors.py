@@ -1,4 +1,4 @@
-"""What work raises, and what the planner is told of it."""
+"""The exceptions that work raises, and the failure that the planner receives."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-# In characters. A dead letter and the ledger's row carry a reason for every attempt.
+# Short, because a dead-letter message and the ledger's row contain a reason for every attempt.
 MAX_REASON_CHARACTERS = 500
 
 _ROOTS = (Exception, BaseException, object)
 
 
 class Retryable(Exception):
-    """This attempt failed and a later one may not. Subclass it to name an error type that a policy has a rule for.
+    """This attempt failed and a later one may succeed. Subclass it to name an error type for a policy's rule.
 
     Args:
-        retry_after: seconds that the downstream asked to be left in peace for, as a number or as a header's text; they
-            win over the policy's own wait. What is no number of seconds is ignored.
+        retry_after: seconds to wait, as the downstream requested them, as a number or as a header's text. They replace
+            the policy's wait. A value that is not a number is ignored.
     """
 
     retry_after: float | str | None = None  # for a subclass with a constructor of its own
@@ -30,7 +30,7 @@ class Retryable(Exception):
 
 
 class Poison(Exception):
-    """No attempt can ever succeed: the message is set aside at once, with this reason."""
+    """No attempt can ever succeed: the message is dead-lettered immediately, with this reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -38,14 +38,14 @@ class Poison(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """How an attempt ended that did not succeed.
+    """How an attempt failed.
 
     Args:
-        types: its names, from the most specific to the least; a policy's rule is found by them.
+        types: the names of the error type, from the most specific to the least. A policy's rule is found by them.
         reason: for people; not empty.
-        retry_after: as the downstream said it, in seconds and unchecked.
+        retry_after: seconds, as the downstream sent them, not validated.
         final: no attempt can ever succeed.
-        counts: False for a failure that uses up no attempt, whatever the policy says.
+        counts: False for a failure that uses up no attempt under any policy.
     """
 
     types: tuple[str, ...]
@@ -56,7 +56,7 @@ class Failure:
 
     @classmethod
     def of(cls, exception: BaseException) -> Failure:
-        """Any exception that work raised. What AWS answered goes by its error code first: `ThrottlingException`."""
+        """Create a failure from an exception. A ClientError has its AWS error code, `ThrottlingException`, as type."""
         names = [kind.__name__ for kind in type(exception).__mro__ if kind not in _ROOTS]
         if isinstance(exception, ClientError):
             names.insert(0, exception.response.get("Error", {}).get("Code", ""))
@@ -68,7 +68,7 @@ class Failure:
         )
 
     def to_record(self) -> dict[str, Any]:
-        """The fields as JSON can hold them; `from_record` reads them."""
+        """Return the fields as values that JSON can encode. `from_record` reads them."""
         return {**vars(self), "retry_after": None if self.retry_after is None else str(self.retry_after)}
 
     @classmethod
@@ -77,10 +77,10 @@ class Failure:
 
 
 def _reason(exception: BaseException) -> str:
-    # What cannot be printed becomes a space: SQS refuses most control characters (API Reference, SendMessage), and
-    # half of a surrogate pair, which a file's name may hold, is no text to any service.
+    # Replace characters that cannot be printed: SQS refuses most control characters (API Reference, SendMessage), and
+    # no service accepts half of a surrogate pair, which a file name may contain.
     text = "".join(character if character.isprintable() else " " for character in str(exception)).strip()
     name = type(exception).__name__
     if text and type(exception) in (Poison, Retryable):
-        return text[:MAX_REASON_CHARACTERS]  # these two names say nothing that the code does not
+        return text[:MAX_REASON_CHARACTERS]  # these two class names add nothing to the code
     return (f"{name}: {text}" if text else name)[:MAX_REASON_CHARACTERS]

@@ -1,4 +1,4 @@
-"""The events of the worker's requests: one has succeeded, or was dead-lettered (slotkeeper.events)."""
+"""Completion events of the worker's requests: succeeded or dead-lettered (slotkeeper.events)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def publish_if_succeeded(events: CompletionEvents, message: Message, record: SQSRecord, outcome: Outcome) -> None:
-    """Publishes a success that the ledger has.
+    """Publish a success that the ledger has recorded.
 
-    Also one that an earlier delivery of the same message has recorded: it died before its message was deleted, and
-    may not have published. A repeated message at its first receive is another message of the same request, and no end
-    of it.
+    A success that an earlier delivery of the same message recorded is published too, because that delivery's worker
+    died before the message was deleted, and may not have published. A repeated message at its first receive is another
+    message of the same request, so nothing is published for it.
     """
     match outcome:
         case WorkSucceeded(result, started_at):
@@ -42,7 +42,7 @@ def _publish_success(events: CompletionEvents, message: Message, started_at: flo
             "flow": "worker",
             "request_id": message.request_id,
             "attempt": message.attempt,
-            # NaN and Infinity, which Python writes and JSON has not, would cost the event.
+            # NaN and Infinity become null: Python writes them, but they are not JSON, so EventBridge refuses them.
             "result": json.loads(result, parse_constant=lambda _: None),
             "started_at": _first_start(message, started_at),
         },
@@ -50,10 +50,10 @@ def _publish_success(events: CompletionEvents, message: Message, started_at: flo
 
 
 class PublishedDeadLetters(DeadLetterQueue):
-    """The dead-letter queue, with an event for each of its messages.
+    """The dead-letter queue, with a completion event for each message.
 
-    Published right after the message, before the ledger has it: where the worker dies in between, the next delivery
-    sends both again.
+    The event is published after the message is sent and before the ledger records it. If the worker dies before that,
+    the next delivery sends both again.
     """
 
     def __init__(

@@ -1,33 +1,36 @@
-"""The request ledger: one DynamoDB item a request, one conditional UpdateItem a step.
+"""The request ledger: one DynamoDB item per request, one conditional UpdateItem per step.
 
     request_id        S, key
     status            S: RUNNING, FAILED, WAITING, SUCCEEDED or DEAD_LETTERED
     attempts          N: the number of the latest attempt that was claimed
     claim             S: the token of the delivery that works on that attempt
-    lease_until       N: when that delivery is over, even if nobody says so
+    lease_until       N: when that delivery's lease ends
     first_attempt_at, last_attempt_at, next_attempt_at   S: times for people
     last_error        S
     history           L of M {attempt N, at S, error S}: the first failed attempt and the last nineteen
-    plan              S, only while FAILED: what was decided about the failed attempt, or of what it failed if that is
-                      still to be decided
-    result            S, only when SUCCEEDED: what the work answered, JSON
+    plan              S, only while FAILED: the decision about the failed attempt, or its failure if no decision was
+                      made yet
+    result            S, only when SUCCEEDED: the result of the work, JSON
     payload_hash      S
     expires_at        N: TTL, seconds since the epoch
 
-    claim     a delivery of attempt n          if no attempt up to n was claimed before, none succeeded, and the one
-                                               before n is not running under a lease -> RUNNING
-    take over a later delivery of attempt n    if the claim is the one it saw, whose lease has ended
-    record    whoever holds the claim          what was decided about its failure -> FAILED
-    defer     whoever holds the claim          how it failed, and that its lease is over -> FAILED
-    settle    whoever holds the claim          -> SUCCEEDED, WAITING (for attempt n + 1) or DEAD_LETTERED
-    cancel    an operator                      if attempt n + 1 waits: it has failed without having begun -> FAILED
-    advance   an operator                      if attempt n + 1 waits: it is due now
+    claim     a delivery of attempt n          if no attempt up to n was claimed before, none succeeded, and attempt
+                                               n - 1 is not running under a lease -> RUNNING
+    take over a later delivery of attempt n    if the claim is still the one that it read, and its lease has ended
+    record    the claim's delivery             stores the decision about its failure -> FAILED
+    defer     the claim's delivery             stores its failure without a decision, and ends its lease -> FAILED
+    settle    the claim's delivery             -> SUCCEEDED, WAITING (for attempt n + 1) or DEAD_LETTERED
+    cancel    an operator                      if attempt n + 1 is waiting: fails it before it starts -> FAILED
+    make due  an operator                      if attempt n + 1 is waiting: it is due now
 
-Attempt n + 1 exists only once attempt n was decided, so a worker that runs n while n + 1 comes can only be one whose
-message was sent by hand; the claim of n + 1 waits for its lease. A late delivery of n then finds a larger number, and
-ends there. That is what keeps one chain of attempts one chain. A cancelled
-attempt is one whose lease has ended and whose plan is a dead letter: whichever delivery brings its message, now or days
-later, takes it over and carries that plan out, as it would one that a worker left behind.
+No two attempts of a request run at the same time:
+
+1. The message of attempt n + 1 is sent only after attempt n was decided. So if n + 1 is delivered while n runs, the
+   message of n + 1 or n was sent manually. The claim of n + 1 then waits for the lease of n.
+2. After the claim of n + 1, a late delivery of n finds a larger number in `attempts` and ends.
+
+A cancelled attempt has an ended lease and a plan to dead-letter it. The delivery that brings its message, possibly days
+later, takes the attempt over and carries out the plan, as after the death of a worker.
 """
 
 from __future__ import annotations
@@ -80,17 +83,17 @@ STATUSES = RUNNING, FAILED, WAITING, SUCCEEDED, DEAD_LETTERED = (
     "DEAD_LETTERED",
 )
 
-# A row outlives every message of its request: the retries' age, and then the days that the queue and the dead-letter
-# queue keep a message (SQS quotas: at most 14 each), and a day for clocks and TTL. Counted anew with each attempt.
+# A row outlives every message of its request: the maximum age of retries, plus the retention of the queue and of the
+# dead-letter queue (SQS quotas: at most 14 days each), plus a day for clocks and TTL. It starts again at each attempt.
 RETENTION_SECONDS = MAX_AGE_SECONDS + 29 * 86400
 
-MAX_HISTORY_ENTRIES = 20  # entries; a row is read and written whole, so its size is its price
-MAX_ERROR_CHARACTERS = 300  # characters
+MAX_HISTORY_ENTRIES = 20  # DynamoDB charges each read and write by the size of the whole row
+MAX_ERROR_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
 class Row:
-    """What of an item the protocol needs. Times are seconds since the epoch."""
+    """An item of the ledger, without the attributes for people. Times are seconds since the epoch."""
 
     status: str
     attempts: int
@@ -107,13 +110,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Claimed:
-    """The attempt is this delivery's own.
+    """This delivery has claimed the attempt.
 
     Args:
-        started_at: when the attempt began, as in the row; seconds since the epoch.
-        died: an earlier delivery had claimed it, and nobody knows how that ended.
-        plan: what an earlier delivery has decided about its failure, and not seen through; or the failure itself.
-        history: of the failed attempts before.
+        started_at: when the attempt started, as in the row; seconds since the epoch.
+        died: an earlier delivery had claimed the attempt, and did not record how it ended.
+        plan: the decision that an earlier delivery recorded and did not carry out, or the failure without a decision.
+        history: the failed attempts before.
     """
 
     token: str
@@ -132,7 +135,7 @@ class InProgress:
 
 @dataclass(frozen=True)
 class AlreadySettled:
-    """The attempt has ended, or a later one has begun: `started_at` and `result` are the latest one's."""
+    """The attempt has ended, or a later one has started. `started_at` and `result` are those of the latest attempt."""
 
     status: str
     attempts: int
@@ -142,7 +145,7 @@ class AlreadySettled:
 
 @dataclass(frozen=True)
 class RequestIdReused:
-    """The request id belongs to a request with another payload."""
+    """The request id is already used by a request with another payload."""
 
     status: str
     attempts: int
@@ -152,15 +155,15 @@ Claim = Claimed | InProgress | AlreadySettled | RequestIdReused
 
 
 class ClaimLost(Exception):
-    """Another delivery has taken this attempt over; the text says which attempt."""
+    """Another delivery has taken this attempt over. The message names the attempt."""
 
 
 class NextAttemptClaimed(ClaimLost):
-    """The request's next attempt was claimed meanwhile: what came of this one is being carried on."""
+    """Another delivery has already claimed the request's next attempt, so the plan for this one was carried out."""
 
 
 class MalformedRow(Exception):
-    """The item is not what this page says; the text names the item and the attribute."""
+    """The item does not have the documented types. The message names the item and the attribute."""
 
 
 Found = tuple[str, Row | MalformedRow]
@@ -173,7 +176,7 @@ class Ledger:
         self._table = Table(dynamodb, table_name, "request_id")
 
     def claim(self, message: Message, token: str, now: float, lease: float) -> Claim:
-        """Claims the message's attempt for the delivery that `token` stands for, for `lease` seconds."""
+        """Claim the message's attempt for the delivery with the token `token`, for `lease` seconds."""
         values = {
             ":mine": {"S": token},
             ":lease": _number(now + lease),
@@ -185,7 +188,7 @@ class Ledger:
             ":expires": {"N": str(int(now) + RETENTION_SECONDS)},
         }
         row = self._update(message.request_id, CLAIM_UPDATE, CLAIM_CONDITION, values)
-        if row.claim == token and row.attempts == message.attempt:  # also if only the answer to this call was lost
+        if row.claim == token and row.attempts == message.attempt:  # also if botocore retried after a lost answer
             return Claimed(token, row.last_attempt_at, history=row.history)
         if row.payload_hash != message.payload_hash:
             return RequestIdReused(row.status, row.attempts)
@@ -206,11 +209,11 @@ class Ledger:
         }
         row = self._update(message.request_id, TAKE_OVER_UPDATE, TAKE_OVER_CONDITION, values)
         if row.claim != token:
-            return InProgress(row.lease_until)  # or settled by now; the next delivery of this message finds out
+            return InProgress(row.lease_until)  # or settled since; the next delivery of this message reads that
         return Claimed(token, row.last_attempt_at, row.status == RUNNING, row.plan, row.history)
 
     def record(self, message: Message, claimed: Claimed, plan: Mapping[str, Any], error: str) -> FailedAttempts:
-        """Writes down what was decided about a failed attempt, before anything is done about it; returns the history.
+        """Record the decision about a failed attempt, before it is carried out; return the history.
 
         Raises:
             ClaimLost: the lease had ended, and another delivery has taken the attempt over.
@@ -218,9 +221,9 @@ class Ledger:
         return self._note(message, claimed, plan, error, RECORD_UPDATE)
 
     def defer(self, message: Message, claimed: Claimed, failure: Mapping[str, Any], error: str) -> None:
-        """Writes down how an attempt failed of which nothing could be decided, and ends its lease.
+        """Record a failure about which no decision could be made, and end the lease.
 
-        The next delivery of its message takes the attempt over, and decides. Raises ClaimLost.
+        The next delivery of the message takes the attempt over and decides. Raises ClaimLost.
         """
         self._note(message, claimed, failure, error, DEFER_UPDATE, {":ended": _number(0)})
 
@@ -244,32 +247,32 @@ class Ledger:
         return history
 
     def settle_waiting(self, message: Message, claimed: Claimed, due: float) -> None:
-        """The next attempt is scheduled. Raises ClaimLost."""
+        """Record that the next attempt is scheduled for `due`, epoch seconds. Raises ClaimLost."""
         self._held(message, claimed, WAITING_UPDATE, {":next": {"S": instant(due)}}, WAITING)
 
     def settle_dead_lettered(self, message: Message, claimed: Claimed) -> None:
-        """The dead letter is sent. Raises ClaimLost."""
+        """Record that the message was dead-lettered. Raises ClaimLost."""
         self._held(message, claimed, DEAD_LETTERED_UPDATE, {}, DEAD_LETTERED)
 
     def settle_succeeded(self, message: Message, claimed: Claimed, result: str) -> None:
-        """The work is done; `result` is JSON. Raises ClaimLost."""
+        """Record that the work succeeded. `result` is JSON. Raises ClaimLost."""
         self._held(message, claimed, SUCCEEDED_UPDATE, {":result": {"S": result}}, SUCCEEDED)
 
     def read(self, request_id: str) -> Row | None:
-        """The row, read consistently; None if there is none. Raises MalformedRow."""
+        """Read the row consistently; None if there is none. Raises MalformedRow."""
         item = self._table.read(request_id)
         return _parse(request_id, item) if item else None
 
     def cancel(
         self, request_id: str, seen: Row, token: str, plan: Mapping[str, Any], error: str, now: float
     ) -> Row | None:
-        """The attempt that waits has failed without having begun, with this plan; None if it does not wait any more.
+        """Fail the waiting attempt before it starts, with this plan; None if no attempt is waiting any more.
 
-        Its lease is over at once, by every clock, so that the delivery that brings its message sees to the plan.
+        Its lease has ended by every clock, so the delivery that brings its message carries out the plan.
 
         Args:
-            seen: the row as it was read. Nothing changes a row that waits, so its history is still the row's.
-            token: of this call alone: who asks again after a lost answer knows by it what it did.
+            seen: the row as it was read. A waiting row does not change, so its history is current.
+            token: unique for this call, so that a retry after a lost answer recognizes its own write.
         """
         attempt = seen.attempts + 1
         values = {
@@ -287,18 +290,18 @@ class Ledger:
         return row if row.claim == token else None
 
     def make_due(self, request_id: str, seen: Row, now: float) -> bool:
-        """The attempt that waits is due now; False if it does not wait any more. Its message is still to be brought."""
+        """Set the waiting attempt due now; False if none is waiting any more. The caller must send its message."""
         values = {":before": _number(seen.attempts), ":now": {"S": instant(now)}}
         row = self._update(request_id, MAKE_DUE_UPDATE, WAITING_CONDITION, values)
         return (row.status, row.attempts) == (WAITING, seen.attempts)
 
     def rows(self, statuses: Collection[str], on_page: Callable[[int], None] = lambda _rows: None) -> Iterator[Found]:
-        """The rows of these statuses with their request ids, as a scan meets them: not consistent, and not in order.
+        """Scan for the rows of these statuses, with their request ids. The scan is eventually consistent and unordered.
 
-        Reads the whole table, each row at its whole size, at half a read unit for 4 KB.
+        It reads the whole table, at half a read unit per 4 KB of row size.
 
         Args:
-            on_page: told of each page how many rows were looked at.
+            on_page: receives for each page the number of rows that were read.
         """
         wanted = {f":{status.lower()}": {"S": status} for status in statuses}
         pages = self._table.dynamodb.get_paginator("scan").paginate(
@@ -319,16 +322,16 @@ class Ledger:
     def _held(self, message: Message, claimed: Claimed, update: str, values: Mapping[str, Any], becomes: str) -> None:
         mine = {":mine": {"S": claimed.token}, ":attempt": _number(message.attempt)}
         row = self._update(message.request_id, update, HELD_CONDITION, {**mine, **values})
-        # A condition that fails on what this very call has written is an answer lost on its way.
+        # Compare the row, because after a lost answer botocore's retry fails on the write that it made itself.
         if (row.claim, row.attempts, row.status) != (claimed.token, message.attempt, becomes):
             lost = NextAttemptClaimed if row.attempts > message.attempt else ClaimLost
             raise lost(
-                f"attempt {message.attempt} of {message.request_id!r} was taken over: its row is {row.status}, "
-                f"attempt {row.attempts}"
+                f"another delivery has taken over attempt {message.attempt} of {message.request_id!r}: its row is "
+                f"{row.status}, attempt {row.attempts}. Nothing was recorded"
             )
 
     def _update(self, request_id: str, update: str, condition: str, values: Mapping[str, Any]) -> Row:
-        """Does the step if its condition holds; the row as it stands now."""
+        """Make the update if its condition holds, and return the current row."""
         expression = f"{update} {condition}"
         statuses = {f":{status.lower()}": {"S": status} for status in STATUSES}
         # DynamoDB refuses names and values that its expressions do not use.
@@ -344,8 +347,8 @@ def _number(value: float) -> dict[str, str]:
 
 
 def _longer(history: FailedAttempts, attempt: int, started_at: float, error: str) -> FailedAttempts:
-    """The history with this failed attempt once, and without those in the middle where it is too long."""
-    before = (entry for entry in history if entry["attempt"] != attempt)  # a deferred one is in there
+    """Add a failed attempt to the history, once. A history that is too long loses entries in its middle."""
+    before = (entry for entry in history if entry["attempt"] != attempt)  # a deferred attempt is in it already
     longer = (*before, {"attempt": attempt, "at": instant(started_at), "error": error[:MAX_ERROR_CHARACTERS]})
     return longer if len(longer) <= MAX_HISTORY_ENTRIES else (longer[0], *longer[1 - MAX_HISTORY_ENTRIES :])
 

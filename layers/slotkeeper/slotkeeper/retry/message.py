@@ -1,4 +1,4 @@
-"""The work message: what a body on the queue says, and the body of the attempt after it."""
+"""The work message: parses a body of the queue, and writes the body of the next attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_PAYLOAD_DEPTH = 100
 
 
 class InvalidMessage(ValueError):
-    """A body that can never be worked on; the text says what was wrong and what was expected."""
+    """A body that is not a valid message. The message states what is wrong and what was expected."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Message:
     """One attempt of a request.
 
     Args:
-        retries: when the earlier attempts began, seconds since the epoch, in their order.
+        retries: when the earlier attempts started, seconds since the epoch, in order.
         uncounted: how many of those do not count as attempts.
-        payload_text: the payload as JSON, as its sender wrote it.
-        source: the body that it was read from.
+        payload_text: the payload's JSON text as its sender wrote it.
+        source: the body from which the message was parsed.
     """
 
     request_id: str
@@ -47,16 +47,16 @@ class Message:
         return len(self.retries) + 1
 
     def after(self, started_at: float, *, counted: bool = True) -> Message:
-        """The message of the next attempt, this one having begun at `started_at`."""
+        """Return the message of the next attempt. `started_at`: when this attempt started, epoch seconds."""
         return replace(self, retries=(*self.retries, started_at), uncounted=self.uncounted + (not counted), source="")
 
     @cached_property
     def payload_hash(self) -> str:
-        """Tells two payloads apart that came under one request id."""
+        """A hash that differs for two payloads with the same request id."""
         return hashlib.sha256(json.dumps(self.payload, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The body, with the payload as its sender wrote it: read and written again, 1e9 would be 1000000000.0."""
+        """Encode the body. The payload keeps its sender's text: parsed and encoded, 1e9 would become 1000000000.0."""
         fields = [
             ("request_id", encode(self.request_id)),
             ("payload", self.payload_text or encode(self.payload)),
@@ -68,10 +68,10 @@ class Message:
 
 
 def parse_message(body: str) -> Message:
-    """Reads a body.
+    """Parse a body.
 
     Raises:
-        InvalidMessage: not JSON, not what work.schema.json says, or with times that are none.
+        InvalidMessage: the body is not JSON, does not match work.schema.json, or contains an invalid time.
     """
     try:
         fields = decode(body, _validator(), _explain)
@@ -80,8 +80,8 @@ def parse_message(body: str) -> Message:
     _check_values(fields["payload"])
     if fields["uncounted"] > len(fields["retries"]):
         raise InvalidMessage(
-            f"body.uncounted is {fields['uncounted']} but body.retries holds {len(fields['retries'])}: "
-            "it says how many of them do not count"
+            f"body.uncounted is {fields['uncounted']} but body.retries has {len(fields['retries'])} entries: "
+            "uncounted is the number of these that do not count"
         )
     return Message(
         request_id=fields["request_id"],
@@ -94,7 +94,7 @@ def parse_message(body: str) -> Message:
 
 
 def _payload_text(body: str) -> str:
-    """What a body, a JSON object with a payload, says of the payload; the last time, as readers of JSON take it."""
+    """Return the JSON text of a body's payload. If the field is repeated, the last one counts, as in JSON parsers."""
     read = json.JSONDecoder().raw_decode
     text, at = "", _past_space(body, 0)
     while body[at] != "}":
@@ -114,27 +114,27 @@ def _past_space(text: str, at: int) -> int:
 
 
 def instant(seconds: float) -> str:
-    """Seconds since the epoch as people read them: UTC, to the millisecond."""
+    """Format seconds since the epoch for people: UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def epoch(text: str) -> float:
-    """The way back from `instant`. Raises ValueError."""
+    """Parse a time that `instant` has formatted. Raises ValueError."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def _time(text: str) -> float:
     try:
         started_at = epoch(text)
-        instant(started_at)  # the last microsecond of the year 9999 is one that nobody could say again
+        instant(started_at)  # the last microsecond of the year 9999 can be parsed, but not formatted again
         return started_at
     except ValueError as error:
-        raise InvalidMessage(f"body.retries holds {text!r}, which is no time: {error}") from error
+        raise InvalidMessage(f"body.retries contains {text!r}, which is not a valid time: {error}") from error
 
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
-    """Without what there was instead where that holds the payload: reasons are logged. The dead letter has the body."""
-    names_only = error.rule in ("required", "additionalProperties")  # by names alone
+    """Explain an error without the payload, because reasons are logged. The dead-letter message contains the body."""
+    names_only = error.rule in ("required", "additionalProperties")  # these explanations contain only names
     return (
         ""
         if names_only or error.name not in ("data", "data.payload")
@@ -143,15 +143,15 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
 
 
 def _check_values(payload: Any) -> None:
-    """What Python reads as JSON, and nobody could send again as JSON."""
+    """Raise InvalidMessage for values that Python parses as JSON but cannot encode as JSON again."""
     level = [payload]
     for _ in range(MAX_PAYLOAD_DEPTH):
         if any(isinstance(item, float) and not math.isfinite(item) for item in level):
-            raise InvalidMessage("body.payload holds NaN, Infinity or a number beyond 1.8e308, which are not JSON")
+            raise InvalidMessage("body.payload contains NaN, Infinity or a number beyond 1.8e308, which are not JSON")
         level = [inner for item in level for inner in _items(item)]
         if not level:
             return
-    raise InvalidMessage(f"body.payload is nested more than {MAX_PAYLOAD_DEPTH} levels deep")
+    raise InvalidMessage(f"body.payload is nested more than {MAX_PAYLOAD_DEPTH} levels deep, which is the maximum")
 
 
 def _items(value: Any) -> Iterable[Any]:

@@ -1,15 +1,18 @@
-"""What operators do to a retry that waits: cancel it, or bring it forward. If one dies over it, it is done once more.
+"""Operator commands on a waiting retry: cancel it, or run it now. Both are safe to repeat after a crash.
 
-A retry waits in one of two places. A schedule can be read and deleted; a message that SQS delays can be neither seen
-nor touched, so what is decided of it stands in the ledger until it comes, a quarter of an hour later at most, or when
-its hops are over.
+A retry waits in a schedule or in the queue. A schedule can be read and deleted. A message that SQS delays can be
+neither read nor deleted, so a cancellation is stored in the ledger until the message arrives: after 15 minutes at most,
+or after its last hop.
 
-    cancel      the ledger's step first; then a schedule's message is sent at once, and the schedule deleted. Whichever
-                delivery brings the attempt finds what was decided, and makes it a dead letter with its whole story
-    run now     the ledger's step first, as the look whether the attempt still waits; then its message is sent, and the
-                schedule deleted. What comes of a copy finds the attempt claimed, and ends there
+    cancel      1. The ledger records the cancellation.
+                2. The message of a schedule is sent immediately, then the schedule is deleted.
+                3. The delivery that brings the attempt dead-letters it with its whole history.
+    run now     1. The ledger sets the attempt due, on the condition that it is still waiting.
+                2. The message is sent, then the schedule is deleted.
+                3. A copy of the message finds the attempt claimed, and ends.
 
-The message is sent before its schedule is deleted: a crash between the two makes a copy, and not a loss.
+The message is sent before its schedule is deleted, so that a crash between the two duplicates the message instead of
+losing it.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ CANCELLED = "Cancelled"
 
 @dataclass(frozen=True)
 class RetryCancelled:
-    """The attempt will not be made. `sent`: its message is on the queue; else it comes at `due`, if it is not lost."""
+    """The attempt will not run. `sent`: its message is on the queue; otherwise it arrives at `due`, epoch seconds."""
 
     attempt: int
     sent: bool
@@ -46,7 +49,7 @@ class RetrySentNow:
 
 @dataclass(frozen=True)
 class MessageOutOfReach:
-    """The attempt waits for `due` in the queue, or its message is lost: nobody can send it who has not its payload."""
+    """The message is delayed in the queue until `due` (epoch seconds), or lost. Sending it requires the payload."""
 
     attempt: int
     due: float | None
@@ -54,27 +57,27 @@ class MessageOutOfReach:
 
 @dataclass(frozen=True)
 class NoRetryWaiting:
-    """No attempt waits: it has begun, or the request has had its end. Without a row, the ledger knows of none."""
+    """No attempt is waiting: it has started, or the request has ended. `row` is None if the ledger has no such row."""
 
     row: Row | None
 
 
 class PayloadMismatch(ValueError):
-    """The payload is not the one that the request's earlier attempts had."""
+    """The payload differs from the payload of the request's earlier attempts."""
 
 
 def is_cancelled(row: Row) -> bool:
-    """Whether what the row waits for is to become a dead letter."""
+    """Whether the waiting attempt was cancelled, so that the request will be dead-lettered."""
     return row.status == FAILED and (row.plan or {}).get("code") == CANCELLED
 
 
 def awaited_attempt(row: Row) -> int:
-    """The number of the attempt whose message is to come."""
+    """The number of the attempt whose message has not arrived yet."""
     return row.attempts if is_cancelled(row) else row.attempts + 1
 
 
 class RetryOperations:
-    """The steps over one ledger and its queue. Errors of AWS pass through as ClientError or BotoCoreError.
+    """The commands on one ledger and its queue. Errors of AWS pass through as ClientError or BotoCoreError.
 
     Args:
         clock: seconds since the epoch.
@@ -86,47 +89,47 @@ class RetryOperations:
         self._clock = clock
 
     def schedule_name(self, request_id: str, row: Row) -> str:
-        """The name that the schedule has, if there is one, of the attempt that the row waits for."""
+        """The name of the schedule of the waiting attempt, whether or not it exists."""
         return self._queue.schedule_name(_the_attempt(request_id, awaited_attempt(row)))
 
     def cancel(
         self, request_id: str, why: str, payload: Mapping[str, Any] | None = None
     ) -> RetryCancelled | NoRetryWaiting:
-        """Sees to it that the attempt that waits is not made, and that the request becomes a dead letter.
+        """Cancel the waiting attempt, so that the request is dead-lettered.
 
         Args:
-            why: for people; the dead letter says it.
-            payload: as for `run_now`; whoever brings the attempt's message makes the dead letter.
+            why: for people; part of the dead-letter message's reason.
+            payload: as for `run_now`; with it the message can be sent immediately.
 
         Raises:
-            PayloadMismatch: it is not the request's.
+            PayloadMismatch: the payload is not the request's.
         """
         row = self._ledger.read(request_id)
         if payload is not None and row is not None:
             _rebuilt(request_id, row, payload)  # before anything is decided
         if row is not None and row.status == WAITING:
             attempt = row.attempts + 1
-            plan = DeadLetter(CANCELLED, f"attempt {attempt} was cancelled before it began: {why}")
+            plan = DeadLetter(CANCELLED, f"attempt {attempt} was cancelled before it started: {why}")
             error = f"{CANCELLED}: {why}"
             decided = self._ledger.cancel(request_id, row, uuid.uuid4().hex, vars(plan), error, self._clock())
             if decided is not None:
                 return self._bring(request_id, decided, payload)
             row = self._ledger.read(request_id)
-        if row is not None and is_cancelled(row):  # by somebody who may have died over it
+        if row is not None and is_cancelled(row):  # by an earlier call, which may have died before it sent the message
             return self._bring(request_id, row, payload)
         return NoRetryWaiting(row)
 
     def run_now(
         self, request_id: str, payload: Mapping[str, Any] | None = None
     ) -> RetrySentNow | MessageOutOfReach | NoRetryWaiting:
-        """Brings the attempt that waits to the queue at once.
+        """Send the waiting attempt to the queue now.
 
         Args:
-            payload: the request's own, for an attempt that has no schedule to take it from. What the ledger does not
-                keep is made good: of attempts that the history has dropped the first one's time, and all count.
+            payload: the request's payload, needed if the attempt has no schedule. The message is rebuilt from the
+                ledger: attempts that are missing in the history get the first attempt's time, and all attempts count.
 
         Raises:
-            PayloadMismatch: it is not.
+            PayloadMismatch: the payload is not the request's.
         """
         row = self._ledger.read(request_id)
         if row is None or row.status != WAITING:
@@ -146,7 +149,7 @@ class RetryOperations:
         return RetrySentNow(attempt)
 
     def _bring(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> RetryCancelled:
-        """Carries a cancel out, as far as the message is within reach."""
+        """Send the message of a cancelled attempt, if its schedule or the payload is known."""
         attempt = row.attempts
         body = self._queue.scheduled_body(_the_attempt(request_id, attempt))
         if body is not None:
@@ -161,19 +164,21 @@ class RetryOperations:
 
 
 def _the_attempt(request_id: str, attempt: int) -> Message:
-    """A message as far as the name of its schedule goes."""
+    """A message with the fields that determine the name of its schedule."""
     return Message(request_id, {}, (0.0,) * (attempt - 1))
 
 
 def _rebuilt(request_id: str, row: Row, payload: Mapping[str, Any]) -> Message:
     made = awaited_attempt(row) - 1
     times = [epoch(entry["at"]) for entry in row.history if entry["attempt"] <= made] or [row.last_attempt_at]
-    # Between the first and the others, as the ledger drops them.
+    # The ledger drops entries after the first one, so missing times are filled in there.
     times = [*times[:1], *times[:1] * (made - len(times)), *times[1:]][:made]
     try:
         message = parse_message(Message(request_id, payload, tuple(times)).to_json())
     except (InvalidMessage, TypeError, ValueError) as error:
-        raise PayloadMismatch(f"the payload is none: {error}") from error
+        raise PayloadMismatch(f"the payload is not valid: {error}") from error
     if message.payload_hash != row.payload_hash:
-        raise PayloadMismatch(f"this payload is not the one that the {made} earlier attempts of {request_id!r} had")
+        raise PayloadMismatch(
+            f"this payload differs from the payload of the {made} earlier attempts of request {request_id!r}"
+        )
     return message

@@ -1,4 +1,4 @@
-"""The retry policy that operators put into SSM Parameter Store. Nothing is decided by a policy that was not read."""
+"""The retry policy in SSM Parameter Store. Without a policy that was read, no retry is decided."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ SCHEMA_FILE = Path(__file__).with_name("policy.schema.json")
 
 
 class InvalidPolicy(ValueError):
-    """A parameter's value that is no policy; the text says what was wrong and what was expected."""
+    """A parameter's value that is not a valid policy. The message states what is wrong and what was expected."""
 
 
 class PolicyUnavailable(Exception):
-    """This container has not read a policy yet; the text says why the last reading gave none."""
+    """This container has not read a policy yet. The message states why the last read failed."""
 
 
 class PolicyParameter:
-    """The policy in a parameter, read again after a while. A reading that gives no policy leaves the last one in force.
+    """The policy in a parameter, read again after `keep_seconds`. After a failed read the last policy stays in use.
 
-    Not by Powertools' SSMProvider: that keeps only what it could read, so that every message would ask again for a
-    parameter which is missing or throttled.
+    Powertools' SSMProvider is not used, because it does not cache failures: with it, every message would read a
+    parameter that is missing or throttled.
 
     Args:
-        name: the parameter's, as GetParameter takes it.
-        on_invalid: receives, once for each reading that gave no policy, why it gave none and what follows.
-        keep_seconds: for how long a reading holds, one that failed too.
-        clock: seconds that only ever grow.
+        name: the parameter's name, as GetParameter accepts it.
+        on_invalid: receives, once per failed read, why it failed and what happens next.
+        keep_seconds: seconds between two reads, also after a failed read.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class PolicyParameter:
         self._read_at = -inf
 
     def get(self) -> Policy:
-        """The policy that was read last.
+        """Return the policy that was read last.
 
         Raises:
-            PolicyUnavailable: no reading has given one yet. The built-in policy is no substitute: it may dead-letter a
-                request that the operator's policy would retry.
+            PolicyUnavailable: no read has succeeded yet. The built-in policy is not used instead, because it could
+                dead-letter a request that the operator's policy would retry.
         """
         now = self._clock()
         if now - self._read_at >= self._keep_seconds:
@@ -88,15 +88,15 @@ class PolicyParameter:
 
     def _report(self, what: str) -> None:
         self._unread = f"retry policy: SSM parameter {self._name} {what}"
-        follows = "the policy read before is used" if self._policy else "failed attempts wait until there is a policy"
+        follows = "the policy read before is used" if self._policy else "failed attempts wait until a policy is read"
         self._on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {self._keep_seconds:g} s")
 
 
 def parse_policy(text: str) -> Policy:
-    """Reads a parameter's value.
+    """Parse a parameter's value.
 
     Raises:
-        InvalidPolicy: not JSON, not what policy.schema.json says, or values that do not go together.
+        InvalidPolicy: the value is not JSON, does not match policy.schema.json, or its values contradict each other.
     """
     try:
         document = decode(text, _validator())

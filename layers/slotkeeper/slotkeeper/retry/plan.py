@@ -1,16 +1,16 @@
-"""What becomes of a request whose attempt has failed: tried again at a time, or a dead letter. Values in, values out.
+"""Decides about a failed attempt: retry at a time, or dead-letter. A pure function.
 
-No clock, no chance: whoever asks the same question again, after a crash between deciding and recording, gets the same
-answer. What ends a request, in this order:
+It uses no clock and no random numbers. So after a crash between deciding and recording, a second decision is the same.
+A request is dead-lettered for the first of these reasons that applies:
 
     Poison             no attempt can ever succeed
-    AttemptsExhausted  the failed attempt counts, and with it as many do as max_attempts of the rule for *this* failure
-                       says, whatever the earlier ones failed of: where errors alternate, the rule of the last one is
-                       asked, and asked about the whole request. Or MAX_TOTAL_ATTEMPTS were made, counted or not
-    TooOld             the next attempt would begin later than max_age after the first
+    AttemptsExhausted  the failed attempt counts, and the number of counted attempts has reached max_attempts of the
+                       rule for *this* failure. The earlier failures may be of other types: the rule of the last failure
+                       applies to the whole request. Or MAX_TOTAL_ATTEMPTS attempts were made, counted or not
+    TooOld             the next attempt would start later than max_age after the first
 
-A failure that does not count therefore never uses up max_attempts, not even for a redriven dead letter, which has none
-left: being told to come later must not take away the one attempt that the operator has just given. Age still may.
+A failure that does not count never exhausts max_attempts. This holds also for a redriven request that has no attempts
+left: a rate limit must not use up the one attempt that the operator's redrive has added. max_age still applies.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import MAX_ATTEMPTS, Policy
 
-# However few of them count: else a downstream that always says Retry-After 0 would keep a message going, without a
-# pause, for all of max_age. Every start travels in the body, with 27 bytes: 500 are 13.5 KB, for which a dead letter
-# has room beside the largest message of WorkQueue.
+# The maximum of counted and uncounted attempts. Without it, a downstream that always sends Retry-After 0 would cause
+# retries without a pause for all of max_age. The body contains the start of each attempt, 27 bytes: 500 are 13.5 KB,
+# which fit into a dead-letter message with the largest body of WorkQueue.
 MAX_TOTAL_ATTEMPTS = 5 * MAX_ATTEMPTS
 
 
@@ -33,12 +33,12 @@ class AttemptHistory:
     """The attempts of a request.
 
     Args:
-        key: the request's id; what jitter is reckoned from.
-        attempts: when each of them began, seconds since the epoch; the last is the one that has just failed.
+        key: the request's id, from which jitter is computed.
+        attempts: when each attempt started, seconds since the epoch. The last is the one that has just failed.
         uncounted: how many of those before it did not count.
 
     Raises:
-        ValueError: with the field, its value and what was expected.
+        ValueError: a field is not valid. The message contains the field, its value and what was expected.
     """
 
     key: str
@@ -48,8 +48,8 @@ class AttemptHistory:
     def __post_init__(self) -> None:
         if not self.attempts or not all(isfinite(started_at) for started_at in self.attempts):
             raise ValueError(
-                f"AttemptHistory.attempts must be seconds since the epoch, at least those of the failed attempt, got "
-                f"{self.attempts!r}"
+                "AttemptHistory.attempts must be the start times of all attempts, at least of the failed one, in "
+                f"seconds since the epoch, got {self.attempts!r}"
             )
         if not 0 <= self.uncounted < len(self.attempts):
             raise ValueError(
@@ -60,7 +60,7 @@ class AttemptHistory:
 
 @dataclass(frozen=True)
 class RetryAt:
-    """The next attempt begins at `when`, seconds since the epoch. `counted` says whether the failed one counts."""
+    """The next attempt starts at `when`, seconds since the epoch. `counted`: whether the failed attempt counts."""
 
     when: float
     counted: bool
@@ -68,17 +68,17 @@ class RetryAt:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """The request is set aside. `reason` is for people: what failed, and which bound was reached."""
+    """The request is dead-lettered. `reason` is for people: the last error, and the limit that was reached."""
 
     code: str
     reason: str
 
 
 def plan_retry(error: Failure, history: AttemptHistory, policy: Policy, now: float) -> RetryAt | DeadLetter:
-    """What becomes of a request whose last attempt ended so.
+    """Decide whether and when a request is retried after `error`.
 
-    `when` is never before `now` and never later than `now` + max_age. A downstream's Retry-After takes the place of the
-    policy's wait, shorter or longer; below zero it means now, and what is no number of seconds is ignored.
+    `when` is never before `now` and never later than `now` + max_age. A downstream's Retry-After replaces the policy's
+    wait, shorter or longer. A negative value means now; a value that is not a number is ignored.
 
     Args:
         now: seconds since the epoch.
@@ -90,29 +90,29 @@ def plan_retry(error: Failure, history: AttemptHistory, policy: Policy, now: flo
     counts = rule.counts and error.counts
     counted = made - history.uncounted - (not counts)
     if counts and counted >= rule.max_attempts:
-        beside = f" ({made - counted} more do not count)" if made > counted else ""
-        reason = f"{counted} attempts have failed, and the policy allows {rule.max_attempts}{beside}"
+        uncounted = f" ({made - counted} more do not count)" if made > counted else ""
+        reason = f"{counted} attempts have failed, and the policy allows {rule.max_attempts}{uncounted}"
         return DeadLetter("AttemptsExhausted", f"{reason}; the last error: {error.reason}")
     if made >= MAX_TOTAL_ATTEMPTS:
         reason = f"{made} attempts were made, of which {counted} count; no policy allows more than {MAX_TOTAL_ATTEMPTS}"
         return DeadLetter("AttemptsExhausted", f"{reason}; the last error: {error.reason}")
-    asked = _seconds(error.retry_after)
-    delay = rule.delay(history.key, made) if asked is None else asked
-    # The clock that told a start in the future was wrong. Counted from there, the request would outlive its ledger row.
+    requested = _seconds(error.retry_after)
+    delay = rule.delay(history.key, made) if requested is None else requested
+    # A start in the future comes from a wrong clock. With it as the first start, the request would outlive its row.
     first = min(now, *history.attempts)
     age = now + delay - first
     if age > rule.max_age:
-        wait = "as the downstream asked" if asked is not None else "by the policy"
+        wait = "by the downstream's Retry-After" if requested is not None else "by the policy"
         reason = (
-            f"attempt {made + 1} would begin {age:.0f} s after the first ({delay:.0f} s from now, {wait}), and "
-            f"{rule.max_age:.0f} s are allowed"
+            f"attempt {made + 1} would start {age:.0f} s after the first ({delay:.0f} s from now, {wait}), and the "
+            f"policy allows {rule.max_age:.0f} s"
         )
         return DeadLetter("TooOld", f"{reason}; the last error: {error.reason}")
     return RetryAt(now + delay, counts)
 
 
 def _seconds(retry_after: Any) -> float | None:
-    """A downstream's word, or somebody's reading of it: it may be anything."""
+    """Convert a Retry-After to seconds; None if it is not a number. The work passes it unvalidated."""
     try:
         seconds = float(retry_after)
     except (TypeError, ValueError, OverflowError):

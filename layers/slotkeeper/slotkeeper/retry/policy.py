@@ -1,4 +1,4 @@
-"""How patiently which kind of failure is tried again. Values only: see plan.py for what is made of them."""
+"""The retry policy: the rules by which failures of each type are retried. plan.py applies them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from slotkeeper.retry.backoff import JITTERS, WAITS, decorrelated, share
 Backoff = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full", "equal", "decorrelated"]
 
-# No policy allows more. The ledger keeps a request for as long as one of its messages can turn up, and reckons that
-# from MAX_AGE_SECONDS (seconds).
+# The maxima of every policy. The ledger keeps a request for as long as one of its messages can be delivered, and
+# computes that time from MAX_AGE_SECONDS.
 MAX_ATTEMPTS = 100
 MAX_AGE_SECONDS = 30 * 86400
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How failures of one kind are tried again. The defaults are the built-in policy's.
+    """How failures of one type are retried. The defaults are those of the built-in policy.
 
     Args:
         backoff: how the wait grows with every attempt, counted or not.
-        jitter: what is done to the wait, so that requests that failed together do not come back together.
-            "decorrelated" grows by itself: from base to three times the wait before, whatever `backoff` says.
+        jitter: how the wait is varied, so that requests that failed at the same time do not retry at the same time.
+            With "decorrelated", each wait is from base to three times the previous wait, and `backoff` is ignored.
         base: seconds; the first wait, before jitter.
-        cap: seconds; no wait is longer, except one that the downstream asked for.
-        max_attempts: a failure of this kind is the last one if by then so many attempts count, whatever the earlier
-            ones failed of.
-        max_age: seconds from the start of the first attempt; none is scheduled for a later time. It is not checked when
-            an attempt begins: a redriven dead letter has its attempt however old it is.
-        counts: False for failures that are nobody's fault and use up no attempt, such as being told to come later.
-            Then max_attempts is of no concern; max_age and a number of attempts altogether (plan.py) still bound them.
+        cap: seconds; the maximum wait, except for a wait that the downstream requested (Retry-After).
+        max_attempts: a failure of this type ends the request if this many attempts count. Attempts that failed for
+            other reasons count too.
+        max_age: seconds from the start of the first attempt; no attempt is scheduled for a later time. It is not
+            checked when an attempt starts, so a redriven request gets its attempt at any age.
+        counts: False if a failure of this type uses up no attempt, such as a rate limit. Then max_attempts does not
+            apply; max_age and the total number of attempts (plan.py) do.
 
     Raises:
-        ValueError: with the field, its value and what was expected.
+        ValueError: a field is not valid. The message contains the field, its value and what was expected.
     """
 
     backoff: Backoff = "exponential"
@@ -61,10 +61,10 @@ class Rule:
         self._expect("counts", isinstance(self.counts, bool), "True or False")
 
     def delay(self, key: str, attempt: int) -> float:
-        """Seconds from the failure of an attempt to the next one; always the same for the same key and attempt.
+        """Return the seconds between a failure and the next attempt, always the same for the same key and attempt.
 
         Args:
-            key: whose attempt it is; what jitter is reckoned from.
+            key: the request's id, from which jitter is computed.
             attempt: the number of the attempt that has failed, from 1.
         """
         if self.jitter == "decorrelated":
@@ -78,7 +78,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Policy:
-    """A rule for every error type that has one of its own, and one for all others."""
+    """Rules for named error types, and a default rule for all others."""
 
     default: Rule = field(default_factory=Rule)
     errors: Mapping[str, Rule] = field(default_factory=dict)
@@ -91,19 +91,19 @@ class Policy:
                 raise ValueError(f"Policy.errors must be names of error types with a Rule each, got {name!r}: {rule!r}")
 
     def rule_for(self, types: Iterable[str]) -> Rule:
-        """The rule of the first type that has one. `types` goes from the most specific to the least."""
+        """Return the rule of the first type that has one. `types`: from the most specific to the least."""
         return next((self.errors[name] for name in types if name in self.errors), self.default)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Policy:
-        """The policy that a document says which policy.schema.json allows.
+        """Create the policy from a document that is valid by policy.schema.json.
 
-        What `default` leaves out is as in the built-in policy; what an error type leaves out is as in this policy's
-        default. The built-in policy's error types stay: what it says of them holds until a document says otherwise, so
-        that whoever gives RateLimited another wait does not make it count by that.
+        Fields that `default` omits have the values of the built-in policy. Fields that an error type omits have the
+        values of its built-in rule, or else of this policy's `default`. So a document that changes only the wait of
+        RateLimited does not make it count.
 
         Raises:
-            ValueError: a rule's values do not go together; the text says whose.
+            ValueError: a rule's values contradict each other. The message names the rule.
         """
         default = _read("default", Rule(), document.get("default", {}))
         errors = _built_in_errors(default)
@@ -113,25 +113,25 @@ class Policy:
 
 
 def _built_in_errors(default: Rule) -> dict[str, Rule]:
-    """Only what goes with any default: no times, which could contradict an operator's."""
+    """The built-in rules of error types. They set no times, which could contradict an operator's default."""
     return {
-        # Told to come later, the work has not been tried.
+        # The downstream refused the request because of its rate, so the work was not attempted.
         "RateLimited": replace(default, counts=False),
-        # Nobody recorded how the attempt ended: its container was lost, or the message takes down whoever works on it.
-        # For the first it is tried again; because of the second less often, since each time costs a whole lease.
+        # No result was recorded: the container was lost, or the message crashes every worker. Because of the first the
+        # request is retried; because of the second fewer times, since each attempt costs a whole lease.
         "Died": replace(default, max_attempts=min(5, default.max_attempts)),
     }
 
 
 def _read(where: str, inherited: Rule, fields: Mapping[str, Any]) -> Rule:
-    """The rule by its names in JSON: times say their unit there."""
+    """Create a rule from the field names in JSON, which end with the unit: `base_seconds`."""
     values = {name.removesuffix("_seconds"): value for name, value in fields.items()}
     if isinstance(values.get("max_attempts"), float):
         values["max_attempts"] = int(values["max_attempts"])  # 8.0 is a whole number to JSON Schema
     try:
         return replace(inherited, **values)
     except ValueError as error:
-        raise ValueError(f"{where}: {error} (what is left out is inherited)") from error
+        raise ValueError(f"{where}: {error} (omitted fields are inherited)") from error
 
 
 def _is_number(value: object) -> bool:

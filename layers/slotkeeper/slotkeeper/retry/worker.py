@@ -1,4 +1,4 @@
-"""What a Lambda function over a queue with retries has to call: batches, metrics, and a log line for each message."""
+"""The worker that a Lambda function calls: handles a batch, with metrics and a log line for each message."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from slotkeeper.retry.parameter import PolicyParameter
 from slotkeeper.settings import RetrySettings, load_settings
 
 CLIENT_CONFIG = client_config(read_timeout=3, attempts=3)
-_POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # a worker continues with its last policy
+_POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # short: without an answer the last policy is used
 
 
 class RetryingWorker:
-    """`handle` is all that a handler has to call. `perform` raises Retryable or Poison, see slotkeeper.retry.errors."""
+    """Handles the events of a work queue. `perform` may raise Retryable or Poison (slotkeeper.retry.errors)."""
 
     def __init__(self, consumer: Consumer, perform: Perform, events: CompletionEvents | None = None) -> None:
         """`events`: publishes outcomes; `handle` limits the time that publishing may take."""
@@ -38,7 +38,7 @@ class RetryingWorker:
 
     @classmethod
     def from_environment(cls, perform: Perform) -> RetryingWorker:
-        """Over the queues and tables that the environment names. Raises MissingSetting."""
+        """Create the worker for the queues and tables in the environment's settings. Raises MissingSetting."""
         settings = load_settings(RetrySettings)
         sqs = boto3.client("sqs", config=CLIENT_CONFIG)
         queue = RetryQueue(
@@ -74,12 +74,12 @@ class RetryingWorker:
         return cls(consumer, perform, events)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-        """Answers the event source mapping which messages have to stay on the queue."""
+        """Handle a batch; return the messages that must stay on the queue, for the event source mapping."""
         if self._events:
-            # An event leaves what the consumer keeps of the invocation for its end.
+            # Publishing must leave the time that the consumer reserves for recording the outcome.
             self._events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS
-        # By default Powertools raises when every message of a batch failed, which with batches of one is each time: the
-        # function's error metric would count what the queue simply brings again.
+        # By default Powertools raises if every message of a batch failed. With batches of one, the function's error
+        # metric would then count each message that stays on the queue.
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
         answer = process_partial_response(
             event=event, record_handler=partial(self._consume, context), processor=processor, context=context
@@ -87,7 +87,7 @@ class RetryingWorker:
         return dict(answer)
 
     def _consume(self, context: LambdaContext, record: SQSRecord) -> None:
-        logger.remove_keys(["request_id", "attempt"])  # the message's before this one in the batch
+        logger.remove_keys(["request_id", "attempt"])  # of the previous message in the batch
         logger.append_keys(message_id=record.message_id)
         try:
             outcome = self._consumer.consume(record, self._perform, context)
@@ -98,7 +98,7 @@ class RetryingWorker:
             logger.warning("Left the message on the queue", reason=str(error))
             raise
         except Exception:
-            logger.exception("Left the message on the queue")
+            logger.exception("Left the message on the queue after an error")
             metrics.add_metric("WorkLeft", MetricUnit.Count, 1)
             raise
         _log_outcome(outcome)
@@ -106,18 +106,22 @@ class RetryingWorker:
 
 def _start_log(message: Message) -> None:
     logger.append_keys(request_id=message.request_id, attempt=message.attempt)
-    # Its largest value is watched in place of Lambda's recursion guard, which leaves this function alone.
+    # An alarm on its maximum replaces Lambda's recursive-loop detection, which is off for this function.
     metrics.add_metric("WorkHops", MetricUnit.Count, message.attempt)
 
 
 def _log_outcome(outcome: Outcome) -> None:
     match outcome:
         case WorkSucceeded():
-            logger.info("Done")
+            logger.info("The work succeeded")
             metrics.add_metric("WorkSucceeded", MetricUnit.Count, 1)
         case WorkRetried(delivery, reason, _, cause):
             logger.warning(
-                "Booked another attempt", reason=reason, by=delivery.by, due=instant(delivery.due), exc_info=cause
+                "The attempt failed; scheduled the next one",
+                reason=reason,
+                by=delivery.by,
+                due=instant(delivery.due),
+                exc_info=cause,
             )
             metrics.add_metric("WorkRetried", MetricUnit.Count, 1)
         case WorkDeadLettered(code, reason, _, cause):
@@ -126,19 +130,19 @@ def _log_outcome(outcome: Outcome) -> None:
             if code in ("AttemptsExhausted", "TooOld"):
                 metrics.add_metric("RetriesExhausted", MetricUnit.Count, 1)
         case AlreadySettled(status, attempts):
-            logger.warning("Dropped a repeated message", request_status=status, request_attempts=attempts)
+            logger.warning("Deleted a repeated message", request_status=status, request_attempts=attempts)
             metrics.add_metric("WorkRepeated", MetricUnit.Count, 1)
         case WorkDeferred(until):
-            logger.info("Sent the message on: it is not due yet", due=instant(until))
+            logger.info("The message is not due yet; sent it to the queue again", due=instant(until))
     if isinstance(outcome, WorkRetried | WorkDeadLettered) and outcome.died:
         metrics.add_metric("WorkDied", MetricUnit.Count, 1)
 
 
 def _schedule_refused(reason: str) -> None:
-    logger.error("Scheduler did not take a retry, which goes by the queue instead", reason=reason)
+    logger.error("Scheduler did not accept a retry; the queue delivers it instead", reason=reason)
     metrics.add_metric("RetryScheduleRefused", MetricUnit.Count, 1)
 
 
 def _policy_invalid(reason: str) -> None:
-    logger.error("The retry policy is not used", reason=reason)
+    logger.error("The retry policy parameter could not be used", reason=reason)
     metrics.add_metric("RetryPolicyInvalid", MetricUnit.Count, 1)
