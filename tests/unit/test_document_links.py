@@ -10,9 +10,7 @@ import pytest
 from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "events" / "README.md", *(ROOT / "docs").glob("*.md")]
-)
+PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("dev/*/README.md")})
 
 
 def _outside_code(page: Path) -> str:
