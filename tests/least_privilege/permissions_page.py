@@ -16,7 +16,7 @@ PARAMETERS = {
     "a key of one's own": "KmsKeyArn",
     "in a VPC": "SubnetIds",
 }
-EVERY_FUNCTION = "every function"
+EVERY_FUNCTION = "Every function"
 
 Row = tuple[str, str, str, str]  # whose role, action, resource, with which parameter
 

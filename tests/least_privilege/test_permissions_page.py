@@ -31,20 +31,19 @@ def _section(heading: str) -> str:
     return match[1]
 
 
-def _cells(section: str) -> list[list[str]]:
-    """The rows of a section's table, without its head."""
-    table = [line for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+def _entries(section: str) -> dict[str, str]:
+    """The entries of a section's list: text before the colon -> text after it."""
+    return dict(re.findall(r"^- (.+?): (.+)$", re.sub(r"\n  +", " ", section), re.MULTILINE))
 
 
 def test_every_grant_is_on_the_page_and_nothing_else() -> None:
-    listed, who = set(), ""
-    for owners, resources, actions in _cells(_section("The roles")):
-        who = owners or who  # an empty cell repeats the one above
-        named, _, parameter = resources.replace("`", "").replace(" without ", " with no ").partition(" with ")
-        for owner, resource, action in product(who.split(", "), named.split(", "), ACTION.findall(actions)):
-            implied = resource if resource in ("KmsKeyArn", "MoreGlueJobArns") else ""
-            listed.add((owner, action, resource, parameter or implied))
+    listed = set()
+    for owners in re.findall(r"^### (.+)$", PAGE.partition("\n## The roles\n")[2].partition("\n## ")[0], re.MULTILINE):
+        for resources, actions in _entries(_section(owners)).items():
+            named, _, parameter = resources.replace("`", "").replace(" without ", " with no ").partition(" with ")
+            for owner, resource, action in product(owners.split(", "), named.split(", "), ACTION.findall(actions)):
+                implied = resource if resource in ("KmsKeyArn", "MoreGlueJobArns") else ""
+                listed.add((owner, action, resource, parameter or implied))
     assert listed - rows() == set(), "on the page alone"
     assert rows() - listed == set(), "in the template alone"
 
@@ -58,7 +57,7 @@ def test_who_deploys_is_told_every_service() -> None:
         resource["Type"].removeprefix("AWS::").partition("::")[0] for resource in stack("everything").resources.values()
     }
     made = {SERVICES.get(kind, kind.lower()) for kind in kinds}
-    listed = {service for row in _cells(_section("Who deploys")) for service in re.findall(r"\w+", row[0])}
+    listed = {service for entry in _entries(_section("Who deploys")) for service in re.findall(r"\w+", entry)}
     # What makes the stack itself, what a parameter adds, and `make gradual`.
     assert listed == made | {"cloudformation", "glue", "kms", "codedeploy"}
 
@@ -93,6 +92,11 @@ def _commands(group: typer.Typer, before: str = "") -> Iterator[tuple[str, Any]]
 
 
 COMMANDS = dict(_commands(app.app))
+# Command -> its calls, and whether it writes an audit line.
+OPERATORS = {
+    entry.partition(" (")[0].strip("`"): (calls, entry.endswith(" (audit)"))
+    for entry, calls in _entries(_section("Who operates")).items()
+}
 
 
 def _called(callback: Any) -> set[str]:
@@ -108,9 +112,9 @@ def _called(callback: Any) -> set[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_commands_calls_are_those_on_the_page(command: str) -> None:
-    (row,) = (cells for cells in _cells(_section("Who operates")) if cells[0] == f"`{command}`")
+    (calls, audit) = OPERATORS[command]
     called = _called(COMMANDS[command]) - NOT_CALLED.get(command, set()) - EVERY_COMMANDS
-    listed = set(ACTION.findall(row[1])) | (AUDIT if row[2] == "audit" else set())
+    listed = set(ACTION.findall(calls)) | (AUDIT if audit else set())
     assert (called - listed, listed - called) == (set(), set()), "(in the code alone, on the page alone)"
 
 
@@ -142,4 +146,4 @@ def _attributes(statement: dict[str, Any]) -> list[str]:
 
 
 def test_there_is_no_row_without_a_command() -> None:
-    assert {row[0].strip("`") for row in _cells(_section("Who operates"))} == set(COMMANDS)
+    assert OPERATORS.keys() == COMMANDS.keys()
