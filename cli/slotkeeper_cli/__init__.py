@@ -1,1 +1,1 @@
-"""Operate a Slotkeeper stack: its slots, requests, retries and shared token."""
+"""The operator command `slotkeeper`."""

@@ -1,8 +1,8 @@
 """The command line: the groups of commands, and the message and exit code of a command that fails.
 
-0  done          3  refused by a guard, or not confirmed: nothing was changed
-1  a call failed 4  no such stack, process, holder, message or request
-2  misused       5  a check found a problem
+0  success        3  refused by a guard, or not confirmed: nothing was changed
+1  a call failed  4  no such stack, process, holder, message or request
+2  usage error    5  a check found a problem
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from slotkeeper import __version__
 from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
-from slotkeeper_cli import __doc__ as description
 from slotkeeper_cli.commands import dlq, doctor, holder, process, request, retry, stack, status, token
 from slotkeeper_cli.context import StackCommand, StackGroup
 from slotkeeper_cli.errors import CommandError, NotFound
@@ -26,7 +25,6 @@ from slotkeeper_cli.errors import CommandError, NotFound
 app = typer.Typer(
     name="slotkeeper",
     cls=StackGroup,
-    help=description,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
@@ -50,11 +48,11 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Operate a Slotkeeper stack: its slots, requests, retries and token."""
+    """Operate a Slotkeeper stack: its slots, requests, retries and shared token."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and exit with its code; a failure is a line on stderr, never a traceback."""
+    """Run the command and exit with its code. A failure prints a line on stderr, not a traceback."""
     try:
         code = app(arguments, standalone_mode=False)
     except CommandError as error:
@@ -67,11 +65,11 @@ def main(arguments: list[str] | None = None) -> None:
         _print_error("Interrupted.")
         sys.exit(130)
     except Exception as error:
-        # Raised by the layer for a process that was removed meanwhile; KeyError and the like are subclasses.
+        # The layer raises LookupError itself for a process that was removed meanwhile; a KeyError is a defect.
         if type(error) is LookupError:
             _print_error(f"{error}")
             sys.exit(NotFound.exit_code)
-        # A usage error of click, which prints its own text.
+        # click's usage errors print their own text.
         if not hasattr(error, "show"):
             raise
         error.show()
@@ -84,13 +82,13 @@ def _print_error(text: str) -> None:
 
 
 def explain(error: Exception) -> str:
-    """Describe a failed call: the operation, the error code and message, and what to do where that is known."""
+    """Describe a failed call: the operation, the error code, the message, and what to do if that is known."""
     if not isinstance(error, ClientError):
-        hint = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}
-        advice = hint.get(type(error).__name__, "")
-        return f"{error}".rstrip(".") + (f": {advice}" if advice else "")
-    answer = error.response["Error"]
-    text = f"{error.operation_name} was answered {answer.get('Code', '?')}: {answer.get('Message', '')}"
-    if "AccessDenied" in answer.get("Code", ""):
-        text += " (what the command needs: docs/permissions.md)"
+        hints = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}
+        hint = hints.get(type(error).__name__, "")
+        return f"{error}".rstrip(".") + (f": {hint}" if hint else "")
+    response = error.response["Error"]
+    text = f"{error.operation_name} failed with {response.get('Code', '?')}: {response.get('Message', '')}"
+    if "AccessDenied" in response.get("Code", ""):
+        text += " (the permissions of each command: docs/permissions.md)"
     return text

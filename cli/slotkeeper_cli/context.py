@@ -1,4 +1,4 @@
-"""The options that every command has, and the context that they make: stack, output, confirmation."""
+"""The options that all commands have, and the context made of them: stack, output, confirmation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _KEY = "slotkeeper_cli"
 
 
 class CommandContext:
-    """The stack, the output and the confirmation of one command, made from its common options.
+    """The stack, the output and the confirmation of one command.
 
-    `has_audited`: the command has written an audit line, so it may have changed something.
+    `has_audited` is true once the command has written an audit line, after which it may have changed something.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -37,16 +37,16 @@ class CommandContext:
         return StackConnection(options["stack"], options["profile"], options["region"], local)
 
     def confirm(self, question: str) -> None:
-        """Ask before something that cannot be undone; return only if the answer was yes.
+        """Ask the operator; return only if the answer is yes.
 
         Raises:
-            CommandRefused: the answer was no, or there is no terminal and --yes was not given.
+            CommandRefused: the answer is no, or there is no terminal and --yes was not given.
         """
         if self._options["yes"]:
             return
         if not sys.stdin.isatty():
             raise CommandRefused(
-                f"{question} There is no terminal to answer: give --yes to confirm. Nothing was changed."
+                f"{question} There is no terminal on which to answer: give --yes to confirm. Nothing was changed."
             )
         if not click.confirm(question, err=True):
             raise CommandRefused("Nothing was changed.")
@@ -65,8 +65,8 @@ def _options() -> list[click.Option]:
     return [
         option("--stack", default=DEFAULT_STACK, show_default=True, envvar="SLOTKEEPER_STACK", callback=_keep,
                help="Name of the stack."),
-        option("--profile", callback=_keep, help="Profile of your AWS configuration, as for the AWS CLI."),
-        option("--region", callback=_keep, help="AWS Region, as for the AWS CLI."),
+        option("--profile", callback=_keep, help="Profile of your AWS configuration, as in the AWS CLI."),
+        option("--region", callback=_keep, help="AWS Region, as in the AWS CLI."),
         option("--local", is_flag=True, envvar="SLOTKEEPER_LOCAL", callback=_keep,
                help="Use the stack of make local-up instead of one in an account."),
         option("--json", is_flag=True, callback=_keep, help="Print the result as JSON."),
@@ -76,7 +76,7 @@ def _options() -> list[click.Option]:
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     kept = context.meta.setdefault(f"{_KEY}.options", {})
-    # An option before the command holds, unless the command repeats it.
+    # An option given before the command applies, unless it is also given after the command.
     if parameter.name and context.get_parameter_source(parameter.name) != ParameterSource.DEFAULT:
         kept[parameter.name] = value
     else:
@@ -84,7 +84,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 class StackGroup(TyperGroup):
-    """The command line as a whole: it takes the common options before the command too."""
+    """The root command, which also takes the common options."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -92,13 +92,13 @@ class StackGroup(TyperGroup):
 
 
 class StackCommand(TyperCommand):
-    """A command with the common options, anywhere on its line."""
+    """A command with the common options."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.params.extend(_options())
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command with its context in place."""
+        """Make the context, then run the command."""
         context.meta[_KEY] = CommandContext(context.meta[f"{_KEY}.options"])
         return super().invoke(context)

@@ -1,12 +1,12 @@
-"""The queues of requests and work that did not succeed, and their messages.
+"""The dead-letter queues and their messages.
 
-    request    RequestDeadLetterQueue           requests that could not be used, or were cancelled; FIFO
-    failed     FailedRequestQueue               requests that were started and did not succeed
-    work       WorkDeadLetterQueue              work that failed for good
+    request    RequestDeadLetterQueue           requests that never started: invalid, expired or cancelled; FIFO
+    failed     FailedRequestQueue               requests that started and did not succeed
+    work       WorkDeadLetterQueue              work that was given up
     schedule   RetryScheduleDeadLetterQueue     retries of work that EventBridge Scheduler could not send
 
-Reading hides their messages for a short time; nothing else consumes these queues. RequestQueue and WorkQueue are never
-read: their receipt handles belong to the function that works on the message.
+Nothing but commands consumes these queues; reading hides their messages for a short time. Commands never receive from
+RequestQueue and WorkQueue, since that would invalidate the receipt handles that the functions use.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from typing import Any
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
 from slotkeeper_cli.stack_connection import StackConnection
 
-# Visibility timeout in seconds: longer than it takes to send a batch on, each call with its retries.
+# Visibility timeout in seconds: longer than it takes to redrive a batch, each call with its retries.
 HIDDEN_SECONDS = 120
-# Long polling asks all of SQS's servers, so an empty answer is believed (SQS guide, "Amazon
-# SQS short and long polling").
+# Long polling queries all servers, so that an empty response means an empty queue (SQS guide, "Amazon SQS short and
+# long polling").
 LONG_POLL_SECONDS = 1
 _BATCH = 10
 
 
 class DeadLetterQueueName(StrEnum):
-    """The queues by the short names that commands take."""
+    """The short names of the dead-letter queues, as commands take them."""
 
     REQUEST = "request"
     FAILED = "failed"
@@ -39,29 +40,22 @@ class DeadLetterQueueName(StrEnum):
 
     @property
     def full_name(self) -> str:
-        """The name of its resource in the template."""
-        return _NAMES[self]
+        """The logical id of the queue in the template."""
+        return dict(zip(DeadLetterQueueName, DEAD_LETTER_QUEUES, strict=True))[self]
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether its messages are requests; otherwise they are work messages."""
+        return self in (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
 
     def is_deployed(self, stack: StackConnection) -> bool:
-        """Whether a stack has it: the worker's two queues are deployed with the worker."""
+        """Whether a stack has the queue. The queues of work messages are deployed with the worker."""
         return f"{self.full_name}Url" in stack.outputs
-
-    def url(self, stack: StackConnection) -> str:
-        """Its URL in a stack."""
-        return stack.outputs[f"{self.full_name}Url"]
-
-
-_NAMES = {
-    DeadLetterQueueName.REQUEST: "RequestDeadLetterQueue",
-    DeadLetterQueueName.FAILED: "FailedRequestQueue",
-    DeadLetterQueueName.WORK: "WorkDeadLetterQueue",
-    DeadLetterQueueName.SCHEDULE: "RetryScheduleDeadLetterQueue",
-}
 
 
 @dataclass(frozen=True)
 class DeadLetterMessage:
-    """A message of one of the queues. `sent_at` is when SQS received it, in seconds since the epoch."""
+    """A dead-letter message. `sent_at` is the time at which SQS received it, in seconds since the epoch."""
 
     queue: DeadLetterQueueName
     message_id: str
@@ -73,23 +67,23 @@ class DeadLetterMessage:
 
     @property
     def code(self) -> str:
-        """Why it is there, in a word; `none` if SQS moved it by itself."""
+        """The reason as one word; `none` if SQS itself moved the message."""
         names = {DeadLetterQueueName.FAILED: "error", DeadLetterQueueName.SCHEDULE: "ERROR_CODE"}
         return self.attributes.get(names.get(self.queue, "code"), "none")
 
     @property
     def reason(self) -> str:
-        """Why it is there, in a sentence or two."""
+        """The reason as text."""
         names = {DeadLetterQueueName.FAILED: "cause", DeadLetterQueueName.SCHEDULE: "ERROR_MESSAGE"}
-        moved = "SQS moved it by itself: it was received as often as its queue allows"
+        moved = "SQS moved it: it was received maxReceiveCount times without being deleted"
         return self.attributes.get(names.get(self.queue, "reason"), "" if self.attributes else moved)
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The body, if it is a JSON object of characters; else nothing."""
+        """The body, if it is a JSON object that can be encoded as UTF-8; otherwise empty."""
         try:
             fields = json.loads(self.body)
-            # An escaped half of a surrogate pair is JSON, and can be neither shown nor hashed.
+            # Half of a surrogate pair, escaped, is valid JSON, but can be neither printed nor hashed.
             json.dumps(fields, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             return {}
@@ -97,20 +91,20 @@ class DeadLetterMessage:
 
     @property
     def request_id(self) -> str:
-        """The idempotency key; for a request without one, the id of the message that brought it."""
+        """The idempotency key; for a request that was sent without one, the id of its original message."""
         given = self.fields.get("request_id")
         if isinstance(given, str) and given:
             return given
-        if self.queue in (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE):
+        if not self.queue.has_requests:
             return self.attributes.get("idempotency_key", "")
-        # SQS keeps a message's id when it moves it by itself, and then there is no attribute. What failed without an id
-        # was started manually, and has the id of this message.
+        # Without the attribute, SQS itself moved the message, which keeps its id; or the request failed in an execution
+        # that was started manually without an id, and uses the id of this message.
         return self.attributes.get("source_message_id", self.message_id)
 
     @property
     def attempt(self) -> int:
-        """Which attempt at its request this was."""
-        if self.queue in (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE):
+        """The number of the attempt."""
+        if not self.queue.has_requests:
             retries = self.fields.get("retries")
             made = len(retries) if isinstance(retries, list) else 0
             return made + (self.queue is DeadLetterQueueName.SCHEDULE)
@@ -119,20 +113,20 @@ class DeadLetterMessage:
 
     @property
     def process(self) -> str:
-        """The process of a request; empty if the message does not state it."""
+        """The process of a request, by its body or else by its message group."""
         process = self.fields.get("process")
         return process if isinstance(process, str) else self.group
 
     @property
     def execution(self) -> str:
-        """The name of a request's execution, whether it was started or not."""
-        if self.queue in (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE):
+        """The name of a request's execution, whether or not it was started; empty for a work message."""
+        if not self.queue.has_requests:
             return ""
         named = self.attributes.get("execution_name", "")
         return named or execution_name(self.process, self.request_id, self.attempt)
 
     def summary(self) -> dict[str, Any]:
-        """The message as a list shows it."""
+        """The message as `dlq list --json` shows it."""
         data: dict[str, Any] = {
             "message_id": self.message_id,
             "code": self.code,
@@ -141,28 +135,26 @@ class DeadLetterMessage:
             "attempt": self.attempt,
             "since": iso(self.sent_at),
         }
-        if self.queue in (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED):
+        if self.queue.has_requests:
             data |= {"process": self.process, "execution": self.execution}
         return data
 
 
 class DeadLetterQueueReader:
-    """One of the queues on a stack."""
+    """Reads one of the queues of a stack."""
 
     def __init__(self, stack: StackConnection, queue: DeadLetterQueueName) -> None:
         self.queue = queue
-        self._sqs = stack.client("sqs")
-        self._url = queue.url(stack)
+        self._stack = stack
+        self._sqs, self._url = stack.client("sqs"), stack.outputs[f"{queue.full_name}Url"]
         self._deleted: set[str] = set()
 
     def size(self) -> int:
-        """Approximate number of messages, hidden ones included."""
-        counted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=counted)["Attributes"]
-        return sum(int(attributes.get(name, 0)) for name in counted)
+        """The approximate number of messages, including hidden ones."""
+        return received_or_visible(self._stack, self.queue.full_name)
 
     def receive(self) -> list[DeadLetterMessage]:
-        """Receive up to ten messages, hidden until they are deleted or made visible; none if there are no more."""
+        """Receive up to ten messages, and hide them for HIDDEN_SECONDS; empty if no message is visible."""
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_BATCH,
@@ -174,16 +166,16 @@ class DeadLetterQueueReader:
         return [self._dead_letter(message) for message in answer.get("Messages", [])]
 
     def peek(self, limit: int) -> list[DeadLetterMessage]:
-        """Read the first messages of the queue, and leave them there.
+        """Read the first messages of the queue, and make them visible again.
 
-        Of RequestDeadLetterQueue at most ten a process: a FIFO queue shows no more of a group behind hidden ones.
+        At most ten per process of RequestDeadLetterQueue: a FIFO queue returns no more of a group behind hidden ones.
         """
         seen: dict[str, DeadLetterMessage] = {}
         taken: list[DeadLetterMessage] = []
         try:
             while len(seen) < limit and (batch := self.receive()):
                 taken += batch
-                # A message that is visible again too early is received again: without this the loop would not end.
+                # A message that becomes visible again too early is received again; the loop must end all the same.
                 if all(message.message_id in seen for message in batch):
                     break
                 seen |= {message.message_id: message for message in batch}
@@ -192,7 +184,7 @@ class DeadLetterQueueReader:
         return list(seen.values())[:limit]
 
     def make_visible(self, messages: list[DeadLetterMessage]) -> None:
-        """Make messages visible again. A deleted or expired one is no error."""
+        """Make messages visible again, except deleted ones. An expired receipt handle is not an error."""
         remaining = [message for message in messages if message.message_id not in self._deleted]
         for start in range(0, len(remaining), _BATCH):
             entries = [
@@ -207,11 +199,10 @@ class DeadLetterQueueReader:
         self._deleted.add(message.message_id)
 
     def sweep(self) -> Generator[list[DeadLetterMessage]]:
-        """All messages, each once, in batches; the caller deletes what need not stay.
+        """Yield every message once, in batches. The caller deletes messages; the others are made visible at the end.
 
-        What stays is hidden until the others were received, and then made visible. A FIFO queue returns nothing of a
-        group behind a hidden message, so it is read again until nothing new appears; ten messages that stay at the head
-        of a group hide the others of it.
+        A FIFO queue returns no message of a group behind hidden ones, so it is read again until no new message appears.
+        Ten messages that the caller leaves at the head of a group hide the rest of that group.
         """
         known: set[str] = set()
         while True:
@@ -222,7 +213,7 @@ class DeadLetterQueueReader:
                     taken += batch
                     new = [message for message in batch if message.message_id not in known]
                     if not new:
-                        break  # they were hidden for long enough for others, and come again
+                        break  # their visibility timeout has passed, so that they are received again
                     known |= {message.message_id for message in new}
                     yield new
             finally:

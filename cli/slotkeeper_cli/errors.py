@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what was asked: one exception for each exit code."""
+"""The exceptions that end a command: one for each exit code."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ class CommandError(Exception):
 
 
 class CommandFailed(CommandError):
-    """A call of AWS failed, or a wait timed out."""
+    """A call of AWS failed, or the time to wait has passed."""
 
 
 class CommandRefused(CommandError):

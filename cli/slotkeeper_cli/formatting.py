@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. Less than nothing is `0 s`."""
+    """A duration in its two largest units: `45 s`, `3 min 20 s`, `3 d 4 h`; `0 s` if it is negative."""
     whole = max(0, int(seconds))
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
@@ -12,12 +12,12 @@ def duration(seconds: float) -> str:
         if amount:
             parts.append(f"{amount} {unit}")
         elif parts:
-            break  # no "3 d 5 s": units that follow each other only
+            break  # only adjacent units: not "3 d 5 s"
     return " ".join(parts[:2]) or "0 s"
 
 
 def iso(moment: float) -> str:
-    """Seconds since the epoch as ISO 8601 in UTC, to the second."""
+    """Seconds since the epoch as ISO 8601 in UTC, in whole seconds."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

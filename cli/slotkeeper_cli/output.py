@@ -1,4 +1,4 @@
-"""The output of a command: its result on stdout, as text or JSON, and everything else on stderr."""
+"""Print a command's result to stdout, as text or JSON, and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -20,24 +20,26 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        # Made per command: they hold the streams of the moment, which tests and pipes exchange. Without markup: what is
-        # printed are names and texts of others, and a request's id may have brackets.
+        # Made per command, since tests replace sys.stdout and sys.stderr. Without markup: rich would read brackets in a
+        # request's id as a style.
         self.console = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
-    def result(self, data: Any, render: Callable[[Console], None]) -> None:
-        """Print `data` as JSON if --json was given; else call `render`."""
+    def result(self, data: Any, text: str | Callable[[Console], None]) -> None:
+        """Print `data` as JSON if --json was given; otherwise print the text, or call the function that prints it."""
         if self.as_json:
             self.console.out(json.dumps(data, indent=2, ensure_ascii=False), highlight=False)
+        elif callable(text):
+            text(self.console)
         else:
-            render(self.console)
+            self.console.print(text)
 
     def note(self, text: str) -> None:
-        """Print a line on stderr: a warning, or what the command waits for."""
+        """Print a line on stderr: a warning, or the progress of the command."""
         self.errors.print(text, markup=False)
 
     def progress(self) -> Progress:
-        """A progress bar on stderr; none without a terminal."""
+        """A progress bar on stderr; invisible without a terminal."""
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -49,11 +51,10 @@ class Output:
         )
 
 
-def table(*columns: str, title: str | None = None) -> Table:
+def table(*columns: str) -> Table:
     """A table in the style of all commands; a heading that begins with `>` is aligned right."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    made = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        made.add_column(
-            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
-        )
+        justify: JustifyMethod = "right" if column.startswith(">") else "left"
+        made.add_column(column.removeprefix(">"), justify=justify, overflow="fold")
     return made

@@ -1,8 +1,8 @@
 """Redrive a dead-letter message: send its request or work again, under the same key, as the next attempt.
 
-It is sent first and then deleted, so that nothing is lost in between. If the command dies there, the message is
-redriven again later, and the second copy has no effect: it is the same attempt of the same request, and an execution's
-name, or the ledger's row, is given only once.
+The message is sent first and then deleted, so that a command that dies in between loses nothing. The message is then
+redriven a second time without effect: both copies are the same attempt, and only one of them gets the execution's name,
+or the ledger's row.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.request_sender import message_of
 from slotkeeper_cli.stack_connection import StackConnection
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 
-# What would be refused again as it is (docs/retries-reference.md). A request with another's id would be taken as
-# the next attempt; but the other's own next attempt has the same name, and SQS drops whichever is sent second.
+# The codes of messages that would be refused again (docs/retries-reference.md). A request with the id of another would be
+# taken for that request's next attempt, whose own message has the same deduplication id: SQS drops the second of them.
 _NOT_REDRIVABLE = {
-    "RequestIdReused": "its id belongs to another request: send it under an id of its own",
-    "TooLarge": "it is too large for WorkQueue: put its payload into S3, and send the key",
+    "RequestIdReused": "its id belongs to another request: submit it again with a different id",
+    "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",
 }
 
 
 class NotRedrivable(ValueError):
-    """The message would only be refused again; the text states why."""
+    """The message would be refused again; the text states why."""
 
 
 @dataclass(frozen=True)
 class Redrive:
-    """What to send for a dead-letter message. `request` or `message` states where to."""
+    """What to send for a dead-letter message: a `request` to RequestQueue, or a `message` to WorkQueue."""
 
     dlq_message: DeadLetterMessage
     body: str
@@ -54,7 +55,7 @@ def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:
         processes: names of the processes that exist.
 
     Raises:
-        NotRedrivable: it would only be refused again.
+        NotRedrivable: it would be refused again.
     """
     if dead_letter.code in _NOT_REDRIVABLE:
         raise NotRedrivable(_NOT_REDRIVABLE[dead_letter.code])
@@ -64,14 +65,16 @@ def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:
     if request.process not in processes:
         raise NotRedrivable(f"there is no process {request.process!r}. Add it with: slotkeeper process add")
     if request.attempt >= MAX_ATTEMPTS:
-        raise NotRedrivable(f"it was attempt {request.attempt}, the last that there can be")
+        raise NotRedrivable(
+            f"it was attempt {request.attempt}, which is the maximum: submit it again with a different id"
+        )
     again = replace(request, attempt=request.attempt + 1)
     return Redrive(dead_letter, again.to_json(), again.attempt, request=again)
 
 
 def read_request(dead_letter: DeadLetterMessage) -> Request:
-    """The request of a message, with its id written out. Raises NotRedrivable."""
-    # The group is the process: a message that came in another group is valid as soon as it is in this one.
+    """The request of a dead-letter message, with its id. Raises NotRedrivable."""
+    # With the process as the group: a request that was refused for its group is valid in the right one.
     delivery = Delivery(dead_letter.request_id, dead_letter.body, dead_letter.process, "", "0", 1, dead_letter.sent_at)
     try:
         return parse_request(delivery)
@@ -88,15 +91,10 @@ def _plan_work(dead_letter: DeadLetterMessage) -> Redrive:
 
 
 def send(stack: StackConnection, redrive: Redrive) -> None:
-    """Send it to RequestQueue, in its process's group, or to WorkQueue. Errors of SQS pass through."""
+    """Send a request to RequestQueue, or a work message to WorkQueue. Errors of SQS pass through."""
     sqs = stack.client("sqs")
     if redrive.request is not None:
-        sqs.send_message(
-            QueueUrl=stack.outputs["RequestQueueUrl"],
-            MessageBody=redrive.body,
-            MessageGroupId=redrive.request.process,
-            MessageDeduplicationId=redrive.request.execution_name,
-        )
+        sqs.send_message(QueueUrl=stack.outputs["RequestQueueUrl"], **message_of(redrive.request))
     elif redrive.message is not None:
         sqs.send_message(
             QueueUrl=stack.outputs["WorkQueueUrl"],

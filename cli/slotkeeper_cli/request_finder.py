@@ -1,8 +1,7 @@
-"""Find a request in every place where it can be.
+"""Find the attempts of a request: in SlotTable, in Step Functions and in the dead-letter queues.
 
-A request's attempts each have an execution of their own name. An attempt holds a slot, is known to Step Functions,
-is in a dead-letter queue, is cancelled, or is still on RequestQueue, which must not be read: receiving a message there
-invalidates the receipt handle by which it would be woken. So a request that is found nowhere else may be queued.
+Each attempt has an execution name. RequestQueue is not searched: receiving a message there would invalidate the receipt
+handle with which the message is woken. A request that is found nowhere else may therefore be queued.
 """
 
 from __future__ import annotations
@@ -10,36 +9,34 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.glue_runs import runs_by_execution
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 
-# Attempts follow each other; one that was dead-lettered had no execution, so a gap is no end yet.
+# The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
+# execution, and its message deleted.
 _GAP = 3
-_THREADS = 8
-# A dead-letter message behind so many others is not found.
+# The number of messages that are read of each dead-letter queue.
 _MAX_DEAD_LETTERS = 1000
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class RequestAttempt:
-    """One attempt of a request, and all that is known of it.
+    """One attempt of a request.
 
-    `state`: `starting` or `running` with a slot; `finishing`, `succeeded` or `failed` when it has ended;
-    `dead-lettered`; `cancelled`; or `waiting`, if it is the first in the queue of its process.
+    `state`: `starting` or `running` with a slot; `finishing`, `succeeded` or `failed` after its release;
+    `dead-lettered`; `cancelled`; or `waiting`, if it is the head of its process's queue.
     """
 
     process: str
@@ -50,7 +47,7 @@ class RequestAttempt:
     dlq_message: DeadLetterMessage | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """The attempt as JSON shows it."""
         data = {"attempt": self.number, "execution": self.execution, "state": self.state, **self.details}
         if self.dlq_message is not None:
             data["dead_letter"] = {"queue": self.dlq_message.queue.full_name, **self.dlq_message.summary()}
@@ -59,7 +56,7 @@ class RequestAttempt:
 
 @dataclass(frozen=True)
 class RequestAttempts:
-    """A request in one process. `attempts` are those of which something is known, in their order."""
+    """A request of one process, with its known attempts in order."""
 
     process: Process
     request_id: str
@@ -67,48 +64,41 @@ class RequestAttempts:
 
     @property
     def next_number(self) -> int:
-        """The attempt that may be queued, if one is: the one after the last that is known."""
+        """The number after the last known attempt: the attempt that may be queued."""
         return self.attempts[-1].number + 1 if self.attempts else 1
 
     def name_of(self, number: int) -> str:
-        """The name of an attempt's execution."""
+        """The name of the execution of an attempt."""
         return execution_name(self.process.name, self.request_id, number)
 
 
 class RequestFinder:
-    """Finds requests on a stack. The dead-letter messages are read once, for all searches."""
+    """Finds requests on a stack. The dead-letter messages are read once for all searches."""
 
     def __init__(self, stack: StackConnection, control: SlotControl) -> None:
         self._stack = stack
         self._control = control
-        with ThreadPoolExecutor(2) as pool:
-            readers = (
-                DeadLetterQueueReader(stack, queue)
-                for queue in (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
-            )
-            self._dead_letters: list[DeadLetterMessage] = [
-                dead_letter
-                for result in pool.map(lambda reader: reader.peek(_MAX_DEAD_LETTERS), readers)
-                for dead_letter in result
-            ]
+        queues = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
+        of_queues = in_parallel(lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS), queues)
+        self._dead_letters = [dead_letter for of_queue in of_queues for dead_letter in of_queue]
 
     def find(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:
-        """The request in each of these processes; without attempts where nothing is known of it.
+        """The request in each of these processes, also if it has no known attempts there.
 
         Args:
-            request_id: the caller's own, the id of the message that brought it, or the name of an execution.
+            request_id: the id of the request, of its message if it was sent without one, or the name of an execution.
+
+        Raises:
+            NotFound: there is no execution of the given name.
         """
         known = list(processes)
         if named := _EXECUTION.fullmatch(request_id):
             real = self._request_id_of(request_id)
             if real is None:
-                raise NotFound(f"nothing is known of an execution {request_id}: give the request's id instead")
+                raise NotFound(f"there is no execution {request_id}: give the id of the request instead")
             request_id, known = real, [one for one in known if one.name == named["process"]]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            attempts = pool.map(lambda process: self._attempts(process, request_id), known)
-            return [
-                RequestAttempts(process, request_id, result) for process, result in zip(known, attempts, strict=True)
-            ]
+        attempts = in_parallel(lambda process: self._attempts(process, request_id), known)
+        return [RequestAttempts(process, request_id, result) for process, result in zip(known, attempts, strict=True)]
 
     def _request_id_of(self, execution: str) -> str | None:
         if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
@@ -146,7 +136,8 @@ class RequestFinder:
         holder = process.holders.get(name)
         details: dict[str, Any] = {"link": self._stack.execution_link(name)} if execution else {}
         if holder is not None:
-            run = self._run(holder.job or process.job_name, name) if execution else None
+            job = holder.job or process.job_name
+            run = runs_by_execution(self._stack, job, holder.since).get(name) if execution else None
             details |= {"since": iso(holder.since), "slot": holder.state, "glue_run": run}
             state = "running" if execution and holder.state == "RUNNING" else "starting"
         elif execution is not None:
@@ -155,7 +146,7 @@ class RequestFinder:
                 execution["status"], "failed"
             )
         elif dead_letter is not None:
-            # Of one that failed, Step Functions may have forgotten the execution.
+            # Step Functions may have deleted the execution of a failed request.
             state = "failed" if dead_letter.queue is DeadLetterQueueName.FAILED else "dead-lettered"
         elif note := process.cancelled.get(name):
             details |= {"since": iso(note.since), "by": note.by}
@@ -168,28 +159,12 @@ class RequestFinder:
         return RequestAttempt(process.name, number, name, state, details, dead_letter)
 
     def _execution(self, name: str) -> dict[str, Any] | None:
+        stepfunctions, arn = self._stack.client("stepfunctions"), self._stack.execution_arn(name)
         try:
-            result: dict[str, Any] = self._stack.client("stepfunctions").describe_execution(
-                executionArn=self._stack.execution_arn(name)
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
-                raise
+            result: dict[str, Any] = stepfunctions.describe_execution(executionArn=arn)
+        except stepfunctions.exceptions.ExecutionDoesNotExist:
             return None
         return result
-
-    def _run(self, job: str, name: str) -> dict[str, str] | None:
-        """The newest of the first thousand Glue runs of a job that is this execution's."""
-        try:
-            pages = self._stack.client("glue").get_paginator("get_job_runs")
-            for page in pages.paginate(JobName=job, PaginationConfig={"MaxItems": 1000}):
-                for run in page["JobRuns"]:
-                    if run.get("Arguments", {}).get(MARKER) == name:
-                        return {"id": run["Id"], "state": run["JobRunState"]}
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "EntityNotFoundException":
-                raise
-        return None
 
 
 def _ending(execution: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Check requests as the starter does, and send them to RequestQueue."""
+"""Check requests by the rules of the starter, and send them to RequestQueue."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ FIRST_WAIT = 0.2  # seconds, doubled at each try
 
 
 class InvalidRequests(CommandError):
-    """Requests that the starter would dead-letter: each is named with its line. Nothing was sent."""
+    """Requests that the starter would dead-letter, each with its line number. Nothing was sent."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class NumberedRequest:
-    """A request with the number of its line."""
+    """A request and its line number."""
 
     number: int
     request: Request
 
 
 def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
-    """The requests of a file, one JSON object a line; empty lines are passed over.
+    """The requests of a file with one JSON object per line. Empty lines are skipped.
 
-    A request without an id is given one: its name is then known before it is sent, and if the answer is lost, it is the
-    same request that is sent once more.
+    A request without an id receives one here, so that sending it again after a lost response repeats the same request.
 
     Raises:
-        InvalidRequests: one is not valid, or has the same process and id as another, of which SQS would drop it.
+        InvalidRequests: a request is invalid, or repeats the process and id of another, so that SQS would drop it.
     """
     numbered: list[NumberedRequest] = []
     errors: list[str] = []
@@ -54,25 +53,27 @@ def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
             continue
         first = numbers.setdefault(request.execution_name, number)
         if first != number:
-            errors.append(f"line {number}: has the process and request_id of line {first}")
+            errors.append(f"line {number}: repeats the process and request_id of line {first}")
         numbered.append(NumberedRequest(number, request))
     if errors:
-        raise InvalidRequests("\n".join(["nothing was sent:", *errors]))
+        raise InvalidRequests(
+            "\n".join(["invalid requests; correct them and submit all again.", *errors, "Nothing was sent."])
+        )
     return numbered
 
 
 def check(body: str) -> Request:
-    """One request, with an id. Raises InvalidRequest."""
+    """Parse a request, and give it an id if it has none. Raises InvalidRequest."""
     delivery = Delivery(str(uuid4()), body, _process_of(body), "", "0", 1, 0.0)
     request = parse_request(delivery)
     size = len(request.to_json().encode())
     if size > MAX_BODY_BYTES:
-        raise InvalidRequest(f"it has {size:,} bytes, and must not have more than {MAX_BODY_BYTES:,}")
+        raise InvalidRequest(f"it has {size:,} bytes; the maximum is {MAX_BODY_BYTES:,}")
     return request
 
 
 def _process_of(body: str) -> str:
-    """The process that a body names, valid or not: its message group."""
+    """The process of a body, valid or not: its message group."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -82,14 +83,14 @@ def _process_of(body: str) -> str:
 
 @dataclass(frozen=True)
 class SendResult:
-    """A request that SQS has taken, or why it has not."""
+    """A request with its message id, or with the reason why it was not sent."""
 
     request: Request
     message_id: str = ""
     error: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """The result as JSON shows it."""
         data: dict[str, Any] = {
             "request_id": self.request.request_id,
             "process": self.request.process,
@@ -101,13 +102,13 @@ class SendResult:
 def send_all(
     stack: StackConnection, requests: Sequence[Request], note: Callable[[str], None] = lambda _: None
 ) -> Iterator[list[SendResult]]:
-    """Puts them on the queue, ten at a time and in their order.
+    """Send requests in order, in batches of ten.
 
-    What SQS does not take of a batch is sent again, and is then behind those of its process that were accepted. Its
-    deduplication id is its execution's name, so what was taken after all is not there twice.
+    Requests that SQS refuses are sent again, and are then behind the accepted ones of their process. The deduplication
+    id is the execution's name, so a request that SQS accepted although it reported a failure is not queued twice.
 
     Args:
-        note: called with a text for each batch that is sent again.
+        note: receives a text for each batch that is sent again.
     """
     for start in range(0, len(requests), BATCH):
         yield _send_batch(stack, requests[start : start + BATCH], note)
@@ -119,9 +120,11 @@ def _send_batch(stack: StackConnection, requests: Sequence[Request], note: Calla
     left = dict(enumerate(requests))
     for attempt in range(TRIES):
         if attempt:
-            note(f"SQS has not taken {len(left)} of {len(requests)}: {next(iter(outcomes.values())).error}; once more.")
+            error = next(outcomes[number].error for number in left)
+            note(f"SQS refused {len(left)} of {len(requests)} requests ({error}): trying again.")
             time.sleep(FIRST_WAIT * 2 ** (attempt - 1))
-        answer = sqs.send_message_batch(QueueUrl=url, Entries=[_entry(number, one) for number, one in left.items()])
+        entries = [{"Id": str(number), **message_of(request)} for number, request in left.items()]
+        answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
         for taken in answer.get("Successful", []):
             number = int(taken["Id"])
             outcomes[number] = SendResult(requests[number], message_id=taken["MessageId"])
@@ -129,16 +132,16 @@ def _send_batch(stack: StackConnection, requests: Sequence[Request], note: Calla
         for one in refused:
             number = int(one["Id"])
             outcomes[number] = SendResult(requests[number], error=f"{one['Code']}: {one.get('Message', '')}")
-        # What is wrong with a request itself, does not get better.
+        # A second try does not help if the fault is the sender's.
         left = {int(one["Id"]): requests[int(one["Id"])] for one in refused if not one["SenderFault"]}
         if not left:
             break
     return [outcomes[number] for number in sorted(outcomes)]
 
 
-def _entry(number: int, request: Request) -> dict[str, str]:
+def message_of(request: Request) -> dict[str, str]:
+    """The fields of a request's message on RequestQueue."""
     return {
-        "Id": str(number),
         "MessageBody": request.to_json(),
         "MessageGroupId": request.process,
         "MessageDeduplicationId": request.execution_name,

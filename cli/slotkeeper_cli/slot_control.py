@@ -1,4 +1,4 @@
-"""The layer's own parts on a stack: every step that a command takes is the one that the functions take."""
+"""The slot protocol on a stack: commands change slots and processes by the same writes as the functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slotkeeper_cli.stack_connection import StackConnection
 
 
 class SlotControl:
-    """The slot protocol's parts, wired to a stack's table, queue and state machine."""
+    """The layer's objects for slots, made for a stack's table, queue and state machine."""
 
     def __init__(self, stack: StackConnection) -> None:
         table, dynamodb = stack.outputs["SlotTableName"], stack.client("dynamodb")
@@ -28,7 +28,7 @@ class SlotControl:
         """A process, read consistently.
 
         Raises:
-            NotFound: there is none of this name.
+            NotFound: there is no process of this name.
             CommandFailed: its item is malformed; the text names the attribute.
         """
         try:
@@ -39,10 +39,15 @@ class SlotControl:
                 "(docs/runbooks.md, MalformedProcessAlarm)"
             ) from error
         if process is None:
-            known = sorted(self.names())
-            raise NotFound(f"there is no process {name!r}. The processes are: {', '.join(known) or 'none'}")
+            raise NotFound(f"there is no process {name!r}. The processes are: {', '.join(self.names()) or 'none'}")
         return process
 
+    def read_all(self) -> tuple[list[Process], list[str]]:
+        """The processes, ordered by name, and for each malformed item an error text."""
+        read = list(self.processes.all())
+        processes = sorted((one for one in read if isinstance(one, Process)), key=lambda one: one.name)
+        return processes, [str(one) for one in read if isinstance(one, MalformedProcess)]
+
     def names(self) -> list[str]:
-        """The names of all processes that can be read."""
-        return [process.name for process in self.processes.all() if isinstance(process, Process)]
+        """The names of the processes, in order. Malformed items are left out."""
+        return [process.name for process in self.read_all()[0]]

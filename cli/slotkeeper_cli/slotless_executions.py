@@ -1,36 +1,34 @@
-"""Executions that run and hold no slot: how the table is made to know of them again.
+"""Find executions that run without a slot, so that a command can adopt them: record them as holders.
 
-The protocol makes none. They exist after SlotTable was restored to an earlier moment, or edited manually; for each of
-them one request too many would be admitted.
+They exist only after SlotTable was restored to an earlier time or edited manually. For each of them, the starter would
+admit one request too many.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from botocore.exceptions import ClientError
-
 from slotkeeper.slots.process import Process
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 
-# A workflow needs a slot from the one state to the other. One that has lost its reservation gives its request back
-# before the first, and after the second it only wakes and reports. Neither may be adopted: the first would then run
-# its job although another request has its slot by now.
+# A workflow uses its slot from the first of these states to the second. Outside of them it must not be adopted:
+# - before RunGlueJob it may have lost its reservation. It then returns its request; adopted, it would run its job
+#   although another request has its slot.
+# - after ReleaseSlot it only wakes the next request and publishes its event.
 _RUN = "RunGlueJob"
 _RELEASE = "ReleaseSlot"
 _NO_END = ("ExecutionStarted", "ExecutionRedriven")
-_THREADS = 8
 
 
 @dataclass(frozen=True)
 class SlotlessExecution:
     """An execution that runs without a slot. `since` is in seconds since the epoch.
 
-    `job` is the Glue job that it runs, which may not be its process's any more; empty where its history does not say.
+    `job` is the Glue job that it runs, which may be an earlier one of its process; empty if its history has no name.
     """
 
     process: str
@@ -42,21 +40,23 @@ class SlotlessExecution:
 def find_slotless_executions(
     stack: StackConnection, control: SlotControl, processes: Iterable[Process]
 ) -> list[SlotlessExecution]:
-    """The executions of these processes that run and hold no slot, oldest first."""
+    """The executions of these processes that run without a slot, oldest first.
+
+    The order of reads matters:
+      1. List the running executions. An execution of a known holder needs no further check.
+      2. Read the processes again: a request admitted after the first read holds a slot only in this one.
+      3. Read the histories: they show the executions that had released their slot before step 2.
+    """
     known = {process.name: process for process in processes}
-    # Holders need no further check.
     slotless = [
         listed
         for listed in _running(stack)
         if listed.process in known and listed.execution not in known[listed.process].holders
     ]
-    # Read again: a request that was admitted after the first read holds a slot that this read did not return. Before
-    # the histories: they show which executions had released their slot by this read.
     fresh = {name: control.process(name) for name in {one.process for one in slotless}}
     slotless = [one for one in slotless if one.execution not in fresh[one.process].holders]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        jobs = pool.map(lambda one: _job_that_runs(stack, one.execution), slotless)
-        with_jobs = [replace(one, job=job) for one, job in zip(slotless, jobs, strict=True) if job is not None]
+    jobs = in_parallel(lambda one: _job_that_runs(stack, one.execution), slotless)
+    with_jobs = [replace(one, job=job) for one, job in zip(slotless, jobs, strict=True) if job is not None]
     return sorted(with_jobs, key=lambda one: one.since)
 
 
@@ -69,20 +69,19 @@ def _running(stack: StackConnection) -> Iterator[SlotlessExecution]:
 
 
 def _job_that_runs(stack: StackConnection, execution: str) -> str | None:
-    """The job of an execution that has come to the state that runs it, and not to its release or end; else None."""
-    pages = stack.client("stepfunctions").get_paginator("get_execution_history")
+    """The job of an execution that is between RunGlueJob and ReleaseSlot; None for any other execution."""
+    stepfunctions = stack.client("stepfunctions")
+    pages = stepfunctions.get_paginator("get_execution_history")
     job = None
     try:
         for page in pages.paginate(executionArn=stack.execution_arn(execution), reverseOrder=True):
             for event in page["events"]:
                 entered = event.get("stateEnteredEventDetails", {})
-                over = event["type"].startswith("Execution") and event["type"] not in _NO_END
-                if entered.get("name") == _RELEASE or over:
+                has_ended = event["type"].startswith("Execution") and event["type"] not in _NO_END
+                if entered.get("name") == _RELEASE or has_ended:
                     return None
                 if entered.get("name") == _RUN:
                     job = json.loads(entered.get("input", "{}")).get("job_name", "")
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
-            raise
+    except stepfunctions.exceptions.ExecutionDoesNotExist:
         return None
     return job

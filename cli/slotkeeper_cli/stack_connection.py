@@ -1,4 +1,4 @@
-"""The deployed stack that a command works on: its outputs, and clients for the account that it is in."""
+"""The deployed stack that a command works on: its outputs, and clients for its account."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
 CONSOLE = "https://{region}.console.aws.amazon.com"
 
-# An operator waits, and a call that is throttled is worth another try (boto3 guide, "Retries").
+# Throttled calls are retried while the operator waits (boto3 guide, "Retries").
 _CLIENT_CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 6})
 
-# A function is waited for as long as it may take (Lambda quotas, "Function timeout"), and asked once: a call that is
-# given up and made again would have it work twice at a time.
+# As long as a function may run (Lambda quotas, "Function timeout"), and without retries: a second invocation would run
+# at the same time as the first.
 _INVOKE_CONFIG = Config(connect_timeout=5, read_timeout=900, retries={"mode": "standard", "total_max_attempts": 1})
 
-# What botocore would read of the user's own: a command for the local stack must not be able to reach an account.
+# Without the user's own AWS files, so that a command for the local stack cannot reach an account.
 _NO_USER_CONFIG: dict[str, Any] = {
     "profile": (None, None, None, None),
     "config_file": (None, None, os.devnull, None),
@@ -37,7 +37,7 @@ _NO_USER_CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Flow:
-    """A part of the template that is deployed by a parameter. Its first output is there if and only if the flow is."""
+    """An optional part of the template, its parameter, and its outputs, which exist only if it is deployed."""
 
     name: str
     parameter: str
@@ -74,11 +74,11 @@ FLOWS = (
 
 
 class StackConnection:
-    """A stack by its name, in the account and region of a profile, or in the AWS that `make local-up` runs.
+    """A stack by its name, in the account and Region of a profile, or in the AWS that `make local-up` runs.
 
     Args:
-        region: as the AWS CLI has it; None leaves it to the profile and the environment.
-        local: the file that `make local-up` writes, instead of an account.
+        region: AWS Region; by default that of the profile or the environment.
+        local: the file that `make local-up` writes; the stack is then not searched in an account.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class StackConnection:
         return str(self.client("cloudformation").meta.region_name)
 
     def client(self, service: str) -> Any:
-        """The boto3 client of a service, made once."""
+        """The boto3 client of a service, made on first use."""
         if service not in self._clients:
             self._clients[service] = self._make(service, _CLIENT_CONFIG)
         return self._clients[service]
 
     def invoke(self, function: str) -> dict[str, Any]:
-        """Invokes a function with an empty event, and waits until it has answered (Lambda, Invoke)."""
+        """Invoke a function with an empty event, and wait for its response (Lambda, Invoke)."""
         answer: dict[str, Any] = self._make("lambda", _INVOKE_CONFIG).invoke(FunctionName=function, Payload=b"{}")
         return answer
 
@@ -122,30 +122,29 @@ class StackConnection:
         """The stack as CloudFormation describes it (DescribeStacks).
 
         Raises:
-            NotFound: there is no such stack here, or it is not one of Slotkeeper's.
+            NotFound: there is no such stack in this account and Region, or it is not a Slotkeeper stack.
         """
+        cloudformation = self.client("cloudformation")
         try:
-            description: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"][
-                0
-            ]
+            description: dict[str, Any] = cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]
         except ClientError as error:
             if "does not exist" not in error.response["Error"].get("Message", ""):
                 raise
             raise NotFound(
-                f"there is no stack {self.name!r} in {self.region}: give its name by --stack, and its account and "
-                "region by --profile and --region"
+                f"there is no stack {self.name!r} in {self.region}: give its name with --stack, and its account and "
+                "Region with --profile and --region"
             ) from error
         outputs = {output["OutputKey"] for output in description.get("Outputs", [])}
         if "SlotTableName" not in outputs:
             raise NotFound(
-                f"stack {self.name!r} ({description['StackStatus']}) has no output SlotTableName: it is not one of "
-                "Slotkeeper's, or its first deployment is not done"
+                f"stack {self.name!r} ({description['StackStatus']}) has no output SlotTableName: it is not a stack of "
+                "Slotkeeper, or its first deployment has not finished. Check --stack, or run this again later"
             )
         return description
 
     @cached_property
     def outputs(self) -> dict[str, str]:
-        """The stack's outputs. A missing one raises NotFound if its flow is not deployed, else CommandFailed."""
+        """The stack's outputs. A missing output raises NotFound if its flow is not deployed, else CommandFailed."""
         return _Outputs({output["OutputKey"]: output["OutputValue"] for output in self.description["Outputs"]})
 
     @cached_property
@@ -155,15 +154,20 @@ class StackConnection:
 
     @cached_property
     def parameters(self) -> dict[str, str]:
-        """The values with which the stack is deployed."""
+        """The parameters with which the stack is deployed."""
         return {given["ParameterKey"]: given.get("ParameterValue", "") for given in self.description["Parameters"]}
+
+    @cached_property
+    def caller(self) -> str:
+        """The ARN of the operator (GetCallerIdentity)."""
+        return str(self.client("sts").get_caller_identity()["Arn"])
 
     def execution_arn(self, name: str) -> str:
         """The ARN of an execution of the stack's workflow."""
         return f"{self.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{name}"
 
     def execution_link(self, name: str) -> str:
-        """Where the console shows an execution; its ARN where there is no console."""
+        """The console's URL of an execution; for the local stack its ARN."""
         arn = self.execution_arn(name)
         if self.is_local:
             return arn
@@ -185,17 +189,17 @@ class _Outputs(dict[str, str]):
             if name in flow.outputs and flow.outputs[0] not in self:
                 raise NotFound(f"the {flow.name} is not deployed in this stack: deploy the stack with {flow.parameter}")
         raise CommandFailed(
-            f"the stack has no output {name}: it was deployed from an older template. Deploy it again first"
+            f"the stack has no output {name}: it was deployed from an older template. Deploy the stack again first"
         )
 
 
 def find_local() -> Path:
-    """The file that `make local-up` writes, looked for from here upwards.
+    """The file that `make local-up` writes, in the working directory or one of its parents.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such file.
     """
     for folder in (Path.cwd(), *Path.cwd().parents):
         if (folder / LOCAL_OUTPUTS).exists():
             return folder / LOCAL_OUTPUTS
-    raise NotFound(f"no local stack is running ({LOCAL_OUTPUTS} is not here): run make local-up")
+    raise NotFound(f"no local stack is running (no {LOCAL_OUTPUTS} here or in a parent folder): run make local-up")

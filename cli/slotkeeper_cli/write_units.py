@@ -1,11 +1,11 @@
-"""What a process costs DynamoDB to write: a write is paid by the size of the whole item, however little it changes.
+"""The DynamoDB write units of a process, and the limit that they set.
 
-All holders of a process stand in one item, so a write of it uses a unit for each KB that they fill. One item lies in
-one partition, and a partition serves 1,000 write units a second: together they bound how often a process's slots can
-change hands, and so how short the jobs may be that shall fill them all.
+A write consumes a unit for each KB of the whole item, however little it changes. All holders of a process are in one
+item, one item is in one partition, and a partition serves 1,000 write units a second. This bounds how many slots a
+process can reserve and release each second, and so how short jobs can be if they are to keep all slots busy.
 
 Sources, pages of the DynamoDB developer guide: "DynamoDB item sizes and formats" (sizes), "DynamoDB read and write
-operations" (units; a refused write is paid as one that was made), "Quotas in Amazon DynamoDB" (a partition).
+operations" (units; a write whose condition fails consumes as many), "Quotas in Amazon DynamoDB" (a partition).
 """
 
 from __future__ import annotations
@@ -22,37 +22,36 @@ from slotkeeper.slots.request import execution_name
 KB = 1024
 PARTITION_UNITS = 1000  # write units a second
 CYCLE_WRITES = 3  # reserve, confirm, release
-QUEUED_WRITES = 5  # where others wait: a reserve that is refused and a registration too
-LARGE_QUEUED_WRITES = 4  # at a process with so many holders that a read refuses
-USUAL_JOB = 60.0  # seconds: Glue bills a minute at least (AWS Glue pricing), so most runs take longer
+QUEUED_WRITES = 5  # of a request that waited: also a refused reserve and a registration
+LARGE_QUEUED_WRITES = 4  # in a process with PRECHECK_FROM_HOLDERS: a read takes the place of the refused reserve
+USUAL_JOB = 60.0  # seconds: Glue bills at least a minute (AWS Glue pricing), so most runs take longer
 
-# Of a FIFO queue, as SQS makes them: its API allows 1,024 characters, and those that it hands out have some 400.
+# Characters of a FIFO queue's receipt handle, as observed. The API allows 1,024.
 RECEIPT_HANDLE = 412
 _SEQUENCE = 40  # characters, as Delivery.sortable_sequence writes it
-_A_TIME = {"N": "1789999999"}  # seconds since the epoch without a zero at the end, which would take less room
+_A_TIME = {"N": "1789999999"}  # seconds since the epoch; zeros at the end would make it smaller
 
 
 def item_bytes(item: Mapping[str, Any]) -> int:
-    """The size of an item in DynamoDB's own form, in bytes, as its writes are paid.
-
-    The guide calls the size of numbers an approximation.
-    """
+    """The size of an item in DynamoDB's own form, in bytes. The guide calls the size of numbers an approximation."""
     return sum(_text(name) + _value(value) for name, value in item.items())
 
 
 def write_units(before: int, after: int) -> int:
-    """The units of a write to an item of so many bytes before and after it; 0 stands for no item.
+    """The units of a write to an item, from the larger of its sizes before and after; 0 if there is no item.
 
-    The larger of the two counts. A transaction's write of the item uses twice as many.
+    A write in a transaction consumes twice as many.
     """
     return max(1, -(-max(before, after) // KB))
 
 
 def process_item(process: str, job: str, holders: int, *, queued: bool) -> dict[str, Any]:
-    """The item of a process with so many holders, in DynamoDB's own form. All are confirmed, which makes them larger.
+    """The item of a process whose slots are all in use, in DynamoDB's own form.
+
+    All holders are confirmed, which makes them larger than reservations.
 
     Args:
-        queued: somebody has waited, and is still registered, as the last one always is.
+        queued: a request has waited. Its registration stays in the item.
     """
     holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "job": {"S": job}}}
     names = [execution_name(process, str(number), 1) for number in range(holders)]
@@ -78,14 +77,14 @@ def process_item(process: str, job: str, holders: int, *, queued: bool) -> dict[
 
 @dataclass(frozen=True)
 class Demand:
-    """What a process asks of DynamoDB when all its slots are taken and others wait.
+    """The write units of a process whose slots are all in use while requests wait.
 
     Args:
-        bytes: of its item.
-        cycle_units: of a request that is admitted at once.
-        queued_units: of a request that had to wait.
-        starts_a_second: the most that the item's partition serves, each after a wait.
-        shortest_job: seconds. Of jobs that take less, the slots cannot all be kept busy: writes are throttled.
+        bytes: size of its item.
+        cycle_units: units of a request that is admitted immediately.
+        queued_units: units of a request that waited.
+        starts_a_second: maximum of the item's partition, for requests that waited.
+        shortest_job: seconds. Jobs that take less cannot keep all slots busy, since DynamoDB throttles the writes.
     """
 
     slots: int
@@ -97,7 +96,7 @@ class Demand:
 
 
 def demand(process: str, job: str, slots: int) -> Demand:
-    """The demand of a process by its names and its limit. Without slots it asks for nothing of what counts here."""
+    """The demand of a process with these names and this number of slots."""
     size = item_bytes(process_item(process, job, slots, queued=True))
     units = write_units(size, size)
     queued = (LARGE_QUEUED_WRITES if slots >= PRECHECK_FROM_HOLDERS else QUEUED_WRITES) * units
@@ -106,13 +105,13 @@ def demand(process: str, job: str, slots: int) -> Demand:
 
 
 def size_problems(process: str, job: str, slots: int) -> list[str]:
-    """Why a process may not be able to keep all of its slots busy, and what to do; nothing if usual jobs can."""
-    asked = demand(process, job, slots)
-    if asked.shortest_job <= USUAL_JOB:
+    """Why jobs of a minute cannot keep all slots of a process busy, and what to do; empty if they can."""
+    needed = demand(process, job, slots)
+    if needed.shortest_job <= USUAL_JOB:
         return []
     return [
-        f"process {process} with {slots} slots is an item of {asked.bytes / KB:.0f} KB, of which DynamoDB makes "
-        f"{asked.starts_a_second:.1f} starts a second at most, so jobs of less than {asked.shortest_job:.0f} s cannot "
+        f"process {process} with {slots} slots is an item of {needed.bytes / KB:.0f} KB, which DynamoDB can write for "
+        f"at most {needed.starts_a_second:.1f} starts a second, so jobs under {needed.shortest_job:.0f} s cannot "
         "keep all its slots busy: for such jobs divide it into processes of fewer slots"
     ]
 
@@ -143,7 +142,7 @@ def _text(text: str) -> int:
 
 
 def _number(text: str) -> int:
-    """A byte, and one for two significant digits: zeros at both ends are none. A minus takes one more."""
+    """One byte, one for each two significant digits (without zeros at either end), and one for a minus sign."""
     number = Decimal(text).normalize()
     digits = len(number.as_tuple().digits) if number else 0
     return 1 + -(-digits // 2) + number.is_signed()

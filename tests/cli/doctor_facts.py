@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper.slots.process import Process
-from slotkeeper_cli.doctor.facts import FunctionSettings, LedgerRows, TableSettings
+from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
+from slotkeeper_cli.doctor.facts import LedgerRows
 from slotkeeper_cli.doctor.health_checks import Finding
-from slotkeeper_cli.recursion_settings import RecursionSetting
 
 NOW = 1_790_000_000.0
 
@@ -55,6 +55,7 @@ WHOLE: dict[str, Any] = {
     "stack_age": 30 * 86_400.0,
     "parameters": {"GlueTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},
     "processes": [process()],
+    "malformed": [],
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
     "allowed_jobs": {"job"},
     "held": [],
@@ -76,8 +77,8 @@ WHOLE: dict[str, Any] = {
         "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})],
     },
     "recursion": [
-        RecursionSetting("WorkerFunction", "w", "Allow", "Allow"),
-        RecursionSetting("Starter", "s", "Terminate", "Terminate"),
+        RecursionSetting("WorkerFunction", "Allow", "Allow"),
+        RecursionSetting("Starter", "Terminate", "Terminate"),
     ],
     "tables": [TableSettings("Ledger", True, True, True, True), TableSettings("Slots", False, False, True, True)],
     "rules": {"JanitorFunctionRound": "ENABLED"},

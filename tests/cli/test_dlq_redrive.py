@@ -101,7 +101,7 @@ def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> No
     [
         ("not JSON", "InvalidRequest", "it is not a valid request: body is not JSON"),
         ('{"process": "nobody"}', "UnknownProcess", "there is no process 'nobody'"),
-        ('{"process": "sample", "attempt": 1000000}', "Expired", "the last that there can be"),
+        ('{"process": "sample", "attempt": 1000000}', "Expired", "which is the maximum"),
         ('{"process": "sample", "request_id": "a"}', "RequestIdReused", "its id belongs to another request"),
     ],
 )

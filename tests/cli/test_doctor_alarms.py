@@ -21,7 +21,7 @@ def test_alarms_in_alarm_that_have_no_data_and_whose_actions_are_disabled() -> N
     assert levels(alarm_checks.alarms, alarms=[alarm("INSUFFICIENT_DATA")]) == ["warn"]
     assert levels(alarm_checks.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
     (ringing,) = alarm_checks.alarms(SimpleNamespace(alarms=[alarm("ALARM")]))  # type: ignore[arg-type]
-    assert ringing.do == "docs/runbooks.md#startererroralarm"
+    assert ringing.do == "see docs/runbooks.md#startererroralarm"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_topic_without_a_confirmed_subscription() -> None:
     assert levels(alarm_checks.topic, subscriptions=[]) == ["warn"]
     pending = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "us@example.com"}]
     assert seen(alarm_checks.topic, subscriptions=pending) == [
-        ("warn", "not confirmed yet: us@example.com"),
+        ("warn", "subscription not confirmed yet: us@example.com"),
         ("warn", "the alarms' topic has no confirmed subscription"),
     ]
 
@@ -122,4 +122,4 @@ def test_a_retry_policy_that_does_not_hold_is_a_problem(value: str | None) -> No
 
 def test_what_lies_in_the_queues_that_nobody_works_on_is_a_warning() -> None:
     queues = {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}
-    assert seen(retry_checks.dead_letters, queues=queues) == [("warn", "FailedRequestQueue holds 2 messages")]
+    assert seen(retry_checks.dead_letters, queues=queues) == [("warn", "FailedRequestQueue contains 2 messages")]

@@ -11,9 +11,11 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from slotkeeper.slots.process import MalformedProcess
+from slotkeeper_cli import parallel, stack_resources
 from slotkeeper_cli.commands import doctor as command
 from slotkeeper_cli.doctor import CHECKS, facts
-from slotkeeper_cli.doctor.facts import Facts, FunctionSettings, TableSettings
+from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, TableSettings
+from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.doctor_facts import WHOLE, process
@@ -65,7 +67,7 @@ def test_warnings_alone_end_with_0(operator: Operator, monkeypatch: Patch) -> No
                 {
                     "level": "warn",
                     "saw": "process p is paused and admits no request",
-                    "do": "slotkeeper process resume p, when it may go on",
+                    "do": "slotkeeper process resume p, when it is to admit requests again",
                 }
             ],
         }
@@ -86,7 +88,7 @@ def test_a_problem_ends_with_5_and_says_what_to_do(operator: Operator, monkeypat
     [
         (denied("DescribeAlarms"), "DescribeAlarms was denied (AccessDeniedException)"),
         (denied("DescribeAlarms", "AuthorizationError"), "DescribeAlarms was denied (AuthorizationError)"),
-        (denied("DescribeAlarms", "Throttling"), "DescribeAlarms was answered Throttling: no"),
+        (denied("DescribeAlarms", "Throttling"), "DescribeAlarms failed with Throttling: no"),
         (EndpointConnectionError(endpoint_url="https://x"), "Could not connect to the endpoint URL"),
         (CommandFailed("the stack has no output X"), "the stack has no output X"),
     ],
@@ -160,7 +162,7 @@ FUNCTION, TABLE, RULE, ALARM = (
 @pytest.fixture
 def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
     """Facts over moto. One call at a time: what answers in moto's place keeps one question in mind."""
-    monkeypatch.setattr(facts, "_THREADS", 1)
+    monkeypatch.setattr(parallel, "THREADS", 1)
     return Facts(StackConnection("slotkeeper"))
 
 
@@ -195,7 +197,8 @@ def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Fac
     operator.stop(closed)
     odd = {"process_name": {"S": "odd"}}
     operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=odd)
-    assert isinstance(fetched.processes[-1], MalformedProcess) or len(fetched.processes) == 3
+    assert [one.name for one in fetched.processes] == ["other", "sample"]
+    assert len(fetched.malformed) == 1
     assert fetched.jobs["no-such-job"] is None
     assert (fetched.jobs["sample-job"] or {})["MaxRetries"] == 0
     assert {(one.process, one.status) for one in fetched.held} == {("sample", "RUNNING"), ("other", "ABORTED")}
@@ -336,7 +339,7 @@ def test_cloudformations_drift_detection_is_waited_for(
     operator: Operator, fetched: Facts, monkeypatch: Patch, end: str
 ) -> None:
     pauses: list[float] = []
-    replace_time(monkeypatch, facts, sleep=pauses.append)
+    replace_time(monkeypatch, stack_resources, sleep=pauses.append)
     statuses = iter(["DETECTION_IN_PROGRESS", "DETECTION_IN_PROGRESS", end])
 
     def page(params: dict[str, Any]) -> dict[str, Any]:

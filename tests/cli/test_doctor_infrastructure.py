@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli.doctor import infrastructure_checks
-from slotkeeper_cli.doctor.facts import FunctionSettings, TableSettings
-from slotkeeper_cli.recursion_settings import RecursionSetting
+from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
 from tests.cli.doctor_facts import WHOLE, facts, levels, mapping, queue, seen
 
 
@@ -24,7 +23,7 @@ def test_a_deployment_that_came_to_no_end(status: str, found: list[str]) -> None
 def test_a_visibility_below_six_times_the_functions_timeout_is_a_problem() -> None:
     queues = {**WHOLE["queues"], "RequestQueue": queue("RequestQueue", 179)}
     assert seen(infrastructure_checks.visibility, queues=queues) == [
-        ("problem", "RequestQueue hides a message for 179 s, and StarterFunction may take 30 s")
+        ("problem", "RequestQueue has a visibility timeout of 179 s, but StarterFunction may run for 30 s")
     ]
 
 
@@ -100,7 +99,7 @@ def test_a_function_with_no_concurrency_is_a_problem() -> None:
 
 
 def test_another_recursion_setting_than_the_templates_is_a_problem() -> None:
-    settings = [RecursionSetting("WorkerFunction", "w", "Terminate", "Allow")]
+    settings = [RecursionSetting("WorkerFunction", "Terminate", "Allow")]
     assert levels(infrastructure_checks.recursion, recursion=settings) == ["problem"]
 
 
@@ -110,7 +109,7 @@ def test_a_table_that_does_not_expire_or_cannot_be_restored_as_it_should_is_a_pr
 
 
 def test_a_rule_that_is_off_is_a_problem_unless_the_template_has_it_so() -> None:
-    assert seen(infrastructure_checks.rules, rules={"JanitorFunctionRound": "DISABLED"})[0][1].endswith("stay taken")
+    assert seen(infrastructure_checks.rules, rules={"JanitorFunctionRound": "DISABLED"})[0][1].endswith("not released")
     template = {"Spare": {"Properties": {"State": "DISABLED"}}}
     assert seen(infrastructure_checks.rules, rules={"Spare": "DISABLED"}, template=template) == []
 

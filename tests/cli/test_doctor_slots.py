@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.process import Holder, MalformedProcess
+from slotkeeper.slots.process import Holder
 from slotkeeper_cli.doctor import CHECKS, slot_checks
 from slotkeeper_cli.doctor.facts import HeldSlot
 from slotkeeper_cli.doctor.health_checks import HealthCheck
@@ -23,9 +23,8 @@ def test_checks_have_names_of_their_own() -> None:
 
 
 def test_a_process_that_cannot_be_read_is_a_problem_and_none_at_all_is_a_warning() -> None:
-    assert seen(slot_checks.malformed, processes=[MalformedProcess("slot_limit must be N")]) == [
-        ("problem", "slot_limit must be N")
-    ]
+    malformed = {"processes": [], "malformed": ["slot_limit must be N"]}
+    assert seen(slot_checks.malformed, **malformed) == [("problem", "slot_limit must be N")]
     assert levels(slot_checks.malformed, processes=[]) == ["warn"]
 
 
@@ -94,7 +93,7 @@ def test_a_holder_whose_execution_is_over_for_longer_than_the_janitor_takes_is_a
 def test_a_live_run_without_a_holder_is_a_problem() -> None:
     """After a restore of the table, say: one more runs than the slots allow."""
     assert seen(slot_checks.unheld_runs, unheld_runs=[("job", "jr_1", "p-1")]) == [
-        ("problem", "Glue run jr_1 of job job is alive, and p-1, which started it, holds no slot")
+        ("problem", "Glue run jr_1 of job job is alive, but p-1, which started it, holds no slot")
     ]
 
 
@@ -104,7 +103,7 @@ WAITER = {"waiting_since": int(NOW) - 300, "waiting_execution": "p-first"}
 
 def test_a_request_that_waits_although_a_slot_is_free_is_a_warning() -> None:
     assert seen(slot_checks.waiting, queues=HIDDEN, processes=[process(**WAITER)]) == [
-        ("warn", "process p has a free slot, and p-first has waited for 5 min")
+        ("warn", "process p has a free slot, but p-first has waited for 5 min")
     ]
 
 

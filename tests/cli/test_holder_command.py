@@ -24,8 +24,8 @@ def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operat
     assert ended.exit_code == 0
     assert ended.json["checked"] == [
         "its execution is ABORTED",
-        "no Glue run of it is alive (check 1 of 2, job sample-job)",
-        "no Glue run of it is alive (check 2 of 2, job sample-job)",
+        "no live Glue run of it (check 1 of 2, job sample-job)",
+        "no live Glue run of it (check 2 of 2, job sample-job)",
     ]
     assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
 
@@ -78,7 +78,7 @@ def test_one_whose_execution_has_just_ended_may_have_a_run_on_the_way(operator: 
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert "to wait" in ended.stderr
+    assert "may not show yet; wait" in ended.stderr
     assert operator.process().slots_in_use == 1
 
 
@@ -116,7 +116,7 @@ def test_a_young_reservation_is_its_starters(operator: Operator, monkeypatch: py
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert "20 s to wait" in ended.stderr
+    assert "wait 20 s" in ended.stderr
 
 
 def test_a_holder_that_changes_between_the_checks_keeps_its_slot(

@@ -247,7 +247,7 @@ def test_a_line_that_fails_after_others_is_not_called_nothing(
     ended = operator.run("process", "pause", "--all")
 
     assert ended.exit_code == 1
-    assert "it stopped there" in ended.stderr
+    assert "The command stopped there" in ended.stderr
     assert [operator.process(name).paused for name in ("sample", "zz")] == [True, False]
 
 

@@ -185,7 +185,7 @@ def test_the_first_waiting_request_is_woken_immediately(operator: Operator) -> N
 def test_without_a_yes_nothing_is_cancelled(operator: Operator) -> None:
     ended = operator.run("request", "cancel", "a", "--process", "sample")
     assert ended.exit_code == 3
-    assert "Nothing is known of it yet" in ended.stderr
+    assert "It has not been received yet" in ended.stderr
     assert operator.process().cancelled == {}
 
 
@@ -225,7 +225,7 @@ def test_one_that_takes_its_slot_meanwhile_is_not_cancelled(
     monkeypatch.setattr(request, "audit", lambda *_, **__: _starter(operator).admit(_receive(operator), NOW))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
-    assert "has taken a slot meanwhile" in ended.stderr
+    assert "has reserved a slot meanwhile" in ended.stderr
     assert operator.process().cancelled == {}
 
 

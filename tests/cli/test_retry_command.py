@@ -177,7 +177,7 @@ def test_one_that_the_queue_delays_is_a_dead_letter_when_it_comes(operator: Oper
     waiting.fail("r", 300)
     ended = operator.run("retry", "cancel", "r", "--yes")
     assert ended.exit_code == 0
-    assert "when its message comes" in ended.stdout
+    assert "when its message is delivered" in ended.stdout
     assert operator.run("retry", "list", "--json").json["retries"][0]["cancelled"] is True
     assert "cancelled" in operator.run("retry", "list").stdout
 
@@ -201,10 +201,10 @@ def test_a_cancel_may_be_given_again(operator: Operator, waiting: Waiting) -> No
 @pytest.mark.parametrize(
     ("state", "told"),
     [
-        ("RUNNING", "attempt 1 is being made, until"),
-        ("FAILED", "what follows attempt 1 is being carried out"),
+        ("RUNNING", "attempt 1 is running, until"),
+        ("FAILED", "attempt 1 has just failed"),
         ("SUCCEEDED", "it has succeeded"),
-        ("DEAD_LETTERED", "it is a dead-letter message: slotkeeper dlq list work"),
+        ("DEAD_LETTERED", "it was dead-lettered. List its message with: slotkeeper dlq list work"),
     ],
 )
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
@@ -230,7 +230,7 @@ def test_where_no_attempt_waits_nothing_is_done(
 def test_an_unknown_request(operator: Operator, step: str) -> None:
     ended = operator.run("retry", step, "nobody", "--yes")
     assert ended.exit_code == 4
-    assert "the ledger knows of no request 'nobody'" in ended.stderr
+    assert "RequestLedgerTable has no request 'nobody'" in ended.stderr
 
 
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
@@ -248,7 +248,7 @@ def test_one_that_begins_meanwhile_is_left_to_the_worker(
     monkeypatch.setattr(RetryOperations, name, late)
     ended = operator.run("retry", step, "r", "--yes")
     assert ended.exit_code == 3
-    assert "attempt 2 is being made" in ended.stderr
+    assert "attempt 2 is running" in ended.stderr
 
 
 # run-now -----------------------------------------------------------------------------------------------------------
@@ -317,7 +317,10 @@ def test_a_cancelled_one_whose_message_is_lost_is_named_and_its_payload_makes_it
     waiting.fail("r", -HOUR, booked=False)
     first = operator.run("retry", "cancel", "r", "--yes")
     assert "if it is lost, run this again with --payload FILE" in first.stdout
-    assert "it was cancelled, and its message has not come" in operator.run("retry", "run-now", "--overdue").stderr
+    assert (
+        "the attempt was cancelled, and its message was not delivered"
+        in operator.run("retry", "run-now", "--overdue").stderr
+    )
     other = operator.run("retry", "cancel", "r", "--yes", "--payload", "-", stdin='{"city": "Rome"}')
     assert (other.exit_code, waiting.bodies()) == (3, [])
     again = operator.run("retry", "cancel", "r", "--yes", "--json", "--payload", "-", stdin='{"city": "Oslo"}')

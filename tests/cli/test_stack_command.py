@@ -184,7 +184,7 @@ def test_check_is_content_where_all_agree(operator: Operator) -> None:
     ended = operator.run("stack", "reconcile", "--check")
 
     assert ended.exit_code == 0
-    assert "agrees" in ended.stdout
+    assert "SlotTable matches" in ended.stdout
 
 
 def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator) -> None:

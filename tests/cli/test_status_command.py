@@ -40,7 +40,7 @@ def test_the_text_output_shows_the_same(operator: Operator) -> None:
 
     shown = operator.run("status").stdout
 
-    assert "sample  1 of 1 slots  job sample-job" in shown
+    assert "sample  1 of 1 slots in use  job sample-job" in shown
     assert name in shown
     assert "RequestDeadLetterQueue" in shown
 

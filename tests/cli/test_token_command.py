@@ -70,7 +70,9 @@ def test_a_stored_token_has_a_generation_and_an_age(operator: Operator) -> None:
     assert "10 min" in operator.run("token", "show").stdout
 
 
-@pytest.mark.parametrize(("expires_in", "expired", "said"), [(8, False, "left"), (-60, True, "its holder has died")])
+@pytest.mark.parametrize(
+    ("expires_in", "expired", "said"), [(8, False, "the lock expires in"), (-60, True, "its holder has died")]
+)
 def test_a_lock_says_since_when_and_until_when(operator: Operator, expires_in: float, expired: bool, said: str) -> None:
     put(operator, refresh_lock=lock(expires_in))
     told = operator.run("token", "show", "--json").json["lock"]
@@ -83,7 +85,7 @@ def test_a_refusal_says_why_and_whether_it_still_holds(operator: Operator, secon
     put(operator, **refusal(seconds))
     told = operator.run("token", "show", "--json").json["refused"]
     assert (told["over"], told["reason"]) == (over, "POST /auth was answered with 401")
-    assert ("(over)" in operator.run("token", "show").stdout) == over
+    assert ("(expired)" in operator.run("token", "show").stdout) == over
 
 
 def test_an_item_that_was_edited_manually_is_named_and_its_token_is_not(operator: Operator) -> None:

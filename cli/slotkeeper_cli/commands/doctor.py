@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -33,39 +33,24 @@ def doctor(
     Exit code 5 if there is a problem, 0 if there are only warnings. Changes nothing.
     """
     context = current_context()
-    checks = (*CHECKS, DRIFT) if stack_drift else CHECKS
-    if only:
-        known = {check.name for check in checks}
-        if unknown := sorted(set(only) - known):
-            raise typer.BadParameter(
-                f"--only: there is no check {', '.join(unknown)}; the checks are {', '.join(sorted(known))}"
-            )
-        checks = tuple(check for check in checks if check.name in only)
-    facts, results = Facts(context.stack), []
+    checks = {check.name: check for check in ((*CHECKS, DRIFT) if stack_drift else CHECKS)}
+    if unknown := sorted(set(only or ()) - checks.keys()):
+        raise typer.BadParameter(f"--only: no check {', '.join(unknown)}. The checks are: {', '.join(sorted(checks))}")
+    chosen = [check for name, check in checks.items() if not only or name in only]
+    facts = Facts(context.stack)
     with context.out.progress() as progress:
-        task = progress.add_task("checks", total=len(checks))
-        for result in examine(facts, checks):
-            results.append(result)
-            progress.advance(task)
+        results = list(progress.track(examine(facts, chosen), total=len(chosen), description="checks"))
     data = {
         "stack": context.stack.name,
         "at": iso(facts.now),
         "worst": worst(result.level for result in results),
-        "checks": [_as_dict(result) for result in results],
+        "checks": [result.as_dict() for result in results],
         "not_deployed": facts.not_deployed,
     }
     context.out.result(data, lambda console: _render(console, results, facts.not_deployed))
     if problems := [result.check.name for result in results if result.level == "problem"]:
-        raise ProblemsFound(f"{count(len(problems), 'check')} found a problem: {', '.join(problems)}")
-
-
-def _as_dict(result: HealthCheckResult) -> dict[str, Any]:
-    return {
-        "check": result.check.name,
-        "level": result.level,
-        "about": result.check.about,
-        "findings": [vars(finding) for finding in result.findings],
-    }
+        found = count(len(problems), "check found a problem", "checks found a problem")
+        raise ProblemsFound(f"{found}: {', '.join(problems)}")
 
 
 def _render(console: Console, results: list[HealthCheckResult], not_deployed: list[str]) -> None:

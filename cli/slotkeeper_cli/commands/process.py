@@ -1,9 +1,9 @@
-"""`slotkeeper process`: list the processes, and change what they are like while they work."""
+"""`slotkeeper process`: list, add, change, pause and remove processes while they are in use."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,34 +22,19 @@ from slotkeeper_cli.write_units import size_problems
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
+_LIMIT: dict[str, Any] = {"min": 0, "max": MAX_SLOT_LIMIT, "help": "Number of requests that may run at the same time."}
 Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")]
-Limit = Annotated[int, typer.Argument(min=0, max=MAX_SLOT_LIMIT, help="Number of requests that may run at once.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[PROCESS]...", help="Names of the processes.")]
 Every = Annotated[bool, typer.Option("--all", help="All processes.")]
-Some = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROCESS]...", help="Names of the processes.", show_default=False)
-]
 
 
 @app.command("list", cls=StackCommand)
 def list_processes() -> None:
     """List the processes with their limit, slots in use and Glue job."""
     context = current_context()
-    everyone = list(SlotControl(context.stack).processes.all())
-    processes = sorted((one for one in everyone if isinstance(one, Process)), key=lambda one: one.name)
-    malformed = [str(one) for one in everyone if not isinstance(one, Process)]
-    data = {
-        "processes": [
-            {
-                "name": one.name,
-                "slot_limit": one.slot_limit,
-                "slots_in_use": one.slots_in_use,
-                "job_name": one.job_name,
-                "paused": one.paused,
-            }
-            for one in processes
-        ],
-        "malformed": malformed,
-    }
+    processes, malformed = SlotControl(context.stack).read_all()
+    keys = ("name", "slot_limit", "slots_in_use", "job_name", "paused")
+    data = {"processes": [{key: getattr(one, key) for key in keys} for one in processes], "malformed": malformed}
 
     def render(console: Console) -> None:
         rows = table("process", ">slots", ">in use", "Glue job", "state")
@@ -64,110 +49,90 @@ def list_processes() -> None:
 
 
 @app.command("set-limit", cls=StackCommand)
-def set_limit(process: Name, limit: Limit) -> None:
-    """Set how many requests of a process may run at once, from the next request on."""
+def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
+    """Set how many requests of a process may run at the same time, from the next request on."""
     context = current_context()
     control = SlotControl(context.stack)
     before = control.process(process)
     audit("process set-limit", process=process, before=before.slot_limit, after=limit)
     woken = control.operations.set_limit(process, limit)
     _warn_of_limit(context, process, limit, before.job_name, control)
-    data = {
-        "process": process,
-        "before": before.slot_limit,
-        "after": limit,
-        "holders": len(before.holders),
-        "woken": woken,
-    }
-
-    def render(console: Console) -> None:
-        console.print(f"{process}: {before.slot_limit} -> {limit} slots.")
-        if len(before.holders) > limit:
-            over = count(len(before.holders) - limit, "holder")
-            console.print(f"{over} above the limit will finish; until then no request is admitted.")
-        if woken:
-            console.print("The first waiting request was woken.")
-
-    context.out.result(data, render)
+    holders = len(before.holders)
+    lines = [f"{process}: {before.slot_limit} -> {limit} slots."]
+    if holders > limit:
+        lines.append(
+            f"{count(holders - limit, 'holder')} above the limit will finish; until then no request is admitted."
+        )
+    if woken:
+        lines.append("The first waiting request was woken.")
+    data = {"process": process, "before": before.slot_limit, "after": limit, "holders": holders, "woken": woken}
+    context.out.result(data, "\n".join(lines))
 
 
 def _warn_of_limit(context: CommandContext, process: str, limit: int, job_name: str, control: SlotControl) -> None:
     job = job_checks.get_job(context.stack, job_name)
-    slots = sum(
-        one.slot_limit for one in control.processes.all() if isinstance(one, Process) and one.job_name == job_name
-    )
-    for problem in [
-        *(job_checks.concurrency_problems(job_name, job, slots) if job else []),
-        *size_problems(process, job_name, limit),
-    ]:
+    slots = sum(one.slot_limit for one in control.read_all()[0] if one.job_name == job_name)
+    problems = job_checks.concurrency_problems(job_name, job, slots) if job else []
+    for problem in problems + size_problems(process, job_name, limit):
         context.out.note(f"Warning: {problem}.")
 
 
 @app.command("pause", cls=StackCommand)
-def pause(process: Some = None, every: Every = False) -> None:
-    """Stop admitting requests to processes; running requests continue."""
+def pause(process: Names = None, every: Every = False) -> None:
+    """Stop admitting requests of processes. Running requests continue."""
     context = current_context()
     control = SlotControl(context.stack)
     chosen = _chosen(control, process, every)
     for one in chosen:
         audit("process pause", process=one.name)
         control.operations.pause(one.name)
-    data = {"paused": [one.name for one in chosen], "running": {one.name: len(one.holders) for one in chosen}}
-
-    def render(console: Console) -> None:
-        for one in chosen:
-            console.print(f"{one.name}: paused; {count(len(one.holders), 'holder continues', 'holders continue')}.")
-
-    context.out.result(data, render)
+    running = {one.name: len(one.holders) for one in chosen}
+    lines = [f"{name}: paused; {count(n, 'holder continues', 'holders continue')}." for name, n in running.items()]
+    context.out.result({"paused": list(running), "running": running}, "\n".join(lines))
 
 
 @app.command("resume", cls=StackCommand)
 def resume(
-    process: Some = None,
+    process: Names = None,
     every: Every = False,
     force: Annotated[bool, typer.Option("--force", help="Resume although executions run without a slot.")] = False,
 ) -> None:
-    """Admit requests to paused processes again; refused while executions run that hold no slot (reconcile first)."""
+    """Admit requests of paused processes again.
+
+    Refused while executions run without a slot, as after a restore: run slotkeeper stack reconcile first.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     chosen = _chosen(control, process, every)
-    if not force:
-        slotless = find_slotless_executions(context.stack, control, chosen)
-        if slotless:
-            names = ", ".join(sorted({one.process for one in slotless}))
-            raise CommandRefused(
-                f"{count(len(slotless), 'execution runs', 'executions run')} without a slot ({names}): resumed "
-                "now, more "
-                "would run than the limit allows. Run slotkeeper stack reconcile first, or give --force. "
-                "Nothing was changed."
-            )
+    if not force and (slotless := find_slotless_executions(context.stack, control, chosen)):
+        names = ", ".join(sorted({one.process for one in slotless}))
+        raise CommandRefused(
+            f"{count(len(slotless), 'execution runs', 'executions run')} without a slot ({names}): more "
+            "requests would run than the limit allows. Run slotkeeper stack reconcile first, or give --force. Nothing "
+            "was changed."
+        )
     woken = []
     for one in chosen:
         audit("process resume", process=one.name, forced=force)
         if control.operations.resume(one.name):
             woken.append(one.name)
-    data = {"resumed": [one.name for one in chosen], "woken": woken}
-
-    def render(console: Console) -> None:
-        for one in chosen:
-            console.print(
-                f"{one.name}: resumed" + ("; the first waiting request was woken." if one.name in woken else ".")
-            )
-
-    context.out.result(data, render)
+    names_resumed = [one.name for one in chosen]
+    wake = "; the first waiting request was woken"
+    lines = [f"{name}: resumed{wake * (name in woken)}." for name in names_resumed]
+    context.out.result({"resumed": names_resumed, "woken": woken}, "\n".join(lines))
 
 
 @app.command("add", cls=StackCommand)
 def add(
     process: Name,
-    limit: Annotated[
-        int, typer.Option("--limit", min=0, max=MAX_SLOT_LIMIT, help="Number of requests that may run at once.")
-    ],
+    limit: Annotated[int, typer.Option("--limit", **_LIMIT)],
     job: Annotated[str, typer.Option(help="Name of the Glue job that its requests run.")],
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Add it although its job would not work.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Add it although its Glue job does not pass the checks.")
+    ] = False,
 ) -> None:
     """Add a process. Its requests can be submitted immediately, without a deployment."""
     context = current_context()
@@ -183,12 +148,13 @@ def add(
     audit("process add", process=process, limit=limit, job=job, paused=paused, forced=bool(problems))
     if not control.processes.create(process, limit, job, paused=paused):
         raise CommandRefused(
-            f"process {process!r} exists already: change it with slotkeeper process set-limit, pause and resume"
+            f"process {process!r} exists already: change it with slotkeeper process set-limit, pause and resume. "
+            "Nothing was changed."
         )
     _warn_of_limit(context, process, limit, job, control)
     data = {"process": process, "slot_limit": limit, "job_name": job, "paused": paused, "problems": problems}
     how = " and is paused" if paused else ""
-    context.out.result(data, lambda console: console.print(f"{process} has {count(limit, 'slot')} for job {job}{how}."))
+    context.out.result(data, f"{process} has {count(limit, 'slot')} for job {job}{how}.")
 
 
 @app.command("remove", cls=StackCommand)
@@ -196,20 +162,20 @@ def remove(
     process: Name,
     timeout: Annotated[float, typer.Option(help="Minutes to wait for running requests.", min=0)] = 60,
 ) -> None:
-    """Remove a process, once its running requests have ended; its queued requests are dead-lettered.
+    """Remove a process after its running requests have ended. Its queued requests are dead-lettered.
 
     The process is paused first, and stays paused if you interrupt the wait. `slotkeeper dlq redrive request` sends the
-    queued requests again, once a process of that name exists.
+    dead-lettered requests again, after a process of this name has been added.
     """
     context = current_context()
     control = SlotControl(context.stack)
     before = control.process(process)
     if before.cancelled:
-        # Cancellations are stored in the item: without it, a cancelled request is dead-lettered as UnknownProcess.
+        # The cancellations are stored in the process's item, and are removed with it.
         context.out.note(
-            f"{count(len(before.cancelled), 'cancelled request')} of {process} may still be queued, and will be in "
-            "RequestDeadLetterQueue as UnknownProcess: redriven later, they run "
-            f"({', '.join(sorted(before.cancelled))})."
+            f"Warning: {count(len(before.cancelled), 'cancelled request')} of {process} may still be queued "
+            f"({', '.join(sorted(before.cancelled))}). Without the process they are dead-lettered as UnknownProcess, "
+            "not as Cancelled: if you redrive them later, they run."
         )
     context.confirm(
         f"Remove process {process}, which has {count(len(before.holders), 'holder')}? "
@@ -219,29 +185,23 @@ def remove(
     control.operations.pause(process)
     _drain(context, control, process, timeout * 60)
     if not control.operations.remove(process):
-        raise CommandFailed(f"process {process} was resumed meanwhile and was not removed: run this again")
-    context.out.result(
-        {"removed": process},
-        lambda console: console.print(f"{process} is removed. Its queued requests go to RequestDeadLetterQueue."),
-    )
+        raise CommandFailed(f"process {process} was resumed meanwhile, so it was not removed: run this again")
+    context.out.result({"removed": process}, f"{process} is removed. Its queued requests go to RequestDeadLetterQueue.")
 
 
 def _drain(context: CommandContext, control: SlotControl, process: str, seconds: float) -> None:
+    """Wait until a process has no holders. Raises CommandFailed when the time has passed."""
     until = time.monotonic() + seconds
     total = 0
     with context.out.progress() as progress:
-        task = progress.add_task(f"{process}: done", total=None)
-        while True:
-            holders = len(control.process(process).holders)
+        task = progress.add_task(f"{process}: ended", total=None)
+        while holders := len(control.process(process).holders):
             total = max(total, holders)
             progress.update(task, total=total, completed=total - holders)
-            if not holders:
-                return
             if time.monotonic() >= until:
                 raise CommandFailed(
-                    f"{count(holders, 'holder')} of {process} still ran after {duration(seconds)}. The process "
-                    "stays paused and "
-                    "was not removed: run this again, or slotkeeper process resume."
+                    f"{count(holders, 'holder')} of {process} still running after {duration(seconds)}: the process was "
+                    "not removed, and stays paused. Run this again, or slotkeeper process resume."
                 )
             time.sleep(min(2.0, max(0.1, until - time.monotonic())))
 
@@ -249,7 +209,7 @@ def _drain(context: CommandContext, control: SlotControl, process: str, seconds:
 def _chosen(control: SlotControl, names: list[str] | None, every: bool) -> list[Process]:
     if bool(names) == every:
         raise typer.BadParameter("name one or more processes, or give --all")
-    chosen = [control.process(name) for name in names or sorted(control.names())]
+    chosen = [control.process(name) for name in names or control.names()]
     if not chosen:
-        raise NotFound("there are no processes")
+        raise NotFound("there are no processes. Add one with: slotkeeper process add")
     return chosen

@@ -16,6 +16,7 @@ from slotkeeper_cli.commands.submit import submit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.queue_attributes import received_or_visible
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
 from slotkeeper_cli.slot_control import SlotControl
 
@@ -24,11 +25,11 @@ app = typer.Typer(help="Submit, show and cancel requests.", no_args_is_help=True
 RequestId = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="Id of the request, of its message if it was sent without one, or name of its execution."
+        metavar="ID", help="Id of the request, of its message if it was sent without one, or name of an execution."
     ),
 ]
 STATES_WITH_A_SLOT = ("starting", "running")
-NOT_SENT_YET = f"not sent yet: sent within {duration(KEEP_SECONDS)}, it is dead-lettered."
+NOT_SENT_YET = f"not sent yet: if it is sent within {duration(KEEP_SECONDS)}, it is dead-lettered."
 
 
 app.command("submit", cls=StackCommand)(submit)
@@ -37,14 +38,14 @@ app.command("submit", cls=StackCommand)(submit)
 @app.command("show", cls=StackCommand)
 def show(
     request_id: RequestId,
-    process: Annotated[str | None, typer.Option(help="Search this process only.", show_default=False)] = None,
+    process: Annotated[str | None, typer.Option(help="Search only this process.")] = None,
 ) -> None:
     """Show the state of each attempt of a request: queued, running, succeeded, failed, dead-lettered or cancelled."""
     context = current_context()
     control = SlotControl(context.stack)
     known = _processes(control, process)
     request_attempts = [one for one in RequestFinder(context.stack, control).find(request_id, known) if one.attempts]
-    queued = _queue_length(context)
+    queued = received_or_visible(context.stack, "RequestQueue")
     shown = [_as_dict(one, queued) for one in request_attempts]
     possibilities = [] if request_attempts else _possibilities(known, queued)
 
@@ -52,9 +53,9 @@ def show(
         for one, data in zip(request_attempts, shown, strict=True):
             _render(console, one, data)
         if not request_attempts:
-            console.print(f"Nothing is known of {request_id}. It may be that", markup=False)
+            console.print(f"No request {request_id} found. Possible reasons:")
             for text in possibilities:
-                console.print(f"- {text}", markup=False)
+                console.print(f"- {text}")
 
     data = {
         "request_id": request_attempts[0].request_id if request_attempts else request_id,
@@ -63,7 +64,7 @@ def show(
     }
     context.out.result(data | ({"may_be": possibilities} if possibilities else {}), render)
     if not request_attempts and not queued:
-        raise NotFound(f"nothing is known of a request {request_id}, and RequestQueue is empty")
+        raise NotFound(f"no request {request_id} found, and RequestQueue is empty: check the id")
 
 
 @app.command("cancel", cls=StackCommand)
@@ -72,20 +73,22 @@ def cancel(
     process: Annotated[str, typer.Option(help="Process of the request.")],
     attempt: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of the attempt; by default the one that may be queued.", show_default=False),
+        typer.Option(min=1, help="Number of the attempt; by default the one that may be queued."),
     ] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop its execution and its Glue run if it is running.")] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop its execution and its Glue run, if it is running.")
+    ] = False,
 ) -> None:
-    """Cancel a queued request: it never starts, and is dead-lettered in its turn.
+    """Cancel a queued request: it never starts, and is dead-lettered when its turn comes.
 
-    A request that holds a slot is not queued any more; --stop ends its execution. The janitor then stops its Glue
-    run, releases its slot and keeps the request in FailedRequestQueue.
+    A request that holds a slot is no longer queued; --stop ends its execution. The janitor then stops its Glue run,
+    releases its slot and sends the request to FailedRequestQueue.
     """
     context = current_context()
     control = SlotControl(context.stack)
     matches = RequestFinder(context.stack, control).find(request_id, [control.process(process)])
     if not matches:
-        raise NotFound(f"{request_id} is an execution of another process than {process}")
+        raise NotFound(f"{request_id} is not an execution of process {process}: give its own process with --process")
     (request_attempts,) = matches
     last = request_attempts.attempts[-1] if request_attempts.attempts else None
     if attempt is not None:
@@ -98,8 +101,8 @@ def cancel(
         return
     _refuse_unless_queued(last, attempt)
     if attempt is None and (last is None or last.state == "cancelled"):
-        # A redriven message leaves no trace, or the cancellation of the attempt before.
-        context.out.note(f"If the request was redriven, it waits as a later attempt: --attempt {number + 1}")
+        # The queued message of a redriven request cannot be seen.
+        context.out.note(f"If the request was redriven, it is queued as a later attempt: give --attempt {number + 1}")
     _cancel(context, control, request_attempts, number, last)
 
 
@@ -111,25 +114,22 @@ def _cancel(
     last: RequestAttempt | None,
 ) -> None:
     process, name = request_attempts.process.name, request_attempts.name_of(number)
-    unseen = (
-        ""
-        if last and last.number == number
-        else f" Nothing is known of it yet: it is on RequestQueue, or {NOT_SENT_YET}"
-    )
+    unseen = f" It has not been received yet: it is on RequestQueue, or {NOT_SENT_YET}"
+    if last and last.number == number:
+        unseen = ""
     context.confirm(f"Cancel attempt {number} of request {request_attempts.request_id} ({process})?{unseen}")
     audit("request cancel", process=process, request_id=request_attempts.request_id, attempt=number, execution=name)
-    who = context.stack.client("sts").get_caller_identity()["Arn"].rpartition(":")[2].rpartition("/")[2]
     now = time.time()
-    outcome = control.operations.cancel_request(process, name, now, who)
+    by = context.stack.caller.rpartition(":")[2].rpartition("/")[2]
+    outcome = control.operations.cancel_request(process, name, now, by)
     if outcome is CancelOutcome.TOO_MANY:
         raise CommandRefused(
-            f"process {process} has {MAX_CANCELLATIONS} cancelled requests, which is as many as it keeps: each is "
-            f"forgotten after {duration(KEEP_SECONDS)}. Pause the process, or let the request run and stop it. "
-            "Nothing was changed."
+            f"process {process} has {MAX_CANCELLATIONS} cancelled requests, which is the maximum; each is removed "
+            f"after {duration(KEEP_SECONDS)}. Pause the process, or stop the request when it runs. Nothing was changed."
         )
     if outcome is CancelOutcome.HOLDS_SLOT:
         raise CommandRefused(
-            f"{name} has taken a slot meanwhile: to end it, run this again with --stop. Nothing was changed."
+            f"{name} has reserved a slot meanwhile: to end it, run this again with --stop. Nothing was changed."
         )
     _undo_cancel_if_it_ran(control, process, name)
     first = control.process(process).waiting_execution == name
@@ -141,41 +141,39 @@ def _cancel(
         "was_first": first,
         "until": iso(now + KEEP_SECONDS),
     }
-    when = "immediately" if first else "when those before it have started"
-
-    def render(console: Console) -> None:
-        console.print(
-            f"{request_attempts.request_id} (attempt {number}, {name}) is cancelled: it goes to RequestDeadLetterQueue "
-            f"{when}, with code Cancelled.",
-            markup=False,
-        )
-
-    context.out.result(data, render)
+    when = "immediately" if first else "when the requests before it have started"
+    context.out.result(
+        data,
+        f"{request_attempts.request_id} (attempt {number}, {name}) is cancelled: it goes to RequestDeadLetterQueue "
+        f"{when}, with code Cancelled.",
+    )
 
 
 def _undo_cancel_if_it_ran(control: SlotControl, process: str, name: str) -> None:
-    """It was started and gave its slot back while the command looked: the note would call that a cancellation."""
+    """Undo the cancellation of an attempt that started and released its slot since the command read its state."""
     execution = control.workflow.describe(name)
     if execution is None:
         return
-    note = control.process(process).cancelled.get(name)
-    if note is not None:
-        control.processes.cancellations.drop(process, name, note)
-    raise CommandRefused(f"{name} has run meanwhile ({execution.status}): it was not cancelled")
+    cancellation = control.process(process).cancelled.get(name)
+    if cancellation is not None:
+        control.processes.cancellations.drop(process, name, cancellation)
+    raise CommandRefused(
+        f"{name} has run meanwhile ({execution.status}), so it was not cancelled. Nothing was changed."
+    )
 
 
 def _stop(context: CommandContext, attempt: RequestAttempt, stop: bool) -> None:
     if attempt.state == "starting":
         raise CommandRefused(
-            f"{attempt.execution} holds a slot and is being started: it is not queued any more. "
-            "Run this again in some seconds with --stop. Nothing was changed."
+            f"{attempt.execution} holds a slot and is being started: it is no longer queued. Run this again in some "
+            "seconds with --stop. Nothing was changed."
         )
     if not stop:
         raise CommandRefused(
-            f"{attempt.execution} runs, since {attempt.details['since']}: it is not queued any more. "
-            "Give --stop to stop its execution and its Glue run. Nothing was changed."
+            f"{attempt.execution} has been running since {attempt.details['since']}: it is no longer queued. Give "
+            "--stop to stop its execution and its Glue run. Nothing was changed."
         )
-    context.confirm(f"Stop {attempt.execution}, which runs since {attempt.details['since']}, and its Glue run?")
+    context.confirm(f"Stop {attempt.execution}, running since {attempt.details['since']}, and its Glue run?")
     audit(
         "request cancel",
         stop=True,
@@ -183,48 +181,31 @@ def _stop(context: CommandContext, attempt: RequestAttempt, stop: bool) -> None:
         execution=attempt.execution,
         glue_run=attempt.details.get("glue_run"),
     )
-    who = context.stack.client("sts").get_caller_identity()["Arn"]
     context.stack.client("stepfunctions").stop_execution(
         executionArn=context.stack.execution_arn(attempt.execution),
         error="Cancelled",
-        cause=f"slotkeeper request cancel, by {who}",
+        cause=f"slotkeeper request cancel, by {context.stack.caller}",
     )
-    data = {"stopped": attempt.execution, "process": attempt.process, "attempt": attempt.number}
-
-    def render(console: Console) -> None:
-        console.print(
-            f"{attempt.execution} is stopped. Within minutes the janitor stops its Glue run, keeps the request in "
-            "FailedRequestQueue, and frees its slot.",
-            markup=False,
-        )
-
-    context.out.result(data, render)
+    context.out.result(
+        {"stopped": attempt.execution, "process": attempt.process, "attempt": attempt.number},
+        f"{attempt.execution} is stopped. Within minutes the janitor stops its Glue run, sends the request to "
+        "FailedRequestQueue, and releases its slot.",
+    )
 
 
 def _refuse_unless_queued(last: RequestAttempt | None, attempt: int | None) -> None:
     if last is None:
         return
-    if last.state in ("succeeded", "finishing"):
-        raise CommandRefused(f"{last.execution} has run ({last.details['status']}): there is nothing to cancel")
-    if last.dlq_message is not None:
-        where = last.dlq_message.queue.full_name
-        raise CommandRefused(f"{last.execution} is not queued: it is in {where} ({last.dlq_message.code})")
-    if last.state == "failed" and attempt is not None:
-        raise CommandRefused(f"{last.execution} has run ({last.details['status']}): there is nothing to cancel")
+    if last.dlq_message is not None and last.state not in ("succeeded", "finishing"):
+        message = f"{last.dlq_message.queue.full_name} ({last.dlq_message.code})"
+        raise CommandRefused(f"{last.execution} is not queued: it is in {message}. Nothing was changed.")
+    if last.state in ("succeeded", "finishing") or (last.state == "failed" and attempt is not None):
+        status = last.details["status"]
+        raise CommandRefused(f"{last.execution} has run ({status}): there is nothing to cancel. Nothing was changed.")
 
 
 def _processes(control: SlotControl, only: str | None) -> list[Process]:
-    if only:
-        return [control.process(only)]
-    return [one for one in control.processes.all() if isinstance(one, Process)]
-
-
-def _queue_length(context: CommandContext) -> int:
-    counted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    data = context.stack.client("sqs").get_queue_attributes(
-        QueueUrl=context.stack.outputs["RequestQueueUrl"], AttributeNames=counted
-    )["Attributes"]
-    return sum(int(data[name]) for name in counted)
+    return [control.process(only)] if only else control.read_all()[0]
 
 
 def _as_dict(request_attempts: RequestAttempts, queued: int) -> dict[str, Any]:
@@ -235,9 +216,8 @@ def _as_dict(request_attempts: RequestAttempts, queued: int) -> dict[str, Any]:
         "state": last.state,
         "attempts": [one.as_dict() for one in request_attempts.attempts],
     }
-    # A dead-letter message that is gone was redriven or deleted.
-    next_attempt = last.state == "failed" and last.dlq_message is None
-    if next_attempt and queued:
+    # A failed request without its message in FailedRequestQueue was redriven, or its message was deleted.
+    if last.state == "failed" and last.dlq_message is None and queued:
         data["next_attempt"] = {
             "attempt": request_attempts.next_number,
             "execution": request_attempts.name_of(request_attempts.next_number),
@@ -250,25 +230,23 @@ def _possibilities(processes: list[Process], queued: int) -> list[str]:
     texts = []
     if queued:
         first = [f"{one.name}: {one.waiting_execution}" for one in processes if one.waiting_execution]
-        behind = f", behind those that were last seen waiting first ({'; '.join(first)})" if first else ""
-        texts.append(f"it is queued{behind}; RequestQueue has about {count(queued, 'message')} of all processes")
+        behind = f", behind the first waiting requests ({'; '.join(first)})" if first else ""
+        texts.append(f"it is queued{behind}: RequestQueue has about {count(queued, 'message')} of all processes")
     return [
         *texts,
         "it was never sent, or SQS refused it",
-        "it ended more than 90 days ago, when Step Functions forgets an execution",
+        "it ended more than 90 days ago, after which Step Functions deletes an execution",
         "its dead-letter message was deleted, or expired after 14 days",
     ]
 
 
 def _render(console: Console, request_attempts: RequestAttempts, data: dict[str, Any]) -> None:
-    console.print(
-        f"{request_attempts.request_id} in {request_attempts.process.name}: {data['state']}", markup=False, style="bold"
-    )
+    console.print(f"{request_attempts.request_id} in {request_attempts.process.name}: {data['state']}", style="bold")
     for attempt in request_attempts.attempts:
-        console.print(f"  attempt {attempt.number}: {attempt.state}  {attempt.execution}", markup=False)
+        console.print(f"  attempt {attempt.number}: {attempt.state}  {attempt.execution}")
         for name, value in attempt.details.items():
             if value:
-                console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}", markup=False)
+                console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}")
         if dead_letter := attempt.dlq_message:
             console.print(
                 f"    dead-letter message: {dead_letter.message_id} in {dead_letter.queue.full_name}, "
@@ -276,7 +254,7 @@ def _render(console: Console, request_attempts: RequestAttempts, data: dict[str,
                 markup=False,
             )
     if next_attempt := data.get("next_attempt"):
-        console.print(f"  attempt {next_attempt['attempt']}: perhaps queued  {next_attempt['execution']}", markup=False)
+        console.print(f"  attempt {next_attempt['attempt']}: perhaps queued  {next_attempt['execution']}")
 
 
 def _shown(name: str, value: Any) -> str:

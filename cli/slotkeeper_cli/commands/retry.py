@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import heapq
 import json
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -32,21 +30,24 @@ from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
 from slotkeeper_cli.retry_control import RetryControl
 
-# Seconds. Scheduler brings a retry up to two minutes late (docs/retries-reference.md), and the queue's own comes when a
-# worker is free. Later than this, it counts as overdue.
+# Seconds after which a retry counts as overdue. EventBridge Scheduler delivers up to two minutes late
+# (docs/retries-reference.md), and a message that the queue delays waits for a free worker.
 OVERDUE_AFTER = 300
 
 app = typer.Typer(help="List waiting retries, cancel them, or run them now.", no_args_is_help=True)
 
+_PAYLOAD: dict[str, Any] = {"metavar": "FILE", "encoding": "utf-8"}
 
-def list_(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of retries, the earliest first.")] = 50,
-    request_id: Annotated[str | None, typer.Option(help="Id of one request; no scan is made.")] = None,
-    overdue: Annotated[bool, typer.Option("--overdue", help="Only retries that should have started by now.")] = False,
+
+@app.command("list", cls=StackCommand)
+def list_retries(
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of retries, earliest first.")] = 50,
+    request_id: Annotated[str | None, typer.Option(help="Id of one request; the table is not scanned.")] = None,
+    overdue: Annotated[bool, typer.Option("--overdue", help="Only retries that are more than 5 minutes late.")] = False,
 ) -> None:
-    """List the requests that wait for their next attempt: when it is due, and why the last one failed.
+    """List the requests that wait for their next attempt: when it is due, and why the last attempt failed.
 
-    Scans RequestLedgerTable, at half a read unit per 4 KB; with --request-id it reads one row.
+    Scans RequestLedgerTable, at half a read unit per 4 KB; with --request-id reads one row.
     """
     context = current_context()
     work, now = RetryControl(context.stack), time.time()
@@ -61,31 +62,30 @@ def list_(
         "retries": [_as_dict(work, name, row, scheduled, now) for name, row in shown],
         "not_shown": len(waiting) - len(shown),
         "unreadable": unreadable,
-        # Copies of attempts that have begun already, mostly: whatever they bring is dropped. Not known of a part.
+        # Mostly of attempts that have started already: their messages have no effect. Unknown if only a part was read.
         "other_schedules": None if request_id or overdue else len(scheduled - ours),
     }
     context.out.result(data, lambda console: _render(console, data))
 
 
+@app.command("cancel", cls=StackCommand)
 def cancel(
     request_id: Annotated[str, typer.Argument(help="Id of the request, as in slotkeeper retry list.")],
     why: Annotated[str, typer.Option(help="Reason, for the dead-letter message.")] = "by an operator",
     payload: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="File of the payload (JSON), for a message that is lost; - for standard input."
-        ),
+        typer.FileText | None,
+        typer.Option(**_PAYLOAD, help="File of the payload (JSON), if the message is lost; - for standard input."),
     ] = None,
 ) -> None:
-    """Cancel a waiting retry: the request becomes a dead-letter message with its whole history.
+    """Cancel a waiting retry: the request is dead-lettered with its whole history.
 
-    An attempt that has started is not stopped. A retry of EventBridge Scheduler becomes a dead-letter message within
-    moments, a retry that the queue delays when it is delivered. Redriving the message gives the attempt back. If the
-    command is interrupted, run it again.
+    An attempt that has started is not stopped. A retry that EventBridge Scheduler delays is dead-lettered within
+    moments, a retry that the queue delays when it is delivered. Redrive the dead-letter message to undo the
+    cancellation. If the command is interrupted, run it again.
     """
     context = current_context()
     work = RetryControl(context.stack)
-    given = _payload(payload) if payload else None
+    given = _payload(payload)
     row = work.ledger.read(request_id)
     if row is None or not _is_awaited(row):
         raise _not_waiting(request_id, row)
@@ -94,46 +94,43 @@ def cancel(
     try:
         outcome = work.steps.cancel(request_id, why, given)
     except PayloadMismatch as error:
-        raise CommandRefused(f"{error}: nothing was changed") from error
+        raise CommandRefused(f"{error}: give the payload of this request. Nothing was changed.") from error
     match outcome:
         case RetryCancelled(attempt, sent, due):
-            when = "within moments" if sent else f"when its message comes{_due_at(due)}"
-            data = {"cancelled": request_id, "attempt": attempt, "sent": sent}
+            when = "within moments" if sent else f"when its message is delivered{_due_at(due)}"
             context.out.result(
-                data,
-                lambda console: console.print(
-                    f"{request_id}: attempt {attempt} is cancelled. The request becomes a dead-letter message {when} "
-                    "(code Cancelled, in WorkDeadLetterQueue)."
-                ),
+                {"cancelled": request_id, "attempt": attempt, "sent": sent},
+                f"{request_id}: attempt {attempt} is cancelled. The request goes to WorkDeadLetterQueue, with code "
+                f"Cancelled, {when}.",
             )
         case NoRetryWaiting(row):
             raise _not_waiting(request_id, row)
 
 
+@app.command("run-now", cls=StackCommand)
 def run_now(
     request_id: Annotated[str | None, typer.Argument(help="Id of the request.")] = None,
-    overdue: Annotated[bool, typer.Option("--overdue", help="All retries that should have started by now.")] = False,
+    overdue: Annotated[bool, typer.Option("--overdue", help="All retries that are more than 5 minutes late.")] = False,
     payload: Annotated[
-        str | None,
+        typer.FileText | None,
         typer.Option(
-            metavar="FILE",
-            help="File of the payload (JSON), for a message that is delayed or lost; - for standard input.",
+            **_PAYLOAD, help="File of the payload (JSON), if the message is delayed or lost; - for standard input."
         ),
     ] = None,
 ) -> None:
-    """Run a waiting retry now, once: a later delivery of it finds that it has started.
+    """Run a waiting retry now. A later delivery of the same attempt has no effect.
 
-    The message is taken from the attempt's schedule. A message that the queue delays (for up to 15 minutes, or in hops)
-    is out of reach, and so is one that was lost: for these give --payload, which the ledger checks by its hash.
+    The command sends the message of the attempt's schedule to WorkQueue. A message that the queue delays, or that was
+    lost, has no schedule: for these give --payload, which is checked by the hash in RequestLedgerTable.
     """
     if (request_id is None) == (not overdue) or (overdue and payload):
-        raise typer.BadParameter("give the id of a request, or --overdue for all; --payload is for one request")
+        raise typer.BadParameter("give the id of a request, or --overdue for all; --payload applies to one request")
     context = current_context()
     work = RetryControl(context.stack)
     if request_id is None:
         _run_overdue(context, work)
         return
-    given = _payload(payload) if payload else None
+    given = _payload(payload)
     row = work.ledger.read(request_id)
     if row is None or row.status != WAITING:
         raise _not_waiting(request_id, row)
@@ -141,13 +138,11 @@ def run_now(
     try:
         outcome = work.steps.run_now(request_id, given)
     except PayloadMismatch as error:
-        raise CommandRefused(f"{error}: nothing was sent") from error
+        raise CommandRefused(f"{error}: give the payload of this request. Nothing was sent.") from error
     match outcome:
         case RetrySentNow(attempt):
-            context.out.result(
-                {"sent": request_id, "attempt": attempt},
-                lambda console: console.print(f"{request_id}: attempt {attempt} is on the queue."),
-            )
+            text = f"{request_id}: attempt {attempt} is on WorkQueue."
+            context.out.result({"sent": request_id, "attempt": attempt}, text)
         case MessageOutOfReach(attempt, due):
             raise CommandRefused(_out_of_reach(request_id, attempt, due, time.time()))
         case NoRetryWaiting(row):
@@ -172,31 +167,29 @@ def _run_overdue(context: CommandContext, work: RetryControl) -> None:
                 lost.append(name)
                 context.out.note(_out_of_reach(name, attempt, due, now))
             case NoRetryWaiting():
-                context.out.note(f"{name}: it has started meanwhile")
+                context.out.note(f"{name}: the attempt has started meanwhile")
     for name in {name for name, _ in overdue} - set(late):
         context.out.note(
-            f"{name}: it was cancelled, and its message has not come: slotkeeper retry cancel {name} --payload FILE"
+            f"{name}: the attempt was cancelled, and its message was not delivered. Dead-letter it with: slotkeeper "
+            f"retry cancel {name} --payload FILE"
         )
     for text in unreadable:
         context.out.note(text)
-    context.out.result(
-        {"sent": sent, "out_of_reach": lost, "unreadable": unreadable},
-        lambda console: console.print(
-            f"{count(len(sent), 'overdue attempt')} sent to WorkQueue." if late else "No attempt is overdue."
-        ),
-    )
+    text = f"{count(len(sent), 'overdue attempt')} sent to WorkQueue." if late else "No attempt is overdue."
+    context.out.result({"sent": sent, "out_of_reach": lost, "unreadable": unreadable}, text)
     if lost or unreadable:
-        raise ProblemsFound(f"{len(lost) + len(unreadable)} overdue attempts could not be sent to WorkQueue")
+        not_sent = count(len(lost) + len(unreadable), "overdue attempt")
+        raise ProblemsFound(f"{not_sent} could not be sent to WorkQueue: see the lines above")
 
 
 def _rows(
     context: CommandContext, work: RetryControl, request_id: str | None, unreadable: list[str]
 ) -> Iterator[tuple[str, Row]]:
-    """The rows whose attempt waits, a cancelled one too."""
+    """The rows whose attempt has not started, including cancelled attempts."""
     if request_id is not None:
         row = work.ledger.read(request_id)
         if row is None:
-            raise NotFound(f"the ledger knows of no request {request_id!r}: it was not tried yet, or long ago")
+            raise _not_waiting(request_id, row)
         if _is_awaited(row):
             yield request_id, row
         return
@@ -220,7 +213,7 @@ def _is_awaited(row: Row) -> bool:
 
 
 def _lateness(row: Row, now: float) -> float:
-    """For how many seconds it should have begun; 0 if it need not have."""
+    """The seconds by which an attempt is overdue; 0 if it is not."""
     if row.next_attempt_at is None or now < row.next_attempt_at + OVERDUE_AFTER:
         return 0
     return now - row.next_attempt_at
@@ -230,8 +223,8 @@ def _due_at(due: float | None) -> str:
     if due is None:
         return ""
     if time.time() > due + OVERDUE_AFTER:
-        return f", which was due at {local_time(due)}; if it is lost, run this again with --payload FILE"
-    return f", due at {local_time(due)}"
+        return f" (it was due at {local_time(due)}; if it is lost, run this again with --payload FILE)"
+    return f" (due at {local_time(due)})"
 
 
 def _as_dict(work: RetryControl, request_id: str, row: Row, scheduled: set[str], now: float) -> dict[str, Any]:
@@ -251,41 +244,47 @@ def _as_dict(work: RetryControl, request_id: str, row: Row, scheduled: set[str],
 
 def _not_waiting(request_id: str, row: Row | None) -> CommandRefused | NotFound:
     if row is None:
-        return NotFound(f"the ledger knows of no request {request_id!r}: it was not tried yet, or long ago")
+        return NotFound(
+            f"RequestLedgerTable has no request {request_id!r}: it has not been tried yet, or its row expired"
+        )
     reasons = {
-        "RUNNING": f"attempt {row.attempts} is being made, until {local_time(row.lease_until)} at the latest",
-        "FAILED": f"what follows attempt {row.attempts} is being carried out; run this again in a moment",
+        "RUNNING": f"attempt {row.attempts} is running, until {local_time(row.lease_until)} at the latest",
+        "FAILED": f"attempt {row.attempts} has just failed, and its retry or dead-letter message is being sent",
         "SUCCEEDED": "it has succeeded",
-        "DEAD_LETTERED": "it is a dead-letter message: slotkeeper dlq list work",
+        "DEAD_LETTERED": "it was dead-lettered. List its message with: slotkeeper dlq list work",
     }
     if is_cancelled(row):
         return CommandRefused(
-            f"{request_id}: attempt {row.attempts} was cancelled, and its message will be dead-lettered"
+            f"{request_id}: attempt {row.attempts} was cancelled, and will be dead-lettered. Nothing was changed."
         )
-    return CommandRefused(f"{request_id}: no attempt waits, {reasons.get(row.status, row.status)}")
+    return CommandRefused(
+        f"{request_id}: no attempt waits: {reasons.get(row.status, row.status)}. Nothing was changed."
+    )
 
 
 def _out_of_reach(request_id: str, attempt: int, due: float | None, now: float) -> str:
     late = 0 if due is None else now - due
     if late <= OVERDUE_AFTER:
         return (
-            f"{request_id}: attempt {attempt} is delayed by the queue, where it cannot be reached, and is delivered "
-            f"in {duration(-late)}. To run it now anyway, give its payload: --payload FILE"
+            f"{request_id}: attempt {attempt} is delayed by WorkQueue, where it cannot be reached, and is delivered "
+            f"in {duration(-late)}. To run it now, give its payload with --payload FILE. Nothing was sent."
         )
     return (
-        f"{request_id}: attempt {attempt} is {duration(late)} overdue and has no schedule. Its message may wait in "
-        "WorkQueue for a worker, or in RetryScheduleDeadLetterQueue (slotkeeper dlq list); if it does not, it is lost, "
-        "and can be recovered with its payload: --payload FILE"
+        f"{request_id}: attempt {attempt} is {duration(late)} overdue and has no schedule. Its message may be in "
+        "WorkQueue, or in RetryScheduleDeadLetterQueue (slotkeeper dlq list schedule). If it is in neither, it is "
+        "lost: recover it with its payload, --payload FILE. Nothing was sent."
     )
 
 
-def _payload(file: str) -> dict[str, Any]:
+def _payload(file: TextIO | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
     try:
-        data = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"--payload: {file} cannot be read as JSON: {error}") from error
+        data = json.load(file)
+    except ValueError as error:
+        raise typer.BadParameter(f"--payload: the file is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise typer.BadParameter(f"--payload: {file} must hold a JSON object, the payload alone")
+        raise typer.BadParameter("--payload: the file must contain the payload as a JSON object")
     return data
 
 
@@ -293,20 +292,20 @@ def _render(console: Console, data: dict[str, Any]) -> None:
     if not data["retries"]:
         console.print("No request waits for another attempt.")
     else:
-        made = table("request", ">attempt", "due", "delivered by", "last error")
+        made = table("request", ">next attempt", "due", "delivered by", "last error")
         for one in data["retries"]:
             made.add_row(
                 one["request_id"], str(one["attempt"]), _due(one), _by(one), Text(one["last_error"], overflow="fold")
             )
         console.print(made)
     if data["not_shown"]:
-        console.print(f"{data['not_shown']:,} more, due later: --limit")
+        console.print(f"{data['not_shown']:,} more, due later, are not shown: raise --limit")
     for text in data["unreadable"]:
-        console.print(f"not readable: {text}", style="red", markup=False)
+        console.print(f"malformed: {text}", style="red")
     if data["other_schedules"]:
         console.print(
-            f"{count(data['other_schedules'], 'more schedule')}, of attempts that have started already: they "
-            "are dropped."
+            f"{count(data['other_schedules'], 'more schedule')} of attempts that have started already: their messages "
+            "have no effect."
         )
 
 
@@ -323,8 +322,3 @@ def _by(one: dict[str, Any]) -> str:
     if one["cancelled"]:
         return "cancelled"
     return {"schedule": "Scheduler", "queue": "the queue", "unknown": "unknown"}[str(one["by"])]
-
-
-app.command("list", cls=StackCommand)(list_)
-app.command("cancel", cls=StackCommand)(cancel)
-app.command("run-now", cls=StackCommand)(run_now)

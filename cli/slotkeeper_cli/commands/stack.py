@@ -1,4 +1,4 @@
-"""`slotkeeper stack`: make the slot table agree with what runs, also after a restore."""
+"""`slotkeeper stack`: make SlotTable match the running executions, also after a restore."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from typing import Annotated, Any
 
 import typer
-from botocore.exceptions import ClientError
 from rich.console import Console
 
 from slotkeeper.slots.process import Process, Processes
@@ -17,21 +16,24 @@ from slotkeeper_cli.formatting import count
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slotless_executions import find_slotless_executions
 
-app = typer.Typer(help="Reconcile the slot table with what runs, or take over a restored table.", no_args_is_help=True)
+app = typer.Typer(
+    help="Reconcile SlotTable with the running executions, or copy processes from a restored table.",
+    no_args_is_help=True,
+)
 
 
 @app.command("reconcile", cls=StackCommand)
 def reconcile(
-    process: Annotated[list[str] | None, typer.Argument(help="Only these processes.", show_default=False)] = None,
+    process: Annotated[list[str] | None, typer.Argument(help="Names of processes; by default all.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit code 5 if something would be changed.")
     ] = False,
 ) -> None:
-    """Make the slot table agree with what runs: adopt executions, repair counters, invoke the janitor.
+    """Make SlotTable match the running executions: adopt executions, repair counters, invoke the janitor.
 
-    An execution that runs without a slot gets one, above the limit if need be. A counter that differs from the number
-    of holders is set to that number. Then the janitor runs: it releases the slots of dead holders, after its grace
-    time and two checks, so a second call some minutes later may release more.
+    An execution that runs without a slot is adopted: it becomes a holder, above the limit if necessary. A counter that
+    differs from the number of holders is set to that number. The janitor then releases the slots of dead holders. It
+    does so after its grace time and two checks, so that another run some minutes later may release more.
     """
     context = current_context()
     control = SlotControl(context.stack)
@@ -45,11 +47,13 @@ def reconcile(
         _repair(context, control, chosen, report)
     context.out.result(report, lambda console: _render(console, report, check))
     if check and any(report.values()):
-        raise ProblemsFound("the slot table does not agree with what runs: repair it with slotkeeper stack reconcile")
+        raise ProblemsFound(
+            "SlotTable does not match the running executions: repair it with slotkeeper stack reconcile"
+        )
 
 
 def _dead(control: SlotControl, chosen: list[Process]) -> list[str]:
-    """Holders whose execution is over. The janitor frees them; who is over since seconds only is on the way there."""
+    """Holders whose execution has ended, also those that ended seconds ago and are about to be released."""
     running = set(control.workflow.running())
     dead = []
     for process in chosen:
@@ -64,10 +68,12 @@ def _repair(context: CommandContext, control: SlotControl, chosen: list[Process]
     jobs = {one.name: one.job_name for one in chosen}
     slotless = find_slotless_executions(context.stack, control, chosen)
     audit("stack reconcile", adopt=[one.execution for one in slotless], repair=report["drifted"])
-    # The counter first: an adoption adds one to it.
+    # Counters first, since an adoption increments them.
     for one in chosen:
         if one.has_drifted and not control.processes.repair_counter(one):
-            context.out.note(f"{one.name} has changed meanwhile and was not repaired: run this again.")
+            context.out.note(
+                f"The counter of {one.name} was not repaired, since the process changed meanwhile: run this again."
+            )
     report["adopted"] = [
         one.execution
         for one in slotless
@@ -77,29 +83,31 @@ def _repair(context: CommandContext, control: SlotControl, chosen: list[Process]
 
 
 def _janitor(context: CommandContext) -> dict[str, int]:
-    """One round of the janitor, now: what it did, by metric."""
-    context.out.note("The janitor runs.")
+    """Invoke the janitor; return its counts by metric."""
+    context.out.note("Invoking the janitor.")
     answer = context.stack.invoke(context.stack.outputs["JanitorFunctionName"])
     payload = answer["Payload"].read()
     if answer.get("FunctionError"):
-        raise CommandFailed(f"the janitor failed: {payload.decode(errors='replace')[:500]}")
+        raise CommandFailed(
+            f"the janitor failed: {payload.decode(errors='replace')[:500]}. See its log, and run this again"
+        )
     counts: dict[str, int] = json.loads(payload)
     return counts
 
 
 def _render(console: Console, report: dict[str, Any], check: bool) -> None:
-    lines = [
+    kinds = [
         ("adopted", "execution runs without a slot", "executions run without a slot", "adopted"),
         ("drifted", "counter is wrong", "counters are wrong", "repaired"),
         ("dead", "holder's execution has ended", "holders' executions have ended", "left to the janitor"),
     ]
-    for key, one, many, done in lines:
+    for key, one, many, done in kinds:
         if report[key]:
-            console.print(f"{count(len(report[key]), one, many)}" + ("." if check else f": {done}."))
+            console.print(count(len(report[key]), one, many) + ("." if check else f": {done}."))
             for name in report[key]:
                 console.print(f"  {name}")
-    if not any(report[key] for key, *_ in lines):
-        console.print("The slot table agrees with what runs.")
+    if not any(report[key] for key, *_ in kinds):
+        console.print("SlotTable matches the running executions.")
     for name, number in report.get("janitor", {}).items():
         console.print(f"janitor: {name} {number}")
 
@@ -107,38 +115,34 @@ def _render(console: Console, report: dict[str, Any], check: bool) -> None:
 @app.command("restore", cls=StackCommand)
 def restore(
     source: Annotated[
-        str, typer.Option("--from", metavar="TABLE", help="Name of the table that was restored next to SlotTable.")
+        str, typer.Option("--from", metavar="TABLE", help="Name of the table that was restored alongside SlotTable.")
     ],
 ) -> None:
-    """Take over the processes of a restored table that are missing here: paused, without holders.
+    """Copy processes that SlotTable does not have from a restored table, paused and without holders.
 
-    The restored holders are outdated: run slotkeeper stack reconcile to adopt what runs, then resume the processes.
+    The restored holders are outdated: run slotkeeper stack reconcile to adopt the running executions, then resume the
+    processes.
     """
     context = current_context()
-    control = SlotControl(context.stack)
+    control, dynamodb = SlotControl(context.stack), context.stack.client("dynamodb")
     created, existing, malformed = [], [], []
     audit("stack restore", source=source)
     try:
-        for one in Processes(context.stack.client("dynamodb"), source).all():
+        for one in Processes(dynamodb, source).all():
             if not isinstance(one, Process):
                 malformed.append(str(one))
             elif control.processes.create(one.name, one.slot_limit, one.job_name, paused=True):
                 created.append(one.name)
             else:
                 existing.append(one.name)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceNotFoundException":
-            raise
-        raise NotFound(f"there is no table {source!r} in {context.stack.region}") from error
-
-    def render(console: Console) -> None:
-        for name in created:
-            console.print(f"{name}: taken over, paused.")
-        for name in existing:
-            console.print(f"{name}: exists already, left as it is.")
-        for text in malformed:
-            console.print(f"malformed, left out: {text}")
-        if created:
-            console.print("Next: slotkeeper stack reconcile, then slotkeeper process resume.")
-
-    context.out.result({"taken": created, "left": existing, "malformed": malformed}, render)
+    except dynamodb.exceptions.ResourceNotFoundException as error:
+        raise NotFound(
+            f"there is no table {source!r} in {context.stack.region}: give the name of the restored table"
+        ) from error
+    lines = [
+        *(f"{name}: copied, paused." for name in created),
+        *(f"{name}: exists already, unchanged." for name in existing),
+        *(f"malformed, not copied: {text}" for text in malformed),
+        *["Next: slotkeeper stack reconcile, then slotkeeper process resume."] * bool(created),
+    ]
+    context.out.result({"taken": created, "left": existing, "malformed": malformed}, "\n".join(lines))

@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.output import table
+from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, all_queue_attributes, message_counts
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 
-QUEUES = {
-    "RequestQueueUrl": "RequestQueue",
-    "RequestDeadLetterQueueUrl": "RequestDeadLetterQueue",
-    "FailedRequestQueueUrl": "FailedRequestQueue",
-    "WorkQueueUrl": "WorkQueue",
-    "WorkDeadLetterQueueUrl": "WorkDeadLetterQueue",
-    "RetryScheduleDeadLetterQueueUrl": "RetryScheduleDeadLetterQueue",
-}
-END_QUEUES = ("RequestDeadLetterQueue", "FailedRequestQueue", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue")
-_COUNTS = {
-    "visible": "ApproximateNumberOfMessages",
-    "in_flight": "ApproximateNumberOfMessagesNotVisible",
-    "delayed": "ApproximateNumberOfMessagesDelayed",
-}
-# Runs begin after their reservation; a minute allows for two services' clocks.
-_CLOCKS_APART = 60
-_THREADS = 8
-
 
 def status(
-    process: Annotated[str | None, typer.Argument(help="Name of one process.", show_default=False)] = None,
+    process: Annotated[str | None, typer.Argument(help="Name of one process.")] = None,
     watch: Annotated[
-        float, typer.Option(help="Refresh every so many seconds, until Ctrl-C; 0 shows it once.", min=0)
+        float, typer.Option(help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0)
     ] = 0,
 ) -> None:
     """Show holders with their age and Glue run, the first waiting request, and the number of messages in each queue."""
@@ -54,11 +36,13 @@ def status(
         data = read_status(context.stack, process)
         context.out.result(data, lambda console: _render(console, data))
         return
-    with Live(console=context.out.console, screen=context.out.console.is_terminal, auto_refresh=False) as live:
+    console = context.out.console
+    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
-            live.update(
-                Text.from_ansi(_rendered(context.out.console, read_status(context.stack, process))), refresh=True
-            )
+            data = read_status(context.stack, process)
+            with console.capture() as capture:
+                _render(console, data)
+            live.update(Text.from_ansi(capture.get()), refresh=True)
             time.sleep(watch)
 
 
@@ -69,8 +53,7 @@ def read_status(stack: StackConnection, only: str | None = None) -> dict[str, An
         NotFound: there is no process of the name `only`.
     """
     control, now = SlotControl(stack), time.time()
-    known: list[Process | MalformedProcess] = [control.process(only)] if only else list(control.processes.all())
-    processes = sorted((one for one in known if isinstance(one, Process)), key=lambda one: one.name)
+    processes, malformed = ([control.process(only)], []) if only else control.read_all()
     executions = _executions(control, processes)
     runs = _runs(stack, processes)
     return {
@@ -78,8 +61,8 @@ def read_status(stack: StackConnection, only: str | None = None) -> dict[str, An
         "region": stack.region,
         "at": iso(now),
         "processes": [_process(stack, one, executions, runs, now) for one in processes],
-        "malformed": [str(one) for one in known if isinstance(one, MalformedProcess)],
-        "queues": _queues(stack),
+        "malformed": malformed,
+        "queues": {queue: message_counts(attributes) for queue, attributes in all_queue_attributes(stack).items()},
         "not_deployed": [flow.name for flow in stack.not_deployed],
     }
 
@@ -88,24 +71,22 @@ def _process(
     stack: StackConnection,
     process: Process,
     executions: Mapping[str, str],
-    runs: Mapping[str, tuple[str, str]],
+    runs: Mapping[str, dict[str, str]],
     now: float,
 ) -> dict[str, Any]:
-    holders = []
-    for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since):
-        run_id, run_state = runs.get(name, ("", ""))
-        holders.append(
-            {
-                "execution": name,
-                "state": holder.state,
-                "since": iso(holder.since),
-                "age_seconds": int(now - holder.since),
-                "execution_status": executions.get(name, "UNKNOWN"),
-                "job": holder.job or process.job_name,
-                "glue_run": {"id": run_id, "state": run_state} if run_id else None,
-                "link": stack.execution_link(name),
-            }
-        )
+    holders = [
+        {
+            "execution": name,
+            "state": holder.state,
+            "since": iso(holder.since),
+            "age_seconds": int(now - holder.since),
+            "execution_status": executions.get(name, "UNKNOWN"),
+            "job": holder.job or process.job_name,
+            "glue_run": runs.get(name),
+            "link": stack.execution_link(name),
+        }
+        for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since)
+    ]
     return {
         "name": process.name,
         "slot_limit": process.slot_limit,
@@ -119,7 +100,7 @@ def _process(
 
 
 def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dict[str, Any] | None:
-    """The first waiting request. Registrations are not removed: a request that has started since is not waiting."""
+    """The first waiting request. A registration stays in the item: if its request has started, no request waits."""
     first = process.waiting_execution
     if process.waiting_since is None or first in process.holders or (first and first in executions):
         return None
@@ -133,65 +114,27 @@ def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dic
 
 
 def _executions(control: SlotControl, processes: list[Process]) -> dict[str, str]:
-    """The status of every holder's execution, and of the waiting one's if it has been started since."""
+    """The status of each holder's execution, and of the first waiting request's if it has started."""
     names = {name for process in processes for name in process.holders}
     names |= {process.waiting_execution for process in processes if process.waiting_execution}
     if not names:
         return {}
-    # One list covers what runs; the others, ended or new, are described by name.
+    # One list contains the running executions; the others are described one by one.
     running = set(control.workflow.running())
-    known = dict.fromkeys(names & running, "RUNNING")
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for name, execution in zip(
-            rest := sorted(names - running), pool.map(control.workflow.describe, rest), strict=True
-        ):
-            if execution is not None:
-                known[name] = execution.status
-    return known
+    rest = sorted(names - running)
+    described = zip(rest, in_parallel(control.workflow.describe, rest), strict=True)
+    known = {name: execution.status for name, execution in described if execution is not None}
+    return dict.fromkeys(names & running, "RUNNING") | known
 
 
-def _runs(stack: StackConnection, processes: list[Process]) -> dict[str, tuple[str, str]]:
-    """The newest Glue run of each holder: its id and state."""
+def _runs(stack: StackConnection, processes: list[Process]) -> dict[str, dict[str, str]]:
+    """The newest Glue run of each holder."""
     oldest: dict[str, int] = {}
     for process in processes:
         for holder in process.holders.values():
             job = holder.job or process.job_name
             oldest[job] = min(holder.since, oldest.get(job, holder.since))
-    known: dict[str, tuple[str, str]] = {}
-    for job, since in oldest.items():
-        for run in _runs_of(stack, job, since):
-            known.setdefault(run.get("Arguments", {}).get(MARKER, ""), (run["Id"], run["JobRunState"]))
-    return known
-
-
-def _runs_of(stack: StackConnection, job: str, since: float) -> Iterator[dict[str, Any]]:
-    try:
-        for page in stack.client("glue").get_paginator("get_job_runs").paginate(JobName=job):
-            yield from page["JobRuns"]
-            started = [run["StartedOn"].timestamp() for run in page["JobRuns"] if "StartedOn" in run]
-            if started and max(started) < since - _CLOCKS_APART:
-                return
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "EntityNotFoundException":
-            raise
-
-
-def _queues(stack: StackConnection) -> dict[str, dict[str, int]]:
-    sqs = stack.client("sqs")
-
-    def counts(output: str) -> dict[str, int]:
-        response = sqs.get_queue_attributes(QueueUrl=stack.outputs[output], AttributeNames=list(_COUNTS.values()))
-        return {name: int(response["Attributes"].get(attribute, 0)) for name, attribute in _COUNTS.items()}
-
-    outputs = [output for output in QUEUES if output in stack.outputs]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return {QUEUES[output]: known for output, known in zip(outputs, pool.map(counts, outputs), strict=True)}
-
-
-def _rendered(console: Console, data: dict[str, Any]) -> str:
-    with console.capture() as capture:
-        _render(console, data)
-    return capture.get()
+    return {name: run for job, since in oldest.items() for name, run in runs_by_execution(stack, job, since).items()}
 
 
 def _render(console: Console, data: dict[str, Any]) -> None:
@@ -204,14 +147,14 @@ def _render(console: Console, data: dict[str, Any]) -> None:
         console.print("There are no processes. Add one with: slotkeeper process add")
     queues = table("queue", ">visible", ">in flight", ">delayed")
     for name, counts in data["queues"].items():
-        style = "yellow" if name in END_QUEUES and any(counts.values()) else ""
-        queues.add_row(name, *(f"{counts[kind]:,}" for kind in _COUNTS), style=style)
+        style = "yellow" if name in DEAD_LETTER_QUEUES and any(counts.values()) else ""
+        queues.add_row(name, *(f"{number:,}" for number in counts.values()), style=style)
     console.print(queues)
     print_not_deployed(console, data["not_deployed"])
 
 
 def print_not_deployed(console: Console, flows: list[str]) -> None:
-    """One line that names the flows that the stack was deployed without; none if it has all."""
+    """Print the flows without which the stack was deployed on one line; nothing if it has all flows."""
     parameters = {flow.name: flow.parameter for flow in FLOWS}
     named = ", ".join(f"{name} (deploy with {parameters[name]})" for name in flows)
     if named:
@@ -220,7 +163,7 @@ def print_not_deployed(console: Console, flows: list[str]) -> None:
 
 def _render_process(console: Console, process: dict[str, Any]) -> None:
     line = Text(process["name"], style="bold")
-    line.append(f"  {process['slots_in_use']} of {process['slot_limit']} slots", style="not bold")
+    line.append(f"  {process['slots_in_use']} of {process['slot_limit']} slots in use", style="not bold")
     line.append(f"  job {process['job_name']}", style="dim not bold")
     if process["paused"]:
         line.append("  PAUSED", style="yellow")
@@ -232,15 +175,14 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
     if len(process["holders"]) == 1:
         console.print(f"  {process['holders'][0]['link']}", style="dim")
     if waiting := process["waiting"]:
-        who = waiting["execution"] or "a request"
-        console.print(
-            f"  first in the queue: {who}, for {duration(waiting['waited_seconds'])}, behind {waiting['behind']}"
-        )
+        waited = f"{waiting['execution'] or 'a request'}, waiting for {duration(waiting['waited_seconds'])}"
+        behind = {"a pause": "the process is paused", "other requests": "all slots are in use"}
+        console.print(f"  first in the queue: {waited}: {behind.get(waiting['behind'], 'it is being woken')}")
     console.print()
 
 
 def _holder(holder: dict[str, Any]) -> Text:
-    """Two lines, so that a name can be copied in a narrow window too."""
+    """Two lines, so that the name can be copied in a narrow window too."""
     run, status = holder["glue_run"], holder["execution_status"]
     line = Text(f"  {holder['execution']}  {holder['state']} for {duration(holder['age_seconds'])}, execution ")
     line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")

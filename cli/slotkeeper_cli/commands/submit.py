@@ -1,16 +1,12 @@
-"""`slotkeeper request submit`: send requests, one by options or many by file."""
+"""`slotkeeper request submit`: send one request by options, or many from a file."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -18,27 +14,24 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_sender import BATCH, SendResult, read_lines, send_all
 from slotkeeper_cli.slot_control import SlotControl
 
-# Seconds between two polls of what has not ended yet.
+# Seconds between two polls of the executions that have not ended.
 _POLL_SECONDS = 2.0
-_THREADS = 8
-# Each costs a call before anything is sent.
-MAX_LOOKED_UP = 100
-UNKNOWN = "it is not known whether it was sent; sending it again has no second effect"
+# Requests above which the command does not check whether they ran before: each check is a call.
+MAX_CHECKED = 100
+UNKNOWN = "may have been sent; sending it again has no second effect"
 
 
 def submit(
-    process: Annotated[
-        str | None, typer.Option(help="Process whose slot the request takes.", show_default=False)
-    ] = None,
+    process: Annotated[str | None, typer.Option(help="Process of the request.")] = None,
     argument: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,29 +41,27 @@ def submit(
         ),
     ] = None,
     request_id: Annotated[
-        str | None, typer.Option(help="Idempotency key of the request; by default a new UUID.", show_default=False)
+        str | None, typer.Option(help="Idempotency key of the request; by default a new UUID.")
     ] = None,
     file: Annotated[
-        str | None,
+        typer.FileText | None,
         typer.Option(
-            metavar="FILE", help="File of requests, one JSON object per line; - for standard input.", show_default=False
+            metavar="FILE", encoding="utf-8", help="File of requests, one JSON object per line; - for standard input."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Send them although a process does not exist (yet).")] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until they have ended; exit code 1 if one failed.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Send requests of processes that do not exist (yet).")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all have ended; exit code 1 if one failed.")] = False,
     timeout: Annotated[float, typer.Option(help="Minutes to wait with --wait.", min=0)] = 60,
 ) -> None:
-    """Submit requests. All are checked, as the starter checks them, before the first is sent."""
+    """Submit requests. All are checked by the rules of the starter before the first is sent."""
     context = current_context()
     if (file is None) == (process is None):
         raise typer.BadParameter("give either --process, with --arg and --request-id, or --file")
     if file is not None and (argument or request_id):
-        raise typer.BadParameter("--arg and --request-id are for --process; in a file each request has its own")
+        raise typer.BadParameter("--arg and --request-id apply to --process only; in a file each request has its own")
     requests = _from_file(file) if file is not None else [_from_options(str(process), argument or [], request_id)]
     if not requests:
-        raise NotFound("the file contains no requests: give one JSON object per line. Nothing was sent.")
+        raise NotFound("the file contains no requests: write one JSON object per line. Nothing was sent.")
     _check_processes(context, requests, force)
     audit(
         "request submit",
@@ -90,7 +81,7 @@ def submit(
     context.out.result(data, lambda console: _render(console, data, wait))
     if refused:
         raise CommandFailed(
-            f"{len(refused)} of {count(len(sent), 'request')} were not sent: send those again, under the same ids"
+            f"{len(refused)} of {count(len(sent), 'request')} not sent: submit those again with the same ids"
         )
     if wait:
         _raise_for_outcome(ended, len(sent), timeout * 60)
@@ -101,37 +92,26 @@ def _from_options(process: str, arguments: list[str], request_id: str | None) ->
     for text in arguments:
         key, equals, value = text.partition("=")
         if not equals:
-            raise typer.BadParameter(f"--arg takes KEY=VALUE, as in --arg --day=2026-11-21; got {text!r}")
+            raise typer.BadParameter(f"--arg must be KEY=VALUE, as in --arg=--day=2026-11-21, got {text!r}")
         named[key if key.startswith("--") else f"--{key}"] = value
     body = {"process": process, "arguments": named} | ({"request_id": request_id} if request_id is not None else {})
     (line,) = read_lines([json.dumps(body)])
     return line.request
 
 
-def _from_file(file: str) -> list[Request]:
-    with _opened(file) as lines:
-        return [line.request for line in read_lines(lines)]
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[TextIO]:
-    if file == "-":
-        yield sys.stdin
-        return
+def _from_file(file: TextIO) -> list[Request]:
     try:
-        with Path(file).open(encoding="utf-8") as opened:
-            yield opened
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot read {file}: {error}") from error
+        return [line.request for line in read_lines(file)]
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"--file: the file is not UTF-8: {error}") from error
 
 
 def _check_processes(context: CommandContext, requests: list[Request], force: bool) -> None:
-    known = {one.name: one for one in SlotControl(context.stack).processes.all() if isinstance(one, Process)}
+    known = {one.name: one for one in SlotControl(context.stack).read_all()[0]}
     wanted = {one.process for one in requests}
     if (unknown := sorted(wanted - set(known))) and not force:
         raise NotFound(
-            f"there is no process {', '.join(unknown)}. The processes are: "
-            f"{', '.join(sorted(known)) or 'none'}. Its requests "
+            f"there is no process {', '.join(unknown)}. The processes are: {', '.join(known) or 'none'}. Its requests "
             "would be dead-lettered: add it with slotkeeper process add first, or give --force. Nothing was sent."
         )
     for name in sorted(wanted & set(known)):
@@ -142,27 +122,22 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
     for one in requests:
         if one.process in known and one.execution_name in known[one.process].cancelled:
             context.out.note(
-                f"Warning: request {one.request_id} of {one.process} is cancelled and will be dead-lettered. To "
-                "run it after "
-                "all: slotkeeper dlq redrive request --code Cancelled."
+                f"Warning: request {one.request_id} of {one.process} is cancelled and will be dead-lettered. To run it "
+                "all the same: slotkeeper dlq redrive request --code Cancelled."
             )
 
 
 def _ran_before(context: CommandContext, requests: list[Request]) -> dict[str, str]:
-    """The status of those that were started before: they are taken from the queue, and not run again."""
-    if len(requests) > MAX_LOOKED_UP:
+    """Warn of requests that have an execution already, which do not run again; return the executions' statuses."""
+    if len(requests) > MAX_CHECKED:
         return {}
     workflow = SlotControl(context.stack).workflow
-    with ThreadPoolExecutor(_THREADS) as pool:
-        descriptions = pool.map(lambda one: workflow.describe(one.execution_name), requests)
-        known = [
-            (one, execution) for one, execution in zip(requests, descriptions, strict=True) if execution is not None
-        ]
+    descriptions = in_parallel(lambda one: workflow.describe(one.execution_name), requests)
+    known = [(one, execution) for one, execution in zip(requests, descriptions, strict=True) if execution is not None]
     for request, execution in known:
         context.out.note(
-            f"Warning: request {request.request_id} of {request.process} was started before and is "
-            f"{execution.status}: it is "
-            "not run again. A request that is meant to run needs an id of its own."
+            f"Warning: request {request.request_id} of {request.process} was started before and is {execution.status}: "
+            "it does not run again. Give a request that is to run a different id."
         )
     return {request.execution_name: execution.status for request, execution in known}
 
@@ -176,26 +151,25 @@ def _send(context: CommandContext, requests: list[Request]) -> list[SendResult]:
                 sent += batch
                 progress.update(task, completed=len(sent))
         except (BotoCoreError, ClientError) as error:
-            # Report what was sent. Of the batch at hand it is unknown.
+            # Report the batches that were sent. The result of the current one is unknown.
             left = requests[len(sent) :]
-            sent += [
-                SendResult(one, error=f"{UNKNOWN} ({error})" if n < BATCH else "not sent") for n, one in enumerate(left)
-            ]
+            sent += [SendResult(one, error=f"{UNKNOWN} ({error})") for one in left[:BATCH]]
+            sent += [SendResult(one, error="not sent") for one in left[BATCH:]]
     return sent
 
 
 def _wait(context: CommandContext, requests: list[Request], seconds: float) -> dict[str, Execution]:
-    """How the requests ended, by the execution's name of their first attempt; those that have, by the time."""
+    """Wait for executions; return those that have ended in time, by the name of the request's first attempt."""
     workflow = SlotControl(context.stack).workflow
     until = time.monotonic() + seconds
     ended: dict[str, Execution] = {}
-    # An attempt that found its slot gone has put its request on the queue again, as the next one.
+    # A workflow that lost its reservation returns its request to the queue as the next attempt.
     current = {one.execution_name: one for one in requests}
-    with context.out.progress() as progress, ThreadPoolExecutor(_THREADS) as pool:
-        task = progress.add_task("done", total=len(requests))
+    with context.out.progress() as progress:
+        task = progress.add_task("ended", total=len(requests))
         while True:
             pending = list(current.items())
-            descriptions = pool.map(lambda one: workflow.describe(one[1].execution_name), pending)
+            descriptions = in_parallel(lambda one: workflow.describe(one[1].execution_name), pending)
             for (name, request), execution in zip(pending, descriptions, strict=True):
                 if execution is None or not execution.is_closed:
                     continue
@@ -215,17 +189,14 @@ def _raise_for_outcome(ended: Mapping[str, Execution], sent: int, seconds: float
     failed = [one for one in ended.values() if one.status != "SUCCEEDED"]
     texts = []
     if failed:
-        texts.append(
-            f"{len(failed)} of {count(sent, 'request')} failed; they are in FailedRequestQueue: slotkeeper dlq "
-            "list failed"
-        )
+        texts.append(f"{len(failed)} of {count(sent, 'request')} failed. List them with: slotkeeper dlq list failed")
     if len(ended) < sent:
         texts.append(
-            f"{sent - len(ended)} of {count(sent, 'request')} were not done after {duration(seconds)}: "
-            "slotkeeper request show shows where each is"
+            f"{sent - len(ended)} of {count(sent, 'request')} had not ended after {duration(seconds)}. Show the state "
+            "of each with: slotkeeper request show"
         )
     if texts:
-        raise CommandFailed("; ".join(texts))
+        raise CommandFailed("\n".join(texts))
 
 
 def _as_dict(one: SendResult, before: Mapping[str, str], ended: Mapping[str, Execution]) -> dict[str, Any]:
@@ -240,6 +211,6 @@ def _as_dict(one: SendResult, before: Mapping[str, str], ended: Mapping[str, Exe
 def _render(console: Console, data: dict[str, Any], wait: bool) -> None:
     for one in data["sent"]:
         ending = f"  {one.get('status', 'not ended yet')}" if wait else ""
-        console.print(f"sent: {one['request_id']}  {one['execution']}{ending}", markup=False)
+        console.print(f"sent: {one['request_id']}  {one['execution']}{ending}")
     for one in data["refused"]:
-        console.print(f"not sent: {one['request_id']} ({one['process']}): {one['error']}", markup=False)
+        console.print(f"not sent: {one['request_id']} ({one['process']}): {one['error']}")

@@ -1,4 +1,4 @@
-"""`slotkeeper token`: show or invalidate the shared API token. The token itself is never read."""
+"""`slotkeeper token`: show or invalidate the shared API token. Commands never read the token itself."""
 
 from __future__ import annotations
 
@@ -25,26 +25,31 @@ app = typer.Typer(help="Show or invalidate the shared API token.", no_args_is_he
 _REFRESHER = "TokenRefresherFunction"
 
 
+@app.command("show", cls=StackCommand)
 def show() -> None:
-    """Show the token's generation, age, lock and refusal. Never the token itself."""
+    """Show the generation, age, lock and refusal of the token, but never the token itself."""
     context = current_context()
     shown, now = _read_token(_table(context.stack)), time.time()
     data = _as_dict(context.stack, shown, now)
     context.out.result(data, lambda console: _render(console, data, shown, now))
 
 
+@app.command("invalidate", cls=StackCommand)
 def invalidate(
     generation: Annotated[
-        int | None, typer.Option(help="Generation to remove; by default the one that is stored.")
+        int | None, typer.Option(help="Generation of the token to remove; by default the stored one.")
     ] = None,
     clear_refusal: Annotated[
-        bool, typer.Option("--clear-refusal", help="Also clear a refusal, so that the API is called again immediately.")
+        bool,
+        typer.Option(
+            "--clear-refusal", help="Also clear a refusal of the API, so that a token is requested again immediately."
+        ),
     ] = False,
 ) -> None:
-    """Remove the stored token, so that the next user requests a new one, once.
+    """Remove the stored token, so that the next container that needs a token requests a new one.
 
-    A container that has the token in memory uses it until the API refuses it, which it does after the next POST /auth.
-    With TokenRefreshSchedule the refreshing function is invoked now.
+    A container that has the token in memory uses it until the API rejects it, which it does after the next POST /auth.
+    With TokenRefreshSchedule, the refreshing function is invoked immediately.
     """
     context = current_context()
     tokens, limits = _table(context.stack), _timing(context.stack)
@@ -52,33 +57,27 @@ def invalidate(
     drops = _is_to_drop(shown, generation, clear_refusal, limits, now)
     lifts = clear_refusal and shown.refused_until is not None
     if not drops and not lifts:
-        raise CommandRefused("there is no refusal to clear, and no token to remove. Nothing was changed.")
+        raise CommandRefused("there is no refusal to clear and no token to remove. Nothing was changed.")
     context.confirm(_question(drops, lifts, shown))
     audit("token invalidate", generation=shown.generation, removed=drops, refusal_lifted=lifts)
     if drops and not tokens.drop(ITEM_NAME, shown.generation):
         raise CommandRefused(
-            f"a newer token than generation {shown.generation} was stored meanwhile: it was not removed"
+            f"a newer token than generation {shown.generation} was stored meanwhile, and was not removed. Nothing was "
+            "changed."
         )
     lifted = lifts and tokens.clear_refusal(ITEM_NAME, shown.refused_until or 0)
     asked = _invoke_refresher(context.stack)
-    data = {
-        "generation": shown.generation,
-        "removed": drops,
-        "refusal_lifted": lifted,
-        "refresher_asked": asked,
-    }
-
-    def render(console: Console) -> None:
-        if drops:
-            console.print(f"The token of generation {shown.generation} is removed.")
-        if lifts:
-            console.print("The refusal is cleared." if lifted else "A newer refusal is stored: it was not cleared.")
-        console.print(
-            "The refreshing function was invoked." if asked
-            else "The next container that needs a token requests a new one."
-        )  # fmt: skip
-
-    context.out.result(data, render)
+    lines = [f"The token of generation {shown.generation} is removed."] * drops
+    if lifts:
+        lines.append(
+            "The refusal is cleared." if lifted else "A newer refusal was stored meanwhile, and was not cleared."
+        )
+    next_user = "The next container that needs a token requests a new one."
+    lines.append("The refreshing function was invoked." if asked else next_user)
+    context.out.result(
+        {"generation": shown.generation, "removed": drops, "refusal_lifted": lifted, "refresher_asked": asked},
+        "\n".join(lines),
+    )
 
 
 def _is_to_drop(shown: TokenStatus, generation: int | None, clear_refusal: bool, limits: Timing, now: float) -> bool:
@@ -87,18 +86,18 @@ def _is_to_drop(shown: TokenStatus, generation: int | None, clear_refusal: bool,
         if clear_refusal:
             return False
         if shown.generation == 0:
-            raise NotFound("there is no token yet: the first message requests one")
+            raise NotFound("there is no token yet: the first message to the chatbot requests one. Nothing was changed.")
         raise CommandRefused(
-            f"the token of generation {shown.generation} is removed already, and no container has needed "
-            "another. Nothing was changed."
+            f"the token of generation {shown.generation} is removed already, and no container has needed a new one. "
+            "Nothing was changed."
         )
     if generation not in (None, shown.generation):
         raise CommandRefused(f"generation {shown.generation} is stored, not {generation}. Nothing was changed.")
     if is_young(shown.stored_at, now, limits):
         raise CommandRefused(
             f"the token is {duration(now - shown.stored_at)} old, younger than the {limits.min_interval:g} s between "
-            "two refreshes (TokenMinRefreshSeconds): it may be new already. Check with slotkeeper token show, "
-            "then run this again"
+            "two refreshes (TokenMinRefreshSeconds), so it may be the new one already. Check with slotkeeper token "
+            "show, then run this again. Nothing was changed."
         )
     return True
 
@@ -114,7 +113,7 @@ def _read_token(tokens: TokenTable) -> TokenStatus:
         return tokens.status(ITEM_NAME)
     except MalformedToken as error:
         raise CommandFailed(
-            f"{error}: it was edited manually. Delete the item, and the next message creates it again"
+            f"{error}: the item was edited manually. Delete it; the next message to the chatbot creates it again"
         ) from None
 
 
@@ -131,12 +130,14 @@ def _has_refresher(stack: StackConnection) -> bool:
 
 
 def _invoke_refresher(stack: StackConnection) -> bool:
-    """Asks the function that refreshes, where the stack has one."""
+    """Invoke the refreshing function, if the stack has one; whether it has."""
     if not _has_refresher(stack):
         return False
     names = [one.name for one in resources(stack) if one.logical_id == _REFRESHER]
     if not names:
-        raise CommandFailed(f"the stack has no {_REFRESHER}, though it was deployed with TokenRefreshSchedule")
+        raise CommandFailed(
+            f"the stack has no {_REFRESHER}, although its parameter TokenRefreshSchedule is set: deploy it again"
+        )
     stack.client("lambda").invoke(FunctionName=names[0], InvocationType="Event", Payload=json.dumps({}))
     return True
 
@@ -145,7 +146,7 @@ def _as_dict(stack: StackConnection, shown: TokenStatus, now: float) -> dict[str
     limits = _timing(stack)
     lock, refused = None, None
     if shown.lock_expires is not None:
-        # Every lock of this stack is taken for the same time.
+        # All locks of this stack have the same lease.
         since = shown.lock_expires - limits.lease
         lock = {"since": iso(since), "expires": iso(shown.lock_expires), "expired": now >= shown.lock_expires}
     if shown.refused_until is not None:
@@ -167,24 +168,18 @@ def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: flo
     made = table("token", data["token_name"])
     made.add_row("generation", str(shown.generation) if shown.generation else "none yet")
     if shown.generation:
-        gone = "" if shown.has_token else "; removed by an operator, and not needed since"
-        stored = f"{local_time(shown.stored_at)}, {duration(now - shown.stored_at)} ago{gone}"
-        made.add_row("stored", stored)
+        removed = "" if shown.has_token else "; removed by an operator, and not requested since"
+        made.add_row("stored", f"{local_time(shown.stored_at)}, {duration(now - shown.stored_at)} ago{removed}")
     if shown.lock_expires is not None:
-        over = now >= shown.lock_expires
         left = duration(abs(now - shown.lock_expires))
-        ends = f"ended {left} ago: its holder has died" if over else f"{left} left"
-        made.add_row("being refreshed", f"since {data['lock']['since']}, lock {ends}")
+        ends = f"expired {left} ago: its holder has died" if data["lock"]["expired"] else f"expires in {left}"
+        made.add_row("being refreshed", f"since {data['lock']['since']}; the lock {ends}")
     else:
         made.add_row("being refreshed", "no")
     if data["refused"]:
-        past = " (over)" if data["refused"]["over"] else ""
+        past = " (expired)" if data["refused"]["over"] else ""
         made.add_row("refused", f"until {local_time(shown.refused_until or 0)}{past}: {shown.refused_reason}")
     else:
         made.add_row("refused", "no")
     made.add_row("refreshed by", data["refreshed_by"])
     console.print(made)
-
-
-app.command("show", cls=StackCommand)(show)
-app.command("invalidate", cls=StackCommand)(invalidate)

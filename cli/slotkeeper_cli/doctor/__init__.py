@@ -1,7 +1,7 @@
-"""`slotkeeper doctor`: a list of checks over what is fetched of a stack.
+"""`slotkeeper doctor`: the checks of a stack.
 
-health_checks.py defines a check and runs all of them, facts.py fetches what they need, the other modules hold the
-checks. A check is a function of the facts alone.
+health_checks.py defines a check and runs the checks, facts.py fetches their facts, and the other modules contain the
+checks. A check depends on the facts alone.
 """
 
 from slotkeeper_cli.doctor import alarm_checks, infrastructure_checks, retry_checks, slot_checks

@@ -1,4 +1,4 @@
-"""Checks of who is woken: alarms, their topic, and the key that it is encrypted with."""
+"""Checks of the alarms, their topic, and the key that encrypts the topic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, w
 from slotkeeper_cli.formatting import count, duration
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
-_ON_SILENCE = "JanitorSilentAlarm"  # the one alarm that missing data rings, which a new stack has of every metric
-# To publish to an encrypted topic (SNS guide, "Managing Amazon SNS encryption keys and costs").
+_ON_SILENCE = "JanitorSilentAlarm"  # the one alarm to which missing data, as in a new stack, is breaching
+# Needed to publish to an encrypted topic (SNS guide, "Managing Amazon SNS encryption keys and costs").
 NEEDED = ("kms:Decrypt", "kms:GenerateDataKey")
 
 
@@ -21,18 +21,18 @@ def alarms(facts: Facts) -> Iterator[Finding]:
         name = one["LogicalId"]
         if one["StateValue"] == "ALARM" and name == _ON_SILENCE and facts.stack_age < one.get("Period", 3600):
             yield warn(
-                f"{name} is in ALARM, and the stack is {duration(facts.stack_age)} old: it may be in ALARM before the "
-                "janitor's first run is counted",
+                f"{name} is in ALARM, but the stack is only {duration(facts.stack_age)} old: the alarm may not "
+                "have data of the janitor's first run yet",
                 "run this again an hour after the deployment; if it is still in ALARM, see "
                 f"docs/runbooks.md#{name.lower()}",
             )
         elif one["StateValue"] == "ALARM":
-            yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", f"docs/runbooks.md#{name.lower()}")
+            yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", f"see docs/runbooks.md#{name.lower()}")
     silent = sorted(str(one["LogicalId"]) for one in facts.alarms if one["StateValue"] == "INSUFFICIENT_DATA")
     if silent:
         yield warn(
             f"{count(len(silent), 'alarm')} without data: {', '.join(silent)}",
-            "wait for its next period; if it stays, its metric is not emitted",
+            "wait for the alarm's next period; if it still has no data, its metric is not published",
         )
 
 
@@ -41,7 +41,7 @@ def silenced(facts: Facts) -> Iterator[Finding]:
     if off:
         yield problem(
             f"the actions of alarms are disabled: {', '.join(off)}",
-            "aws cloudwatch enable-alarm-actions",
+            "enable them with aws cloudwatch enable-alarm-actions",
         )
 
 
@@ -50,7 +50,7 @@ def topic(facts: Facts) -> Iterator[Finding]:
     confirmed = [one for one in subscriptions if one.get("SubscriptionArn", "").startswith("arn:")]
     pending = [one.get("Endpoint", "?") for one in subscriptions if one not in confirmed]
     if pending:
-        yield warn(f"not confirmed yet: {', '.join(pending)}", "follow the link in the e-mail of SNS")
+        yield warn(f"subscription not confirmed yet: {', '.join(pending)}", "follow the link in the e-mail from SNS")
     if not confirmed:
         yield warn(
             "the alarms' topic has no confirmed subscription",
@@ -64,18 +64,18 @@ def topic_key(facts: Facts) -> Iterator[Finding]:
         return
     if "alias/aws/" in key:
         yield problem(
-            f"the topic is encrypted with {key}, with which alarms cannot publish, and whose policy cannot be changed",
-            "remove the encryption, or deploy with a key of your own (KmsKeyArn)",
+            f"the topic is encrypted with {key}, whose policy does not let alarms publish and cannot be changed",
+            "deploy with a customer managed key (KmsKeyArn), or remove the encryption",
         )
     elif not lets(facts.topic_key_policy, CLOUDWATCH, NEEDED):
         yield problem(
-            f"the policy of key {key} does not let {CLOUDWATCH} use it: no alarm can publish",
-            f"allow it {' and '.join(NEEDED)}* in the key's policy",
+            f"the policy of key {key} does not let {CLOUDWATCH} use it, so alarms cannot publish",
+            f"allow {CLOUDWATCH} {' and '.join(NEEDED)}* in the key's policy",
         )
 
 
 def lets(policy: Mapping[str, Any], service: str, actions: tuple[str, ...]) -> bool:
-    """Whether a key's policy lets a service do all of this. Conditions are taken to hold."""
+    """Whether a key's policy allows a service all of these actions. Conditions are ignored."""
     statements = [one for one in _many(policy.get("Statement")) if _names(one.get("Principal"), service)]
 
     def is_stated(effect: str, action: str) -> bool:

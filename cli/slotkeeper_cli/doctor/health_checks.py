@@ -1,10 +1,10 @@
-"""What a check is, what it finds, and how all of them are gone through: none ends the others."""
+"""Health checks, their findings, and running them. A check that fails does not end the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -22,7 +22,7 @@ _DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "NotAu
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault: what was seen, and what to do."""
+    """A fault: what the check saw, and what to do."""
 
     level: Level
     saw: str
@@ -34,10 +34,10 @@ class HealthCheck:
     """One check of a stack.
 
     Args:
-        name: for scripts.
-        about: what is looked at, for people.
+        name: used by --only and in JSON.
+        about: the statement that is checked.
         find: yields a finding for each fault.
-        flow: the flow that it is about; a stack without this flow is not checked. Empty for the slots.
+        flow: the optional flow that is checked; a stack without it is not. Empty for the slots.
     """
 
     name: str
@@ -58,24 +58,33 @@ class HealthCheckResult:
     def level(self) -> Level:
         return "absent" if self.is_absent else worst(finding.level for finding in self.findings)
 
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON shows it."""
+        return {
+            "check": self.check.name,
+            "level": self.level,
+            "about": self.check.about,
+            "findings": [vars(finding) for finding in self.findings],
+        }
+
 
 def warn(saw: str, do: str) -> Finding:
-    """What may be meant so, or will be amiss before long."""
+    """A finding that may be intended, or that becomes a problem later."""
     return Finding("warn", saw, do)
 
 
 def problem(saw: str, do: str) -> Finding:
-    """Something to fix."""
+    """A finding that must be fixed."""
     return Finding("problem", saw, do)
 
 
 def worst(levels: Iterable[Level]) -> Level:
-    """The worst of these; of none, ok."""
+    """The worst of the levels; ok if there are none."""
     return max(levels, key=LEVELS.index, default="ok")
 
 
 def examine(facts: Facts, checks: Iterable[HealthCheck]) -> Iterator[HealthCheckResult]:
-    """Run the checks. One that fails becomes a warning with the reason."""
+    """Run the checks. A check that cannot run becomes a warning with the reason."""
     for check in checks:
         if check.flow and check.flow in facts.not_deployed:
             yield HealthCheckResult(check, is_absent=True)
@@ -84,21 +93,19 @@ def examine(facts: Facts, checks: Iterable[HealthCheck]) -> Iterator[HealthCheck
             yield HealthCheckResult(check, tuple(check.find(facts)))
         except (ClientError, BotoCoreError, CommandError) as error:
             yield HealthCheckResult(check, (_check_failed(error),))
-        except KeyError as error:  # a function, queue or attribute that this version knows, and the stack has not
+        except KeyError as error:  # the deployed template is older, and lacks a function, queue or attribute
             missing = problem(f"not checked: there is no {error.args[0]}", "deploy the stack again")
             yield HealthCheckResult(check, (missing,))
 
 
 def _check_failed(error: Exception) -> Finding:
     if not isinstance(error, ClientError):
-        return warn(f"not checked: {error}", "see the error")
+        return warn(f"not checked: {error}", "correct the cause, and run this again")
     code = error.response["Error"].get("Code", "")
     if any(part in code for part in _DENIED):
         return warn(
             f"not checked: {error.operation_name} was denied ({code})",
-            "allow the operator this call (docs/permissions.md), or run this as a role that may",
+            "allow the operator this call (docs/permissions.md), or use a role that has the permission",
         )
     message = error.response["Error"].get("Message", "")
-    return warn(
-        f"not checked: {error.operation_name} was answered {code}: {message}", "run this again, or see the error"
-    )
+    return warn(f"not checked: {error.operation_name} failed with {code}: {message}", "run this again")

@@ -1,4 +1,4 @@
-"""Checks of what the flows run on: queues, functions, event sources, tables, rules."""
+"""Checks of the deployment: queues, functions, event source mappings, tables and rules."""
 
 from __future__ import annotations
 
@@ -9,65 +9,71 @@ from typing import Any
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.recursion_settings import WHY
 
-# Queue -> the function that works on it, and where what it gives up goes.
+# Queue -> its function and its dead-letter queue.
 CONSUMERS = {
     "RequestQueue": ("StarterFunction", "RequestDeadLetterQueue"),
     "WorkQueue": ("WorkerFunction", "WorkDeadLetterQueue"),
 }
 _DEPLOY = "deploy the stack again"
 _VISIBILITY_FACTOR = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
-_SPARE_CONCURRENCY = 2  # places above WorkerConcurrency, for messages that Lambda has received and cannot run yet
-_MIN_UNRESERVED = 100  # what an account must leave unreserved (Lambda API reference, PutFunctionConcurrency)
+_SPARE_CONCURRENCY = 2  # above WorkerConcurrency, so that Lambda does not throttle messages that it has received
+_MIN_UNRESERVED = 100  # that an account must leave (Lambda API Reference, PutFunctionConcurrency)
+# Template's RecursiveLoop -> its reason.
+_WHY_RECURSION = {
+    "Allow": "it sends to its own queue by design, and the retry policy's attempts and age end the chain",
+    "Terminate": "it is not designed to loop; Lambda stops a loop after about 16 invocations, and an alarm reports it",
+}
 
 
 def stack(facts: Facts) -> Iterator[Finding]:
     status = facts.stack_status
     if status.endswith("_FAILED"):
-        yield problem(f"the stack is {status}", "see its events in CloudFormation, fix the cause, and deploy again")
+        yield problem(
+            f"the stack is {status}", "see the events of the stack in CloudFormation, fix the cause, and deploy again"
+        )
     elif status.endswith("_IN_PROGRESS"):
-        yield warn(f"the stack is {status}", "run this again when it has finished")
+        yield warn(f"the stack is {status}", "run this again when the deployment has finished")
 
 
-def _worked_on(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The queues of WORKED_ON that the stack was deployed with."""
+def _consumed(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The entries of CONSUMERS whose queue is deployed."""
     for queue, names in CONSUMERS.items():
         if queue != "WorkQueue" or "worker" not in facts.not_deployed:
             yield queue, names
 
 
 def visibility(facts: Facts) -> Iterator[Finding]:
-    for queue, (function, _) in _worked_on(facts):
+    for queue, (function, _) in _consumed(facts):
         seconds, timeout = int(facts.queues[queue]["VisibilityTimeout"]), facts.functions[function].timeout
         if seconds < _VISIBILITY_FACTOR * timeout:
             yield problem(
-                f"{queue} hides a message for {seconds} s, and {function} may take {timeout} s",
-                f"set its visibility timeout to {_VISIBILITY_FACTOR * timeout} s, six times the function's; {_DEPLOY}",
+                f"{queue} has a visibility timeout of {seconds} s, but {function} may run for {timeout} s",
+                f"set it to {_VISIBILITY_FACTOR * timeout} s, six times the function's timeout; {_DEPLOY}",
             )
 
 
 def redrive(facts: Facts) -> Iterator[Finding]:
-    for queue, (_, dead) in _worked_on(facts):
+    for queue, (_, dead) in _consumed(facts):
         policy = json.loads(facts.queues[queue].get("RedrivePolicy", "{}"))
         target = str(policy.get("deadLetterTargetArn", ""))
         if target != facts.queues[dead]["QueueArn"]:
-            yield problem(f"{queue} has {target or 'nothing'} as its dead-letter queue, not {dead}", _DEPLOY)
+            yield problem(f"the dead-letter queue of {queue} is {target or 'missing'}, not {dead}", _DEPLOY)
         elif int(policy.get("maxReceiveCount", 0)) < 1000:
             yield problem(
-                f"{queue} dead-letters a message after {policy.get('maxReceiveCount')} receives; waiting uses "
-                "up to 700",
+                f"{queue} dead-letters a message after {policy.get('maxReceiveCount')} receives, but a waiting request "
+                "may need 700",
                 f"set maxReceiveCount to 1000; {_DEPLOY}",
             )
 
 
 def mappings(facts: Facts) -> Iterator[Finding]:
-    for queue, (function, _) in _worked_on(facts):
+    for queue, (function, _) in _consumed(facts):
         mapping = facts.mappings[queue]
         if len(mapping) != 1:
             yield problem(
-                f"{queue} has {count(len(mapping), 'event source mapping')}, and {function} should be its only one",
-                _DEPLOY if not mapping else "delete those that are not the stack's: they take its messages",
+                f"{queue} has {count(len(mapping), 'event source mapping')}, but should have one, of {function}",
+                _DEPLOY if not mapping else f"delete the others, which take messages from {function}",
             )
         for one in mapping:
             yield from _mapping(queue, function, one)
@@ -76,19 +82,17 @@ def mappings(facts: Facts) -> Iterator[Finding]:
 def _mapping(queue: str, function: str, one: dict[str, Any]) -> Iterator[Finding]:
     if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
         yield problem(
-            f"the event source of {queue} is {one.get('State')}: {function} receives no messages",
-            f"aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
+            f"the event source mapping of {queue} is {one.get('State')}: {function} receives no messages",
+            f"enable it with aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
         )
     if one.get("BatchSize") != 1:
         yield problem(
-            f"{function} receives {one.get('BatchSize')} messages of {queue} at once: one that is hidden or "
-            "slow costs the "
-            "others their time",
+            f"{function} receives batches of {one.get('BatchSize')} from {queue}: a slow message delays the others",
             f"set BatchSize to 1; {_DEPLOY}",
         )
     if "ReportBatchItemFailures" not in one.get("FunctionResponseTypes", []):
         yield problem(
-            f"the event source of {queue} does not report failed items: messages that should stay are deleted",
+            f"the event source mapping of {queue} does not report failed items: messages that should stay are deleted",
             f"set FunctionResponseTypes to ReportBatchItemFailures; {_DEPLOY}",
         )
 
@@ -100,24 +104,26 @@ def worker_concurrency(facts: Facts) -> Iterator[Finding]:
         most = one.get("ScalingConfig", {}).get("MaximumConcurrency")
         if most is None:
             yield problem(
-                "nothing bounds how many requests the worker takes at once", f"set MaximumConcurrency; {_DEPLOY}"
+                "the event source mapping of WorkQueue has no MaximumConcurrency: concurrent calls are not limited",
+                f"set MaximumConcurrency to {wanted}; {_DEPLOY}",
             )
         elif most != wanted:
-            yield warn(f"the worker takes {most} requests at once, and the stack's parameter says {wanted}", _DEPLOY)
+            yield warn(f"the worker's MaximumConcurrency is {most}, but WorkerConcurrency is {wanted}", _DEPLOY)
         if most is not None and reserved is not None and 0 < reserved <= most:
             yield problem(
-                f"the worker has {reserved} places of its own, and takes {most} messages at once: some are throttled, "
-                "which costs them receives",
-                "set WorkerReservedConcurrency above WorkerConcurrency, and deploy",
+                f"the worker's reserved concurrency, {reserved}, is not above its MaximumConcurrency, {most}: Lambda "
+                "throttles some messages, which uses up their receives",
+                "deploy with a WorkerReservedConcurrency above WorkerConcurrency",
             )
     if reserved is not None:
         return
     if int(facts.parameters.get("WorkerReservedConcurrency") or 0):
-        yield warn("the worker has no concurrency of its own any more", _DEPLOY)
+        yield warn("the worker has no reserved concurrency, although WorkerReservedConcurrency is set", _DEPLOY)
     elif facts.unreserved_concurrency >= _MIN_UNRESERVED + wanted + _SPARE_CONCURRENCY:
         yield warn(
-            "the worker has no concurrency of its own: a busy account throttles it, which costs messages receives",
-            f"deploy with WorkerReservedConcurrency={wanted + _SPARE_CONCURRENCY}, which this account can spare",
+            "the worker has no reserved concurrency: Lambda throttles it when the account is busy, which uses up the "
+            "receives of its messages",
+            f"deploy with WorkerReservedConcurrency={wanted + _SPARE_CONCURRENCY}, which this account has unreserved",
         )
 
 
@@ -126,7 +132,7 @@ def stopped_functions(facts: Facts) -> Iterator[Finding]:
         if one.reserved == 0:
             yield problem(
                 f"{one.logical_id} has a reserved concurrency of 0: Lambda never runs it",
-                "it was stopped manually; start it with aws lambda delete-function-concurrency",
+                "an operator stopped it; start it with aws lambda delete-function-concurrency",
             )
 
 
@@ -134,50 +140,52 @@ def recursion(facts: Facts) -> Iterator[Finding]:
     for one in facts.recursion:
         if one.differs:
             yield problem(
-                f"{one.function} has RecursiveLoop {one.deployed}, and the template {one.template}: "
-                f"{WHY.get(one.template, '')}",
-                "aws lambda put-function-recursion-config, or a deployment that changes the function, sets it again",
+                f"{one.function} has RecursiveLoop {one.deployed}, but the template {one.template}: "
+                f"{_WHY_RECURSION.get(one.template, '')}",
+                "set it with aws lambda put-function-recursion-config, or by a deployment that changes the function",
             )
 
 
 def tables(facts: Facts) -> Iterator[Finding]:
     for one in facts.tables:
         if one.expires_wanted and not one.expires:
-            yield problem(f"{one.logical_id} keeps its items forever: its TTL is disabled", _DEPLOY)
+            yield problem(f"the TTL of {one.logical_id} is disabled: its items do not expire", _DEPLOY)
         if one.recoverable_wanted and not one.recoverable:
-            yield problem(f"{one.logical_id} cannot be restored: point-in-time recovery is disabled", _DEPLOY)
+            yield problem(f"point-in-time recovery of {one.logical_id} is disabled: it cannot be restored", _DEPLOY)
 
 
 def rules(facts: Facts) -> Iterator[Finding]:
     for name, state in facts.rules.items():
         wanted = facts.template.get(name, {}).get("Properties", {}).get("State", "ENABLED")
         if wanted == "ENABLED" and not state.startswith("ENABLED"):
-            janitor = ": slots of dead holders stay taken" if name.startswith("Janitor") else ""
+            janitor = ": slots of dead holders are not released" if name.startswith("Janitor") else ""
             yield problem(f"rule {name} is {state}{janitor}", "enable it with aws events enable-rule")
 
 
 def stack_drift(facts: Facts) -> Iterator[Finding]:
-    """What CloudFormation finds changed by hand; asked for on its own, since it takes minutes."""
+    """Resources that CloudFormation finds changed. Runs only with --stack-drift, since it takes minutes."""
     for name, status in facts.drifted.items():
         if name == "RetryPolicyParameter" and status == "MODIFIED":
-            continue  # operators put their policy there
-        yield warn(f"{name} is {status}, compared with the template", "see the stack's drift in CloudFormation")
+            continue  # operators change the retry policy there
+        yield warn(f"{name} is {status}, compared with the template", "see the drift of the stack in CloudFormation")
 
 
 CHECKS = (
     HealthCheck("stack", "the last deployment has finished", stack),
-    HealthCheck("visibility", "queues hide a message for six times their function's timeout", visibility),
+    HealthCheck(
+        "visibility", "visibility timeouts are at least six times the timeout of the queue's function", visibility
+    ),
     HealthCheck("redrive", "queues dead-letter a message after 1000 receives", redrive),
-    HealthCheck("event-sources", "functions receive messages one at a time, and report failed items", mappings),
+    HealthCheck("event-sources", "functions receive one message per batch, and report failed items", mappings),
     HealthCheck(
         "worker-concurrency",
-        "the worker's concurrency is WorkerConcurrency, and can be reached",
+        "the worker's MaximumConcurrency is WorkerConcurrency, and below its reserved concurrency",
         worker_concurrency,
         flow="worker",
     ),
     HealthCheck("functions", "no function has a reserved concurrency of 0", stopped_functions),
-    HealthCheck("recursion", "the recursion setting of each function is the template's", recursion),
-    HealthCheck("tables", "tables expire and can be restored as the template says", tables),
+    HealthCheck("recursion", "the RecursiveLoop setting of each function is as in the template", recursion),
+    HealthCheck("tables", "TTL and point-in-time recovery of tables are as in the template", tables),
     HealthCheck("rules", "schedules and event rules are enabled", rules),
 )
-DRIFT = HealthCheck("stack-drift", "resources are as the template declares them", stack_drift)
+DRIFT = HealthCheck("stack-drift", "resources are as in the template", stack_drift)

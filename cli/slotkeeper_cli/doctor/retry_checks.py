@@ -1,4 +1,4 @@
-"""Checks of flow 3, and of what lies in the queues that nothing works on."""
+"""Checks of the retries and of the dead-letter queues."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
 from slotkeeper_cli.commands.retry import OVERDUE_AFTER
-from slotkeeper_cli.commands.status import END_QUEUES
 from slotkeeper_cli.doctor.facts import MAX_ROWS, Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES
 
-# Seconds. The message of an attempt that died is back after WorkQueue's visibility timeout, 12 minutes.
+# Seconds. The message of an attempt that died is received again after WorkQueue's visibility timeout, 12 minutes.
 STUCK_AFTER = 1800
 _NAMED = 3
 
@@ -22,7 +22,7 @@ def overdue(facts: Facts) -> Iterator[Finding]:
     late, stuck = [], []
     for name, row in facts.rows.rows:
         if isinstance(row, MalformedRow):
-            yield problem(str(row), "correct the row, or delete it if its request is done")
+            yield problem(str(row), "correct the row, or delete it if its request has ended")
         elif row.status == WAITING or is_cancelled(row):
             if row.next_attempt_at is not None and facts.now > row.next_attempt_at + OVERDUE_AFTER:
                 late.append((row.next_attempt_at, name))
@@ -32,16 +32,19 @@ def overdue(facts: Facts) -> Iterator[Finding]:
         since = duration(facts.now - min(late)[0])
         yield problem(
             f"{count(len(late), 'retry', 'retries')} should have started, the oldest {since} ago: {_some(late)}",
-            "slotkeeper retry list --overdue; slotkeeper retry run-now --overdue sends those that have a schedule",
+            "list them with slotkeeper retry list --overdue, and send those that have a schedule with slotkeeper retry "
+            "run-now --overdue",
         )
     if stuck:
         since = duration(facts.now - min(stuck)[0])
         yield warn(
-            f"{count(len(stuck), 'attempt')} died, the first {since} ago, and was not continued: {_some(stuck)}",
-            "check that the worker receives WorkQueue's messages, and its log",
+            f"{count(len(stuck), 'attempt')} died without a retry, the oldest {since} ago: {_some(stuck)}",
+            "see the worker's log, and check that it receives the messages of WorkQueue",
         )
     if not facts.rows.all_of_them:
-        yield warn(f"only {MAX_ROWS:,} rows of the ledger were read", "slotkeeper retry list --overdue reads all")
+        yield warn(
+            f"only {MAX_ROWS:,} rows of RequestLedgerTable were read", "slotkeeper retry list --overdue reads all"
+        )
 
 
 def _some(late_rows: list[tuple[float, str]]) -> str:
@@ -52,30 +55,31 @@ def _some(late_rows: list[tuple[float, str]]) -> str:
 def retry_policy(facts: Facts) -> Iterator[Finding]:
     if facts.retry_policy is None:
         yield problem(
-            "the retry policy's parameter is gone, and failed attempts wait undecided", "put {} into it, or deploy"
+            "the parameter of the retry policy does not exist: failed attempts are neither retried nor dead-lettered",
+            "deploy the stack again, or create the parameter with the value {}, which is the default policy",
         )
         return
     try:
         parse_policy(facts.retry_policy)
     except InvalidPolicy as error:
         yield problem(
-            f"the retry policy is not valid, and failed attempts may wait undecided: {error}",
-            "put a valid one; {} will do",
+            f"the retry policy is invalid: {error}. Failed attempts may be neither retried nor dead-lettered",
+            "correct the parameter; {} is the default policy",
         )
 
 
 def dead_letters(facts: Facts) -> Iterator[Finding]:
-    for queue in END_QUEUES:
-        waiting = int(facts.queues.get(queue, {}).get("ApproximateNumberOfMessages", 0))
-        if waiting:
+    for queue in DEAD_LETTER_QUEUES:
+        messages = int(facts.queues.get(queue, {}).get("ApproximateNumberOfMessages", 0))
+        if messages:
             yield warn(
-                f"{queue} holds {count(waiting, 'message')}",
-                "slotkeeper dlq list shows why; slotkeeper dlq redrive sends them again",
+                f"{queue} contains {count(messages, 'message')}",
+                "see the reasons with slotkeeper dlq list, and send the messages again with slotkeeper dlq redrive",
             )
 
 
 CHECKS = (
-    HealthCheck("retries", "no retry is overdue, and no attempt is stuck", overdue, flow="worker"),
+    HealthCheck("retries", "no retry is overdue, and no attempt died without a retry", overdue, flow="worker"),
     HealthCheck("retry-policy", "the retry policy is valid", retry_policy, flow="worker"),
     HealthCheck("dead-letters", "the dead-letter queues are empty", dead_letters),
 )
