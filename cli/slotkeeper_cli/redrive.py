@@ -20,8 +20,8 @@ from slotkeeper_cli.stack_connection import StackConnection
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 
-# The codes of messages that would be refused again (docs/retries-reference.md). A request with the id of another would be
-# taken for that request's next attempt, whose own message has the same deduplication id: SQS drops the second of them.
+# The codes of messages that would be refused again (docs/retries-reference.md). A request with the id of another would
+# be taken for that request's next attempt, whose own message has the same deduplication id: SQS drops the later one.
 _NOT_REDRIVABLE = {
     "RequestIdReused": "its id belongs to another request: submit it again with a different id",
     "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",
