@@ -178,7 +178,8 @@ def test_a_consumer_of_ones_own_with_the_variables_that_the_page_names(
             KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
         )
         values = {"REQUEST_LEDGER_TABLE_NAME": "ledger", "WORK_SECONDS": "5", "WORK_QUEUE_LARGEST_MESSAGE": "262144"}
-        for row in re.findall(r"^\| (`[A-Z].*?`) \|", REFERENCE, re.MULTILINE):
+        consumer = REFERENCE.partition("\n## In your own consumer\n")[2]
+        for row in re.findall(r"^- (`[A-Z].*?`): ", consumer, re.MULTILINE):
             for name in re.findall(r"`([A-Z]+_[A-Z_]+)`", row):
                 monkeypatch.setenv(name, values.get(name, "1"))
         monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")  # there is no X-Ray here
