@@ -58,9 +58,24 @@ def test_a_link_leads_somewhere(page: Path, target: str) -> None:
     assert (page.parent / target).exists()
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([A-Za-z_]+)`", ARGUMENT.read_text()))))
+NAMES = re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)*)`", ARGUMENT.read_text())
+
+
+@pytest.mark.parametrize(
+    "name", sorted({part for name in NAMES if not name.endswith(".py") for part in name.split(".")})
+)
 def test_what_the_argument_names_is_in_the_code(name: str) -> None:
     assert re.search(rf"(?:\b|_){name}(?:\b|(?<=_))", CODE)
+
+
+@pytest.mark.parametrize("prefix", sorted(set(re.findall(r"`([a-z]\d+b?)_`", ARGUMENT.read_text()))))
+def test_a_prefix_of_tests_is_that_of_a_test(prefix: str) -> None:
+    assert re.search(rf"def (\w+_)?{prefix}_", CODE)
+
+
+@pytest.mark.parametrize("pattern", sorted(set(re.findall(r"`([a-z]\d+b?-\*)`", ARGUMENT.read_text()))))
+def test_a_pattern_of_mutants_matches_one(pattern: str) -> None:
+    assert any(fnmatchcase(mutant.name, pattern) for mutant in load())
 
 
 @pytest.mark.parametrize("command", re.findall(r"^    make (.*)$", PROOFS.read_text(), re.MULTILINE))
