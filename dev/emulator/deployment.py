@@ -2,6 +2,9 @@
 
 import difflib
 import fcntl
+import hashlib
+import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +21,16 @@ from dev.emulator.environment import ROOT, child_environment
 STACK_NAME = "slotkeeper"
 ARTIFACT_BUCKET = "slotkeeper-deployment-artifacts"
 BUILD_DIR = ROOT / "build" / "sam"
+NO_ENDPOINT = "http://127.0.0.1:9"  # a build calls no AWS
 TAIL_LINES = 30
+# SAM CLI with PyYAML's parser in C where there is one: it parses the template ten times in a deployment.
+SAM = """
+import yaml
+if yaml.__with_libyaml__:
+    yaml.SafeLoader = yaml.CSafeLoader
+from samcli.cli.main import cli
+cli(prog_name="sam")
+"""
 
 
 class Target(Protocol):
@@ -39,26 +51,61 @@ def deploy(aws: Target, parameters: Mapping[str, str], template: Path, say: Call
     """Build and deploy `template`; return the stack's outputs. Raises DeploymentError."""
     if not template.exists():
         raise DeploymentError(f"there is no template at {template}")
-    # The project's samconfig.toml is for real accounts: its bucket and confirmation settings have no place here.
-    no_config = aws.state_dir / "samconfig.toml"
-    no_config.write_text("version = 0.1\n")
-    default = template == ROOT / "template.yaml"
-    build_dir = BUILD_DIR if default else aws.state_dir / "sam"
-    with _thread_lock(build_dir):
-        say("sam build")
-        command = ["build", "--template-file", str(template), "--config-file", str(no_config), "--cached"]
-        command += ["--build-dir", str(build_dir), "--cache-dir", str(build_dir.with_name(build_dir.name + "-cache"))]
-        _sam(aws, command)
+    with built(template, aws.state_dir, say) as build_dir:
         say("sam deploy")
         aws.client("s3").create_bucket(Bucket=ARTIFACT_BUCKET)
         command = ["deploy", "--template-file", str(build_dir / "template.yaml"), "--stack-name", STACK_NAME]
-        command += ["--s3-bucket", ARTIFACT_BUCKET, "--capabilities", "CAPABILITY_IAM", "--config-file", str(no_config)]
+        command += ["--s3-bucket", ARTIFACT_BUCKET, "--capabilities", "CAPABILITY_IAM"]
         command += ["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]
         if parameters:
             command += ["--parameter-overrides", *(f"{name}={_quoted(value)}" for name, value in parameters.items())]
-        _sam(aws, command)
+        try:
+            _sam(command, aws.state_dir, aws.endpoint)
+        except DeploymentError as error:
+            reasons = _stack_reasons(aws)
+            raise DeploymentError(f"{error}" + (f"\nThe stack says:\n{reasons}" if reasons else "")) from None
     stack = aws.client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"][0]
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+
+
+@contextmanager
+def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
+    """The folder that `sam build` makes of `template`. Inside the `with` block no other program builds into it.
+
+    The project's own template is built into BUILD_DIR, and only if a source has changed since the last build; another
+    template into `folder`, where sam's log goes too. Raises DeploymentError.
+    """
+    default = template == ROOT / "template.yaml"
+    build_dir = BUILD_DIR if default else folder / "sam"
+    sources = build_dir / "sources.sha256"
+    digest = _digest_of_sources() if default else ""
+
+    def is_current() -> bool:
+        return default and sources.exists() and sources.read_text() == digest
+
+    with _lock_file(build_dir) as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if not is_current():
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not is_current():  # another program may have built it while this one waited
+                say("sam build")
+                cache_dir = build_dir.with_name(build_dir.name + "-cache")
+                command = ["build", "--template-file", str(template), "--cached", "--cache-dir", str(cache_dir)]
+                _sam([*command, "--build-dir", str(build_dir)], folder, NO_ENDPOINT)
+                sources.write_text(digest)  # after sam, which empties the folder: a failed build leaves no digest
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield build_dir
+
+
+def _digest_of_sources() -> str:
+    """Of all that `sam build` reads of this project, and of the programs that it runs."""
+    versions = [sys.version, *(importlib.metadata.version(name) for name in ("aws-sam-cli", "pip"))]
+    digest = hashlib.sha256(json.dumps(versions).encode())
+    folders = [ROOT / "functions", ROOT / "layers"]
+    for path in [ROOT / "template.yaml", *sorted(path for folder in folders for path in folder.rglob("*"))]:
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(json.dumps([str(path), path.stat().st_mode]).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yaml") -> None:
@@ -71,26 +118,26 @@ def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yam
             raise DeploymentError(f"{template.name} has no parameter {name}; {instead}")
 
 
-def _sam(aws: Target, arguments: list[str]) -> None:
-    command = [str(Path(sys.executable).parent / "sam"), *arguments]
-    environment = child_environment(aws.endpoint, {"SAM_CLI_POLL_DELAY": "1"})
+def _sam(arguments: list[str], folder: Path, endpoint: str) -> None:
+    """Run SAM CLI in `folder`, where its output is appended to sam.log. Raises DeploymentError."""
+    # The project's samconfig.toml is for real accounts: its bucket and confirmation settings have no place here.
+    no_config = folder / "samconfig.toml"
+    no_config.write_text("version = 0.1\n")
     result = subprocess.run(
-        command,
-        cwd=aws.state_dir,
-        env=environment,
+        [sys.executable, "-P", "-c", SAM, *arguments, "--config-file", str(no_config)],
+        cwd=folder,
+        env=child_environment(endpoint, {"SAM_CLI_POLL_DELAY": "1"}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    with (aws.state_dir / "sam.log").open("a") as log:
+    with (folder / "sam.log").open("a") as log:
         log.write(result.stdout)
-    if result.returncode == 0:
-        return
-    tail = "\n".join(result.stdout.splitlines()[-TAIL_LINES:])
-    reasons = _stack_reasons(aws) if arguments[0] == "deploy" else ""
-    raise DeploymentError(f"sam {arguments[0]} failed:\n{tail}" + (f"\nThe stack says:\n{reasons}" if reasons else ""))
+    if result.returncode != 0:
+        tail = "\n".join(result.stdout.splitlines()[-TAIL_LINES:])
+        raise DeploymentError(f"sam {arguments[0]} failed:\n{tail}")
 
 
 def _stack_reasons(aws: Target) -> str:
@@ -112,12 +159,11 @@ def _quoted(value: str) -> str:
 
 
 @contextmanager
-def _thread_lock(build_dir: Path) -> Iterator[None]:
-    """Two programs that build into the same folder would deploy half of each other's work."""
+def _lock_file(build_dir: Path) -> Iterator[int]:
+    """The file by whose locks programs take turns: one that builds excludes all others, those that deploy do not."""
     build_dir.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(build_dir.with_name(build_dir.name + ".lock"), os.O_CREAT | os.O_RDWR)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -62,13 +62,8 @@ def _states_from_ps() -> list[tuple[int, str]]:
     return [(int(pid), state) for pid, state in (line.split(None, 1) for line in listing.splitlines())]
 
 
-def end_session(leader: int, patience: float = 3.0) -> None:
-    """Ask the leader to end, wait up to `patience` seconds, then kill what is left of its session."""
-    send_signal(leader, signal.SIGTERM)
-    deadline = time.monotonic() + patience
-    while leader in session_members(leader) and time.monotonic() < deadline:
-        reap(leader)
-        time.sleep(0.05)
+def end_session(leader: int) -> None:
+    """Kill `leader` and every other process of its session. No process of this project has anything to save then."""
     for _ in range(10):  # a dying process may have started another one a moment ago
         members = session_members(leader)
         if not members:
@@ -76,7 +71,7 @@ def end_session(leader: int, patience: float = 3.0) -> None:
         for pid in members:
             send_signal(pid, signal.SIGKILL)
         reap(leader)
-        time.sleep(0.05)
+        time.sleep(0.02)
     reap(leader)
 
 

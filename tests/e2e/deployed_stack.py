@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
+from dev.emulator.deployment import STACK_NAME
 from dev.emulator.faults import Faults
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process, Processes
@@ -23,6 +25,30 @@ LOOK_GAP = 1
 JOB = "gated-job"
 OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 _numbers = itertools.count(1)
+
+
+def update(aws: EmbeddedAws, **parameters: str) -> dict[str, str]:
+    """Update the deployed stack to other parameters; returns its outputs. The others keep their values."""
+    cloudformation = aws.client("cloudformation")
+
+    def stack() -> Any:
+        return cloudformation.describe_stacks(StackName=STACK_NAME)["Stacks"][0]
+
+    cloudformation.update_stack(
+        StackName=STACK_NAME,
+        UsePreviousTemplate=True,
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        Parameters=[
+            {"ParameterKey": key, "ParameterValue": parameters[key]}
+            if key in parameters
+            else {"ParameterKey": key, "UsePreviousValue": True}
+            for key in (each["ParameterKey"] for each in stack()["Parameters"])
+        ],
+    )
+    wait_until(lambda: not stack()["StackStatus"].endswith("_IN_PROGRESS"), "the update to end")
+    updated = stack()
+    assert updated["StackStatus"] == "UPDATE_COMPLETE", updated
+    return {output["OutputKey"]: output["OutputValue"] for output in updated["Outputs"]}
 
 
 class DeployedStack:
@@ -44,6 +70,7 @@ class DeployedStack:
         self.slots = Slots(self.dynamodb, self.table)
         self.queue = RequestQueue(self.sqs, self.queue_url)
         self.operations = Operations(self.processes, self.slots, self.queue)
+        self._gates = aws.state_dir / "gates"
         self._collected: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
         self.make_job(JOB, at_once=500)
 
@@ -56,7 +83,7 @@ class DeployedStack:
             Name=name,
             Role="arn:aws:iam::000000000000:role/job",
             Command={"Name": "pythonshell", "ScriptLocation": f"s3://{bucket}/jobs/gated_job.py"},
-            DefaultArguments={"--bucket": bucket},
+            DefaultArguments={"--gates": str(self._gates)},
             ExecutionProperty={"MaxConcurrentRuns": at_once},
         )
         return name
@@ -91,8 +118,13 @@ class DeployedStack:
     def end(self, process: str, *request_ids: str, how: str = "succeed") -> None:
         """Lets the jobs of these requests end."""
         for request_id in request_ids:
-            key = f"gates/{process}/{request_id}/{how}"
-            self.s3.put_object(Bucket=self.outputs["DataBucketName"], Key=key, Body=b"")
+            gate = self._gates / process / request_id
+            gate.mkdir(parents=True, exist_ok=True)
+            (gate / how).touch()
+
+    def close_gate(self, process: str, request_id: str) -> None:
+        """Makes the next job of this request wait again."""
+        shutil.rmtree(self._gates / process / request_id)
 
     def item(self, process: str) -> Process:
         item = self.slots.read(process)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from slotkeeper_cli.app import app
-from tests.e2e.deployed_stack import DeployedStack
+from tests.e2e.deployed_stack import DeployedStack, update
 
 TEMPLATE: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))
 SLOTS = {"JanitorSchedule": "rate(1 day)"}
@@ -92,7 +92,7 @@ def test_the_command_says_of_a_stack_without_a_flow_that_it_is_not_deployed(slot
 def test_either_flow_is_deployed_without_the_other(
     aws: EmbeddedAws, slotkeeper: Callable[..., Any], flow: dict[str, str], condition: str, command: tuple[str, ...]
 ) -> None:
-    assert aws.deploy(SLOTS | {"ChatApiUrl": "", "DeployWorker": "false"} | flow).keys() == _outputs(condition)
+    assert update(aws, **({"ChatApiUrl": "", "DeployWorker": "false"} | flow)).keys() == _outputs(condition)
     (other,) = {"HasChatbot", "HasWorker"} - {condition}
     there = _logical_ids(aws)
     assert _conditional(condition) <= there

@@ -11,7 +11,7 @@ import pytest
 from dev.emulator.chat_service import AUTH, ChatService
 from dev.emulator.environment import ROOT
 from tests.e2e.deployed_chatbot import DeployedChatbot
-from tests.e2e.deployed_stack import DeployedStack
+from tests.e2e.deployed_stack import DeployedStack, update
 from tests.support.waiting import wait_until
 
 
@@ -25,15 +25,14 @@ class Update:
 
 
 @pytest.fixture(scope="module")
-def updated(deployed: DeployedStack, chat_service: ChatService, parameters: dict[str, str]) -> Iterator[Update]:
+def updated(deployed: DeployedStack, chat_service: ChatService) -> Iterator[Update]:
     """The stack with a schedule."""
     bot = DeployedChatbot(deployed.aws, chat_service)
     bot.reset()
     posts, before = chat_service.auths, bot.secrets()
-    deployed.aws.deploy(parameters | {"TokenRefreshSchedule": "rate(1 day)"})
+    update(deployed.aws, TokenRefreshSchedule="rate(1 day)")
     yield Update(chat_service.auths - posts, before, bot.secrets())
-    # Said, because a parameter that a deployment does not name keeps its value.
-    deployed.aws.deploy(parameters | {"TokenRefreshSchedule": ""})
+    update(deployed.aws, TokenRefreshSchedule="")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.request import execution_name
-from tests.e2e.deployed_stack import JOB, DeployedStack
+from tests.e2e.deployed_stack import JOB, DeployedStack, update
 from tests.support.waiting import wait_until
 
 
@@ -41,7 +41,7 @@ def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: DeployedSta
     stack.wait_for_status(name, "FAILED")
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     body = json.loads(kept["body"])
-    stack.s3.delete_object(Bucket=stack.outputs["DataBucketName"], Key=f"gates/{process}/r1/fail")
+    stack.close_gate(process, "r1")
     again = stack.send(process, body["request_id"], attempt=body["attempt"] + 1)
     stack.end(process, "r1")
     assert again != name
@@ -212,7 +212,7 @@ def test_a_redeployment_leaves_holders_and_limit_alone(stack: DeployedStack) -> 
     name = "sample"
     stack.processes.set_limit(name, 7)
     stack.slots.reserve(name, "sample-held", 1e12)
-    stack.aws.deploy({"SlotLimit": "2", "JanitorSchedule": "rate(1 day)", "GraceSeconds": "2", "LookGapSeconds": "1"})
+    update(stack.aws, SlotLimit="2")
     assert stack.item(name).slot_limit == 7
     assert stack.holders(name) == {"sample-held"}
     stack.slots.cancel(name, "sample-held")

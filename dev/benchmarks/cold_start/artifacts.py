@@ -10,9 +10,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from dev.benchmarks.cold_start.bare import NOBODY
+from dev.emulator import deployment
 from dev.emulator.deployment import DeploymentError
-from dev.emulator.environment import ROOT, child_environment
+from dev.emulator.environment import ROOT
 from dev.tools.invoke.function_stack import folders, logical_id
 
 # boto3 and what it needs (Lambda guide, "Runtime-included SDK versions"), and the runtime's client with what it needs.
@@ -59,23 +59,9 @@ class Artifacts:
 
 
 def build(folder: Path) -> Artifacts:
-    """Runs `sam build`. Raises DeploymentError, with what it said."""
-    no_config = folder / "samconfig.toml"
-    no_config.write_text("version = 0.1\n")
-    command = [str(Path(sys.executable).parent / "sam"), "build", "--template-file", str(ROOT / "template.yaml")]
-    command += ["--config-file", str(no_config), "--build-dir", str(folder / "sam")]
-    made = subprocess.run(
-        command,
-        cwd=folder,
-        env=child_environment(NOBODY),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if made.returncode != 0:
-        raise DeploymentError(f"sam build failed:\n{made.stdout}")
+    """Copies what `sam build` makes into `folder`. Raises DeploymentError, with sam's output."""
+    with deployment.built(ROOT / "template.yaml", folder, lambda _: None) as build_dir:
+        shutil.copytree(build_dir, folder / "sam")
     return Artifacts(folder / "sam", _runtime(folder / "runtime"))
 
 

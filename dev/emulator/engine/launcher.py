@@ -3,10 +3,8 @@
 import importlib.metadata
 import logging
 import os
-import signal
 import sys
 import threading
-import time
 from importlib import import_module
 
 from dev.emulator import processes
@@ -52,11 +50,7 @@ def _serve_chat_api(port: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the parent's end of the pipe to close; then end the whole session. A byte from it means: go on alone."""
-    if os.read(0, 1):
-        return
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(3)  # MiniStack ends its workers in order; what it leaves is killed
-    for pid in processes.session_members(os.getpid()):
-        processes.send_signal(pid, signal.SIGKILL)
-    os._exit(0)
+    """Wait for the parent's end of the pipe to close, then kill the session. A byte means: continue without it."""
+    if not os.read(0, 1):
+        processes.end_session(os.getpid())
+        os._exit(0)
