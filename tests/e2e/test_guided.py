@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.emulator.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws, silent
+from dev.emulator.deployment import SAM, built
 from dev.emulator.environment import ROOT, child_environment
 
 NEW_ACCOUNT = {"LAMBDA_ACCOUNT_CONCURRENCY": "10"}
@@ -26,9 +27,8 @@ def new_account(tmp_path: Path) -> Iterator[EmbeddedAws]:
 def _sam(aws: EmbeddedAws, *arguments: str) -> str:
     """Run SAM CLI in the account with the repository's own samconfig.toml. Raises if it fails."""
     config = ["--config-file", str(aws.state_dir / "config.toml")]
-    command = [str(Path(sys.executable).parent / "sam"), *arguments, *config]
     ran = subprocess.run(
-        command,
+        [sys.executable, "-P", "-c", SAM, *arguments, *config],
         cwd=aws.state_dir,
         env=child_environment(aws.endpoint, {"SAM_CLI_POLL_DELAY": "1"}),
         input="\n" * QUESTIONS,
@@ -44,10 +44,14 @@ def _sam(aws: EmbeddedAws, *arguments: str) -> str:
 def test_enter_at_each_question_deploys_and_the_next_deployment_asks_nothing(new_account: EmbeddedAws) -> None:
     folder = new_account.state_dir
     shutil.copy(ROOT / "samconfig.toml", folder / "config.toml")
-    built = ["--template-file", str(folder / "sam" / "template.yaml")]
-    _sam(new_account, "build", "--template-file", str(ROOT / "template.yaml"), "--build-dir", str(folder / "sam"))
+    template = ["--template-file", str(folder / "sam" / "template.yaml")]
+    with built(ROOT / "template.yaml", folder, silent) as shared:  # its cache spares this build the download
+        shutil.copy(shared.with_name("build.toml"), folder)
+        cache = ["--cache-dir", f"{shared}-cache"]
+        source = ["--template-file", str(ROOT / "template.yaml")]
+        _sam(new_account, "build", *source, "--build-dir", str(folder / "sam"), *cache)
 
-    output = _sam(new_account, "deploy", "--guided", *built)
+    output = _sam(new_account, "deploy", "--guided", *template)
     assert "has no authentication" not in output
     assert "Deploy this changeset?" not in output
     (stack,) = new_account.client("cloudformation").describe_stacks(StackName="slotkeeper")["Stacks"]
@@ -56,4 +60,4 @@ def test_enter_at_each_question_deploys_and_the_next_deployment_asks_nothing(new
     assert (limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]) == (10, 10)
 
     # The answers are saved; a later deployment takes them from the file.
-    assert "No changes to deploy" in _sam(new_account, "deploy", *built)
+    assert "No changes to deploy" in _sam(new_account, "deploy", *template)

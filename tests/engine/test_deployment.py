@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.emulator import deployment
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import DeploymentError
 
@@ -36,3 +37,35 @@ def test_a_deployment_writes_its_outputs_and_a_failed_one_says_why(aws: Embedded
     assert attributes["Attributes"]["MessageRetentionPeriod"] == "120"
     with pytest.raises(DeploymentError, match=r"Queue: \w+FAILED: .*MessageRetentionPeriod"):
         aws.deploy({"Retention": "5"}, template=template)
+
+
+def test_the_projects_template_is_built_again_only_if_a_source_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, handler = tmp_path / "template.yaml", tmp_path / "functions" / "app.py"
+    handler.parent.mkdir()
+    template.write_text("one")
+    handler.write_text("one")
+    build_dir = tmp_path / "build" / "sam"
+    monkeypatch.setattr(deployment, "ROOT", tmp_path)
+    monkeypatch.setattr(deployment, "BUILD_DIR", build_dir)
+    monkeypatch.setattr(deployment, "_sam", lambda *_: build_dir.mkdir(parents=True, exist_ok=True))
+    lines: list[str] = []
+
+    def build(template: Path = template) -> int:
+        lines.clear()
+        with deployment.built(template, tmp_path, lines.append):
+            return len(lines)
+
+    assert (build(), build()) == (1, 0)
+    for source in (template, handler, handler.with_name("another.py")):
+        source.write_text("two")
+        assert (build(), build()) == (1, 0)
+    handler.chmod(0o755)
+    assert (build(), build()) == (1, 0)
+    (build_dir / "sources.sha256").unlink()  # as a build leaves it that has failed
+    assert (build(), build()) == (1, 0)
+    other = tmp_path / "other.yaml"
+    other.write_text("one")
+    monkeypatch.setattr(deployment, "_sam", lambda *_: (tmp_path / "sam").mkdir(exist_ok=True))
+    assert (build(other), build(other)) == (1, 1)
