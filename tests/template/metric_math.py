@@ -17,7 +17,7 @@ _COMPUTED = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mu
 
 
 def value(expression: str, points: Mapping[str, Point]) -> Point:
-    """What an expression yields for these points. Raises NotImplementedError for what no alarm has used so far."""
+    """The value of an expression for these points. Raises NotImplementedError for a function that no alarm uses."""
     return _value(ast.parse(expression, mode="eval").body, points)
 
 

@@ -1,16 +1,15 @@
-"""What a deployment must not lose: the template's stateful resources, and what an update would do to each.
+"""The template's stateful resources, and the effect of an update on each.
 
 CloudFormation replaces a resource, with a new and empty one, if its type or a create-only property of it changes, and
 deletes one whose logical id is not in the new template (CloudFormation guide, "Update behaviors of stack resources" and
-"DeletionPolicy attribute"). Which properties are create-only is what each type's schema says ("Resource type schema",
-createOnlyProperties); the schemas are those that cfn-lint carries.
+"DeletionPolicy attribute"). Each type's schema lists its create-only properties ("Resource type schema",
+createOnlyProperties); cfn-lint contains the schemas.
 
-The baseline, stateful.json, is what stacks in the field may have been deployed from. It grows with
+The baseline, stateful.json, lists the resources that deployed stacks may have. This command updates it:
 
     build/venv/bin/python -m tests.template.stateful
 
-which adds what is new, and changes or drops nothing that is there: whoever means to lose something says so by
-`--forget LogicalId`.
+It adds new resources. It refuses a change that loses a resource, unless you name that one with `--forget LogicalId`.
 """
 
 from __future__ import annotations
@@ -34,31 +33,31 @@ REGION = "us-east-1"
 POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
 RETAINED = ("Retain", "RetainExceptOnCreate")
 
-# Types whose resources hold something, or are known elsewhere by their name, and what is gone with one.
+# Types whose resources store data, or whose name is used outside the stack, and the loss if one is deleted.
 STATEFUL = {
     "AWS::ApiGateway::RestApi": "the URL that the chat service sends to",
     "AWS::DynamoDB::Table": "its items",
     "AWS::Logs::LogGroup": "the log",
     "AWS::S3::Bucket": "its objects",
-    "AWS::SNS::Topic": "the subscriptions that people made and confirmed",
-    "AWS::SQS::Queue": "the messages on it, and the URL that producers send to",
+    "AWS::SNS::Topic": "its confirmed subscriptions",
+    "AWS::SQS::Queue": "its messages, and the URL that producers send to",
     "AWS::SSM::Parameter": "the value that operators put",
-    "AWS::Scheduler::ScheduleGroup": "the retries that are booked in it",
+    "AWS::Scheduler::ScheduleGroup": "its scheduled retries",
     "AWS::SecretsManager::Secret": "its value, which others sign with or have been given",
-    "AWS::StepFunctions::StateMachine": "its executions, by whose ARN the janitor knows who holds a slot",
+    "AWS::StepFunctions::StateMachine": "its executions, whose ARNs identify the holders of slots",
 }
 
 Template = Mapping[str, Any]
 
 
 def source() -> dict[str, Any]:
-    """template.yaml as it is written."""
+    """The source of template.yaml, before the SAM transform."""
     template: dict[str, Any] = cfn_yaml.load(str(FILE))
     return template
 
 
 def translated(template: Template) -> dict[str, Any]:
-    """What CloudFormation makes of it: SAM's own resources as those that they stand for. Raises ValueError."""
+    """The template after the SAM transform. Raises ValueError if SAM refuses it."""
     transform = Transform(str(FILE), copy.deepcopy(template), REGION)
     problems = transform.transform_template()
     if problems:
@@ -68,7 +67,7 @@ def translated(template: Template) -> dict[str, Any]:
 
 
 def create_only(resource: Template) -> dict[str, Any]:
-    """A resource's create-only properties, by their path in the schema, as the template writes them."""
+    """A resource's create-only properties: path in the schema -> value in the template."""
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, resource["Type"]).schema
     paths = [*schema.get("createOnlyProperties", []), *schema.get("conditionalCreateOnlyProperties", [])]
     values = {path: _at(resource.get("Properties", {}), path.split("/")[2:]) for path in sorted(paths)}
@@ -82,7 +81,7 @@ def _at(value: Any, names: list[str]) -> Any:
 
 
 def stateful(template: Template) -> dict[str, dict[str, Any]]:
-    """The stateful resources of a translated template, each with all that decides what an update does to it."""
+    """The stateful resources of a translated template, each with the fields that decide the effect of an update."""
     return {
         name: {
             "Type": resource["Type"],
@@ -96,7 +95,7 @@ def stateful(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def losses(before: Template, after: Template) -> list[str]:
-    """One sentence for whatever an update from `before` to `after` would lose; both as `stateful` tells them."""
+    """One sentence per loss that an update from `before` to `after` would cause; both are results of `stateful`."""
     return [sentence for name in before for sentence in _losses(name, before[name], after.get(name))]
 
 
@@ -108,25 +107,25 @@ def _losses(name: str, before: Template, after: Template | None) -> Iterator[str
     )
     if after is None:
         yield (
-            f"{name} is not in the template any more: CloudFormation takes a renamed logical id for a deletion and a "
-            f"new resource, and {deleted}. Give it its name back"
+            f"{name} is not in the template: CloudFormation treats a renamed logical id as a deletion and a new "
+            f"resource, and {deleted}. Restore its logical id"
         )
         return
     if after["Type"] != before["Type"]:
-        yield f"{name} was {before['Type']} and is {after['Type']}: {replaced}. Make another resource beside it"
+        yield f"{name} was {before['Type']} and is {after['Type']}: {replaced}. Add a new resource instead"
         return
     for path in sorted({*before["CreateOnly"], *after["CreateOnly"]}):
         old, new = (each["CreateOnly"].get(path) for each in (before, after))
         if old != new:
             yield (
                 f"{name} would be replaced by a new one, since {path.removeprefix('/properties/')} is create-only and "
-                f"changes from {old!r} to {new!r}: {replaced}. Leave the property as it was, or make another resource "
-                "beside it and move what the old one holds"
+                f"changes from {old!r} to {new!r}: {replaced}. Keep the property unchanged, or add a new resource "
+                "and move the data of the old one"
             )
     if after.get("When") != before.get("When"):
         yield (
-            f"{name} was there when {before.get('When', 'ever')} and is when {after.get('When', 'ever')}: a stack "
-            f"where that is false deletes it, and {deleted}. Give it its condition back"
+            f"{name} had the condition {before.get('When', 'none')} and has {after.get('When', 'none')}: a stack "
+            f"in which that is false deletes it, and {deleted}. Restore its condition"
         )
     for policy in POLICIES:
         if before.get(policy) in RETAINED and after.get(policy) not in RETAINED:
@@ -139,13 +138,13 @@ def _losses(name: str, before: Template, after: Template | None) -> Iterator[str
 def movers(template: Template) -> dict[str, set[str]]:
     """For each stateful resource of a translated template, the parameters that can replace or delete it.
 
-    Over-approximated: whatever its create-only properties or its condition mention, through whatever resource.
+    Over-approximated: all parameters that its create-only properties or its condition reach through any resource.
     """
     return {name: _parameters(template, name, set()) for name in stateful(template)}
 
 
 def _parameters(template: Template, name: str, seen: set[str]) -> set[str]:
-    """What the identity of one resource, or the truth of one condition, depends on."""
+    """The parameters on which the identity of a resource, or the value of a condition, depends."""
     if name in seen:
         return set()
     seen.add(name)
@@ -154,7 +153,7 @@ def _parameters(template: Template, name: str, seen: set[str]) -> set[str]:
     if name in template["Conditions"]:
         return _mentioned(template, template["Conditions"][name], seen)
     if name not in template["Resources"]:
-        return set()  # a pseudo parameter, the same for the life of a stack
+        return set()  # a pseudo parameter, constant for a stack
     resource = template["Resources"][name]
     return _mentioned(template, [resource.get("Condition", ""), *create_only(resource).values()], seen)
 
@@ -171,15 +170,17 @@ def _mentioned(template: Template, value: Any, seen: set[str]) -> set[str]:
 
 
 def read_baseline() -> dict[str, Any]:
-    """The stateful resources that stacks in the field may have."""
+    """The stateful resources that deployed stacks may have."""
     baseline: dict[str, Any] = json.loads(BASELINE.read_text())
     return baseline
 
 
 def main() -> None:
-    """Bring the baseline up to date."""
-    parser = argparse.ArgumentParser(description="Add to the baseline what is new in template.yaml.")
-    parser.add_argument("--forget", action="append", default=[], metavar="LOGICAL_ID", help="lose this one on purpose")
+    """Update the baseline."""
+    parser = argparse.ArgumentParser(description="Add the new stateful resources of template.yaml to the baseline.")
+    parser.add_argument(
+        "--forget", action="append", default=[], metavar="LOGICAL_ID", help="accept the loss of this resource"
+    )
     forgotten = set(parser.parse_args().forget)
     before = {name: entry for name, entry in read_baseline().items() if name not in forgotten}
     after = stateful(translated(source()))

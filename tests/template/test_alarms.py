@@ -92,13 +92,13 @@ def test_a_description_of_another_form_is_refused(description: str, fault: str) 
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
-def test_a_description_has_room_for_the_longest_address(alarm: str) -> None:
+def test_a_description_with_the_longest_runbook_address_fits(alarm: str) -> None:
     """CloudWatch API Reference, PutMetricAlarm: 1,024 characters."""
     longest = TEMPLATE["Parameters"]["RunbookUrl"]["MaxLength"]
     assert len(_description(alarm).replace("${RunbookUrl}", "x" * longest)) <= 1024
 
 
-def test_by_default_the_link_leads_to_the_page_that_is_here() -> None:
+def test_the_default_runbook_address_is_the_page_of_the_repository() -> None:
     assert (ROOT / TEMPLATE["Parameters"]["RunbookUrl"]["Default"]).read_text() == RUNBOOKS
 
 
@@ -113,16 +113,16 @@ def test_a_runbook_states_when_the_operator_can_stop(alarm: str) -> None:
     assert re.search(r"^Done: ", section, re.MULTILINE)
 
 
-def test_the_runbooks_links_lead_somewhere() -> None:
+def test_the_links_of_the_runbooks_have_targets() -> None:
     headings = {heading.lower() for heading in re.findall(r"^##? (\w+)$", RUNBOOKS, re.MULTILINE)}
     assert set(re.findall(r"\]\(#(\w+)\)", RUNBOOKS)) <= headings
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
-def test_an_alarm_wakes_somebody_and_silence_does_not(alarm: str) -> None:
+def test_an_alarm_has_an_action_and_missing_data_does_not_raise_it(alarm: str) -> None:
     properties = ALARMS[alarm]
     assert properties["AlarmActions"]
-    # The janitor's silence is what its alarm is about.
+    # The janitor's alarm is for missing data.
     assert properties["TreatMissingData"] == ("breaching" if alarm == "JanitorSilentAlarm" else "notBreaching")
 
 
@@ -144,8 +144,8 @@ COMPUTED = [alarm for alarm in ALARMS if "Metrics" in ALARMS[alarm]]
 
 
 @pytest.mark.parametrize("alarm", COMPUTED)
-def test_an_expression_has_a_value_where_aws_writes_no_zero(alarm: str) -> None:
-    """Else the alarm judges nothing in the very case that it is for, or never returns to OK."""
+def test_an_expression_has_a_value_when_aws_writes_no_zero(alarm: str) -> None:
+    """Otherwise the alarm has no data in the case that it is for, or never returns to OK."""
     metrics = _metrics(alarm)
     points = {name: None if metric in ONLY_WHEN_THERE_IS_SOMETHING else 1.0 for name, metric in metrics.items()}
     assert None in points.values()
@@ -159,24 +159,24 @@ def test_an_expression_has_a_value_where_aws_writes_no_zero(alarm: str) -> None:
 def test_messages_that_no_function_receives_are_counted(
     alarm: str, visible: Point, received: Point, counted: Point
 ) -> None:
-    """A disabled event source makes no receives, and SQS then writes nothing of them."""
+    """A disabled event source receives nothing, and SQS then writes no data point."""
     assert _result(alarm, visible=visible, received=received) == counted
     assert (ALARMS[alarm]["ComparisonOperator"], ALARMS[alarm]["Threshold"]) == ("GreaterThanThreshold", 0)
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
-def test_an_alarm_that_would_keep_its_state_without_data_is_an_expression(alarm: str) -> None:
+def test_an_alarm_that_would_keep_its_state_without_data_uses_an_expression(alarm: str) -> None:
     direct: Any = ALARMS[alarm].get("Namespace", "")
     assert direct != MISSING_IS_IGNORED
 
 
-def test_refused_writes_that_have_ended_let_their_alarm_return_to_ok() -> None:
+def test_the_throttle_alarm_returns_to_ok_when_no_write_is_refused() -> None:
     assert _result("SlotTableThrottleAlarm", throttled=None) == 0
     assert _result("SlotTableThrottleAlarm", throttled=7) == 7
 
 
-def test_a_request_that_waits_is_seen_in_every_period_of_the_alarm_on_its_age() -> None:
-    """Also of a paused process, which nobody wakes: the starter receives it when it is visible again."""
+def test_a_waiting_request_is_received_in_every_period_of_the_alarm_on_its_age() -> None:
+    """Also in a paused process, without a wake: the starter receives it when it is visible again."""
     alarm = ALARMS["RequestAgeAlarm"]
     starts = RESOURCES["RequestQueue"]["Properties"]["VisibilityTimeout"] + FUNCTIONS["StarterFunction"]["Timeout"]
     assert alarm["Period"] >= MAX_HIDE_SECONDS + starts
@@ -184,19 +184,19 @@ def test_a_request_that_waits_is_seen_in_every_period_of_the_alarm_on_its_age() 
     assert alarm["Threshold"] < RESOURCES["RequestQueue"]["Properties"]["MessageRetentionPeriod"]
 
 
-def test_a_backlog_is_announced_well_before_it_hides_other_processes() -> None:
+def test_the_backlog_alarm_rings_well_before_sqs_hides_other_processes() -> None:
     """SQS guide, "Avoid large message backlogs with the same message group ID": the first 120,000 messages."""
     assert ALARMS["RequestBacklogAlarm"]["Threshold"] <= 120_000 / 2
 
 
-def test_the_refusals_that_are_counted_are_those_that_the_workflow_tries_again() -> None:
-    """By its log, which must have them: they are events of level ERROR (Step Functions guide, "cw-logs")."""
+def test_the_counted_refusals_are_the_errors_that_the_workflow_retries() -> None:
+    """The workflow's log contains them as events of level ERROR (Step Functions guide, "cw-logs")."""
     counted = re.findall(r'\$\.details\.error = "([\w.]+)"', RESOURCES["GlueRefusals"]["Properties"]["FilterPattern"])
     assert counted == definition()["States"]["RunGlueJob"]["Retry"][0]["ErrorEquals"]
     assert RESOURCES["Workflow"]["Properties"]["Logging"]["Level"] in ("ERROR", "ALL")
 
 
-def test_an_alarm_that_somebody_would_have_to_guess_at_is_noticed() -> None:
+def test_an_alarm_on_a_metric_that_is_never_written_is_found() -> None:
     """Negative control of the judge."""
     stack = (("service", "${AWS::StackName}"),)
     assert judge(Asked("Slotkeeper", "RequestsAdmitted", stack)) == ""
@@ -206,7 +206,7 @@ def test_an_alarm_that_somebody_would_have_to_guess_at_is_noticed() -> None:
     assert judge(Asked("AWS/Lambda", "Errors", (("Function", "${StarterFunction}"),)))
 
 
-def test_the_cost_of_the_alarms_is_what_the_page_says() -> None:
+def test_the_page_states_the_cost_of_the_alarms() -> None:
     """CloudWatch pricing: 0.10 dollars a month for each metric of an alarm."""
 
     def dollars(*conditions: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The template's second flow: numbers that came from reasoning, and who may read which secret."""
+"""The chatbot in the template: relations between its numbers, and the roles that may read each secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _spare_seconds() -> float:
     return float(match[1])
 
 
-def test_the_outputs_that_others_build_on_are_there() -> None:
+def test_the_outputs_of_the_contract_exist() -> None:
     promised = {
         "ChatbotUrl",
         "ChatbotFunctionName",
@@ -43,7 +43,7 @@ def test_the_outputs_that_others_build_on_are_there() -> None:
     assert promised <= TEMPLATE["Outputs"].keys()
 
 
-def test_the_function_ends_before_api_gateway_gives_up() -> None:
+def test_the_function_ends_before_the_timeout_of_api_gateway() -> None:
     assert FUNCTIONS["ChatbotFunction"]["Timeout"] < API_GATEWAY_SECONDS
 
 
@@ -52,12 +52,12 @@ def test_two_answers_and_the_longest_wait_between_them_fit_the_functions_timeout
     assert longest + _spare_seconds() <= FUNCTIONS["ChatbotFunction"]["Timeout"]
 
 
-def test_patience_outlives_a_holder_that_dies_and_the_refresh_of_whoever_takes_over() -> None:
-    # Who waits looks again a pause after the lease's end at the latest, and may have begun a bit before the holder.
+def test_the_longest_wait_covers_a_dead_lock_holder_and_the_refresh_of_its_successor() -> None:
+    # A waiting instance checks at most a pause after the lease's end, and may have begun slightly before the holder.
     assert TIMING.patience >= TIMING.lease + LONGEST_POLL_SECONDS + TIMING.holding + 1
 
 
-def test_a_wait_is_alarmed_once_it_is_longer_than_a_lock_lasts_and_before_it_is_in_vain() -> None:
+def test_the_alarm_on_waits_is_between_the_lease_and_the_longest_wait() -> None:
     threshold = RESOURCES["TokenWaitAlarm"]["Properties"]["Threshold"]
     assert TIMING.lease <= threshold < TIMING.patience
 
@@ -69,8 +69,8 @@ def test_the_refresher_has_time_to_wait_and_to_answer_cloudformation() -> None:
     assert longest < timeout < resource["ServiceTimeout"]
 
 
-def test_a_token_that_dies_at_once_is_old_enough_to_be_refreshed_before_patience_ends() -> None:
-    """By the slowest clock too, and seen at the end of the longest pause between two looks."""
+def test_a_token_that_becomes_invalid_immediately_can_be_refreshed_before_the_longest_wait_ends() -> None:
+    """By the slowest clock too, with the check at the end of the longest pause."""
     longest = TEMPLATE["Parameters"]["TokenMinRefreshSeconds"]["MaxValue"] + TIMING.spread + LONGEST_POLL_SECONDS
     assert longest + TIMING.holding <= TIMING.patience
 
@@ -107,12 +107,14 @@ def _resolved(node: Any, refresher: bool) -> Any:
         ("TokenRefresherRole", True, {"ApiCredentialsSecret"}),
     ],
 )
-def test_who_refreshes_has_the_credentials_and_nobody_else(role: str, refresher: bool, secrets: set[str]) -> None:
+def test_only_the_function_that_refreshes_may_read_the_credentials(
+    role: str, refresher: bool, secrets: set[str]
+) -> None:
     assert _reads(role, refresher) == secrets
 
 
 @pytest.mark.parametrize("refresher", [False, True])
-def test_the_chatbot_may_invoke_the_refresher_only_where_there_is_one(refresher: bool) -> None:
+def test_the_chatbot_may_invoke_the_refresher_only_if_it_is_deployed(refresher: bool) -> None:
     allowed = str(_resolved(RESOURCES["ChatbotRole"]["Properties"]["Policies"], refresher))
     environment = _resolved(FUNCTIONS["ChatbotFunction"]["Environment"]["Variables"], refresher)
     assert ("lambda:InvokeFunction" in allowed) == refresher
@@ -125,40 +127,40 @@ def test_no_other_role_reads_a_secret(role: str) -> None:
     assert role in ("ChatbotRole", "TokenRefresherRole") or "secretsmanager" not in str(RESOURCES[role])
 
 
-def test_nothing_of_the_refresher_exists_without_a_schedule() -> None:
+def test_no_resource_of_the_refresher_exists_without_a_schedule() -> None:
     named = {name for name in RESOURCES if name.startswith("TokenRefresher") or name == "TokenAtDeployment"}
     assert len(named) == 6
     assert all(RESOURCES[name]["Condition"] == "HasRefresher" for name in named)
     assert TEMPLATE["Parameters"]["TokenRefreshSchedule"]["Default"] == ""
 
 
-def test_a_refresher_that_fails_is_heard_of() -> None:
-    """Nobody waits for it: Lambda runs it again for neither a round nor an ask."""
+def test_an_alarm_rings_when_the_refresher_fails() -> None:
+    """No caller sees the failure: Lambda retries neither a scheduled run nor an invocation of the chatbot."""
     alarm = RESOURCES["TokenRefresherErrorAlarm"]
     assert alarm["Condition"] == "HasRefresher"
     assert alarm["Properties"]["MetricName"] == "Errors"
     assert alarm["Properties"]["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "TokenRefresherFunction"}}]
 
 
-def test_an_ask_is_not_repeated_after_its_lock_is_over() -> None:
+def test_an_invocation_of_the_refresher_is_not_repeated_after_its_lock_has_expired() -> None:
     config = FUNCTIONS["TokenRefresherFunction"]["EventInvokeConfig"]
     assert config == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
 
 
-def test_a_deployment_never_overwrites_what_was_put_into_a_secret() -> None:
+def test_a_deployment_does_not_overwrite_a_secrets_value() -> None:
     credentials = RESOURCES["ApiCredentialsSecret"]["Properties"]
     assert not {"SecretString", "GenerateSecretString"} & credentials.keys()
     assert "SecretString" not in RESOURCES["SigningKeySecret"]["Properties"]
 
 
-def test_the_signing_key_is_made_where_the_code_looks_for_it() -> None:
+def test_the_signing_key_is_generated_under_the_name_that_the_code_reads() -> None:
     made = RESOURCES["SigningKeySecret"]["Properties"]["GenerateSecretString"]
     assert (made["GenerateStringKey"], json.loads(made["SecretStringTemplate"])) == ("signing_key", {})
     assert made["PasswordLength"] >= 32
 
 
 def test_no_secret_value_is_in_an_environment_variable() -> None:
-    """Whoever may look at a function's configuration would see it."""
+    """Every reader of a function's configuration would see it."""
     for name in ("ChatbotFunction", "TokenRefresherFunction"):
         variables = FUNCTIONS[name]["Environment"]["Variables"]
         assert not [key for key in variables if re.search("TOKEN$|PASSWORD|CLIENT_SECRET|SIGNING_KEY$", key)]
@@ -179,7 +181,7 @@ def test_no_secret_value_is_in_an_environment_variable() -> None:
         ("https://", False),
     ],
 )
-def test_credentials_go_nowhere_in_the_clear(url: str, allowed: bool) -> None:
+def test_credentials_are_sent_over_https_only(url: str, allowed: bool) -> None:
     pattern = TEMPLATE["Parameters"]["ChatApiUrl"]["AllowedPattern"]
     assert (re.fullmatch(pattern, url) is not None) == allowed
 
@@ -193,7 +195,7 @@ def test_a_schedule_is_an_expression_or_empty(schedule: str, allowed: bool) -> N
     assert (re.fullmatch(pattern, schedule) is not None) == allowed
 
 
-def test_what_api_gateway_answers_by_itself_has_the_form_of_our_own_answers() -> None:
+def test_the_answers_of_api_gateway_have_the_form_of_the_chatbots() -> None:
     for response in RESOURCES["ChatbotApi"]["Properties"]["GatewayResponses"].values():
         template = response["ResponseTemplates"]["application/json"]
         # API Gateway guide, "Variables for data models": messageString comes with its quotes.

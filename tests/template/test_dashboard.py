@@ -1,4 +1,4 @@
-"""The dashboard: JSON whatever is deployed, widgets that have data, and nothing that matters left out."""
+"""The dashboard: JSON in every combination of flows, widgets with data, every alarm and metric."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DEPLOYED = [
 
 
 @pytest.mark.parametrize("conditions", DEPLOYED, ids=" ".join)
-def test_the_body_is_json_and_refers_to_what_is_deployed(conditions: tuple[str, ...]) -> None:
-    """And to all of it that an operator watches."""
+def test_the_body_is_json_and_refers_to_deployed_resources_only(conditions: tuple[str, ...]) -> None:
+    """And it shows all alarms of the deployed flows."""
     text = json.dumps(dashboard(conditions))
     assert not unknown_references(text)
     referred = {name for name in RESOURCES if f"${{{name}}}" in text or f"${{{name}." in text}
@@ -39,13 +39,13 @@ def test_the_body_is_json_and_refers_to_what_is_deployed(conditions: tuple[str, 
 
 
 @pytest.mark.parametrize("address", ['a"b', "a\\b", "a b", ""])
-def test_an_address_of_the_runbooks_that_would_break_the_body_is_refused(address: str) -> None:
+def test_a_runbook_address_that_would_break_the_body_is_refused(address: str) -> None:
     parameter = TEMPLATE["Parameters"]["RunbookUrl"]
     assert re.fullmatch(parameter["AllowedPattern"], parameter["Default"])
     assert not re.fullmatch(parameter["AllowedPattern"], address)
 
 
-def test_it_is_found_by_an_output() -> None:
+def test_an_output_names_the_dashboard() -> None:
     assert TEMPLATE["Outputs"]["DashboardName"]["Value"] == {"Ref": "Dashboard"}
 
 
@@ -64,10 +64,10 @@ def test_a_widget_names_its_axis_and_each_of_its_lines(widget: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("widget", METRICS, ids=TITLES)
-def test_a_count_is_added_up_and_a_time_is_not(widget: dict[str, Any]) -> None:
+def test_counts_are_summed_and_times_are_not(widget: dict[str, Any]) -> None:
     units = {metric.name: metric.unit for metric in in_source()}
     names = {asked.name for asked in asked_by_widget(widget) if asked.namespace == "Slotkeeper"}
-    levels = {"SlotsInUse", "SlotLimit", "WorkHops"}  # counts of what is there, not of what has happened
+    levels = {"SlotsInUse", "SlotLimit", "WorkHops"}  # levels, not numbers of events
     summed = widget["properties"]["stat"] == "Sum"
     for name in names:
         assert summed is (units[name] == "Count" and name not in levels) or name == "TokenWait"
@@ -79,7 +79,7 @@ def test_every_alarm_is_on_it() -> None:
 
 
 def test_every_metric_of_the_application_is_on_it() -> None:
-    """But those that only say that something runs."""
+    """Except those that only show that a function runs."""
     shown = {asked.name for widget in METRICS for asked in asked_by_widget(widget)}
     written = {metric.name for metric in in_source()} | set().union(*FILTERED.values())
     assert written - shown == {
@@ -93,7 +93,7 @@ def test_every_metric_of_the_application_is_on_it() -> None:
 
 @pytest.mark.parametrize("conditions", DEPLOYED, ids=" ".join)
 def test_widgets_fill_rows_of_one_height(conditions: tuple[str, ...]) -> None:
-    """CloudWatch API Reference, "Dashboard body structure": 24 units wide; without a place, the next that is free."""
+    """CloudWatch API Reference, "Dashboard body structure": 24 units wide; widgets take the next free position."""
     used, height = 0, 0
     for widget in dashboard(conditions)["widgets"]:
         assert not {"x", "y"} & widget.keys()
@@ -105,7 +105,7 @@ def test_widgets_fill_rows_of_one_height(conditions: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("widget", METRICS, ids=TITLES)
-def test_a_line_that_is_named_after_an_alarm_is_its_threshold(widget: dict[str, Any]) -> None:
+def test_a_line_with_an_alarms_name_is_at_its_threshold(widget: dict[str, Any]) -> None:
     hours = 3600 if widget["properties"]["yAxis"]["left"]["label"] == "hours" else 1
     for line in widget["properties"].get("annotations", {}).get("horizontal", []):
         if line["label"] in ALARMS:

@@ -1,6 +1,6 @@
-"""What AWS and SAM CLI refuse or ask about, as properties of the template: default answers deploy it.
+"""The template deploys with default answers: AWS and SAM CLI neither refuse it nor stop at a question.
 
-Each rule names the page or the program that it comes from. Parameters have their defaults unless a test gives others.
+Each rule names the page or the program that states it. Parameters have their defaults unless a test gives others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _templates() -> dict[str, dict[str, Any]]:
 
 
 def _pages() -> Iterator[Path]:
-    """Every YAML file and every page, but what is generated and what tests make for themselves."""
+    """Every YAML file and every page, except generated ones and those of tests."""
     for top in ROOT.iterdir():
         if top.name in ("build", "tests") or top.name.startswith("."):
             continue
@@ -71,7 +71,7 @@ def test_the_templates_are_found() -> None:
 
 
 def queue_policy_faults(policy: dict[str, Any]) -> Iterator[str]:
-    """Why SQS refuses a policy or gives it another meaning.
+    """The reasons why SQS refuses a policy or changes its meaning.
 
     SQS guide, "Special Information for SQS Policies": each policy must cover only a single queue. `*` is the queue that
     the policy is attached to. The same guide, "Amazon SQS policy quotas": 20 statements, and seven actions in each.
@@ -109,14 +109,14 @@ def test_a_statement_over_several_queues_is_noticed() -> None:
 def test_a_queue_is_encrypted_by_exactly_one_kind_of_key(key: str) -> None:
     """SQS API reference, SetQueueAttributes: a queue supports one kind of encryption, SSE-KMS or SSE-SQS.
 
-    CloudFormation passes over a property that an update leaves out, so a queue would keep SSE-SQS beside its new key.
+    CloudFormation ignores a property that an update omits, so a queue would keep SSE-SQS in addition to its new key.
     """
     for name, queue in Stack(KmsKeyArn=key, **WORKER).of_type("AWS::SQS::Queue").items():
         assert (queue.get("KmsMasterKeyId", ""), queue.get("SqsManagedSseEnabled")) == (key, not key), name
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_queue_of_any_template_says_of_both_kinds_of_encryption_which_it_has(name: str) -> None:
+def test_every_queue_sets_both_properties_of_encryption(name: str) -> None:
     for queue in _of_type(TEMPLATES[name], "AWS::SQS::Queue").values():
         assert queue["SqsManagedSseEnabled"] == {"Fn::If": ["HasKey", False, True]}
         assert queue["KmsMasterKeyId"]["Fn::If"][0] == "HasKey"
@@ -126,7 +126,7 @@ def test_a_queue_of_any_template_says_of_both_kinds_of_encryption_which_it_has(n
 
 
 def test_a_default_deployment_reserves_no_concurrency() -> None:
-    """Else Lambda refuses it in a new account, whose 10 leave nothing beside the 100 that stay unreserved."""
+    """Otherwise Lambda refuses it in a new account: of its limit of 10, 100 must stay unreserved."""
     reserved = {
         name: function["ReservedConcurrentExecutions"]
         for name, function in Stack(**CHATBOT, **WORKER).of_type("AWS::Lambda::Function").items()
@@ -152,13 +152,13 @@ SECONDS_OF_A_REFUSAL = 0.006  # a call of a warm container in the Lambda runtime
 
 
 def test_unsigned_requests_leave_a_new_account_most_of_its_concurrency() -> None:
-    """They reach the function, which alone recognizes them, and every method of the API is throttled."""
+    """The function receives them, since only it verifies signatures; every method of the API is throttled."""
     (stage,) = Stack(**CHATBOT).of_type("AWS::ApiGateway::Stage").values()
     (settings,) = stage["MethodSettings"]
     assert (settings["HttpMethod"], settings["ResourcePath"]) == ("*", "/*")
     rate, burst = (float(settings[f"Throttling{name}Limit"]) for name in ("Rate", "Burst"))
     assert rate * SECONDS_OF_A_REFUSAL < 1
-    assert burst * SECONDS_OF_A_REFUSAL < 1  # a burst is over within a second of one place
+    assert burst * SECONDS_OF_A_REFUSAL < 1  # one concurrent invocation handles a burst within a second
 
 
 def test_the_throttles_are_parameters() -> None:
@@ -167,8 +167,8 @@ def test_the_throttles_are_parameters() -> None:
     assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == ("9", "20")
 
 
-def test_the_sample_job_asks_for_no_more_runs_than_glue_allows_by_default() -> None:
-    """AWS Glue endpoints and quotas: 1,000 concurrent runs of a job. Glue refuses a job that asks for more."""
+def test_the_sample_job_requests_no_more_runs_than_glues_default_quota() -> None:
+    """AWS Glue endpoints and quotas: 1,000 concurrent runs of a job. Glue refuses a larger value."""
     (job,) = Stack().of_type("AWS::Glue::Job").values()
     assert job["ExecutionProperty"]["MaxConcurrentRuns"] <= 1000
 
@@ -178,8 +178,8 @@ def test_the_sample_job_asks_for_no_more_runs_than_glue_allows_by_default() -> N
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # between SAM CLI's own packages
 @pytest.mark.parametrize("flows", [{}, CHATBOT, CHATBOT | {"TokenRefreshSchedule": "rate(1 hour)"}, CHATBOT | WORKER])
-def test_guided_asks_of_no_function_whether_it_may_be_public(flows: dict[str, str]) -> None:
-    """By SAM CLI's own rule. Its question takes Enter for no, and ends the deployment."""
+def test_guided_does_not_ask_whether_a_function_may_have_no_authorization(flows: dict[str, str]) -> None:
+    """By SAM CLI's own rule. Enter answers its question with no, which ends the deployment."""
     stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"), parameter_overrides=flows)
     assert [function for function, has_auth in auth_per_resource(stacks) if not has_auth] == []
 

@@ -1,6 +1,6 @@
-"""Under a customer's key everything still arrives: its policy lets those use it that the encrypted resources need.
+"""The policy of a customer's key permits exactly the services that the encrypted resources need.
 
-Who that is follows from the templates: from each resource under KmsKeyArn, its type, and who may send to it.
+The test derives the services from the templates: each resource under KmsKeyArn, its type, and its permitted senders.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEY: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "kms-key.yaml"))["Resour
 DESCRIPTION: str = parsed_template()["Parameters"]["KmsKeyArn"]["Description"]
 
 LOGS = "logs.${AWS::Region}.${AWS::URLSuffix}"
-# Types whose service uses the key in the name of whoever calls it, or by a grant that its creator gives, so that IAM
+# Types whose service uses the key with its caller's permissions, or by a grant of the resource's creator, so that IAM
 # policies decide (of DynamoDB, Secrets Manager, S3 and Lambda, the pages on encryption at rest in their guides).
 BY_ITS_CALLERS = {
     "AWS::DynamoDB::Table",
@@ -45,7 +45,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _encrypted(resources: dict[str, Any]) -> dict[str, str]:
-    """Logical id -> type, of what is under KmsKeyArn. A role only names it, for its permissions."""
+    """Logical id -> type of each resource under KmsKeyArn. A role names the key only in its permissions."""
     return {
         name: resource["Type"]
         for name, resource in resources.items()
@@ -54,7 +54,7 @@ def _encrypted(resources: dict[str, Any]) -> dict[str, str]:
 
 
 def _senders(resources: dict[str, Any], name: str, policy_type: str) -> set[str]:
-    """The services that a queue or topic lets send to it."""
+    """The services that may send to a queue or topic."""
     policies = [r["Properties"] for r in resources.values() if r["Type"] == policy_type]
     return {
         statement["Principal"]["Service"]
@@ -66,7 +66,7 @@ def _senders(resources: dict[str, Any], name: str, policy_type: str) -> set[str]
 
 
 def _needed(resources: dict[str, Any]) -> dict[str, set[str]]:
-    """Service -> the resources for which it has to use the key."""
+    """Service -> the resources for which it must use the key."""
     needed: dict[str, set[str]] = {}
     for name, kind in _encrypted(resources).items():
         if kind == "AWS::Logs::LogGroup":
@@ -74,7 +74,9 @@ def _needed(resources: dict[str, Any]) -> dict[str, set[str]]:
         elif kind in POLICIES:
             services = _senders(resources, name, POLICIES[kind])
         else:
-            assert kind in BY_ITS_CALLERS, f"{name}, a {kind}, is under KmsKeyArn: who has to use the key for it?"
+            assert kind in BY_ITS_CALLERS, (
+                f"{name}, a {kind}, is under KmsKeyArn: add the services that use the key for it"
+            )
             services = set()
         for service in services:
             needed.setdefault(service, set()).add(name)
@@ -82,20 +84,20 @@ def _needed(resources: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def _allowed() -> dict[str, dict[str, Any]]:
-    """Service -> the statement of the key's policy that lets it use the key."""
+    """Service -> the statement of the key's policy that permits its use."""
     statements = KEY["Properties"]["KeyPolicy"]["Statement"]
     services = [(s["Principal"]["Service"], s) for s in statements if "Service" in s["Principal"]]
     return {service["Fn::Sub"] if isinstance(service, dict) else service: s for service, s in services}
 
 
-def test_the_key_lets_exactly_those_services_use_it_that_have_to() -> None:
+def test_the_keys_policy_permits_exactly_the_services_that_need_it() -> None:
     assert _allowed().keys() == _needed(STACK).keys() | _needed(PRODUCER).keys()
     assert set(_needed(STACK)) == {LOGS, "cloudwatch.amazonaws.com", "events.amazonaws.com"}
     assert set(_needed(PRODUCER)) == {"events.amazonaws.com"}
 
 
 @pytest.mark.parametrize("service", _allowed())
-def test_who_publishes_may_make_a_data_key_and_read_it(service: str) -> None:
+def test_a_publishing_service_may_generate_and_decrypt_a_data_key(service: str) -> None:
     """SNS guide, "Managing Amazon SNS encryption keys and costs"; SQS guide, "Key management"."""
     statement = _allowed()[service]
     for action in ("kms:Decrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"):
@@ -104,8 +106,8 @@ def test_who_publishes_may_make_a_data_key_and_read_it(service: str) -> None:
     assert statement["Resource"] == "*"  # of a key's policy: this key
 
 
-def test_each_service_is_held_to_this_account_where_it_says_for_whom_it_asks() -> None:
-    """EventBridge does not: a condition would keep every event away (SNS guide, the same page)."""
+def test_a_service_that_sends_its_source_is_limited_to_this_account() -> None:
+    """EventBridge sends none: a condition would block every event (SNS guide, the same page)."""
     conditions = {service: statement.get("Condition") for service, statement in _allowed().items()}
     unconditional = {service for service, condition in conditions.items() if not condition}
     assert unconditional == {"events.amazonaws.com"}
@@ -113,7 +115,7 @@ def test_each_service_is_held_to_this_account_where_it_says_for_whom_it_asks() -
 
 
 def test_every_role_of_the_stack_may_use_the_key() -> None:
-    """The rest is theirs: a queue, table or secret under the key is used in the name of whoever calls."""
+    """Queues, tables and secrets under the key are used with the caller's permissions."""
     for name, resource in STACK.items():
         if resource["Type"] == "AWS::IAM::Role":
             statements = resource["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
@@ -123,7 +125,7 @@ def test_every_role_of_the_stack_may_use_the_key() -> None:
     assert (own["Action"], own["Principal"]["AWS"]["Fn::Sub"].endswith(":root")) == ("kms:*", True)
 
 
-def test_every_alarm_rings_at_the_topic_that_lets_alarms_publish() -> None:
+def test_every_alarm_notifies_the_topic_that_alarms_may_publish_to() -> None:
     alarms = [r["Properties"] for r in STACK.values() if r["Type"].endswith("Alarm")]
     topics = {action["Ref"] for alarm in alarms for action in alarm["AlarmActions"]}
     assert topics == {"FailureTopic"}
@@ -131,14 +133,14 @@ def test_every_alarm_rings_at_the_topic_that_lets_alarms_publish() -> None:
 
 
 def test_the_topic_is_under_your_key_or_under_none() -> None:
-    """Never under alias/aws/sns: nobody can change its policy, and alarms cannot use it."""
+    """Not under alias/aws/sns: its policy cannot be changed, and alarms cannot use it."""
     key = STACK["FailureTopic"]["Properties"]["KmsMasterKeyId"]
     assert key == {"Fn::If": ["HasKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}]}
 
 
-def test_losing_the_key_is_losing_the_data() -> None:
+def test_the_key_outlives_its_stack() -> None:
     assert (KEY["DeletionPolicy"], KEY["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
-def test_the_parameter_says_where_the_policy_stands() -> None:
+def test_the_parameter_names_the_template_of_the_policy() -> None:
     assert "docs/kms-key.yaml" in DESCRIPTION

@@ -1,4 +1,4 @@
-"""Which flows are deployed is a choice: in each of the four combinations nothing is left of an absent one."""
+"""In each of the four combinations of flows, no resource, output or alarm of an absent flow exists."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.least_privilege.resolved_template import CHATBOT, WORKER, Stack
 from tests.template.test_template import RESOURCES, TEMPLATE
 
 COMBINATIONS = [chatbot | worker for chatbot, worker in product(({}, CHATBOT), ({}, WORKER))]
-# Where the flows say their name: in what they are called, and in what their alarms, log groups and metrics name.
+# The words by which resources belong to a flow: in their names, and in those of alarms, log groups and metrics.
 WORDS = {
     "ChatApiUrl": re.compile("chat|token|signature|credential", re.I),
     "DeployWorker": re.compile("work(?!flow)|retr[yi]|hop", re.I),
 }
-# Said of both by their words: `WorkflowRole` is none of the worker's.
+# Exceptions to these words: `WorkflowRole` does not belong to the worker.
 CONDITIONS = {"ChatApiUrl": {"HasChatbot", "HasRefresher"}, "DeployWorker": {"HasWorker"}}
 
 
@@ -28,7 +28,7 @@ def _named(flows: dict[str, str]) -> str:
 
 
 def _absent(flows: dict[str, str]) -> set[str]:
-    """The conditions that do not hold."""
+    """The conditions that are false."""
     return set().union(*(CONDITIONS[parameter] for parameter in CONDITIONS.keys() - flows))
 
 
@@ -40,7 +40,7 @@ def flows(request: pytest.FixtureRequest) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def stack(flows: dict[str, str]) -> Stack:
-    """With all references resolved, which fails for one to a resource that is not there."""
+    """The stack with all references resolved; a reference to an absent resource raises an error."""
     return Stack(**flows)
 
 
@@ -49,7 +49,7 @@ def test_by_default_the_slots_are_deployed_alone() -> None:
     assert defaults == {"ChatApiUrl": "", "DeployWorker": "false"}
 
 
-def test_nothing_of_an_absent_flow_is_deployed(stack: Stack, flows: dict[str, str]) -> None:
+def test_no_resource_of_an_absent_flow_is_deployed(stack: Stack, flows: dict[str, str]) -> None:
     """By the conditions, and by the names: a resource that lacks its condition still has its flow's name."""
     absent = {name for name, each in RESOURCES.items() if each.get("Condition") in _absent(flows)}
     assert not absent & stack.resources.keys()
@@ -57,7 +57,7 @@ def test_nothing_of_an_absent_flow_is_deployed(stack: Stack, flows: dict[str, st
         assert [name for name in stack.resources if WORDS[parameter].search(name)] == []
 
 
-def test_a_flow_that_is_deployed_is_whole(stack: Stack, flows: dict[str, str]) -> None:
+def test_a_deployed_flow_is_complete(stack: Stack, flows: dict[str, str]) -> None:
     conditional = {name for name, each in RESOURCES.items() if each.get("Condition") in ("HasChatbot", "HasWorker")}
     there = {name for name in conditional if RESOURCES[name]["Condition"] not in _absent(flows)}
     assert there == conditional & stack.resources.keys()
@@ -65,7 +65,7 @@ def test_a_flow_that_is_deployed_is_whole(stack: Stack, flows: dict[str, str]) -
         assert [name for name in there if WORDS[parameter].search(name)]
 
 
-def test_no_resource_and_no_output_mentions_what_is_absent(stack: Stack, flows: dict[str, str]) -> None:
+def test_no_resource_and_no_output_refers_to_an_absent_flow(stack: Stack, flows: dict[str, str]) -> None:
     absent = RESOURCES.keys() - stack.resources.keys()
     for name in stack.resources:
         assert not absent & set(_mentioned(stack, stack.template["Resources"][name])), name
@@ -74,7 +74,7 @@ def test_no_resource_and_no_output_mentions_what_is_absent(stack: Stack, flows: 
         assert output, name
 
 
-def test_outputs_are_those_of_the_flows_that_are_deployed(stack: Stack, flows: dict[str, str]) -> None:
+def test_outputs_are_those_of_the_deployed_flows(stack: Stack, flows: dict[str, str]) -> None:
     expected = {n for n, output in TEMPLATE["Outputs"].items() if output.get("Condition") not in _absent(flows)}
     assert stack.outputs().keys() == expected
     for parameter in CONDITIONS.keys() - flows:
@@ -82,14 +82,14 @@ def test_outputs_are_those_of_the_flows_that_are_deployed(stack: Stack, flows: d
 
 
 def test_no_alarm_watches_an_absent_flow(stack: Stack, flows: dict[str, str]) -> None:
-    """Its metric has no data: an alarm would cost, and one that takes silence for a fault would ring for ever."""
+    """Its metric has no data: an alarm would cost money, and one for missing data would never return to OK."""
     for name, alarm in stack.of_type("AWS::CloudWatch::Alarm").items():
         watched = json.dumps([alarm.get(key) for key in ("MetricName", "Dimensions", "Metrics")])
         for parameter in CONDITIONS.keys() - flows:
             assert not WORDS[parameter].search(watched.replace("AWS/", "")), name
 
 
-def test_the_dashboard_shows_the_flows_that_are_deployed(stack: Stack, flows: dict[str, str]) -> None:
+def test_the_dashboard_shows_the_deployed_flows(stack: Stack, flows: dict[str, str]) -> None:
     titles = [w["properties"]["markdown"] for w in _widgets(stack) if w["type"] == "text"][1:]
     assert len(titles) == 1 + len(flows)
 
@@ -123,7 +123,7 @@ def _mentioned(stack: Stack, node: Any) -> Iterator[str]:
                 yield from _mentioned(stack, each)
 
 
-def test_a_reference_to_an_absent_resource_is_noticed() -> None:
+def test_a_reference_to_an_absent_resource_is_found() -> None:
     """Negative control."""
     stack = Stack()
     for node in (

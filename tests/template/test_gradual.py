@@ -1,4 +1,4 @@
-"""A gradual deployment, as CloudFormation gets it from SAM: what is invoked through the alias, and who may stop it."""
+"""A gradual deployment after the SAM transform: the invocations through the alias, and the alarms that stop it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPLATE: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())
 
 
 def _translated(template: dict[str, Any]) -> dict[str, Any]:
-    """What SAM's transform makes of a template that has been packaged."""
+    """A packaged template after the SAM transform."""
     template = json.loads(json.dumps(template))
     for resource in template["Resources"].values():
         for path in gradual.PATHS:
@@ -47,7 +47,7 @@ def made() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cure() -> dict[str, Any]:
-    """The release after it, in a hurry."""
+    """The next release, deployed without delay while alarms ring."""
     return _translated(gradual.gradual(TEMPLATE, "AllAtOnce", "2026-11-22T01:00:01Z"))
 
 
@@ -55,7 +55,7 @@ def _alias(function: str) -> str:
     return f"{function}Aliaslive"
 
 
-def test_whoever_does_not_ask_for_it_has_neither_alias_nor_codedeploy(plain: dict[str, Any]) -> None:
+def test_the_plain_template_has_neither_alias_nor_codedeploy(plain: dict[str, Any]) -> None:
     types = {resource["Type"] for resource in plain.values()}
     assert not {
         kind for kind in types if "CodeDeploy" in kind or kind in ("AWS::Lambda::Alias", "AWS::Lambda::Version")
@@ -63,7 +63,7 @@ def test_whoever_does_not_ask_for_it_has_neither_alias_nor_codedeploy(plain: dic
 
 
 @pytest.mark.parametrize("function", gradual.ALARMS)
-def test_codedeploy_moves_the_alias_and_each_of_its_alarms_is_there(made: dict[str, Any], function: str) -> None:
+def test_codedeploy_moves_the_alias_and_its_alarms_exist(made: dict[str, Any], function: str) -> None:
     update = made[_alias(function)]["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]
     group = made[update["DeploymentGroupName"]["Ref"]]["Properties"]
     assert "Canary10Percent30Minutes" in json.dumps(group["DeploymentConfigName"])
@@ -77,14 +77,14 @@ def test_codedeploy_moves_the_alias_and_each_of_its_alarms_is_there(made: dict[s
 
 
 @pytest.mark.parametrize("function", gradual.ALARMS)
-def test_the_deployment_takes_longer_than_its_alarms_need_to_sound(made: dict[str, Any], function: str) -> None:
+def test_the_deployment_takes_longer_than_its_alarms_need_to_ring(made: dict[str, Any], function: str) -> None:
     for alarm in gradual.ALARMS[function]:
         properties = made[alarm]["Properties"]
         assert properties["Period"] * properties["EvaluationPeriods"] < 30 * 60
 
 
 def test_every_event_goes_through_the_alias(made: dict[str, Any]) -> None:
-    """A source that was left at the function itself would have all of the new version at once."""
+    """A source that invokes the function itself would use the new version immediately."""
     invoked = {"AWS::Lambda::EventSourceMapping": "FunctionName", "AWS::Lambda::Permission": "FunctionName"}
     invoked |= {"AWS::Events::Rule": "Targets"}
     by_alias = dict.fromkeys(gradual.ALARMS, 0)
@@ -97,7 +97,7 @@ def test_every_event_goes_through_the_alias(made: dict[str, Any]) -> None:
     assert by_alias == {"StarterFunction": 1, "JanitorFunction": 2, "ChatbotFunction": 1, "WorkerFunction": 1}
 
 
-def test_the_api_asks_for_the_alias_that_it_may_invoke(made: dict[str, Any]) -> None:
+def test_the_api_invokes_the_alias_that_it_is_permitted_to(made: dict[str, Any]) -> None:
     body = json.dumps(made["ChatbotApi"]["Properties"]["Body"])
     assert "${ChatbotFunctionAliaslive}/invocations" in body
     assert "${ChatbotFunction.Arn}" not in body
@@ -106,8 +106,8 @@ def test_the_api_asks_for_the_alias_that_it_may_invoke(made: dict[str, Any]) -> 
     assert [each["FunctionName"] for each in by_the_api] == [{"Ref": _alias("ChatbotFunction")}]
 
 
-def test_every_release_is_a_version_of_its_own(made: dict[str, Any], cure: dict[str, Any]) -> None:
-    """SAM sees no change in a parameter's new value: without a release the alias would go on with the old one."""
+def test_every_release_publishes_a_new_version(made: dict[str, Any], cure: dict[str, Any]) -> None:
+    """SAM does not notice a parameter's new value: without a new release the alias would keep the old version."""
     versions, others = (
         {name for name, resource in each.items() if resource["Type"] == "AWS::Lambda::Version"} for each in (made, cure)
     )
@@ -115,13 +115,13 @@ def test_every_release_is_a_version_of_its_own(made: dict[str, Any], cure: dict[
     assert not versions & others
 
 
-def test_the_cure_is_deployed_though_the_alarms_sound(cure: dict[str, Any]) -> None:
+def test_a_fix_is_deployed_while_alarms_ring(cure: dict[str, Any]) -> None:
     groups = [each["Properties"] for each in cure.values() if each["Type"] == "AWS::CodeDeploy::DeploymentGroup"]
     assert len(groups) == len(gradual.ALARMS)
     assert not any("AlarmConfiguration" in group for group in groups)
 
 
-def test_nothing_else_is_different(made: dict[str, Any], plain: dict[str, Any]) -> None:
+def test_the_gradual_template_has_no_other_differences(made: dict[str, Any], plain: dict[str, Any]) -> None:
     kinds = {"AWS::Lambda::Version", "AWS::Lambda::Alias", "AWS::CodeDeploy::Application"}
     added = {made[name]["Type"] for name in made.keys() - plain.keys()}
     assert added <= kinds | {"AWS::CodeDeploy::DeploymentGroup", "AWS::IAM::Role", "AWS::ApiGateway::Deployment"}
@@ -134,7 +134,7 @@ def test_the_file_is_where_prod_builds_from_and_its_paths_lead_to_the_sources(
 ) -> None:
     prod = tomllib.loads((ROOT / "samconfig.toml").read_text())["prod"]
     assert prod["build"]["parameters"]["template_file"] == str(gradual.GRADUAL.relative_to(ROOT))
-    # `sam deploy` of what a plain `sam build` made would not be gradual.
+    # `sam deploy` of a plain `sam build` would not be gradual.
     built = f"{prod['build']['parameters']['build_dir']}/template.yaml"
     assert prod["deploy"]["parameters"]["template_file"] == built
     monkeypatch.setattr(gradual, "GRADUAL", tmp_path / "build" / "gradual" / "template.json")

@@ -1,4 +1,4 @@
-"""samconfig.toml: SAM CLI passes over a key that it does not know, and says nothing."""
+"""samconfig.toml: SAM CLI ignores an unknown key without a message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _options(command: str) -> set[str]:
 
 
 def _settings(environment: str, command: str) -> dict[str, Any]:
-    """What SAM CLI itself makes of the file for a command."""
+    """The settings that SAM CLI reads from the file for a command."""
     parameters: dict[str, Any] = SamConfig(FILE.parent).get_all([command], "parameters", environment)
     return parameters
 
@@ -62,14 +62,14 @@ def test_sync_and_deploy_of_the_development_stack_do_not_undo_each_other() -> No
 
 
 def test_sync_may_update_a_stack_without_a_change_set() -> None:
-    """CloudFormation then asks for CAPABILITY_AUTO_EXPAND, the template having a transform; `sam deploy` makes one."""
+    """CloudFormation then requires CAPABILITY_AUTO_EXPAND for the transform; `sam deploy` makes a change set."""
     assert _settings("dev", "sync")["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
     assert {_settings(each, "deploy")["capabilities"] for each in ENVIRONMENTS} == {"CAPABILITY_IAM"}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # between SAM CLI's own packages
 def test_a_synced_layer_reaches_every_function() -> None:
-    """`sam sync` reads the functions' own Layers and not those of Globals, and says nothing of a layer that is left."""
+    """`sam sync` reads the Layers of each function, not those of Globals, and skips a layer without a message."""
     stacks, _ = SamLocalStackProvider.get_stacks(str(FILE.parent / "template.yaml"))
     functions = list(SamFunctionProvider(stacks, locate_layer_nested=True).get_all())
     assert len(functions) == len(list((FILE.parent / "functions").glob("*/app.py")))
@@ -78,7 +78,7 @@ def test_a_synced_layer_reaches_every_function() -> None:
 
 
 def test_sam_local_invoke_gives_each_function_the_variables_of_the_template() -> None:
-    """SAM CLI passes over a variable that the template does not have, and leaves out what the file does not name."""
+    """SAM CLI ignores a variable that the template does not have, and omits one that the file does not have."""
     template: dict[str, Any] = cfn_yaml.load(str(FILE.parent / "template.yaml"))
     of_all = template["Globals"]["Function"]["Environment"]["Variables"].keys()
     wanted = {

@@ -1,4 +1,4 @@
-"""The template: numbers that came from reasoning still stand in the relation that the reasoning needs."""
+"""The template: the relations between its numbers, permissions and names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _properties(name: str) -> Any:
     return RESOURCES[name]["Properties"]
 
 
-def test_the_outputs_that_others_build_on_are_there() -> None:
+def test_the_outputs_of_the_contract_exist() -> None:
     promised = {
         "RequestQueueUrl",
         "RequestDeadLetterQueueUrl",
@@ -52,8 +52,8 @@ def test_two_calls_with_all_their_attempts_fit_the_starters_timeout() -> None:
     assert exhausted + (exhausted - 1) <= FUNCTIONS["StarterFunction"]["Timeout"]
 
 
-def test_no_role_loses_a_job_before_it_is_known_that_nobody_uses_it() -> None:
-    """And a process is given its job once its workflow may run it."""
+def test_no_role_loses_a_job_before_the_check_that_no_request_uses_it() -> None:
+    """And the process is created after its workflow is permitted to run the job."""
     of_runs = {"glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"}
     permitted = _properties("PermittedJobs")["JobArns"]
     roles = set()
@@ -84,7 +84,7 @@ def test_f21_the_receive_count_is_a_backstop_only() -> None:
     assert FUNCTIONS["StarterFunction"]["Environment"]["Variables"]["QUEUE_MAX_RECEIVES"] == str(allowed)
 
 
-def test_the_queue_takes_the_largest_request_with_what_is_added_when_it_is_sent_again() -> None:
+def test_the_queue_takes_the_largest_request_with_the_fields_that_a_resend_adds() -> None:
     assert _properties("RequestQueue")["MaximumMessageSize"] == MAX_BODY_BYTES + ADDED_BYTES
 
 
@@ -93,18 +93,18 @@ def test_the_starter_takes_one_message_at_a_time_and_reports_failed_items() -> N
     assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
 
 
-def test_f10_no_function_knows_a_limit() -> None:
+def test_f10_no_function_has_a_slot_limit_in_its_settings() -> None:
     """The limit is data, in one place: two deployments cannot disagree on it."""
     mentions = re.findall(r"Ref SlotLimit", (ROOT / "template.yaml").read_text())
     assert len(mentions) == 1
     assert "SlotLimit" in str(_properties("Process"))
 
 
-def test_f12_glue_does_not_retry_by_itself() -> None:
+def test_f12_glue_does_not_retry_the_sample_job() -> None:
     assert _properties("SampleJob")["MaxRetries"] == 0
 
 
-def test_f3_glue_has_headroom_above_every_possible_limit() -> None:
+def test_f3_glue_allows_at_least_as_many_runs_as_any_slot_limit() -> None:
     from slotkeeper.slots.process import MAX_SLOT_LIMIT
 
     assert _properties("SampleJob")["ExecutionProperty"]["MaxConcurrentRuns"] >= MAX_SLOT_LIMIT
@@ -116,8 +116,8 @@ def test_f18_the_janitor_has_a_schedule_and_not_only_events() -> None:
     assert {event["Type"] for event in events.values()} == {"Schedule"}
 
 
-def test_a_run_of_the_janitor_is_not_retried_nor_kept_for_later_and_ends_by_itself() -> None:
-    """Lambda retries an asynchronous invocation twice, up to six hours later; the next run does the same, sooner."""
+def test_a_janitor_run_is_neither_retried_nor_queued_and_ends_before_its_timeout() -> None:
+    """Lambda retries an asynchronous invocation twice, up to six hours later; the next run works sooner."""
     function = FUNCTIONS["JanitorFunction"]
     assert function["EventInvokeConfig"] == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
     assert function["Timeout"] > 2 * RUN_SECONDS
@@ -132,7 +132,7 @@ def test_status_events_wait_in_a_queue_that_eventbridge_alone_may_fill() -> None
     assert str(allowed["Condition"]["ArnEquals"]["aws:SourceArn"]) == str({"Fn::GetAtt": ["WorkflowClosedRule", "Arn"]})
 
 
-def test_an_event_is_kept_for_longer_than_its_two_checks_take_and_not_for_ever() -> None:
+def test_a_status_event_is_kept_for_longer_than_its_two_checks_and_an_hour_at_most() -> None:
     longest_gap = TEMPLATE["Parameters"]["LookGapSeconds"]["MaxValue"]
     queue = _properties("StatusEventQueue")
     assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["ExecutionClosedFunction"]["Timeout"]
@@ -141,7 +141,7 @@ def test_an_event_is_kept_for_longer_than_its_two_checks_take_and_not_for_ever()
 
 @pytest.mark.parametrize("name", ["aborted", "failed", "timed_out"])
 def test_f20_the_janitors_pattern_matches_what_step_functions_sends(name: str) -> None:
-    """A pattern that matches nothing is valid, and nobody hears of it."""
+    """A pattern that matches no event is valid and causes no error."""
     sample = json.loads((ROOT / "events" / "execution_closed" / f"{name}.json").read_text())
     event = json.loads(sample["Records"][0]["body"])
     pattern = _properties("WorkflowClosedRule")["EventPattern"]
@@ -151,7 +151,7 @@ def test_f20_the_janitors_pattern_matches_what_step_functions_sends(name: str) -
 
 
 def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
-    """EventBridge guide, "Creating Amazon EventBridge event patterns": each field named has one of the values named."""
+    """EventBridge guide, "Creating Amazon EventBridge event patterns": each field has one of the values."""
     return all(
         _matches(wanted, event[field]) if isinstance(wanted, dict) else event[field] in wanted
         for field, wanted in pattern.items()
@@ -169,8 +169,8 @@ def test_every_function_has_its_own_role_and_its_own_log_group_with_retention(na
 
 
 @pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole", "ExecutionClosedRole"])
-def test_f2_who_ends_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> None:
-    """Step Functions guide, "Start an AWS Glue job": without it an abort leaves the run alive, and says nothing."""
+def test_f2_roles_that_end_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> None:
+    """Step Functions guide, "Start an AWS Glue job": without it an abort leaves the run alive without an error."""
     glue = [s for s in _statements(_properties(name)) if "glue:" in str(s["Action"])]
     assert len(glue) == 1
     assert {"glue:GetJobRuns", "glue:BatchStopJobRun"} <= set(glue[0]["Action"])
@@ -188,13 +188,13 @@ def test_every_parameter_and_every_function_is_described() -> None:
     assert all("Description" in function for function in FUNCTIONS.values())
 
 
-def test_the_substitutions_are_those_that_the_workflow_uses() -> None:
+def test_the_workflow_uses_exactly_the_substitutions_of_the_template() -> None:
     used = set(re.findall(r"\$\{(\w+)\}", FILE.read_text()))
     assert used == _properties("Workflow")["DefinitionSubstitutions"].keys()
     assert definition()["QueryLanguage"] == "JSONata"
 
 
-def test_everything_is_built_with_the_runtimes_python() -> None:
+def test_the_runtimes_python_version_is_the_same_everywhere() -> None:
     runtime = f"python{bootstrap.RUNTIME}"
     assert TEMPLATE["Globals"]["Function"]["Runtime"] == runtime
     assert RESOURCES["SlotkeeperLayer"]["Properties"]["CompatibleRuntimes"] == [runtime]
@@ -204,7 +204,7 @@ def test_everything_is_built_with_the_runtimes_python() -> None:
     )
 
 
-def test_the_layers_pins_are_those_that_the_tests_run_with() -> None:
+def test_the_tests_run_with_the_layers_pins() -> None:
     def pins(path: str) -> set[str]:
         lines = (ROOT / path).read_text().splitlines()
         return {line.split("#")[0].strip() for line in lines} - {""}

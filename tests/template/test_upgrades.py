@@ -1,4 +1,4 @@
-"""No deployment loses what nobody can make again: by the schemas of CloudFormation's resource types."""
+"""No deployment loses data that cannot be recreated, by the schemas of CloudFormation's resource types."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ WRITTEN = source()
 TEMPLATE = translated(WRITTEN)
 HELD = stateful(TEMPLATE)
 
-# What goes with its stack, and why.
+# The stateful resources that are deleted with the stack, and the reasons.
 EXPENDABLE = {
-    "SettledTable": "losing it keeps some requests a second time, nothing worse",
-    "StatusEventQueue": "what it drops, the janitor's runs do",
-    "TokenTable": "a token can be made again",
-    "SeenSignatureTable": "after ten minutes nothing in it matters",
+    "SettledTable": "without its items, some requests are kept twice",
+    "StatusEventQueue": "the janitor handles the events that it drops",
+    "TokenTable": "the API issues another token",
+    "SeenSignatureTable": "after ten minutes its items have no effect",
 }
 EXPENDABLE_TYPES = {
-    "AWS::ApiGateway::RestApi": "holds nothing; its URL ends with the functions behind it",
-    "AWS::Logs::LogGroup": "left behind, the workflow's, whose name is fixed, would stand in the way of the next stack "
-    "of that name; whoever wants logs for longer exports them (docs/upgrades.md)",
+    "AWS::ApiGateway::RestApi": "stores nothing; its URL has no use without its functions",
+    "AWS::Logs::LogGroup": "the workflow's has a fixed name, so a retained one blocks the next stack of that name; "
+    "export logs that you need for longer (docs/upgrades.md)",
     "AWS::SNS::Topic": "without alarms nothing is published to it",
-    "AWS::StepFunctions::StateMachine": "it ends with its executions; a state machine outside a stack starts nothing",
+    "AWS::StepFunctions::StateMachine": "its executions end with the stack, and a retained one starts none",
 }
 # Parameters that delete a stateful resource on purpose.
 _NO_CHATBOT = {"ChatApiUrl": "no API, no chatbot; its secrets are kept"}
-_NO_WORKER = {"DeployWorker": "no worker; its queues, ledger, retry policy and booked retries are kept"}
+_NO_WORKER = {"DeployWorker": "no worker; its queues, ledger, retry policy and scheduled retries are kept"}
 MAY_MOVE = {
     "TokenRefresherLogGroup": _NO_CHATBOT | {"TokenRefreshSchedule": "no schedule, no refresher, no log"},
     **dict.fromkeys(
@@ -77,12 +77,12 @@ MAY_MOVE = {
 }
 
 
-def test_an_update_of_a_stack_in_the_field_loses_nothing() -> None:
+def test_an_update_of_a_deployed_stack_loses_nothing() -> None:
     assert losses(read_baseline(), HELD) == []
 
 
-def test_the_baseline_knows_every_stateful_resource() -> None:
-    """Else the next change of a new one goes unseen. `python -m tests.template.stateful` adds it."""
+def test_the_baseline_contains_every_stateful_resource() -> None:
+    """Otherwise a later change of a new one is not checked. `python -m tests.template.stateful` adds it."""
     assert HELD.keys() - read_baseline().keys() == set()
 
 
@@ -90,7 +90,7 @@ def test_the_baseline_is_written_as_its_command_writes_it() -> None:
     assert BASELINE.read_text() == json.dumps(read_baseline(), indent=2, sort_keys=True) + "\n"
 
 
-def test_the_command_adds_what_is_new_and_loses_only_what_it_is_told_to(
+def test_the_command_adds_new_resources_and_forgets_only_the_named_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {name: declared for name, declared in HELD.items() if name != "WorkQueue"}
@@ -98,7 +98,7 @@ def test_the_command_adds_what_is_new_and_loses_only_what_it_is_told_to(
     file.write_text(json.dumps(before | {"OldQueue": HELD["WorkQueue"]}))
     monkeypatch.setattr("tests.template.stateful.BASELINE", file)
     monkeypatch.setattr("sys.argv", ["stateful"])
-    with pytest.raises(SystemExit, match="OldQueue is not in the template any more"):
+    with pytest.raises(SystemExit, match="OldQueue is not in the template"):
         main()
     assert "OldQueue" in file.read_text()
     monkeypatch.setattr("sys.argv", ["stateful", "--forget", "OldQueue"])
@@ -106,44 +106,44 @@ def test_the_command_adds_what_is_new_and_loses_only_what_it_is_told_to(
     assert json.loads(file.read_text()) == HELD
 
 
-def test_every_type_that_keeps_something_is_watched() -> None:
-    """cfn-lint's own list of stateful types, for resources that others will add."""
+def test_every_stateful_type_is_checked() -> None:
+    """By cfn-lint's list of stateful types, for resources that are added later."""
     listed = load_resource(cfnlint.data.AdditionalSpecs, "StatefulResources.json")["ResourceTypes"]
     assert {resource["Type"] for resource in TEMPLATE["Resources"].values()} & listed.keys() <= STATEFUL.keys()
 
 
-def test_who_changed_what_is_not_forgotten_with_the_stack() -> None:
+def test_the_audit_log_outlives_the_stack() -> None:
     assert [HELD["AuditLogGroup"][policy] for policy in POLICIES] == ["Retain", "Retain"]
 
 
 @pytest.mark.parametrize("name", [n for n, told in HELD.items() if told["Type"] not in EXPENDABLE_TYPES])
-def test_what_cannot_be_made_again_outlives_its_stack_and_its_replacement(name: str) -> None:
+def test_data_that_cannot_be_recreated_outlives_the_stack_and_a_replacement(name: str) -> None:
     kept = [HELD[name].get(policy) in RETAINED for policy in POLICIES]
     assert kept == [name not in EXPENDABLE] * 2
 
 
-def test_a_protected_table_does_not_stand_in_the_way_of_a_rollback() -> None:
-    """RetainExceptOnCreate has a failed creation delete its tables, which DynamoDB refuses for a protected one."""
+def test_a_protected_table_does_not_block_a_rollback() -> None:
+    """With RetainExceptOnCreate a failed creation deletes its tables, which DynamoDB refuses for a protected one."""
     for name, resource in TEMPLATE["Resources"].items():
         if resource.get("Properties", {}).get("DeletionProtectionEnabled"):
             assert HELD[name]["DeletionPolicy"] == "Retain"
 
 
 @pytest.mark.parametrize("table", ["SlotTable", "RequestLedgerTable"])
-def test_a_table_that_nobody_can_make_again_is_protected_and_backed_up(table: str) -> None:
+def test_a_table_that_cannot_be_recreated_is_protected_and_backed_up(table: str) -> None:
     properties = TEMPLATE["Resources"][table]["Properties"]
     assert properties["DeletionProtectionEnabled"] is True
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
 @pytest.mark.parametrize("parameter", WRITTEN["Parameters"])
-def test_no_parameter_replaces_or_deletes_what_keeps_something(parameter: str) -> None:
+def test_no_parameter_replaces_or_deletes_a_stateful_resource(parameter: str) -> None:
     moved = {name for name, parameters in movers(TEMPLATE).items() if parameter in parameters}
     assert moved == {name for name, parameters in MAY_MOVE.items() if parameter in parameters}
 
 
 def test_other_values_of_all_parameters_make_the_same_resources() -> None:
-    """SAM names some of what it makes by their values."""
+    """SAM derives some logical ids from parameter values."""
     other = copy.deepcopy(WRITTEN)
     for parameter in other["Parameters"].values():
         allowed = [str(each) for each in parameter.get("AllowedValues", [])]
@@ -154,7 +154,7 @@ def test_other_values_of_all_parameters_make_the_same_resources() -> None:
     assert losses(HELD, stateful(translated(other))) == []
 
 
-def test_the_page_names_what_is_kept_and_what_is_not() -> None:
+def test_the_page_lists_the_kept_and_the_deleted_resources() -> None:
     page = (ROOT / "docs" / "upgrades.md").read_text()
     rows = re.findall(r"^\| (.*?) \| (kept|deleted)\b", page, re.MULTILINE)
     listed = {name: fate for names, fate in rows for name in re.findall(r"`(\w+)`", names)}
@@ -165,14 +165,14 @@ def test_the_page_names_what_is_kept_and_what_is_not() -> None:
     assert {name for name, fate in listed.items() if fate == "deleted"} == EXPENDABLE.keys()
 
 
-def test_the_stack_policy_protects_the_types_whose_loss_would_matter() -> None:
-    """Not the log groups: one goes on purpose, when the refresher is turned off."""
+def test_the_stack_policy_protects_every_stateful_type_except_log_groups() -> None:
+    """One log group is deleted on purpose, when the refresher is disabled."""
     _, deny = json.loads((ROOT / "stack-policy.json").read_text())["Statement"]
     assert (deny["Effect"], deny["Action"]) == ("Deny", ["Update:Replace", "Update:Delete"])
     assert set(deny["Condition"]["StringEquals"]["ResourceType"]) == STATEFUL.keys() - {"AWS::Logs::LogGroup"}
 
 
-# ------------------------------------------------------------------------- would it notice? changes that lose something
+# --------------------------------------------------------------------- negative controls: changes that lose a resource
 
 
 def _renamed(resources: dict[str, Any]) -> None:
@@ -208,26 +208,26 @@ def _another_resource(resources: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "loss"),
     [
-        (_renamed, "SlotTable is not in the template any more"),
+        (_renamed, "SlotTable is not in the template"),
         (_another_key, "RequestLedgerTable would be replaced by a new one, since KeySchema"),
         (_named, "WorkQueue would be replaced by a new one, since QueueName"),
         (_standard, "RequestQueue would be replaced by a new one, since FifoQueue"),
-        (_conditional, "DataBucket was there when ever and is when"),
+        (_conditional, "DataBucket had the condition none and has"),
         (_not_retained, "ApiCredentialsSecret had the UpdateReplacePolicy Retain and has none"),
         (_another_type, "Workflow would be replaced by a new one, since StateMachineType"),
         (_another_resource, "RetryPolicyParameter was AWS::SSM::Parameter and is AWS::SecretsManager::Secret"),
     ],
 )
-def test_a_change_that_loses_something_is_told(change: Callable[[dict[str, Any]], None], said: str) -> None:
+def test_a_change_that_loses_a_resource_is_reported(change: Callable[[dict[str, Any]], None], loss: str) -> None:
     changed = copy.deepcopy(WRITTEN)
     change(changed["Resources"])
     lost = losses(HELD, stateful(translated(changed)))
-    assert [said in sentence for sentence in lost] == [True]
+    assert [loss in sentence for sentence in lost] == [True]
 
 
-def test_a_change_that_loses_nothing_is_not_told() -> None:
+def test_a_change_that_loses_nothing_is_not_reported() -> None:
     changed = copy.deepcopy(WRITTEN)
     changed["Resources"]["RequestQueue"]["Properties"]["VisibilityTimeout"] = 200
     changed["Resources"]["SlotTable"]["Properties"]["Tags"] = [{"Key": "team", "Value": "data"}]

@@ -1,4 +1,4 @@
-"""The template's third flow: whose loops are allowed, and who hears when it fails."""
+"""The worker in the template: the allowed recursive loop, and the alarms on failures."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def _properties(name: str) -> Any:
 # --------------------------------------------------------------------------------------------------------- recursion
 
 
-def test_f27_the_workers_own_retries_are_no_loop_to_be_stopped() -> None:
+def test_f27_lambda_does_not_stop_the_workers_own_retries() -> None:
     """Lambda would drop the 17th hop of a chain that a policy still allows."""
     assert WORKER["RecursiveLoop"] == "Allow"
 
 
 @pytest.mark.parametrize("name", TERMINATED)
-def test_f27_no_other_functions_loops_are_allowed(name: str) -> None:
+def test_f27_no_other_function_may_loop(name: str) -> None:
     assert TEMPLATE["Globals"]["Function"]["RecursiveLoop"] == "Terminate"
     assert "RecursiveLoop" not in FUNCTIONS[name]
 
 
-def test_f27_the_worker_is_the_only_function_that_may_send_to_what_invokes_it() -> None:
-    """Whoever makes another one do so has to think of its setting and of its bounds."""
+def test_f27_only_the_worker_may_send_to_the_queue_that_invokes_it() -> None:
+    """Another such function needs a setting and a bound for its loop."""
     senders = []
     for name, function in FUNCTIONS.items():
         sources = {str(e["Properties"].get("Queue")) for e in function.get("Events", {}).values()}
@@ -49,13 +49,13 @@ def test_f27_the_worker_is_the_only_function_that_may_send_to_what_invokes_it() 
 
 
 def _dropped_alarms() -> dict[str, Any]:
-    """The functions whose dropped invocations are alarmed on, and the alarms."""
+    """Function -> name and properties of the alarm on its dropped invocations."""
     watching = {n: p for n, p in ALARMS.items() if p.get("MetricName") == "RecursiveInvocationsDropped"}
     return {properties["Dimensions"][0]["Value"]["Ref"]: (name, properties) for name, properties in watching.items()}
 
 
 @pytest.mark.parametrize("name", TERMINATED)
-def test_f27_a_loop_that_lambda_stopped_is_heard_of(name: str) -> None:
+def test_f27_an_alarm_rings_when_lambda_stops_a_loop(name: str) -> None:
     alarm, properties = _dropped_alarms()[name]
     assert properties["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": name}}]
     assert (properties["Namespace"], properties["Statistic"], properties["Threshold"]) == ("AWS/Lambda", "Sum", 0)
@@ -64,12 +64,12 @@ def test_f27_a_loop_that_lambda_stopped_is_heard_of(name: str) -> None:
     assert RESOURCES[alarm].get("Condition") == RESOURCES[name].get("Condition")
 
 
-def test_f28_no_alarm_waits_for_a_metric_that_is_never_written() -> None:
-    """Lambda guide, "Types of metrics for Lambda functions": not where loops are allowed."""
+def test_f28_no_alarm_uses_a_metric_that_is_never_written() -> None:
+    """Lambda guide, "Types of metrics for Lambda functions": it is not written where loops are allowed."""
     assert "WorkerFunction" not in _dropped_alarms()
 
 
-def test_f28_the_allowed_loop_is_watched_by_a_metric_of_our_own() -> None:
+def test_f28_an_alarm_on_workhops_watches_the_allowed_loop() -> None:
     alarm = ALARMS["WorkHopsAlarm"]
     assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("Slotkeeper", "WorkHops", "Maximum")
     assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
@@ -83,7 +83,7 @@ def test_f28_no_built_in_policy_reaches_the_alarm_for_hops(types: tuple[str, ...
 
 
 def _attempts(failure: Failure, key: str) -> tuple[float, ...]:
-    """When the attempts of a request begin that always fails so."""
+    """The start times of the attempts of a request that always fails with these errors."""
     attempts, uncounted = (0.0,), 0
     while isinstance(
         plan := plan_retry(failure, AttemptHistory(key, attempts, uncounted), BUILT_IN, attempts[-1]), RetryAt
@@ -105,14 +105,14 @@ def test_an_alarm_watches_a_metric_that_the_worker_writes(alarm: str) -> None:
 
 
 @pytest.mark.parametrize("queue", ["WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"])
-def test_a_message_that_is_set_aside_is_heard_of(queue: str) -> None:
+def test_an_alarm_rings_when_a_message_is_dead_lettered(queue: str) -> None:
     dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
     (alarm,) = (properties for properties in ALARMS.values() if properties.get("Dimensions") == dimensions)
     assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 0)
     assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
 
 
-def test_a_retry_that_scheduler_has_dropped_is_heard_of() -> None:
+def test_an_alarm_rings_when_scheduler_drops_a_retry() -> None:
     """Scheduler guide, "Monitoring Amazon EventBridge Scheduler with Amazon CloudWatch": by group."""
     alarm = ALARMS["RetryScheduleLostAlarm"]
     assert alarm["MetricName"] == "InvocationsFailedToBeSentToDeadLetterCount"

@@ -1,4 +1,4 @@
-"""The template's third flow: numbers that came from reasoning, its queues and tables, and what the worker is told."""
+"""The worker in the template: relations between its numbers, its queues and tables, and its settings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _variables(function: str) -> Any:
     }
 
 
-def test_the_outputs_that_others_build_on_are_there() -> None:
+def test_the_outputs_of_the_contract_exist() -> None:
     promised = {
         "WorkQueueUrl",
         "WorkDeadLetterQueueUrl",
@@ -74,19 +74,19 @@ def test_a_message_is_hidden_for_six_times_the_workers_timeout() -> None:
     assert _properties("WorkQueue")["VisibilityTimeout"] == 6 * WORKER["Timeout"]
 
 
-def test_a_message_that_comes_back_finds_the_lease_of_who_died_over() -> None:
-    """Else each such message would be left for another twelve minutes."""
+def test_the_lease_of_a_dead_worker_has_expired_when_its_message_returns() -> None:
+    """Otherwise each such message would be left for another twelve minutes."""
     assert WORKER["Timeout"] + CLOCK_SKEW_SECONDS < _properties("WorkQueue")["VisibilityTimeout"]
 
 
-def test_the_longest_work_with_its_worst_overrun_can_still_be_noted(s3_client: Config) -> None:
-    calls = 3  # the one under way when the time is up, a look whether it took effect, and the clean-up
+def test_the_outcome_of_the_longest_work_and_overrun_can_still_be_recorded(s3_client: Config) -> None:
+    calls = 3  # the call in progress at the deadline, the check of its effect, and the clean-up
     assert s3_client.retries["total_max_attempts"] == 1
     hanging = calls * _one_attempt(s3_client)
     assert PARAMETERS["WorkSeconds"]["MaxValue"] + hanging + longest_call(CLIENT_CONFIG) <= WORKER["Timeout"]
 
 
-def test_a_schedule_is_still_ahead_of_the_clock_when_the_last_attempt_to_make_it_gets_through() -> None:
+def test_a_schedules_time_is_in_the_future_even_after_the_last_attempt_to_create_it() -> None:
     assert longest_call(CLIENT_CONFIG) + CLOCK_SKEW_SECONDS <= MIN_SCHEDULE_AHEAD_SECONDS
 
 
@@ -97,7 +97,7 @@ def _one_attempt(client: Config) -> float:
 
 @pytest.fixture
 def s3_client(monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The settings of the shipped work's client, in a worker that may work for as long as the template allows."""
+    """The settings of the shipped work's client, for the longest time that the template allows."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("DATA_BUCKET_NAME", "bucket")
     monkeypatch.setenv("WORK_SECONDS", str(PARAMETERS["WorkSeconds"]["MaxValue"]))
@@ -107,8 +107,8 @@ def s3_client(monkeypatch: pytest.MonkeyPatch) -> Config:
     return settings
 
 
-def test_an_attempt_gets_the_seconds_that_it_is_promised() -> None:
-    """The worker keeps the end of an invocation to itself."""
+def test_an_attempt_gets_its_maximum_seconds() -> None:
+    """The worker reserves the end of an invocation for its own calls."""
     assert PARAMETERS["WorkSeconds"]["MaxValue"] + RESERVED_SECONDS < WORKER["Timeout"]
 
 
@@ -117,7 +117,7 @@ def test_a_delay_is_never_longer_than_sqs_allows() -> None:
 
 
 def test_f25_the_ledger_outlives_every_message_of_a_request() -> None:
-    """The retries' age, then both queues' retention: a row that went earlier would let a redelivery start anew."""
+    """The retries' age, then both queues' retention: without its row, a redelivery would start again."""
     queues = ("WorkQueue", "WorkDeadLetterQueue")
     retention = sum(_properties(queue)["MessageRetentionPeriod"] for queue in queues)
     assert MAX_AGE_SECONDS + retention + DAY <= RETENTION_SECONDS
@@ -126,21 +126,21 @@ def test_f25_the_ledger_outlives_every_message_of_a_request() -> None:
 
 
 def test_f21_the_receive_count_is_a_backstop_only() -> None:
-    """What SQS moves by itself carries no reason: days of failing calls come first."""
+    """SQS dead-letters without a reason, so days of failing calls must come first."""
     allowed = _properties("WorkQueue")["RedrivePolicy"]["maxReceiveCount"]
-    assert allowed == 1000  # the most that SQS takes (SQS API Reference, SetQueueAttributes)
+    assert allowed == 1000  # the maximum of SQS (SQS API Reference, SetQueueAttributes)
     assert allowed * _properties("WorkQueue")["VisibilityTimeout"] > 7 * DAY
 
 
 # ------------------------------------------------------------------------------------------------------------- sizes
 
 
-def test_the_worker_knows_the_size_of_its_queue() -> None:
+def test_the_workers_setting_is_the_queues_maximum_message_size() -> None:
     largest = _properties("WorkQueue")["MaximumMessageSize"]
     assert _variables("WorkerFunction")["WORK_QUEUE_LARGEST_MESSAGE"] == str(largest)
 
 
-def test_the_largest_request_has_room_for_its_story_and_for_its_redrive() -> None:
+def test_the_largest_request_fits_the_queues_with_its_history_and_after_a_redrive() -> None:
     sqs, largest = Mock(), _properties("WorkQueue")["MaximumMessageSize"]
     request = RetryQueue(sqs, Mock(), "url", Mock(), max_message_bytes=largest).max_request_bytes
     empty = len(Message("r" * 128, {"x": ""}).to_json())
@@ -158,7 +158,7 @@ def test_the_largest_request_has_room_for_its_story_and_for_its_redrive() -> Non
     assert message_attributes.size(sent["MessageBody"], sent["MessageAttributes"]) <= largest
 
 
-def test_whatever_the_queue_takes_finds_room_in_the_dead_letter_queue_with_a_reason() -> None:
+def test_every_message_of_the_queue_fits_the_dead_letter_queue_with_a_reason() -> None:
     sqs, largest = Mock(), _properties("WorkQueue")["MaximumMessageSize"]
     assert _properties("WorkDeadLetterQueue")["MaximumMessageSize"] == MEBIBYTE
     message = Message("r" * 128, {}, source="x" * largest)
@@ -166,7 +166,7 @@ def test_whatever_the_queue_takes_finds_room_in_the_dead_letter_queue_with_a_rea
     assert "reason" in sqs.send_message.call_args.kwargs["MessageAttributes"]
 
 
-# ------------------------------------------------------------------------------------------------ how many at a time
+# ------------------------------------------------------------------------------------------------------- concurrency
 
 
 def test_one_message_a_batch_and_failed_items_are_reported() -> None:
@@ -174,13 +174,13 @@ def test_one_message_a_batch_and_failed_items_are_reported() -> None:
 
 
 def test_f21_the_event_source_takes_no_more_than_can_run() -> None:
-    """With or without a reservation, which the default leaves out: a new account has none to spare."""
+    """With or without a reservation; the default has none, since a new account cannot reserve any."""
     assert _source()["ScalingConfig"] == {"MaximumConcurrency": {"Ref": "WorkerConcurrency"}}
     assert PARAMETERS["WorkerConcurrency"]["Default"] == 3
     assert PARAMETERS["WorkerReservedConcurrency"]["Default"] == 0
 
 
-def test_concurrency_is_reserved_only_where_it_is_asked_for() -> None:
+def test_concurrency_is_reserved_only_by_its_parameter() -> None:
     reserved = WORKER["ReservedConcurrentExecutions"]["Fn::If"]
     assert reserved[0] == "HasReservedConcurrency"
     assert reserved[2] == {"Ref": "AWS::NoValue"}
@@ -206,7 +206,7 @@ def test_the_queues_are_standard_encrypted_long_lived_and_refuse_plain_http(name
     assert refusal["Resource"] == "*"  # of a queue's policy: that queue
 
 
-def test_what_requests_have_done_outlives_the_stack() -> None:
+def test_the_ledger_outlives_the_stack() -> None:
     table = RESOURCES["RequestLedgerTable"]
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
@@ -214,8 +214,8 @@ def test_what_requests_have_done_outlives_the_stack() -> None:
     assert table["Properties"]["KeySchema"] == [{"AttributeName": "request_id", "KeyType": "HASH"}]
 
 
-def test_a_deployment_never_has_a_policy_to_overwrite_the_operators_with() -> None:
-    """CloudFormation writes a parameter when the template's value has changed, and so this one never does."""
+def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
+    """CloudFormation writes a parameter only if the template's value changes, and this value is constant."""
     assert _properties("RetryPolicyParameter")["Value"] == "{}"
     assert parse_policy(_properties("RetryPolicyParameter")["Value"]) == BUILT_IN
 
@@ -234,13 +234,15 @@ def test_a_deployment_never_has_a_policy_to_overwrite_the_operators_with() -> No
         ("ExecutionClosedFunction", ClosedExecutionSettings),
     ],
 )
-def test_what_a_functions_settings_read_is_set(monkeypatch: pytest.MonkeyPatch, function: str, settings: Any) -> None:
+def test_a_function_has_the_variables_that_its_settings_read(
+    monkeypatch: pytest.MonkeyPatch, function: str, settings: Any
+) -> None:
     for name in _variables(function):
         monkeypatch.setenv(name, "1")
     load_settings(settings)
 
 
-def test_each_function_is_told_of_what_it_uses_only() -> None:
-    """A table's name in an environment says to whoever reads it that the function works on that table."""
+def test_a_function_has_only_the_variables_that_it_uses() -> None:
+    """A table's name in an environment suggests that the function uses the table."""
     functions = {name for name in FUNCTIONS if "SLOT_TABLE_NAME" in _variables(name)}
     assert functions == {"StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction"}

@@ -1,4 +1,4 @@
-"""What the template watches: alarms, the dashboard as CloudWatch gets it, saved queries, and the metrics they name."""
+"""The template's alarms, dashboard (as CloudWatch receives it) and saved queries, and the metrics that they use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PSEUDO = {"AWS::StackName", "AWS::Region", "AWS::Partition", "AWS::AccountId", "
 
 @dataclass(frozen=True)
 class Asked:
-    """A metric that an alarm or a widget asks for; dimension -> its value, as the template writes it."""
+    """A metric that an alarm or a widget uses. `dimensions`: names and values, as written in the template."""
 
     namespace: str
     name: str
@@ -35,7 +35,7 @@ class Asked:
 
 
 def judge(asked: Asked) -> str:
-    """Why nobody writes this metric; nothing if somebody does."""
+    """The reason why this metric is never written; empty if it is written."""
     names = tuple(sorted(name for name, _ in asked.dimensions))
     if asked.namespace == "Slotkeeper":
         ours = {metric.name: metric.dimensions for metric in in_source()}
@@ -50,12 +50,12 @@ def judge(asked: Asked) -> str:
     for name, value in asked.dimensions:
         resource = re.sub(r"^\$\{(\w+)(\.QueueName)?\}$", r"\1", value)
         if name in NAMED_BY and RESOURCES.get(resource, {}).get("Type") != NAMED_BY[name]:
-            return f"{name} is {value}, which is no {NAMED_BY[name]}"
+            return f"{name} is {value}, which is not a {NAMED_BY[name]}"
     return ""
 
 
 def as_text(value: Any, conditions: Collection[str] = ()) -> str:
-    """A value of the template as one would write it into a text for Fn::Sub, where these conditions hold."""
+    """A value of the template as a text for Fn::Sub, where these conditions are true."""
     match value:
         case {"Fn::If": [condition, if_true, if_false]}:
             return as_text(if_true if condition in conditions else if_false, conditions)
@@ -89,13 +89,13 @@ FLOWS = ("HasChatbot", "HasRefresher", "HasWorker")
 
 
 def dashboard(conditions: Collection[str] = FLOWS) -> dict[str, Any]:
-    """The body, its references left as they are. Raises ValueError if CloudWatch would get no JSON."""
+    """The body, with unresolved references. Raises ValueError if it is not JSON."""
     body: dict[str, Any] = json.loads(as_text(RESOURCES["Dashboard"]["Properties"]["DashboardBody"], conditions))
     return body
 
 
 def unknown_references(text: str) -> set[str]:
-    """What a text for Fn::Sub refers to and the template does not have; `${!...}` is a text of CloudWatch's."""
+    """The names in a text for Fn::Sub that the template does not define; `${!...}` is CloudWatch syntax."""
     referred = {name.partition(".")[0] for name in re.findall(r"\$\{([^!}][^}]*)\}", text)}
     return referred - RESOURCES.keys() - TEMPLATE["Parameters"].keys() - PSEUDO
 
@@ -108,7 +108,7 @@ def asked_by_widget(widget: dict[str, Any]) -> Iterator[Asked]:
             yield from _searched(options["expression"])
             continue
         words = [word for word in row if isinstance(word, str)]
-        # "." is what stands there in the row before (CloudWatch API Reference, "Dashboard body structure").
+        # "." repeats the value of the row before (CloudWatch API Reference, "Dashboard body structure").
         before = [before[n] if word == "." else word for n, word in enumerate(words)]
         yield Asked(before[0], before[1], tuple(zip(before[2::2], before[3::2], strict=True)))
 

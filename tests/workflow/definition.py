@@ -1,4 +1,4 @@
-"""The workflow's ASL file as a graph: what cfn-lint does not look into."""
+"""The workflow's ASL file as a graph, which cfn-lint does not check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 FILE = Path(__file__).parents[2] / "statemachines" / "glue_workflow.asl.json"
 ENDS = {"Succeed", "Fail"}
-END = ""  # in the place of a next state: this one is the last, and the execution has succeeded
+END = ""  # instead of a next state: the execution has succeeded
 
 
 @cache

@@ -1,6 +1,6 @@
-"""What each expression of the definition evaluates to, by the field that it is in.
+"""The values of each expression of the definition, by its field.
 
-`test_expressions.py` asks this project's interpreter, `tests/engine/test_workflow_expressions.py` the embedded AWS.
+`test_expressions.py` checks this project's interpreter, `tests/engine/test_workflow_expressions.py` the embedded AWS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOST = {"Error": "Glue.X", "Cause": "lost"}
 
 @dataclass(frozen=True)
 class Between:
-    """Equal to every number from `low` to `high`: what depends on chance."""
+    """Equal to every number from `low` to `high`, for random values."""
 
     low: int
     high: int
@@ -38,7 +38,7 @@ class Between:
 
 
 class Case(NamedTuple):
-    """A field, what its expressions see, and what they evaluate to."""
+    """A field, the inputs of its expressions, and their value."""
 
     path: str
     variables: Variables

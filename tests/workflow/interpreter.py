@@ -1,8 +1,8 @@
-"""The one interpreter of the workflow's definition: the walks below and the simulation both run its states.
+"""The interpreter of the workflow's definition, for the walks of this module and for the simulation.
 
-Expressions are evaluated as the JSONata that they are. As in Step Functions, an expression without a value fails its
-state, and a state's Assign and Catch see the variables as they were when the state was entered (Step Functions
-Developer Guide, "Passing data between states with variables"). No state reads its input, so none is kept.
+Expressions are evaluated as JSONata. As in Step Functions, an expression without a value fails its state, and a state's
+Assign and Catch see the variables as they were when the state was entered (Step Functions Developer Guide, "Passing
+data between states with variables"). No state reads its input, so the interpreter has none.
 
 A walk takes one way through the data: every task may succeed in each way it can, or fail into each of its catchers.
 """
@@ -66,7 +66,7 @@ def evaluate(template: Any, known: dict[str, Any], variables: Variables | None =
 
 
 def deployed(expression: str) -> str:
-    """The expression with what a deployment puts into it."""
+    """The expression with the substitutions of a deployment."""
     for name, value in SUBSTITUTES.items():
         expression = expression.replace("${" + name + "}", value)
     return expression
@@ -77,12 +77,12 @@ def _compiled(template: str) -> Any:
     compiled = jsonata.Jsonata.jsonata(deployed(template).removeprefix("{%").removesuffix("%}").strip())
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
     compiled.register_lambda("string", _string)
-    compiled.register_lambda("random", lambda: 0.5)  # a walk must be the same walk whenever it is taken
+    compiled.register_lambda("random", lambda: 0.5)  # walks must be reproducible
     return compiled
 
 
 def _string(value: Any) -> str | None:
-    """$string, which escapes what JSON must escape and no more; the library's escapes all but ASCII."""
+    """$string, which escapes only the characters that JSON must escape; the library's escapes all but ASCII."""
     return (
         value
         if value is None or isinstance(value, str)
@@ -91,7 +91,7 @@ def _string(value: Any) -> str | None:
 
 
 def mentioned(template: Any) -> set[str]:
-    """The names of the variables that expressions in it read."""
+    """The names of the variables that its expressions read."""
     text = json.dumps(template)
     return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text)}
 
@@ -101,11 +101,11 @@ _names: dict[int, tuple[set[str], Any]] = {}
 
 
 def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> Any:
-    """What `evaluate` returns or raises; each value is computed once, since JSONata in Python is slow.
+    """The result of `evaluate`, or its exception; each value is computed once, since JSONata in Python is slow.
 
-    A variable without a value fails its state, even where JSONata would make false of it.
+    A variable without a value fails its state, even where JSONata would evaluate it to false.
     """
-    if id(template) not in _names:  # the template is kept with it, so that its id stays its own
+    if id(template) not in _names:  # the cache keeps the template, so that its id is not reused
         _names[id(template)] = mentioned(template), template
     names, _ = _names[id(template)]
     if missing := names - variables.keys():
@@ -123,7 +123,7 @@ def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> A
 
 
 def forget() -> None:
-    """Drops what is remembered, to bound memory."""
+    """Clear the cache, to bound memory."""
     _evaluated.clear()
     _names.clear()
 
@@ -142,7 +142,7 @@ class State(Constant):
         return _remembered(self.fields[field], {"context": context}, variables)
 
     def choose(self, context: dict[str, Any], variables: Variables) -> str:
-        """The state that a Choice goes to."""
+        """The next state of a Choice."""
         for rule in self.fields["Choices"]:
             condition = _remembered(rule["Condition"], {"context": context}, variables)
             assert isinstance(condition, bool), rule
@@ -170,7 +170,7 @@ class State(Constant):
         raise failed
 
     def retry_after(self, error: str, retried: dict[int, int]) -> float | None:
-        """Seconds until the next try, which is counted; None if there is none."""
+        """Seconds until the next retry, which is counted; None if there is none."""
         for number, rule in enumerate(self.fields.get("Retry", [])):
             if matches(rule, error):
                 before = retried.get(number, 0)
@@ -183,7 +183,7 @@ class State(Constant):
 
 
 def still_read(name: str) -> set[str]:
-    """The variables that a state, or one that can come after it, may read: the others make no difference from there."""
+    """The variables that a state, or one that can come after it, may read; the others have no effect from there."""
     reached, todo = set[str](), [name]
     while todo:
         at = todo.pop()
@@ -251,7 +251,7 @@ class Path:
 
     @property
     def status(self) -> str:
-        """Of the execution, as Step Functions has it. An error that no state catches ends it too."""
+        """The execution's status in Step Functions. An uncaught error also ends it."""
         return "SUCCEEDED" if self.end["Type"] == "Succeed" or self.end.get("End") else "FAILED"
 
 

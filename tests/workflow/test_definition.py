@@ -1,4 +1,4 @@
-"""The workflow's definition keeps the protocol's promises on every path, before anything runs."""
+"""The workflow's definition: its graph, its retries, and the same conditions as the layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KNOWN_FIELDS = {
 COMMON_FIELDS = {"Type", "Comment"}
 
 
-def test_every_state_that_is_named_exists() -> None:
+def test_every_referenced_state_exists() -> None:
     named = {definition()["StartAt"]} | {name for state in states().values() for name in targets(state)}
     assert named <= states().keys()
 
@@ -45,27 +45,27 @@ def test_every_state_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("name", states())
-def test_every_state_has_the_fields_of_its_type_and_a_way_on(name: str) -> None:
+def test_every_state_has_the_fields_of_its_type_and_a_next_state(name: str) -> None:
     state = states()[name]
     assert set(state) <= KNOWN_FIELDS[state["Type"]] | COMMON_FIELDS
     is_last = state["Type"] in ENDS or state.get("End") is True
     assert is_last != bool({"Next", "Default"} & set(state))
     if state["Type"] == "Choice":
-        # A Choice only chooses: the guide's pages differ on when a Choice state's own Assign applies.
+        # No Assign in a Choice: the guide's pages contradict each other on when it applies.
         assert "Default" in state
         assert all(rule.keys() == {"Condition", "Next"} for rule in state["Choices"])
 
 
-def test_no_line_is_longer_than_a_screen_is_wide() -> None:
+def test_no_line_is_longer_than_200_characters() -> None:
     assert max(map(len, FILE.read_text().splitlines())) <= 200
 
 
 def test_data_passes_between_states_in_variables_alone() -> None:
-    """So a state's input, which is the result of the one before, is what nobody needs to know."""
+    """So no state depends on its input, the result of the state before."""
     assert "$states.input" not in FILE.read_text()
 
 
-def test_a_variable_is_not_read_where_the_same_field_assigns_it_to_others() -> None:
+def test_an_assign_reads_no_variable_that_it_assigns_to_another() -> None:
     """Step Functions evaluates an Assign with the values from the state's entry; other interpreters, one by one."""
     for state in states().values():
         for assign in (part["Assign"] for part in [state, *state.get("Catch", [])] if "Assign" in part):
@@ -81,8 +81,8 @@ def test_a_variable_without_a_value_fails_its_state_even_in_a_condition() -> Non
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_ends_and_every_error_that_can_be_caught_has_a_way_on(name: str) -> None:
-    """An error that nobody catches would leave slot and request to the janitor, as a result over 256 KiB does."""
+def test_every_task_has_a_timeout_and_catches_every_error(name: str) -> None:
+    """After an uncaught error, such as a result over 256 KiB, the janitor must free the slot and keep the request."""
     state = states()[name]
     assert "TimeoutSeconds" in state
     assert state["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
@@ -102,8 +102,8 @@ def test_a_condition_that_failed_is_not_retried(name: str) -> None:
     assert first == {"ErrorEquals": ["DynamoDB.ConditionalCheckFailedException"], "MaxAttempts": 0}
 
 
-def test_only_refusals_that_start_job_run_alone_has_are_retried_at_once() -> None:
-    """It takes no client token: a retry after a lost answer is a second run in one slot."""
+def test_only_refusals_that_start_job_run_alone_returns_are_retried_in_the_same_state() -> None:
+    """StartJobRun has no client token: a retry after a lost response would be a second run in one slot."""
     (retrier,) = states()["RunGlueJob"]["Retry"]
     assert set(retrier["ErrorEquals"]) == {
         "Glue.ConcurrentRunsExceededException",
@@ -125,7 +125,7 @@ THROTTLED = "Rate exceeded (Service: AWSGlue; Status Code: 400; Error Code: Thro
         ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', 0, "KeepRequest"),
     ],
 )
-def test_a_throttled_start_is_tried_again_a_bounded_number_of_times(
+def test_a_throttled_start_is_retried_a_bounded_number_of_times(
     error: str, cause: str, starts: int, next_state: str
 ) -> None:
     context = {"Execution": {"RedriveCount": 0}}
@@ -135,15 +135,15 @@ def test_a_throttled_start_is_tried_again_a_bounded_number_of_times(
     assert STATES["IsGlueRunFound"].choose(context, caught | {"searches": 2}) == next_state
 
 
-def test_nothing_runs_before_the_slot_is_confirmed() -> None:
+def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
     assert definition()["StartAt"] == "ConfirmSlot"
     before = {name for name, state in states().items() if "RunGlueJob" in targets(state)}
-    assert before == {"ConfirmSlot", "IsGlueRunFound"}  # the latter after a throttle, if there is no run
+    assert before == {"ConfirmSlot", "IsGlueRunFound"}  # the latter after a throttled start, if no run exists
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
     assert taken_back["Next"] == "ReturnRequest"
 
 
-def test_the_janitor_knows_which_failures_have_accounted_for_the_request() -> None:
+def test_the_janitor_has_the_errors_after_which_the_request_is_accounted_for() -> None:
     errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
     assert errors == ACCOUNTED_FOR | {"RequestNotKept"}
 
@@ -155,43 +155,43 @@ def test_the_janitor_knows_which_failures_have_accounted_for_the_request() -> No
         ("ReleaseSlot", slots.RELEASE_UPDATE, slots.RELEASE_CONDITION),
     ],
 )
-def test_the_workflow_says_what_the_layer_says(name: str, update: str, condition: str) -> None:
+def test_the_workflow_and_the_layer_write_with_the_same_expressions(name: str, update: str, condition: str) -> None:
     arguments = states()[name]["Arguments"]
     assert (arguments["UpdateExpression"], arguments["ConditionExpression"]) == (update, condition)
 
 
-def test_the_wake_reads_what_the_layer_reads() -> None:
+def test_the_wake_reads_the_same_attributes_as_the_layer() -> None:
     arguments = states()["ReadWaiting"]["Arguments"]
     assert arguments["ProjectionExpression"] == slots.WAKE_PROJECTION
     assert arguments["ConsistentRead"] is True
 
 
-def test_the_marker_is_the_one_that_the_janitor_looks_for_and_requests_cannot_set() -> None:
+def test_the_runs_argument_is_the_one_that_the_janitor_searches_for_and_requests_cannot_set() -> None:
     assert f"'{MARKER}': $states.context.Execution.Name" in states()["RunGlueJob"]["Arguments"]["Arguments"]
     assert f"`{MARKER}`" in states()["FindGlueRun"]["Assign"]["run_id"]
     assert "slotkeeper-.*" in SCHEMA_FILE.read_text()
 
 
-def test_no_request_can_give_its_run_the_marker_of_another_execution() -> None:
-    """The schema refuses it; an execution that is started by hand has passed no schema."""
+def test_no_request_can_give_its_run_the_argument_of_another_execution() -> None:
+    """The schema refuses it, but a manually started execution has passed no schema."""
     request = {"arguments": {MARKER: "p-somebody-else", "--day": "1"}}
     known = {"context": {"Execution": {"Name": "p-1", "Input": request}}}
     passed = evaluate(states()["RunGlueJob"]["Arguments"]["Arguments"], known)
     assert passed == {MARKER: "p-1", "--day": "1"}
 
 
-def test_the_states_of_a_run_that_is_over_are_the_layers() -> None:
+def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:
     read, known = states()["ReadGlueRun"]["Assign"], states()["IsGlueRunKnownToHaveEnded"]["Choices"]
     for text in (read["run_has_ended"], known[1]["Condition"]):
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
 
 
-def test_a_run_that_glue_has_queued_counts_as_alive() -> None:
+def test_a_queued_run_counts_as_alive() -> None:
     every_state = Session().get_service_model("glue").shape_for("JobRunState").enum
     assert set(every_state) - _OVER == {"STARTING", "RUNNING", "STOPPING", "WAITING"}
 
 
-def test_glue_ends_a_run_before_the_task_gives_up_on_it() -> None:
+def test_glue_ends_a_run_before_the_tasks_timeout() -> None:
     task = states()["RunGlueJob"]
     assert task["Arguments"]["Timeout"] == "{% ${GlueTimeoutMinutes} %}"
     assert task["TimeoutSeconds"] == "{% ${GlueTimeoutMinutes} * 60 + 900 %}"
@@ -200,15 +200,15 @@ def test_glue_ends_a_run_before_the_task_gives_up_on_it() -> None:
 
 
 @pytest.mark.parametrize("request_id", ["order-1", "Größe 7 \U0001f600", 'quote " and \\ slash'])
-def test_a_request_given_back_is_deduplicated_by_its_next_execution_name(request_id: str) -> None:
+def test_a_returned_request_is_deduplicated_by_its_next_execution_name(request_id: str) -> None:
     request = {"process": "p", "request_id": request_id, "attempt": 1}
     expression = states()["ReturnRequest"]["Arguments"]["MessageDeduplicationId"]
     computed = evaluate(expression, {"context": {"Execution": {"Input": request}}})
     assert computed == execution_name("p", request_id, 2)
 
 
-def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -> None:
-    """Under the same attempt's name an execution has run, and SQS and Step Functions would both say so."""
+def test_f13_a_returned_request_differs_only_in_its_attempt() -> None:
+    """SQS and Step Functions would treat the same attempt as a duplicate."""
     request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "1"}}
     body = evaluate(
         states()["ReturnRequest"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}}
@@ -236,14 +236,14 @@ def test_f13_a_request_given_back_is_its_next_attempt_and_otherwise_the_same() -
         ({"error": "States.QueryEvaluationError", "cause": "redriven"}, 1, "WaitForGlueRun"),
     ],
 )
-def test_the_slot_goes_back_only_if_the_error_shows_that_no_run_lives(
+def test_the_slot_is_released_only_after_an_error_that_shows_that_no_run_is_alive(
     failure: dict[str, str], redrives: int, next_state: str
 ) -> None:
     variables = {"failure": failure, "return_request": redrives > 0}
     assert STATES["IsGlueRunKnownToHaveEnded"].choose({}, variables) == next_state
 
 
-def test_an_error_means_that_nothing_was_started_only_if_the_poll_has_it_not() -> None:
+def test_an_error_shows_that_no_run_was_started_only_if_the_poll_cannot_return_it() -> None:
     """`.sync` starts with StartJobRun and polls with GetJobRun; botocore's model lists the errors of each."""
     model = Session().get_service_model("glue")
     start, poll = (
@@ -276,7 +276,7 @@ TO_KEEP = {"return_request": False, "start_again": False, "must_stop": False, "s
         ({"searches": 1, "run_id": "jr_1", "failed_reads": 60}, "GlueRunIsUnknown"),
     ],
 )
-def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, Any], next_state: str) -> None:
+def test_only_two_complete_searches_show_that_no_run_exists(seen: dict[str, Any], next_state: str) -> None:
     before = {"next_page": "", "pages": 1, "run_id": "", "failed_reads": 0}
     assert STATES["IsGlueRunFound"].choose({}, before | TO_KEEP | seen) == next_state
 
@@ -301,8 +301,10 @@ def test_there_is_no_run_only_after_two_searches_to_their_end(seen: dict[str, An
         ({"must_stop": True, "stops": 120}, "GlueRunIsUnknown"),
     ],
 )
-def test_a_run_that_is_found_decides_and_a_live_one_is_waited_for(seen: dict[str, Any], next_state: str) -> None:
-    """A run of GlueTimeoutMinutes, 60, has 15 minutes more before it is stopped."""
+def test_the_state_of_a_found_run_decides_and_the_workflow_waits_for_a_live_one(
+    seen: dict[str, Any], next_state: str
+) -> None:
+    """A run has GlueTimeoutMinutes, 60, and 15 minutes more before the workflow stops it."""
     before = {"run_state": "RUNNING", "run_has_ended": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
     assert STATES["HasGlueRunEnded"].choose({}, before | TO_KEEP | seen) == next_state
 
@@ -332,20 +334,20 @@ def _listed(minute: int, marker: str = "p-other") -> dict[str, Any]:
 def test_a_search_pages_back_to_runs_from_before_the_execution(
     page: dict[str, Any], next_page: str, run_id: str
 ) -> None:
-    """A minute before: Glue's clock is not that of Step Functions."""
+    """From a minute before, since the clocks of Glue and Step Functions differ."""
     _, variables = STATES["FindGlueRun"].leave({"Execution": STARTED}, {"pages": 4}, result=page)
     assert variables == {"pages": 5, "next_page": next_page, "run_id": run_id}
 
 
 def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() -> None:
-    """Step Functions guide, "Service quotas": 256 KiB, and more ends the execution past every Catch."""
+    """Step Functions guide, "Service quotas": 256 KiB; more ends the execution without any Catch."""
     asked = STATES["FindGlueRun"].value("Arguments", {}, {"job_name": "job", "next_page": ""})
     other_fields = 16 * 1024
     assert asked["MaxResults"] * (MAX_BODY_BYTES + ADDED_BYTES + other_fields) < 256 * 1024
 
 
 @pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])
-def test_f4_a_redriven_execution_cannot_even_name_its_glue_job(redrives: int, fails: bool) -> None:
+def test_f4_a_redriven_execution_cannot_name_its_glue_job(redrives: int, fails: bool) -> None:
     known = {"context": {"Execution": {"RedriveCount": redrives}}}
     expression = states()["RunGlueJob"]["Arguments"]["JobName"]
     if fails:

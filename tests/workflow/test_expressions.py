@@ -1,4 +1,4 @@
-"""Each expression of the definition evaluates to what it should, in this project's interpreter."""
+"""Each expression of the definition has its expected value in this project's interpreter."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def test_every_expression_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{number} {case.path}" for number, case in enumerate(CASES)])
-def test_an_expression_evaluates_to_what_its_case_says(case: Case) -> None:
+def test_an_expression_has_the_value_of_its_case(case: Case) -> None:
     assert evaluate(template(case.path), case.states, case.variables) == case.expected

@@ -1,4 +1,4 @@
-"""What the workflow promises on every path that its data allows."""
+"""Guarantees of the workflow on every path that its data allows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _through(name: str) -> list[Path]:
     return [walk for walk in WALKS if name in walk.names]
 
 
-def test_there_are_walks_to_every_end() -> None:
+def test_the_walks_reach_every_end() -> None:
     assert {walk.names[-1] for walk in WALKS} == {
         "PublishSuccessEvent",
         "RequestSucceeded",
@@ -25,19 +25,19 @@ def test_there_are_walks_to_every_end() -> None:
     }
 
 
-def test_every_path_from_the_glue_job_gives_the_slot_back_or_leaves_it_to_the_janitor() -> None:
+def test_every_path_from_the_glue_job_releases_the_slot_or_leaves_it_to_the_janitor() -> None:
     for walk in _through("RunGlueJob"):
         assert ("ReleaseSlot" in walk.names) != ("LeaveSlotToJanitor" in walk.names), walk
 
 
-def test_the_slot_is_left_to_the_janitor_only_where_a_glue_run_may_be_alive() -> None:
+def test_the_slot_is_left_to_the_janitor_only_if_a_glue_run_may_be_alive() -> None:
     for walk in _through("LeaveSlotToJanitor"):
         assert "FindGlueRun" in walk.names
         assert walk.variables["run_state"] == "UNKNOWN"
 
 
-def test_a_slot_is_given_back_after_a_doubtful_run_only_if_it_was_read_as_over_or_two_searches_found_none() -> None:
-    """Except where Glue does not know the job any more: then FindGlueRun fails, and `searches` is set without one."""
+def test_a_slot_is_released_after_a_doubtful_run_only_if_it_has_ended_or_two_searches_found_none() -> None:
+    """Except if the job was deleted: then FindGlueRun fails, and the catcher sets `searches`."""
     for walk in _through("WaitForGlueRun"):
         if "ReleaseSlot" in walk.names:
             doubtful = walk.names[: walk.names.index("ReleaseSlot")]
@@ -49,32 +49,32 @@ def test_a_slot_is_given_back_after_a_doubtful_run_only_if_it_was_read_as_over_o
                     assert walk.variables["searches"] == 2, walk
 
 
-def test_a_run_that_was_found_is_never_followed_by_a_start() -> None:
-    """Whatever RunGlueJob failed with: the run that was found decides."""
+def test_no_run_is_started_after_one_was_found() -> None:
+    """The run that was found decides, not the error of RunGlueJob."""
     assert any("ReadGlueRun" in walk.names and walk.status == "SUCCEEDED" for walk in WALKS)
     for walk in _through("ReadGlueRun"):
         assert "RunGlueJob" not in walk.names[walk.names.index("ReadGlueRun") :], walk
 
 
-def test_a_run_is_stopped_only_after_a_time_out_or_in_a_redriven_execution() -> None:
+def test_a_run_is_stopped_only_after_a_timeout_or_in_a_redriven_execution() -> None:
     failures = [walk.variables["failure"] for walk in WALKS if "StopGlueRun" in walk.names]
     assert {failure["error"] for failure in failures} == {"States.Timeout"}
     assert any("StopGlueRun" in walk.names for walk in REDRIVEN)
 
 
-def test_a_hand_over_is_one_write_one_read_and_one_message_and_no_function() -> None:
-    """What a workflow that succeeds calls, with somebody waiting; what comes after it keeps nobody waiting."""
+def test_a_hand_off_is_one_write_one_read_and_one_message_without_a_function() -> None:
+    """The calls of a successful workflow while a request waits; later calls delay no request."""
     called = [[n for n in walk.names if states()[n]["Type"] == "Task"] for walk in WALKS if "WakeWaiting" in walk.names]
     assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "PublishSuccessEvent"] in called
     assert not [state for state in states().values() if "lambda" in state.get("Resource", "")]
 
 
-def test_every_release_is_followed_by_a_look_for_who_waits() -> None:
+def test_every_release_is_followed_by_a_read_of_the_waiting_request() -> None:
     for walk in _through("ReleaseSlot"):
         assert walk.names[walk.names.index("ReleaseSlot") + 1] == "ReadWaiting"
 
 
-def test_f23_a_request_that_did_not_succeed_is_kept_or_given_back_before_its_slot() -> None:
+def test_f23_a_failed_request_is_kept_or_returned_before_its_slot_is_released() -> None:
     for walk in WALKS:
         if walk.status == "FAILED":
             accounted = [n for n, name in enumerate(walk.names) if name in ("KeepRequest", "ReturnRequest")]
@@ -89,7 +89,7 @@ def test_a_step_that_fails_does_not_stop_the_later_ones() -> None:
             assert "NotifyFailure" in walk.names
 
 
-def test_success_is_told_only_of_a_run_that_succeeded() -> None:
+def test_a_success_event_is_published_only_for_a_run_that_succeeded() -> None:
     for state in ("SUCCEEDED", "STOPPED", "FAILED", "TIMEOUT"):
         following, variables = STATES["RunGlueJob"].leave({}, {}, result={"Id": "jr_1", "JobRunState": state})
         assert following == "DidGlueJobSucceed"
@@ -111,7 +111,7 @@ def test_a_lost_reservation_never_reaches_glue() -> None:
         assert "RunGlueJob" not in walk.names
 
 
-def test_f4_a_redriven_execution_starts_no_run_and_gives_its_request_back_before_its_slot() -> None:
+def test_f4_a_redriven_execution_starts_no_run_and_returns_its_request_before_its_slot() -> None:
     for walk in REDRIVEN:
         assert "DidGlueJobSucceed" not in walk.names
         if "ReturnRequest" in walk.names and "ReleaseSlot" in walk.names:
@@ -120,7 +120,7 @@ def test_f4_a_redriven_execution_starts_no_run_and_gives_its_request_back_before
 
 
 @pytest.mark.parametrize("end", ["RequestFailed", "RequestReturned", "RequestNotKept"])
-def test_a_failure_says_why(end: str) -> None:
+def test_a_failed_execution_has_error_and_cause(end: str) -> None:
     for walk in WALKS:
         if walk.names[-1] == end:
             assert walk.variables["failure"]["error"]

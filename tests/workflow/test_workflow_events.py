@@ -1,4 +1,4 @@
-"""What the workflow tells producers: on every path that its data allows, once, last, and with no say in the outcome."""
+"""Completion events of the workflow: on every path one event, last, without effect on the outcome."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from tests.workflow.interpreter import ME, STATES, Path, Variables
 from tests.workflow.test_paths import REDRIVEN, WALKS
 
 ALL_WALKS = [*WALKS, *REDRIVEN]
-NEWS = {"PublishSuccessEvent": "SUCCEEDED", "PublishFailureEvent": "FAILED"}
+EVENTS = {"PublishSuccessEvent": "SUCCEEDED", "PublishFailureEvent": "FAILED"}
 REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--secret": "hunter2"}}
-FAILURE = {"error": "States.TaskFailed", "cause": "the test said: fail"}
+FAILURE = {"error": "States.TaskFailed", "cause": "the test fails"}
 
 
 def _event_of(state: str, variables: Variables, given: Any = REQUEST) -> dict[str, Any]:
-    """The detail that a state sends, checked as producers read it."""
+    """The detail of a state's event, checked by the schema that producers use."""
     execution = {"Name": ME, "Id": f"arn:{ME}", "Input": given, "StartTime": "2026-01-01T00:00:00.000Z"}
     context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T01:00:00.123Z"}}
     (entry,) = STATES[state].value("Arguments", context, variables)["Entries"]
     return checked(entry)
 
 
-def test_every_request_that_is_over_is_announced_and_no_other() -> None:
+def test_an_event_is_published_for_exactly_the_requests_that_have_ended() -> None:
     for walk in ALL_WALKS:
-        sent = [NEWS[name] for name in walk.names if name in NEWS]
+        sent = [EVENTS[name] for name in walk.names if name in EVENTS]
         is_over = walk.status == "SUCCEEDED" or walk.names[-1] == "RequestFailed"
         assert sent == [walk.status] * is_over, walk
         assert is_over == ("outcome" not in walk.variables or walk.variables["outcome"] == "KEPT"), walk
 
 
-def test_the_slot_is_given_back_and_the_next_one_woken_before_anybody_is_told() -> None:
+def test_the_slot_is_released_and_the_next_request_woken_before_the_event_and_the_e_mail() -> None:
     kept_waiting = ("ReleaseSlot", "ReadWaiting", "WakeWaiting", "KeepRequest", "NotifyFailure")
-    for walk in _announced():
+    for walk in _walks_with_event():
         before, after = _around(walk)
         assert not set(after) & set(kept_waiting), walk
         assert ("ReleaseSlot" in before) != ("LeaveSlotToJanitor" in before), walk
 
 
-def test_whatever_comes_of_the_event_and_of_counting_it_the_end_is_the_same() -> None:
+def test_a_failure_of_the_event_or_of_its_count_does_not_change_the_end() -> None:
     ways: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     ends: dict[tuple[str, ...], set[str]] = {}
-    for walk in _announced():
+    for walk in _walks_with_event():
         before, after = _around(walk)
         ways.setdefault(before, set()).add(after)
         ends.setdefault(before, set()).add(walk.status)
@@ -60,9 +60,9 @@ def test_whatever_comes_of_the_event_and_of_counting_it_the_end_is_the_same() ->
         )
 
 
-def test_producers_are_told_what_the_execution_says() -> None:
-    for walk in {(walk.names[-1], str(walk.variables)): walk for walk in _announced()}.values():
-        (state,) = set(walk.names) & set(NEWS)
+def test_the_event_has_the_fields_of_the_execution() -> None:
+    for walk in {(walk.names[-1], str(walk.variables)): walk for walk in _walks_with_event()}.values():
+        (state,) = set(walk.names) & set(EVENTS)
         event = _event_of(state, walk.variables)
         assert event["status"] == walk.status
         assert (event["flow"], event["process"], event["request_id"], event["attempt"]) == ("gated", "p", "order-1", 1)
@@ -74,7 +74,7 @@ def test_producers_are_told_what_the_execution_says() -> None:
             assert event["kept_in"] == "failed"
 
 
-def test_arguments_are_nobody_elses_business() -> None:
+def test_the_event_does_not_contain_the_arguments() -> None:
     events = _event_of("PublishSuccessEvent", {}), _event_of("PublishFailureEvent", {"failure": FAILURE})
     assert "hunter2" not in str(events)
 
@@ -84,32 +84,32 @@ def test_arguments_are_nobody_elses_business() -> None:
     [{}, [], [1, 2], "text", {"process": 5, "request_id": {"a": "b" * 300}, "attempt": "x" * 300_000}],
     ids=["nothing", "empty", "numbers", "text", "other types"],
 )
-def test_an_execution_that_was_started_by_hand_has_news_too(given: Any) -> None:
+def test_a_manually_started_execution_publishes_a_valid_event(given: Any) -> None:
     event = _event_of("PublishFailureEvent", {"failure": FAILURE}, given)
     assert (event["execution_name"], event["attempt"]) == (ME, 1)
 
 
 def test_the_longest_texts_fit_an_entry() -> None:
-    """More than 256 KiB would end the execution past every Catch, and so change how it ends."""
+    """More than 256 KiB would end the execution without any Catch, and so change how it ends."""
     longest = "\U0001f600" * 300_000
     given = dict.fromkeys(("process", "request_id"), longest)
     event = _event_of("PublishFailureEvent", {"failure": {"error": longest, "cause": longest}}, given)
     assert [len(event[name]) for name in ("process", "request_id", "error", "cause")] == [128, 128, 256, 8000]
 
 
-def test_a_dead_eventbridge_holds_the_execution_up_for_less_than_a_minute() -> None:
-    announce, count = states()["PublishSuccessEvent"], states()["CountUnsentEvent"]
+def test_an_outage_of_eventbridge_delays_the_execution_by_less_than_a_minute() -> None:
+    publish, count = states()["PublishSuccessEvent"], states()["CountUnsentEvent"]
     for field in ("Retry", "Catch", "TimeoutSeconds"):
-        assert states()["PublishFailureEvent"][field] == announce[field]
-    (retrier,) = announce["Retry"]
+        assert states()["PublishFailureEvent"][field] == publish[field]
+    (retrier,) = publish["Retry"]
     tries, waits = 1 + retrier["MaxAttempts"], retrier["MaxAttempts"] * retrier["MaxDelaySeconds"]
-    assert tries * announce["TimeoutSeconds"] + waits + count["TimeoutSeconds"] < 60
+    assert tries * publish["TimeoutSeconds"] + waits + count["TimeoutSeconds"] < 60
 
 
-def _announced() -> list[Path]:
-    return [walk for walk in ALL_WALKS if set(NEWS) & set(walk.names)]
+def _walks_with_event() -> list[Path]:
+    return [walk for walk in ALL_WALKS if set(EVENTS) & set(walk.names)]
 
 
 def _around(walk: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    (at,) = (number for number, name in enumerate(walk.names) if name in NEWS)
+    (at,) = (number for number, name in enumerate(walk.names) if name in EVENTS)
     return walk.names[:at], walk.names[at + 1 :]
