@@ -1,4 +1,4 @@
-"""From the text of a body to what its JSON Schema allows, or to a reason that its sender can act on; and back."""
+"""Decodes JSON bodies by their JSON Schema, with errors that the sender can act on, and encodes them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import fastjsonschema
 
 
 class InvalidBody(ValueError):
-    """A body that nobody can use; the text says what was wrong and what was expected."""
+    """A body that is not valid. The message states what is wrong and what was expected."""
 
 
 def compile_schema(file: Path) -> Callable[[Any], Any]:
-    """The validator of a schema file, for `decode`.
+    """Compile a schema file to a validator for `decode`.
 
-    Powertools' validate() runs on fastjsonschema too, but compiles the schema in every call: 2.5 ms a message.
+    Powertools' validate() uses fastjsonschema too, but compiles the schema in every call: 2.5 ms per message.
     """
     validate: Callable[[Any], Any] = fastjsonschema.compile(json.loads(file.read_text()))
     return validate
@@ -28,19 +28,22 @@ def decode(
     validate: Callable[[Any], Any],
     explain: Callable[[fastjsonschema.JsonSchemaValueException], str] | None = None,
 ) -> dict[str, Any]:
-    """Reads a body, with the schema's defaults put in. `explain` may answer nothing to leave the words to `decode`.
+    """Decode a body and fill in the schema's defaults.
+
+    Args:
+        explain: returns the message for a schema error, or "" for the default message.
 
     Raises:
-        InvalidBody: not UTF-8, not JSON, or not what the schema says.
+        InvalidBody: the body is not UTF-8, not JSON, or does not match the schema.
     """
     try:
         fields = json.loads(body.decode() if isinstance(body, bytes) else body)
-        # An escaped half of a surrogate pair is JSON, but no text that any service would take.
+        # JSON may contain an escaped half of a surrogate pair, but no AWS service accepts such a text.
         json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise InvalidBody("body is not UTF-8") from error
     except UnicodeEncodeError as error:
-        raise InvalidBody("body holds half of a surrogate pair, which is not a character") from error
+        raise InvalidBody("body contains half of a surrogate pair, which is not a character") from error
     except (ValueError, RecursionError) as error:
         raise InvalidBody(f"body is not JSON: {error}") from error
     try:
@@ -51,9 +54,9 @@ def decode(
 
 
 def encode(value: Any, *, sort_keys: bool = False) -> str:
-    """The shortest JSON text of a value that SQS takes as a body: compact, and no escapes where none is needed."""
+    """Encode a value as the shortest JSON text that SQS accepts: without spaces, and with necessary escapes only."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
-    # The two characters that JSON allows as they are, and SQS does not (SQS API Reference, SendMessage).
+    # JSON allows these two characters unescaped; SQS does not (SQS API Reference, SendMessage).
     return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
@@ -65,6 +68,6 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
         return f"{field} must contain {', '.join(missing)}"
     if error.rule == "additionalProperties" and known:
         unknown = sorted(set(error.value) - set(known))
-        return f"{field} must not contain {', '.join(unknown)[:500]}; known are {', '.join(known)}"
+        return f"{field} must not contain {', '.join(unknown)[:500]}; allowed are {', '.join(known)}"
     expected = str(error.message).replace("data", "body", 1)
     return f"{expected} (got {json.dumps(error.value)[:200]})"

@@ -1,7 +1,7 @@
-"""What the template passes to a function through its environment, read once and typed.
+"""The settings that the template passes to functions in environment variables.
 
-A field's name in capitals is the name of its variable. Times are in seconds, sizes in bytes. Named tuples: every cold
-start makes all these classes, and a dataclass takes four times as long to be made.
+The variable's name is the field's name in capitals. Times are in seconds, sizes in bytes. The classes are named tuples,
+because every cold start creates all of them, and creating a dataclass takes four times as long.
 """
 
 import os
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 
 class MissingSetting(RuntimeError):
-    """An environment variable that the template sets is missing, or not a number: the text names it."""
+    """An environment variable is missing or not a number. The message names it."""
 
 
 def load_settings[S: tuple[Any, ...]](settings: type[S]) -> S:
-    """One of the classes below from the environment. A field that may be None is None where its variable is not set.
+    """Load one of the classes below from the environment. An optional field is None if its variable is not set.
 
     Raises:
-        MissingSetting: a variable is not set, or not a whole number where its field is one.
+        MissingSetting: a required variable is not set, or the variable of an integer field is not a whole number.
     """
     make: Callable[..., S] = settings
     return make(*(_read(name.upper(), expected) for name, expected in settings.__annotations__.items()))
@@ -57,20 +57,20 @@ class JanitorSettings(NamedTuple):
 
 
 class ClosedExecutionSettings(NamedTuple):
-    """What the function of status events needs, and the janitor does not."""
+    """Further settings of the function that handles status events."""
 
     status_event_queue_url: str
 
 
 class EventSettings(NamedTuple):
-    """For the functions that publish how a request has ended."""
+    """For the functions that publish completion events."""
 
     event_bus_name: str
     powertools_service_name: str  # the stack's name
 
 
 class TokenSettings(NamedTuple):
-    """What the chatbot and the refresher share."""
+    """Shared by the chatbot and the refresher."""
 
     token_table_name: str
     chat_api_url: str
@@ -78,7 +78,7 @@ class TokenSettings(NamedTuple):
 
 
 class ChatbotSettings(NamedTuple):
-    """Without a `token_refresher_function` the chatbot has the credentials, and refreshes the token itself."""
+    """For the chatbot. Without a `token_refresher_function` it refreshes the token itself, with the credentials."""
 
     seen_signature_table_name: str
     signing_key_secret: str

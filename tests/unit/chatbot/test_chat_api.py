@@ -121,7 +121,7 @@ def test_f35_when_to_ask_for_a_token_again_is_told_too(api: ChatApi, service: Ch
 
 def test_an_api_that_is_not_there_has_failed_at_once(api: ChatApi, service: ChatService) -> None:
     service.stop()
-    with pytest.raises(AuthenticationNotAttempted, match="POST /auth failed: no connection") as failed:
+    with pytest.raises(AuthenticationNotAttempted, match="POST /auth was not sent: no connection") as failed:
         api.authenticate(5.0)
     assert failed.value.pause == NO_CONNECTION_PAUSE == 2.0
 
@@ -147,7 +147,7 @@ def test_the_time_that_reading_the_credentials_took_is_not_there_for_the_api(ser
         time.sleep(0.2)
         return Credentials(service.client_id, SECRET)
 
-    with pytest.raises(AuthenticationNotAttempted, match="no time was left for POST /auth") as failed:
+    with pytest.raises(AuthenticationNotAttempted, match="POST /auth was not sent: no time was left") as failed:
         ChatApi(service.url, slow).authenticate(0.1)
     assert (failed.value.pause, service.auths) == (0.0, 0)
 
@@ -216,7 +216,7 @@ def test_nobody_is_followed_to_another_place() -> None:
 
 @pytest.mark.parametrize("body", [b"{}", b'{"answer": 7}', b"junk"])
 def test_an_answer_that_is_none_has_failed(body: bytes) -> None:
-    with Listener(http(body)) as server, pytest.raises(ChatApiFailed, match="not what it promises"):
+    with Listener(http(body)) as server, pytest.raises(ChatApiFailed, match="HTTP 200 without a text in"):
         ChatApi(server.url, _no_credentials).answer(MESSAGE, "token", 5.0)
 
 

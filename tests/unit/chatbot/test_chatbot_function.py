@@ -281,7 +281,7 @@ def test_a_message_that_is_always_unauthorized_costs_nobodys_token(bot: Bot) -> 
     bot.chat.service.forbidden.add("secret plans")
     status, body = bot.send({"message_id": "m2", "text": "secret plans"})
     assert (status, body["code"], body["message_id"]) == (502, "ChatApiUnauthorized", "m2")
-    assert "sign the message again" not in body["reason"]  # it would be answered the same
+    assert "sign it again" not in body["reason"]  # it would be answered the same
     assert bot.chat.service.auths == 1
 
 

@@ -74,7 +74,7 @@ def test_a_name_server_that_answers_after_the_deadline_is_followed_by_no_request
     monkeypatch.setattr(http_client._Deadline, "_end", lambda self: (end(self), over.set()))
     with Listener(http(b"{}")) as server:
         monkeypatch.setattr(socket, "getaddrinfo", slow)
-        with pytest.raises(NoConnection, match="POST /auth failed: no connection"):
+        with pytest.raises(NoConnection, match="POST /auth was not sent: no connection"):
             client.request("POST", f"{server.url}/auth", 0.2, json_body={})
         monkeypatch.undo()
         assert client.request("POST", f"{server.url}/auth", 5.0, json_body={}).status == 200
@@ -85,13 +85,13 @@ def test_a_name_server_that_answers_after_the_deadline_is_followed_by_no_request
 def test_without_a_server_nothing_was_sent(client: HttpClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(NoConnection, match="POST /auth failed: no connection"):
+    with pytest.raises(NoConnection, match="POST /auth was not sent: no connection"):
         client.request("POST", f"http://127.0.0.1:{port}/auth", 5.0, json_body={})
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
 def test_without_time_nothing_is_sent(client: HttpClient, seconds: float) -> None:
-    with Listener(http(b"{}")) as server, pytest.raises(NotSent, match="no time was left for GET /me"):
+    with Listener(http(b"{}")) as server, pytest.raises(NotSent, match="GET /me was not sent: no time was left"):
         client.request("GET", f"{server.url}/me", seconds)
     assert server.connections == 0
 

@@ -302,7 +302,7 @@ def test_t4_both_tokens_of_a_call_share_the_time(instances: Instances, virtual_t
         instances.api.live = ""
         return instances.api.ask(token)
 
-    with pytest.raises(TokenTimeout, match="are too few to begin"):
+    with pytest.raises(TokenTimeout, match="are too few for this one to start"):
         instances.new(authenticate=slow, timing=BRIEF).call(kill, within=2.0)
 
 
@@ -350,7 +350,7 @@ def test_t4_the_time_that_another_thread_took_is_not_there_a_second_time(
     monkeypatch.setattr(token_lock, "time", SimpleNamespace(monotonic=lambda: moment[0]))
     token = instances.new(timing=BRIEF)
     token._thread_lock = _AnotherThreadFirst(lambda: moment.__setitem__(0, BRIEF.api))
-    with pytest.raises(TokenTimeout, match="too few to begin"):
+    with pytest.raises(TokenTimeout, match="too few for this one to start"):
         token.get(within=BRIEF.holding + 0.1)
     assert instances.api.posts == 0
 
@@ -390,7 +390,7 @@ def test_f36_with_too_little_time_from_the_start_it_says_at_once_what_a_refresh_
     instances: Instances, within: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backoff._sync.time.sleep", lambda _: pytest.fail("it has waited"))
-    needs = r"nobody refreshes it, and .* are too few to begin: a refresh may take 3 s \(Timing.api \+ Timing.store\)"
+    needs = r"no instance is refreshing it, and .* too few .*: a refresh may take 3 s \(Timing.api \+ Timing.store\)"
     with pytest.raises(TokenTimeout, match=needs):
         instances.new().call(instances.api.ask, within=within)
     assert (instances.api.posts, instances.raw_item()) == (0, {})

@@ -131,7 +131,7 @@ def test_call_does_not_refresh_for_a_second_401(instances: Instances) -> None:
         asked.append(value)
         raise Unauthorized
 
-    with pytest.raises(StillUnauthorized, match="again, with a newer token"):
+    with pytest.raises(StillUnauthorized, match="again with a newer token"):
         token.call(always_401)
     assert (asked, instances.api.posts, token.get()) == (["token-1", "token-2"], 2, "token-2")
 
@@ -179,7 +179,7 @@ def test_call_asks_with_three_tokens_at_most(instances: Instances) -> None:
         other.get()
         raise Unauthorized
 
-    with pytest.raises(StillUnauthorized, match="again, with a newer token"):
+    with pytest.raises(StillUnauthorized, match="again with a newer token"):
         idle.call(always_401)
     assert asked == ["token-1", "token-2", "token-3"]
 

@@ -100,7 +100,7 @@ def test_f35_whoever_looked_before_another_was_refused_does_not_ask_the_api_afte
 
 @pytest.mark.parametrize("answer", ["", None, 7])
 def test_an_answer_without_a_token_is_a_refusal(instances: Instances, answer: Any) -> None:
-    with pytest.raises(TokenRefused, match="its answer held no token"):
+    with pytest.raises(TokenRefused, match="its answer contained no token"):
         instances.new(authenticate=lambda _seconds: answer).get()
 
 
@@ -108,7 +108,7 @@ def test_an_unexpected_error_of_the_callable_is_named_without_its_text(instances
     def leaky(_seconds: float) -> str:
         raise RuntimeError("client_secret=hunter2")
 
-    with pytest.raises(TokenRefused, match="asking for it failed with RuntimeError") as error:
+    with pytest.raises(TokenRefused, match="requesting it failed with RuntimeError") as error:
         instances.new(authenticate=leaky).get()
     assert "hunter2" not in str(error.value) + str(instances.raw_item())
 
@@ -141,7 +141,7 @@ def unreadable(_seconds: float) -> str:
 
 
 def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: Instances) -> None:
-    with pytest.raises(TokenTimeout, match="this instance could not ask the API: the credentials cannot be read"):
+    with pytest.raises(TokenTimeout, match="this instance could not call the API: the credentials cannot be read"):
         instances.new(authenticate=unreadable, timing=BRIEF).get(within=2.5)
     assert instances.raw_item() == {"token_name": {"S": NAME}}
     assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
@@ -161,7 +161,7 @@ def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_wh
 
     token = instances.new(authenticate=failing, timing=BRIEF)
     for _ in range(2):
-        with pytest.raises(TokenTimeout, match="could not ask the API"):
+        with pytest.raises(TokenTimeout, match="could not call the API"):
             token.get(within=2.0)
     assert len(tries) == 1
     token._lock_pause = None

@@ -1,1 +1,1 @@
-"""What the flows share of AWS: clients, conditional writes, message attributes, custom resources."""
+"""AWS code that the flows share: clients, conditional writes, message attributes, custom resources."""

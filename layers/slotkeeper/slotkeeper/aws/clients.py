@@ -4,9 +4,9 @@ from botocore.config import Config
 
 
 def client_config(*, read_timeout: float, attempts: int, connect_timeout: float = 1) -> Config:
-    """How long a call may take, in seconds per attempt, and how many attempts it has.
+    """Return a client configuration with timeouts in seconds per attempt, and a number of attempts.
 
-    Between two attempts botocore waits 2 ** (attempt - 1) seconds at most (botocore guide, "Retries", standard mode).
+    Between two attempts botocore waits at most 2 ** (attempt - 1) seconds (botocore guide, "Retries", standard mode).
     """
     return Config(
         connect_timeout=connect_timeout,

@@ -1,4 +1,4 @@
-"""Answers to CloudFormation, and the wait for a role that was made a moment ago."""
+"""Answers CloudFormation's custom resource events, and retries calls until a new role is effective."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from botocore.exceptions import ClientError
 from slotkeeper.observability import logger
 
 ANSWER_SECONDS = 10.0
-ANSWER_TRIES = 2  # each has its share of them
+ANSWER_TRIES = 2  # each has half of ANSWER_SECONDS
 ROLE_SECONDS = 30
-# In bytes, of a reason or a value as JSON, where one character may take six. CloudFormation takes 4096 altogether (its
-# guide, "Custom resource response objects"), refuses more, and goes on waiting.
+# The maximum of a reason or a value as JSON, where one character may take six bytes. CloudFormation accepts 4096 bytes
+# in total (CloudFormation guide, "Custom resource response objects"), refuses more, and continues to wait.
 MAX_TEXT_BYTES = 2000
 
 
 def answer(
     event: Mapping[str, Any], physical_id: str, *, failed: str = "", data: Mapping[str, str] | None = None
 ) -> None:
-    """Tells CloudFormation what became of a custom resource: done, with `data` for the template, or `failed` and why.
+    """Answer a custom resource event: success with `data` for the template, or the reason in `failed`.
 
-    It must be told in every case: without an answer it waits for an hour (CloudFormation guide, "Custom resources").
-    A `physical_id` that differs from the one before is a new resource to it, and it asks to delete the old one.
+    Every event must be answered: without an answer CloudFormation waits for an hour (CloudFormation guide, "Custom
+    resources"). If `physical_id` changes, CloudFormation sends an event to delete the old resource.
 
     Raises:
-        urllib3.exceptions.HTTPError: it did not answer, in `ANSWER_SECONDS` altogether.
+        urllib3.exceptions.HTTPError: CloudFormation's URL did not respond within `ANSWER_SECONDS`.
     """
     body: dict[str, Any] = {
         "Status": "FAILED" if failed else "SUCCESS",
@@ -51,12 +51,12 @@ def answer(
         else:
             if status < 500:
                 break
-    if status != 200:  # without the URL, by which anybody could answer
-        logger.error("CloudFormation did not take the answer, and waits for an hour", status=status)
+    if status != 200:  # do not log the URL: with it any caller could answer
+        logger.error("CloudFormation did not accept the answer and waits for up to an hour", status=status)
 
 
 def _put(url: str, body: str) -> int:
-    # CloudFormation signs the URL without a content type; any other header value would break the signature.
+    # CloudFormation signs the URL without a content type. Any other value of this header invalidates the signature.
     return (
         urllib3.PoolManager(retries=False)
         .request(
@@ -80,8 +80,8 @@ def _is_final(error: Exception) -> bool:
     return not isinstance(error, ClientError) or error.response["Error"]["Code"] != "AccessDeniedException"
 
 
-# A role that this deployment made a moment ago may not be known everywhere yet (IAM guide, "Changes that I make are not
-# always immediately visible").
+# A role that this deployment has just created may not be effective yet (IAM guide, "Changes that I make are not always
+# immediately visible").
 until_the_role_is_known = backoff.on_exception(
     backoff.expo, ClientError, giveup=_is_final, max_time=ROLE_SECONDS, logger=None
 )

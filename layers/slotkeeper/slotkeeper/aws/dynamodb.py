@@ -1,4 +1,4 @@
-"""DynamoDB: conditional writes whose refusal is a value, and items decoded with the position of each error."""
+"""DynamoDB: conditional writes that return a refusal as a value, and decoding of items with the path of each error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = dict[str, Any]
 
 
 class Write(NamedTuple):
-    """Whether the condition held, and the item as far as it was asked for and DynamoDB has returned it; else empty."""
+    """The result of a write: whether its condition held, and the item that DynamoDB returned, or an empty one."""
 
     held: bool
     item: Item
@@ -29,7 +29,7 @@ class Table:
         self._key_attribute = key_attribute
 
     def read(self, key: str, **options: Any) -> Item:
-        """The item, read consistently; empty if there is none."""
+        """Read the item consistently; empty if there is none."""
         answer = self.dynamodb.get_item(TableName=self.name, Key=self._key(key), ConsistentRead=True, **options)
         return cast(Item, answer.get("Item", {}))
 
@@ -42,7 +42,7 @@ class Table:
         names: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Write:
-        """One UpdateItem. `item` is the item that refused it; empty after a write, unless the options ask for it."""
+        """Call UpdateItem. After a refusal, `item` is the current item. After a write it is empty by default."""
         request = {"Key": self._key(key), "UpdateExpression": update, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
         return self._write(self.dynamodb.update_item, condition, values, names, {**request, **options})
 
@@ -54,18 +54,18 @@ class Table:
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> Write:
-        """One UpdateItem, and the item as it is after it, whether the condition held or not; empty if there is none."""
+        """Call UpdateItem, and return the item after it, whether or not the condition held; empty if there is none."""
         write = self.update(key, update, condition, values, names, ReturnValues="ALL_NEW")
-        # A refusal returns the item only if there is one, and from some engines never: so read before judging.
+        # A refused write returns the item only if one exists, and some local engines never return it.
         return write if write.held or write.item else Write(False, self.read(key))
 
     def put(self, item: Mapping[str, Any], condition: str, values: Mapping[str, Any] | None = None) -> Write:
-        """One PutItem. `item` is the item that refused it."""
+        """Call PutItem. After a refusal, `item` is the current item."""
         request = {"Item": item, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
         return self._write(self.dynamodb.put_item, condition, values, None, request)
 
     def delete(self, key: str, condition: str, values: Mapping[str, Any] | None = None) -> Write:
-        """One DeleteItem. `item` is the deleted item."""
+        """Call DeleteItem. `item` is the deleted item."""
         request = {"Key": self._key(key), "ReturnValues": "ALL_OLD"}
         return self._write(self.dynamodb.delete_item, condition, values, None, request)
 
@@ -93,7 +93,7 @@ class Table:
 
 
 class MalformedAttribute(ValueError):
-    """An attribute is missing or not of its type. The text has the path to it (`holders.p-1.since`) and its value."""
+    """An attribute is missing or has the wrong type. The message has its path (`holders.p-1.since`) and its value."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path} {problem}")
@@ -104,12 +104,12 @@ _REQUIRED: Any = object()
 
 
 class Attributes:
-    """The attributes of an item, or of a map in it, in DynamoDB's own form (`raw`).
+    """The attributes of an item, or of a map in it. `raw` has them in DynamoDB's format.
 
-    Each method returns one attribute, or `default` where there is none.
+    Each method returns one attribute, or `default` if it is missing.
 
     Raises:
-        MalformedAttribute: the attribute is of another type, or is missing and has no default.
+        MalformedAttribute: the attribute has another type, or is missing and has no default.
     """
 
     def __init__(self, raw: Mapping[str, Any], path: str = "") -> None:
@@ -129,14 +129,14 @@ class Attributes:
         return self._get(name, "N", int, default, "must be a whole number, got {}")
 
     def parsed[T, D = Never](self, name: str, parse: Callable[[str], T], default: D = _REQUIRED) -> T | D:
-        """A text as `parse` reads it. A ValueError, TypeError or KeyError of it becomes a MalformedAttribute."""
+        """Parse a string attribute. A ValueError, TypeError or KeyError of `parse` becomes a MalformedAttribute."""
         return self._get(name, "S", parse, default)
 
     def map[D = Never](self, name: str, default: D = _REQUIRED) -> Attributes | D:
         return self._get(name, "M", lambda raw: Attributes(raw, f"{self._path}{name}."), default)
 
     def maps(self) -> Iterator[tuple[str, Attributes]]:
-        """The name and the attributes of each map in this one."""
+        """Return the name and the attributes of each map in this map."""
         return ((name, self._nested(name, value)) for name, value in self.raw.items())
 
     def list_of_maps[D = Never](self, name: str, default: D = _REQUIRED) -> Iterable[Attributes] | D:

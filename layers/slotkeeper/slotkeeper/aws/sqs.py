@@ -1,4 +1,4 @@
-"""Values as SQS takes them in message attributes."""
+"""Message attributes of SQS, and the size of a message."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def text(value: str, longest: int) -> MessageAttributeValueTypeDef:
-    """A text attribute of `longest` characters at most.
+    """Return a string attribute of at most `longest` characters.
 
-    An attribute must not be empty, and takes no control characters (SQS API Reference, SendMessage).
+    SQS accepts no empty attribute and no control characters (SQS API Reference, SendMessage).
     """
     printable = "".join(c if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff") else "?" for c in value)
     return {"DataType": "String", "StringValue": printable[:longest] or "-"}
@@ -23,7 +23,7 @@ def number(value: float) -> MessageAttributeValueTypeDef:
 
 
 def size(body: str, attributes: Mapping[str, MessageAttributeValueTypeDef]) -> int:
-    """The bytes that count against a queue's MaximumMessageSize: body, attribute names, types and values."""
+    """Return the bytes that count for a queue's MaximumMessageSize: body, attribute names, types and values."""
     parts = [body]
     for name, value in attributes.items():
         parts += [name, value["DataType"], value.get("StringValue", "")]

@@ -1,10 +1,10 @@
-"""The third-party API that answers chat messages. It allows one token at a time: each `POST /auth` ends all others.
+"""Client of the third-party API that answers chat messages. Each `POST /auth` ends all earlier tokens.
 
     POST /auth     {client_id, client_secret}        200 {"access_token": ...}
     GET  /me       Bearer token                      200 if the token is valid, else 401
     POST /answers  Bearer token, {text, conversation?}    200 {"answer": ...}, 401
 
-No text of an error holds anything that the API has sent: nobody knows what it repeats there.
+No error message contains anything that the API has sent, because that may contain a secret.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from slotkeeper.token import (
     Unauthorized,
 )
 
-# For how many seconds no instance tries to ask for a token after one of them could not connect: the API is down more
-# often than one container's network.
+# Seconds for which no instance requests a token after one of them could not connect: the API is down more often than
+# one container's network.
 NO_CONNECTION_PAUSE = 2.0
 
-# What may stand in a header. http.client would refuse anything else with an error that repeats it.
+# The characters that a header may contain. http.client refuses others with an error message that contains the token.
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
 
 
 class ChatApiFailed(Exception):
-    """The API gave no answer that can be used; the text says what it did. A request may have been carried out."""
+    """The API gave no usable answer. The message states its answer. The request may have been carried out."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
-        self.retry_after = retry_after  # seconds, if the API said so
+        self.retry_after = retry_after  # seconds; None if the API sent no Retry-After
 
 
 class ChatApi:
-    """A client with connections of its own.
+    """A client with its own connections.
 
     Args:
-        url: the API's base.
+        url: the API's base URL.
         credentials: called for every `authenticate`; may raise UnusableSecret.
     """
 
@@ -56,11 +56,11 @@ class ChatApi:
         self._http = HttpClient()
 
     def authenticate(self, seconds: float) -> str:
-        """A new token, within `seconds`. It ends every earlier one, also if its answer is lost.
+        """Request a new token, within `seconds`. This ends every earlier token, even if the answer is lost.
 
         Raises:
-            AuthenticationNotAttempted: the API was certainly not asked.
-            AuthenticationRefused: there is none; the text says why.
+            AuthenticationNotAttempted: the API certainly did not receive the request.
+            AuthenticationRefused: the API gave no token. The message states why.
         """
         started = time.monotonic()
         try:
@@ -80,25 +80,25 @@ class ChatApi:
             raise AuthenticationRefused(f"POST /auth was answered with HTTP {answer.status}{hint}")
         token = answer.fields().get("access_token")
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise AuthenticationRefused("the answer to POST /auth holds no usable access_token")
+            raise AuthenticationRefused("the answer to POST /auth contains no usable access_token")
         return token
 
     def is_valid(self, token: str, seconds: float) -> bool:
-        """Whether the API accepts a token, asked without any effect.
+        """Check whether the API accepts a token, without side effects.
 
         Raises:
-            HttpFailed, ChatApiFailed: it does not say.
+            HttpFailed, ChatApiFailed: the API did not answer.
         """
         if not _TOKEN.fullmatch(token):
-            return False  # as `answer` holds it, or that and the probe would disagree for ever
+            return False  # `answer` treats such a token as invalid too; a different result would never resolve
         return self._ask("GET", "/me", seconds, token=token).status == 200
 
     def answer(self, message: ChatMessage, token: str, seconds: float) -> str:
-        """The answer to a message, within `seconds`.
+        """Return the API's answer to a message, within `seconds`.
 
         Raises:
-            Unauthorized: the API answered 401, and did nothing.
-            ChatApiFailed: see there.
+            Unauthorized: the API answered 401 and did not handle the message.
+            ChatApiFailed: the API gave no usable answer.
         """
         if not _TOKEN.fullmatch(token):
             raise Unauthorized
@@ -113,14 +113,14 @@ class ChatApi:
             raise Unauthorized
         text = answer.fields().get("answer")
         if answer.status != 200 or not isinstance(text, str):
-            what = f"HTTP {answer.status}" if answer.status != 200 else "an answer that is not what it promises"
+            what = f"HTTP {answer.status}" if answer.status != 200 else 'HTTP 200 without a text in "answer"'
             raise ChatApiFailed(f"POST /answers was answered with {what}")
         return text
 
     def _ask(
         self, method: str, path: str, seconds: float, body: dict[str, str] | None = None, token: str = ""
     ) -> HttpAnswer:
-        """Raises HttpFailed if there is no answer in time, ChatApiFailed for a 429 or a 5xx."""
+        """Send a request. Raises HttpFailed without an answer in time, ChatApiFailed for a 429 or a 5xx."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         answer = self._http.request(method, self._url + path, seconds, json_body=body, headers=headers)
         if answer.status == 429 or answer.status >= 500:

@@ -1,4 +1,4 @@
-"""What Secrets Manager keeps for the chatbot, read and checked. No text here ever holds a value of it."""
+"""Reads and checks the chatbot's secrets in Secrets Manager. No error message contains a secret's value."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from botocore.exceptions import ClientError
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
 
-# For how many seconds a container goes on with what it has read; after that changed keys are known everywhere. They are
-# not read again any sooner for a signature that does not fit: a stranger could make us ask with every request.
+# Seconds for which a container caches the signing keys. After that, all containers use changed keys. A wrong signature
+# does not cause an earlier read, because then each unsigned request could cause one.
 SIGNING_KEYS_CACHE_SECONDS = 300
-# For how many seconds a container remembers that it could not read them.
+# Seconds for which a container caches that it could not read them.
 MISSING_KEYS_CACHE_SECONDS = 5.0
-# Never kept: they are read once for each POST /auth, of which the token lock allows few, and corrected ones count at
+# Not cached: they are read once per POST /auth, of which the token lock allows few, and a correction takes effect at
 # the next one.
 CREDENTIALS_CACHE_SECONDS = 0
 
-# What every container is answered until a person changes it (API Reference, GetSecretValue, Errors; AccessDenied is of
-# "Common Errors"). Anything else passes, or is one container's own.
+# Errors that every container gets until an operator fixes the cause (API Reference, GetSecretValue, Errors;
+# AccessDenied is one of the "Common Errors"). Other errors are temporary, or affect one container only.
 _PERMANENT_ERRORS = {
     "AccessDeniedException",
     "DecryptionFailure",
@@ -32,16 +32,16 @@ _PERMANENT_ERRORS = {
     "InvalidRequestException",
 }
 
-MIN_KEY_LENGTH = 16  # characters; an empty one would let anybody sign
+MIN_KEY_LENGTH = 16  # characters; with an empty key any sender could sign
 
 
 def _is_key(value: object) -> bool:
-    # Half of a surrogate pair, which JSON can escape, is no text that anybody could sign with.
+    # JSON can contain half of a surrogate pair, which cannot be encoded and so cannot be a key.
     return isinstance(value, str) and len(value) >= MIN_KEY_LENGTH and value.encode(errors="replace").decode() == value
 
 
 class UnusableSecret(Exception):
-    """A secret cannot be read or is not what it has to be; the text names the stack's output for it."""
+    """A secret cannot be read or has the wrong format. The message names the stack's output for it."""
 
 
 class UnreadableSecret(UnusableSecret):
@@ -50,12 +50,14 @@ class UnreadableSecret(UnusableSecret):
 
 @dataclass(frozen=True)
 class Credentials:
+    """The chatbot's credentials for the chat API."""
+
     client_id: str
     client_secret: str = field(repr=False)
 
 
 class Secrets:
-    """Secrets by their ids. Raises UnusableSecret."""
+    """Reads secrets by their ids. Its methods raise UnusableSecret."""
 
     def __init__(self, secretsmanager: SecretsManagerClient) -> None:
         self._provider = SecretsProvider(boto3_client=secretsmanager)
@@ -63,11 +65,11 @@ class Secrets:
         self._no_keys_since = 0.0
 
     def signing_keys(self, secret_id: str) -> list[str]:
-        """The keys that are accepted: `signing_key`, which the deployment made, or the list `signing_keys`, or both.
+        """Return the accepted keys: `signing_key`, which the deployment created, and those in the list `signing_keys`.
 
-        That there are none is remembered too: every stranger's request asks for them.
+        A failure is cached too, because every request from any sender reads the keys.
         """
-        now = time.time()  # the monotonic clock may stand still while a container is frozen
+        now = time.time()  # the monotonic clock may stop while a container is frozen
         if self._no_keys is not None and 0 <= now - self._no_keys_since < MISSING_KEYS_CACHE_SECONDS:
             raise type(self._no_keys)(*self._no_keys.args)
         try:
@@ -89,7 +91,7 @@ class Secrets:
         return keys
 
     def credentials(self, secret_id: str) -> Credentials:
-        """What the chat API knows us by."""
+        """Return the credentials for the chat API."""
         secret = self._read(secret_id, CREDENTIALS_CACHE_SECONDS, "ApiCredentialsSecretArn")
         match secret.get("client_id"), secret.get("client_secret"):
             case str(client_id), str(client_secret) if client_id and client_secret:
@@ -101,16 +103,17 @@ class Secrets:
 
     def _read(self, secret_id: str, max_age: int, output: str) -> dict[str, Any]:
         try:
-            # Not Powertools' transform: what cannot be parsed would not be cached, and be read for every message.
+            # Powertools' `transform` is not used: it does not cache a value that cannot be parsed, so that every
+            # message would read the secret.
             text = self._provider.get(secret_id, max_age=max_age)
         except GetParameterError as error:
-            # Its own text names the role and the account, which are nobody's business who sends a message.
+            # Its message names the role and the account, which must not appear in an answer to a sender.
             why = error.__context__
             code = why.response["Error"]["Code"] if isinstance(why, ClientError) else type(why).__name__
             if code == "ResourceNotFoundException":
-                return {}  # nobody has put a value yet
-            for_good = isinstance(why, ClientError) and code in _PERMANENT_ERRORS
-            unusable = UnusableSecret if for_good else UnreadableSecret
+                return {}  # the secret has no value yet
+            is_permanent = isinstance(why, ClientError) and code in _PERMANENT_ERRORS
+            unusable = UnusableSecret if is_permanent else UnreadableSecret
             raise unusable(f"the secret in the output {output} cannot be read: {code}") from error
         try:
             secret = json.loads(str(text))

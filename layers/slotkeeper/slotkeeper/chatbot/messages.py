@@ -1,4 +1,4 @@
-"""From the body of a request to a message that can be answered, or to a reason that its sender can act on."""
+"""Parses request bodies into chat messages, or into reasons that the sender can act on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slotkeeper.schema import compile_schema, decode
 
 SCHEMA_FILE = Path(__file__).with_name("message.schema.json")
 
-MAX_BODY_BYTES = 65536  # bytes; far more than anybody types
+MAX_BODY_BYTES = 65536  # far more than people type
 
 
 class MessageTooLarge(ValueError):
@@ -23,7 +23,7 @@ class MessageTooLarge(ValueError):
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """A valid message. `conversation` is None where the sender named none."""
+    """A valid message. `conversation` is None if the sender set none."""
 
     message_id: str
     text: str
@@ -31,22 +31,22 @@ class ChatMessage:
 
 
 def check_size(body: bytes) -> None:
-    """Raises MessageTooLarge. For before anything else is done with a body, its signature included."""
+    """Raise MessageTooLarge if a body is too large. Call it before verifying the signature."""
     if len(body) > MAX_BODY_BYTES:
-        raise MessageTooLarge(f"body has {len(body)} bytes, and must not have more than {MAX_BODY_BYTES}")
+        raise MessageTooLarge(f"body has {len(body)} bytes; at most {MAX_BODY_BYTES} are accepted")
 
 
 def parse_message(body: bytes) -> ChatMessage:
-    """Reads a body.
+    """Parse a body.
 
     Raises:
-        InvalidBody: not JSON, or not what message.schema.json says.
+        InvalidBody: the body is not JSON or does not match message.schema.json.
     """
     return ChatMessage(**decode(body, _validator(), _explain))
 
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
-    """What was expected, without what came: people write in a message what is for no log."""
+    """State what was expected without the received value, because a message may contain personal data."""
     names_only = error.rule in ("required", "additionalProperties")
     return "" if names_only else str(error.message).replace("data", "body", 1)
 

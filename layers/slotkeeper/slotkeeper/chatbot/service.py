@@ -1,4 +1,4 @@
-"""What becomes of a request to the chatbot: verified, read, answered; or refused, and why."""
+"""Handles a request to the chatbot: verifies the signature, parses the message, and answers or refuses it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from slotkeeper.token import SharedToken, StillUnauthorized, TokenRefused, Token
 
 ANSWER_SECONDS = 4.5  # for one `POST /answers`
 
-SIGN_AGAIN = "Nothing was answered; to try again, sign the message again."
-_SOON = 5  # seconds after which a caller may try again where nobody can say
+SIGN_AGAIN = "The message was not answered. To try again, sign it again."
+_SOON = 5  # Retry-After in seconds, if the duration of the problem is not known
 
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """A request as it came. `headers` finds its names in any spelling; `request_id` is this invocation's own."""
+    """A request as received. `headers` ignores the case of names; `request_id` is that of this invocation."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -41,30 +41,35 @@ class SignedRequest:
 
 @dataclass(frozen=True)
 class Answered:
+    """The API's answer to a message."""
+
     message_id: str
     answer: str
 
 
 @dataclass(frozen=True)
 class Refused:
-    """No answer. `status` is HTTP's, `code` for programs, `reason` for people; `retry_after` in seconds."""
+    """The message was not answered. `status`: HTTP status. `code`: for programs. `reason`: for people.
+
+    `retry_after` is in seconds.
+    """
 
     status: int
     code: str
     reason: str
     message_id: str | None = None
     retry_after: int | None = None
-    cause: Exception | None = None  # for the log, where it says more than the reason
+    cause: Exception | None = None  # for the log only
 
 
 Reply = Answered | Refused
 
 
 class Chatbot:
-    """Answers signed messages by the third-party API, with the token that all instances share.
+    """Answers signed messages through the third-party API, with the token that all instances share.
 
     Args:
-        signing_keys: the keys that are accepted now; may raise UnusableSecret.
+        signing_keys: returns the accepted keys; may raise UnusableSecret.
         clock: seconds since the epoch.
     """
 
@@ -83,9 +88,9 @@ class Chatbot:
         self._clock = clock
 
     def reply(self, request: SignedRequest, left: Callable[[], float]) -> Reply:
-        """Handles a request. `left`: how many seconds there are to answer it, asked again and again.
+        """Handle a request. `left` returns the seconds that remain for the answer.
 
-        Nothing is forwarded before the signature has been verified and noted as used.
+        A message is forwarded only after its signature has been verified and recorded as used.
         """
         refused = self._check(request)
         if refused is not None:
@@ -101,18 +106,18 @@ class Chatbot:
             signed_at, signature = check_headers(
                 request.headers.get(TIMESTAMP_HEADER), request.headers.get(SIGNATURE_HEADER), self._clock()
             )
-            check_size(request.body)  # a stranger's megabytes are not hashed
+            check_size(request.body)  # do not hash large bodies of unknown senders
             verify(self._signing_keys(), signed_at, signature, request.body)
             if not self._seen.note(signature, signed_at, request.request_id):
                 raise SignatureRefused(
-                    "ReplayedSignature", "this signature has been used already: every request needs one of its own"
+                    "ReplayedSignature", "this signature was already used: sign each request with a new timestamp"
                 )
         except MessageTooLarge as error:
             return Refused(413, "MessageTooLarge", str(error))
         except SignatureRefused as error:
             return Refused(401, error.code, str(error))
         except (UnusableSecret, BotoCoreError, ClientError) as error:
-            reason = f"the signature cannot be checked at the moment. {SIGN_AGAIN}"
+            reason = f"the signature cannot be verified at the moment. {SIGN_AGAIN}"
             return Refused(503, "SignatureUnchecked", reason, retry_after=_SOON, cause=error)
         return None
 
@@ -124,10 +129,10 @@ class Chatbot:
             return Refused(status, code, f"{reason}. {SIGN_AGAIN}", message.message_id, retry_after)
 
         try:
-            # What a wait leaves must be enough for the answer itself.
+            # The wait for a token must leave enough time for the answer.
             return Answered(message.message_id, self._token.call(ask, within=left() - ANSWER_SECONDS))
         except ChatApiFailed as error:
-            reason = f"{error}. It may have answered all the same; to try again, sign the message again."
+            reason = f"{error}. The API may have handled the message. To try again, sign it again."
             wait = None if error.retry_after is None else math.ceil(error.retry_after)
             return Refused(502, "ChatApiFailed", reason, message.message_id, wait)
         except StillUnauthorized as error:

@@ -1,12 +1,12 @@
-"""Signed requests: who knows a signing key may speak to the chatbot, once with each signature.
+"""Request signatures: the chatbot answers only senders that know a signing key, and each signature once.
 
-A sender puts two headers on its request: the time in seconds since the epoch, and `v1=` with the hex digits of
+A sender sets two headers: the time in seconds since the epoch, and `v1=` with the hex digits of
 
     HMAC-SHA256(signing key, "v1:" + timestamp + ":" + raw body)
 
-The timestamp bounds for how long a request that somebody has recorded could be sent again, and within that time
-SeenSignatures refuses it. Several keys are accepted at once, so that keys change without an outage: add the new one,
-let the senders change over, take the old one away.
+The timestamp limits for how long a recorded request could be replayed, and within that time SeenSignatures refuses a
+replay. Several keys are accepted at the same time, so that keys can be rotated without an outage: add the new key,
+change the senders, remove the old key.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 TIMESTAMP_HEADER = "X-Slotkeeper-Timestamp"
 SIGNATURE_HEADER = "X-Slotkeeper-Signature"
 
-WINDOW = 300  # seconds that a timestamp may be from the time here, either way
+WINDOW = 300  # maximum difference, in seconds, between a timestamp and this function's clock
 
-# For how many seconds after its timestamp a signature is kept: for as long as it could pass, and as long again, since
-# TTL goes by DynamoDB's clock.
+# Seconds after its timestamp for which a signature is stored: the time in which it is valid, and the same time again,
+# because TTL uses DynamoDB's clock.
 _KEEP = 2 * WINDOW
 
 
 class SignatureRefused(Exception):
-    """The request is not answered; the text says what was expected. `code` is for programs."""
+    """The request is refused. The message states what was expected. `code` is for programs."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -43,20 +43,20 @@ class SignatureRefused(Exception):
 
 
 def sign(key: str, timestamp: int, body: bytes | str) -> str:
-    """The value of the signature header for a body, sent at `timestamp` (seconds since the epoch)."""
+    """Return the signature header's value for a body that is sent at `timestamp`, seconds since the epoch."""
     raw = body.encode() if isinstance(body, str) else body
     return "v1=" + hmac.new(key.encode(), f"v1:{timestamp}:".encode() + raw, sha256).hexdigest()
 
 
 def check_headers(timestamp: str | None, signature: str | None, now: float) -> tuple[int, str]:
-    """What can be refused without knowing a key: a stranger's junk does not make us ask for one.
+    """Check what does not need a key, so that malformed requests cause no read of the secret.
 
     Args:
-        timestamp, signature: the headers' values, None where the header is missing.
+        timestamp, signature: the headers' values, None if the header is missing.
         now: seconds since the epoch.
 
     Returns:
-        Both, parsed.
+        The parsed timestamp and the signature.
 
     Raises:
         SignatureRefused: a header is missing or malformed, or the timestamp is outside the window.
@@ -64,7 +64,7 @@ def check_headers(timestamp: str | None, signature: str | None, now: float) -> t
     for name, value in ((TIMESTAMP_HEADER, timestamp), (SIGNATURE_HEADER, signature)):
         if not value:
             raise SignatureRefused("MissingHeader", f"header {name} is missing")
-    # No leading zero: the text is what was signed, and one instant has one text.
+    # No leading zero: the text is signed, so each time must have only one text.
     if not re.fullmatch(r"[1-9][0-9]{0,11}", timestamp or "", re.ASCII):
         raise SignatureRefused(
             "MalformedTimestamp", f"header {TIMESTAMP_HEADER} must be whole seconds since the epoch, as decimal digits"
@@ -79,46 +79,46 @@ def check_headers(timestamp: str | None, signature: str | None, now: float) -> t
         raise SignatureRefused(
             "StaleTimestamp",
             f"header {TIMESTAMP_HEADER} is {abs(now - signed_at):.0f} s in the {late}; it must be within {WINDOW} s of "
-            "the time here: sign again, by a clock that is right",
+            "the server's time. Correct the clock and sign again",
         )
     return signed_at, signature or ""
 
 
 def verify(keys: Iterable[str], signed_at: int, signature: str, body: bytes) -> None:
-    """Raises SignatureRefused unless one of the keys has signed the body. It takes equally long for every digit."""
+    """Raise SignatureRefused unless one of the keys has signed the body. The comparison takes constant time."""
     matches = [hmac.compare_digest(sign(key, signed_at, body).encode(), signature.encode()) for key in keys]
     if not any(matches):
         raise SignatureRefused(
             "WrongSignature",
-            f"header {SIGNATURE_HEADER} is not the signature of this timestamp and body by a key that is accepted: "
-            'v1= and the hex digits of HMAC-SHA256 over "v1:<timestamp>:<body>", the body byte for byte as it is sent',
+            f"header {SIGNATURE_HEADER} is not the signature of this timestamp and body by an accepted key. Expected: "
+            'v1= and the hex digits of HMAC-SHA256 over "v1:<timestamp>:<body>", with the exact bytes of the body',
         )
 
 
 class SeenSignatures:
-    """The table of signatures that were accepted, each for as long as its timestamp could pass.
+    """The table of accepted signatures, each stored for as long as its timestamp is valid.
 
     signature   S, key
-    request_id  S: the invocation that answered it
-    expires_at  N: seconds since the epoch, by which TTL deletes it
+    request_id  S: the invocation that accepted it
+    expires_at  N: TTL, seconds since the epoch
 
-    Written after the verification only, so that strangers cannot fill the table. That TTL deletes late does no harm: a
-    signature is bound to its timestamp, and whoever comes with it after the window has been refused already.
+    It is written only after the verification, so that unknown senders cannot fill the table. A late TTL deletion has no
+    effect: after the window the timestamp check refuses the signature.
     """
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "signature")
 
     def note(self, signature: str, signed_at: int, request_id: str) -> bool:
-        """Notes a signature as used; False if another request has used it.
+        """Record a signature as used; False if another request has used it.
 
         Raises:
-            ClientError, BotoCoreError: DynamoDB cannot say, so the request must not be answered.
+            ClientError, BotoCoreError: DynamoDB did not answer, so the request must not be answered.
         """
         try:
             return self._put(signature, signed_at, request_id)
         except BotoCoreError:
-            # The answer may have been lost behind a write that took effect; the second write then meets our own id.
+            # The first write may have taken effect although its answer was lost. The second one then finds its own id.
             return self._put(signature, signed_at, request_id)
 
     def _put(self, signature: str, signed_at: int, request_id: str) -> bool:
@@ -129,6 +129,6 @@ class SeenSignatures:
         }
         held, user = self._table.put(item, "attribute_not_exists(signature)")
         if not held:
-            # botocore repeats a write whose answer was lost by itself, too. Some engines do not return the item.
+            # botocore too retries a write whose answer was lost. Some local engines do not return the item.
             user = user or self._table.read(signature)
         return held or user.get("request_id") == {"S": request_id}

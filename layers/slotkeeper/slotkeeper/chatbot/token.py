@@ -1,4 +1,4 @@
-"""The chatbot's token: its name, its times, and what becomes of its events. For the chatbot and for the refresher."""
+"""The chatbot's token for the chatbot and the refresher: its name, its times, and the metrics of its events."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ if TYPE_CHECKING:
 
 ITEM_NAME = "chatbot"
 
-# By these Lambda says that nobody was invoked, and asking again does not help (API Reference, Invoke, Errors).
+# With these errors Lambda has not invoked the function, and a retry would not help (API Reference, Invoke, Errors).
 _NOT_INVOKED_ERRORS = {"AccessDeniedException", "ResourceNotFoundException"}
 
 
 def timing(min_interval: float) -> Timing:
-    """How long what may take, in seconds; both functions must agree on it.
+    """Return the times of the chatbot's token, in seconds. Both functions must use the same.
 
-    An API that takes 4 s for each call is refreshed: the 0.4 s beyond them are for reading the credentials.
-    Patience outlives one holder that dies (the lease, 9.5), a last pause and the refresh of the instance that takes
-    over (5.5).
+    `api` allows 4 s for each call of the API, and 0.4 s for reading the credentials. `patience` is enough for the death
+    of one holder (the lease, 9.5), a last pause, and the refresh of the instance that takes over (5.5).
     """
     return Timing(api=4.4, store=1.1, clock_skew=2.0, patience=17.0, min_interval=min_interval)
 
 
 def report(event: TokenEvent) -> None:
-    """Metrics and a line in the log for what happened to the token. Never the token."""
+    """Write metrics and a log line for an event of the token, without the token."""
     match event:
         case Refreshed(generation, seconds):
             logger.info("Stored a new token", generation=generation, seconds=round(seconds, 3))
@@ -50,20 +49,20 @@ def report(event: TokenEvent) -> None:
             logger.info("Waited for the token", seconds=round(seconds, 3))
             metrics.add_metric("TokenWait", MetricUnit.Seconds, seconds)
         case TookOver():
-            logger.warning("Took over the refresh: its holder has died or stood still")
+            logger.warning("Took over the refresh: the lock's holder has died or was paused")
             metrics.add_metric("TokenTakeOvers", MetricUnit.Count, 1)
         case AuthenticationFailed(reason):
-            logger.error("The API gave no token", reason=reason)
+            logger.error("The API gave no token; messages are not answered until it does", reason=reason)
             metrics.add_metric("TokenRefusals", MetricUnit.Count, 1)
         case RefreshAbandoned(reason):
-            logger.error("Could not ask the API for a token; another instance may", reason=reason)
+            logger.error("Could not request a token from the chat API; another instance may refresh", reason=reason)
         case StoredTooLate():
-            logger.warning("A token came after its lock was gone; the one stored meanwhile is refreshed")
+            logger.warning("Got a token after losing the lock; did not store it, and will replace the stored one")
             metrics.add_metric("TokenStoredTooLate", MetricUnit.Count, 1)
 
 
 class Refresher:
-    """The function that refreshes the token where no other may."""
+    """The function that refreshes the token for all instances."""
 
     def __init__(self, lambda_client: LambdaClient, function_name: str) -> None:
         self._lambda = lambda_client

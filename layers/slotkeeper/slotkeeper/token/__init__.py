@@ -1,6 +1,6 @@
-"""The token lock: all callers share one API token, and one of them refreshes it.
+"""The token lock: all instances share one API token, and one of them refreshes it.
 
-`SharedToken` is the way in; lock.py states what it guarantees.
+Use `SharedToken`. lock.py states its guarantees.
 """
 
 from slotkeeper.token.http_client import HttpAnswer, HttpClient, HttpFailed, NoConnection, NotSent

@@ -1,7 +1,7 @@
-"""One HTTP request: sent once, ended by its deadline, and its failure says whether it was sent.
+"""An HTTP client that sends each request once, enforces a deadline, and reports whether a failed request was sent.
 
-For requests that must not be made twice without the caller's knowledge, such as a `POST /auth` that ends the token
-before, in containers that Lambda freezes between two invocations.
+For requests that must not be repeated without the caller's knowledge, such as a `POST /auth` that ends the previous
+token, in containers that Lambda freezes between two invocations.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 CONNECT_SECONDS = 2.0
 LARGEST_ANSWER = 1_000_000  # bytes
 LONGEST_RETRY_AFTER = 86_400.0  # seconds
-# For how many seconds a connection may have been idle and is still used. A container is frozen between two messages.
-# That the other end has hung up, or a NAT gateway forgotten the connection, it learns only by writing, and then the
-# request has failed. Nothing is asked twice here, so after a `POST /auth` all instances would be refused for a while.
+# Seconds after which an idle connection is not used again. A container is frozen between two messages, and detects only
+# by writing that the server or a NAT gateway has closed the connection. The request has then failed and is not
+# repeated. After a failed `POST /auth` the API is not asked for a token again for `Timing.refusal`.
 LONGEST_IDLE = 5.0
 
 
 class HttpFailed(Exception):
-    """There is no answer. The text names the request, and holds nothing that was sent or received."""
+    """The request has no answer. The message names the request, and contains nothing that was sent or received."""
 
 
 class NotSent(HttpFailed):
@@ -47,19 +47,19 @@ class NoConnection(NotSent):
 
 
 class NoAnswer(HttpFailed):
-    """The request may have been carried out."""
+    """The request has no answer, and may have been carried out."""
 
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """`retry_after`: for how many seconds the server wants not to be asked again, a day at most, if it said so."""
+    """An HTTP response. `retry_after`: the server's Retry-After in seconds, at most a day; None if it sent none."""
 
     status: int
     body: bytes = field(repr=False)
     retry_after: float | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The body as a JSON object; empty if it is none."""
+        """Return the fields of a JSON object in the body; empty if the body is not a JSON object."""
         try:
             value = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -68,12 +68,12 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Keeps connections for a few seconds. Safe to use from many threads."""
+    """Sends requests, and reuses connections that were idle for at most LONGEST_IDLE seconds. Thread-safe."""
 
     def __init__(self) -> None:
         self._http = urllib3.PoolManager(retries=False, maxsize=2)
         self._http.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
-        self._last_asked = 0.0
+        self._last_request = 0.0
 
     def request(
         self,
@@ -84,17 +84,19 @@ class HttpClient:
         json_body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> HttpAnswer:
-        """The answer, whatever its status. No redirect is followed.
+        """Send a request and return the answer, with any status. Redirects are not followed.
 
-        At the deadline the connection is closed, so an answer that comes in drops ends too. Only a name server may take
-        longer than `seconds`; then nothing is sent.
+        The connection is closed after `seconds`, which also ends an answer that arrives slowly. Only a DNS lookup may
+        take longer; then the request is not sent.
 
         Raises:
-            NotSent, NoConnection, NoAnswer: see there.
+            NotSent: no time was left for the request.
+            NoConnection: no connection was made, so the request was not sent.
+            NoAnswer: the request may have been carried out.
         """
-        asked = f"{method} {urlsplit(url).path}"
+        name = f"{method} {urlsplit(url).path}"
         if seconds <= 0:
-            raise NotSent(f"no time was left for {asked}")
+            raise NotSent(f"{name} was not sent: no time was left for it")
         self._forget_idle_connections()
         sent = dict(headers or {}) | ({"Content-Type": "application/json"} if json_body is not None else {})
         with _Deadline(seconds) as deadline:
@@ -105,37 +107,37 @@ class HttpClient:
                     body=json.dumps(json_body).encode() if json_body is not None else None,
                     headers=sent,
                     timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), total=seconds),
-                    # Credentials must not go to wherever an answer says. Without this urllib3 reads a Location all the
-                    # same, and an error of its own repeats what is wrong with it.
+                    # Credentials must not follow a redirect. Without this urllib3 also parses the Location header, and
+                    # its error messages contain it.
                     redirect=False,
                     preload_content=False,
                 )
                 body = response.read(LARGEST_ANSWER + 1)
-            except urllib3.exceptions.ConnectTimeoutError:  # of which NewConnectionError is a kind
-                raise NoConnection(f"{asked} failed: no connection") from None
+            except urllib3.exceptions.ConnectTimeoutError:  # the base class of NewConnectionError
+                raise NoConnection(f"{name} was not sent: no connection was made") from None
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                if deadline.is_over or isinstance(error, urllib3.exceptions.TimeoutError):
-                    raise NoAnswer(f"{asked} was not answered within {seconds:.1f} s") from None
-                raise NoAnswer(f"{asked} failed: {type(error).__name__}") from None
-            if deadline.is_over:  # what closed the connection looks like the end of an answer without a length
-                raise NoAnswer(f"{asked} was not answered within {seconds:.1f} s")
+                if deadline.has_passed or isinstance(error, urllib3.exceptions.TimeoutError):
+                    raise NoAnswer(f"{name} was not answered within {seconds:.1f} s") from None
+                raise NoAnswer(f"{name} failed: {type(error).__name__}") from None
+            if deadline.has_passed:  # closing the connection looks like the end of an answer without a length
+                raise NoAnswer(f"{name} was not answered within {seconds:.1f} s")
         if len(body) > LARGEST_ANSWER:
             response.close()
-            raise NoAnswer(f"the answer to {asked} was larger than {LARGEST_ANSWER:,} bytes")
+            raise NoAnswer(f"the answer to {name} was larger than {LARGEST_ANSWER:,} bytes")
         response.release_conn()
         return HttpAnswer(
             response.status, body, parse_retry_after(response.headers.get("Retry-After", ""), time.time())
         )
 
     def _forget_idle_connections(self) -> None:
-        now = time.time()  # the monotonic clock may stand still while a container is frozen
-        if not 0 <= now - self._last_asked <= LONGEST_IDLE:
+        now = time.time()  # the monotonic clock may stop while a container is frozen
+        if not 0 <= now - self._last_request <= LONGEST_IDLE:
             self._http.clear()
-        self._last_asked = now
+        self._last_request = now
 
 
 def parse_retry_after(value: str, now: float) -> float | None:
-    """Seconds from a Retry-After, which has them or a date (RFC 9110, 10.2.3); None if it has neither."""
+    """Parse a Retry-After header, which contains seconds or a date (RFC 9110, 10.2.3); None if it has neither."""
     if re.fullmatch(r"[0-9]+", value, re.ASCII):
         return min(float(value), LONGEST_RETRY_AFTER)
     try:
@@ -147,11 +149,13 @@ def parse_retry_after(value: str, now: float) -> float | None:
 
 
 class _Deadline:
-    """Breaks the connection of the request that is made while it lasts. urllib3's own timeouts begin anew with every
-    piece that is read, so a server that sends its headers one by one is never too slow for them."""
+    """Closes the connection of a request at its deadline.
+
+    urllib3's timeouts start again with each piece that is read, so they never end an answer that arrives slowly.
+    """
 
     def __init__(self, seconds: float) -> None:
-        self.is_over = False
+        self.has_passed = False
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
         self._guard = threading.Lock()
@@ -170,8 +174,11 @@ class _Deadline:
         self.watch(None)
 
     def watch(self, connected: socket.socket | None) -> None:
-        """From here on this connection is the request's. A descriptor of its own, since TLS replaces the socket in the
-        middle of the handshake, and an answer that ends its connection takes the socket with it."""
+        """Close this connection at the deadline.
+
+        The descriptor is duplicated, because TLS replaces the socket during the handshake, and the end of an answer may
+        close the socket.
+        """
         line = None if connected is None else socket.socket(fileno=os.dup(connected.fileno()))
         with self._guard:
             before, self._line = self._line, line
@@ -180,9 +187,9 @@ class _Deadline:
 
     def _end(self) -> None:
         with self._guard:
-            self.is_over = True
+            self.has_passed = True
             if self._line is not None:
-                with suppress(OSError):  # the server was first
+                with suppress(OSError):  # the server has closed it already
                     self._line.shutdown(socket.SHUT_RDWR)
 
 
@@ -190,15 +197,15 @@ _deadline: ContextVar[_Deadline] = ContextVar("_deadline")
 
 
 class _Ended(HTTPConnection):
-    """A connection that the deadline of its request ends, whether it is new or used again."""
+    """A new or reused connection that is closed at the deadline of its request."""
 
     def _new_conn(self) -> socket.socket:
         connected = super()._new_conn()
         deadline = _deadline.get()
         deadline.watch(connected)
-        if deadline.is_over:  # the name server was slow: nothing may be sent any more
+        if deadline.has_passed:  # the DNS lookup was slow: the request must not be sent any more
             connected.close()
-            raise urllib3.exceptions.ConnectTimeoutError(self, "the deadline was over")
+            raise urllib3.exceptions.ConnectTimeoutError(self, "the deadline has passed")
         return connected
 
     def request(self, *args: Any, **kwargs: Any) -> None:

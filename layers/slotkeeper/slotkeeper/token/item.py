@@ -1,27 +1,28 @@
-"""The token item: one DynamoDB item a token, one conditional UpdateItem a step.
+"""The token item: one DynamoDB item per token, one conditional UpdateItem per step.
 
     token_name      S, key
     access_token    S: the token that all instances use
     generation      N: +1 with every stored token
     stored_at       N
-    refresh_seconds N: how long the lock of the stored token was held. A hint for who waits for the next one; nothing
-                    goes wrong if it is
-    refresh_lock    M {release_code S, expires N}: who refreshes; absent when nobody does
-    refused_until   N: the API gave no token, and is left in peace until then; absent otherwise
+    refresh_seconds N: how long the lock of the stored token was held: a hint for instances that wait for the next
+                    token, which may be wrong
+    refresh_lock    M {release_code S, expires N}: the lock of the instance that refreshes; absent without a refresh
+    refused_until   N: the API gave no token and is not asked before this time; absent otherwise
     refused_reason  S: why
     dropped         N: the generation whose token an operator has removed
 
-    acquire        an instance that found the token invalid  locks the refresh, if the item is still what it read
+    acquire        an instance that found the token invalid  locks the refresh, if the item is unchanged since it was
+                                                             read
     store          holder of the lock                        stores the new token and unlocks
-    refuse         holder of the lock                        states why there is no new token, and unlocks
+    refuse         holder of the lock                        records why there is no new token, and unlocks
     release        holder of the lock                        unlocks without a new token
     drop           an operator                               removes the token that was read: the next instance that
                                                              needs one refreshes it under the lock
-    clear_refusal  an operator                               ends the refusal that was read early
+    clear_refusal  an operator                               ends the refusal that was read before its time
 
-`acquire` with the release code of an expired lock takes it over. A release code is used for one lock only: a lock that
-still has the code that was read is the lock that was read, and no token was stored since. Times are seconds since the
-epoch, to the millisecond; never milliseconds.
+`acquire` with the release code of an expired lock takes it over. Each lock has a new release code. So if the code is
+unchanged since it was read, the lock is the same, and no token was stored since. Times are seconds since the epoch,
+with three decimals.
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ STORE_UPDATE = (
 REFUSE_UPDATE = "SET refused_until = :until, refused_reason = :reason REMOVE refresh_lock"
 RELEASE_UPDATE = "REMOVE refresh_lock"
 HELD_CONDITION = "refresh_lock.release_code = :mine"
-# Whatever the lock says: who holds it stores a newer token or none, and neither needs the one that goes.
+# The lock is not part of the condition: its holder stores a newer token or none, and needs the dropped one in no case.
 DROP_UPDATE = "SET dropped = :generation REMOVE access_token"
 DROP_CONDITION = "generation = :generation"
 CLEAR_REFUSAL_UPDATE = "REMOVE refused_until, refused_reason"
 CLEAR_REFUSAL_CONDITION = "refused_until <= :until"
 
-# Everything but the token: what was never read stands in no output, no traceback and no log of botocore's.
+# All attributes except the token. A value that is not read cannot appear in an output, a traceback or botocore's log.
 STATUS_ATTRIBUTES = "generation, stored_at, refresh_lock.expires, refused_until, refused_reason, dropped"
 
 MAX_REASON_LENGTH = 500  # characters of a reason that are kept
 
 
 class MalformedToken(Exception):
-    """The item is not what this page says; the text names the item and the attribute."""
+    """The item does not have the documented types. The message names the item and the attribute, without its value."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,9 @@ class RefreshLock:
 
 @dataclass(frozen=True)
 class TokenItem:
-    """The item as it was read. Without an item: generation 0, no token, no lock."""
+    """The item as it was read. If no item exists: generation 0, no token, no lock."""
 
-    access_token: str | None = field(default=None, repr=False)  # a traceback shows no token
+    access_token: str | None = field(default=None, repr=False)  # a repr in a traceback must not contain the token
     generation: int = 0
     stored_at: float = 0.0
     lock: RefreshLock | None = None
@@ -80,10 +81,10 @@ class TokenItem:
 
 @dataclass(frozen=True)
 class TokenStatus:
-    """The item as people may see it: without the token, and without the release code, by which one could store another.
+    """The item for display: without the token and the release code, with which a caller could store another token.
 
-    Times are seconds since the epoch. Before the first token the generation is 0. `has_token` is False once an operator
-    has removed the token, until the next one.
+    Times are seconds since the epoch. Before the first token the generation is 0. `has_token` is False from the time at
+    which an operator removes the token until the next token is stored.
     """
 
     generation: int = 0
@@ -101,24 +102,24 @@ class TokenTable:
         self._table = Table(dynamodb, table_name, "token_name")
 
     def read(self, name: str) -> TokenItem:
-        """The item, read consistently: an older one would bring back a token that is dead.
+        """Read the item consistently, because an outdated item could contain a token that is no longer valid.
 
         Raises:
-            MalformedToken: its attributes are not of the documented types.
+            MalformedToken: its attributes do not have the documented types.
         """
         return _parse(name, self._table.read(name))
 
     def acquire(self, name: str, seen: TokenItem, release_code: str, expires: float) -> bool:
-        """Locks the refresh, if token, lock and refusal are still as `seen`; True if the lock is the caller's.
+        """Lock the refresh if token, lock and refusal are unchanged since `seen`; True if the caller has the lock.
 
-        With an unlocked item only the first of many gets it. With a locked one the caller must have found that lock
-        expired, and takes it over. The refusal is compared too: else whoever looked before somebody else was refused
-        would ask the API again at once.
+        If several callers have read an unlocked item, the first one gets the lock. If `seen` is locked, the caller must
+        have found that lock expired, and takes it over. The refusal is compared too. Otherwise a caller that read the
+        item before another instance was refused would call the API again immediately.
         """
         lock = {"release_code": {"S": release_code}, "expires": _number(expires)}
         values: dict[str, Any] = {":lock": {"M": lock}, ":generation": {"N": str(seen.generation)}}
         conditions = ["generation = :generation"]
-        if not seen.generation:  # absent, or somebody has set it to 0
+        if not seen.generation:  # absent, or manually set to 0
             conditions = ["(attribute_not_exists(generation) OR generation = :generation)"]
         if seen.lock is None:
             conditions.append("attribute_not_exists(refresh_lock)")
@@ -129,18 +130,18 @@ class TokenTable:
             conditions.append("attribute_not_exists(refused_until)")
         else:
             conditions.append("refused_until <= :until")
-            values[":until"] = _number(seen.refused_until + 0.001)  # rounding must not make it smaller than itself
+            values[":until"] = _number(seen.refused_until + 0.001)  # rounding must not give a smaller number
         _, now = self._update(name, ACQUIRE_UPDATE, " AND ".join(conditions), values)
-        # A condition that fails on one's own code is an answer lost on its way: the lock was taken by this very call.
+        # The condition also fails if botocore retries after a lost answer. Then the lock has this call's code.
         return now.lock is not None and now.lock.release_code == release_code
 
     def store(
         self, name: str, release_code: str, token: str, now: float, seconds: float = 0.0
     ) -> tuple[bool, TokenItem]:
-        """Stores a new token under one's own lock: whether it is stored, and the item as it stands now.
+        """Store a new token under the caller's lock; return whether it is stored, and the current item.
 
         Args:
-            seconds: for how long the lock has been held.
+            seconds: how long the lock has been held.
         """
         values = {
             ":mine": {"S": release_code},
@@ -154,7 +155,7 @@ class TokenTable:
         return item.access_token == token, item
 
     def refuse(self, name: str, release_code: str, until: float, reason: str) -> bool:
-        """Ends one's own lock without a token. False if the lock was another's or gone."""
+        """Record a refusal and end the caller's lock; False if the caller does not hold the lock any more."""
         values = {
             ":mine": {"S": release_code},
             ":until": _number(until),
@@ -163,11 +164,11 @@ class TokenTable:
         return self._update(name, REFUSE_UPDATE, HELD_CONDITION, values)[0]
 
     def release(self, name: str, release_code: str) -> bool:
-        """Ends one's own lock; the token stays. False if the lock was another's or gone."""
+        """End the caller's lock without a new token; False if the caller does not hold the lock any more."""
         return self._update(name, RELEASE_UPDATE, HELD_CONDITION, {":mine": {"S": release_code}})[0]
 
     def status(self, name: str) -> TokenStatus:
-        """The item without the token, which is not read at all. Raises MalformedToken."""
+        """Read the item without the token. Raises MalformedToken."""
         item = self._table.read(name, ProjectionExpression=STATUS_ATTRIBUTES)
         if "refresh_lock" in item:
             item["refresh_lock"] = {"M": {"release_code": {"S": ""}, **item["refresh_lock"].get("M", {})}}
@@ -183,23 +184,23 @@ class TokenTable:
         )
 
     def drop(self, name: str, generation: int) -> bool:
-        """Removes the token of this generation, once or more often; False if another is stored by now.
+        """Remove the token of this generation; False if a newer one is stored. Safe to repeat.
 
-        Who has it in a cache goes on with it until the API refuses it, which the next token's `POST /auth` sees to.
+        Instances that have the token in their cache use it until the API refuses it, after the next `POST /auth`.
         """
         return self._operate(name, DROP_UPDATE, DROP_CONDITION, {":generation": {"N": str(generation)}})
 
     def clear_refusal(self, name: str, seen_until: float) -> bool:
-        """Ends the refusal that was seen to last until then; False if it is gone, or another one stands there."""
+        """End the refusal that lasts until `seen_until`; False if it has ended, or a later one has replaced it."""
         until = _number(seen_until + 0.001)  # as in `acquire`
         return self._operate(name, CLEAR_REFUSAL_UPDATE, CLEAR_REFUSAL_CONDITION, {":until": until})
 
     def _operate(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> bool:
-        """A step whose answer does not bring the item, and with it the token."""
+        """Make an operator's update. DynamoDB does not return the item, because it contains the token."""
         return self._table.update(name, update, condition, values, ReturnValuesOnConditionCheckFailure="NONE").held
 
     def _update(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> tuple[bool, TokenItem]:
-        """Whether the condition held, and the item as it stands now."""
+        """Make an update; return whether its condition held, and the current item."""
         held, item = self._table.update_and_read(name, update, condition, values)
         return held, _parse(name, item)
 
@@ -221,7 +222,7 @@ def _parse(name: str, item: Mapping[str, Any]) -> TokenItem:
             refused_reason=token.text("refused_reason", ""),
             refresh_seconds=token.number("refresh_seconds", 0.0),
         )
-    except MalformedAttribute as error:  # without its text, which may hold the token
+    except MalformedAttribute as error:  # without its message, which may contain the token
         raise MalformedToken(
             f"item {name!r} of the token table: {error.attribute} is not of its documented type"
         ) from None

@@ -1,18 +1,19 @@
-"""One token for every instance: one of them refreshes it while the others wait.
+"""SharedToken: one API token for all instances. One instance refreshes it while the others wait.
 
-An API that allows one token at a time kills every earlier token at each `POST /auth`. So all instances share the token
-in one DynamoDB item (item.py), each with a cache of its own, and:
+An API that allows one token at a time ends every earlier token at each `POST /auth`. So all instances share the token
+in one DynamoDB item (item.py), and each has a cache:
 
-    get         cache, else the item, else refresh
-    invalidate  a 401 marks the very token it was the answer to; if another one is stored by now, that one is used
-    refresh     one instance takes the lock, asks the API, stores the token; the others look until the item changes
-    take over   a lock that has expired goes to exactly one of those who wait
+    get         returns the cached token, else the stored one, else refreshes
+    invalidate  marks the token that got a 401 as invalid; if another token is stored since, that one is used
+    refresh     one instance takes the lock, requests a token and stores it; the others read until the item changes
+    take over   exactly one of the waiting instances gets an expired lock
 
-Safety needs no clock: a token is stored only under the lock that its `POST /auth` was made under. Clocks decide when a
-lock counts as expired, and thereby only whether two ask the API at once; the lease leaves room for the skew allowed.
+Safety does not depend on clocks: a token is stored only under the lock under which its `POST /auth` was made. Clocks
+decide when a lock counts as expired, and so only whether two instances may call the API at the same time. The lease
+includes the allowed clock difference.
 
-The parts: item.py the item and its conditional updates, timing.py the times and the decision, refresh.py one
-instance's way to a token, outcomes.py errors and events.
+The modules: item.py has the item and its conditional updates, timing.py the times and the decision, refresh.py the
+refresh of one instance, outcomes.py errors and events.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ from slotkeeper.token.outcomes import (
 from slotkeeper.token.refresh import DelegateRefresh, Dependencies, LockPause, TokenRefresh, retry_transient
 from slotkeeper.token.timing import KnownToken, Timing
 
-MAX_TOKENS_PER_REQUEST = 3  # with which one request is asked: the cached one, the stored one, a new one
+MAX_TOKENS_PER_REQUEST = 3  # the cached one, the stored one, a new one
 
 
 class SharedToken:
-    """One API token, shared by all instances that name the same item. Safe to use from many threads.
+    """One API token, shared by all instances that use the same item. Thread-safe.
 
     Args:
-        table: where the item is.
-        name: its key: one bot, one token.
-        authenticate: asks the API for a new token within the seconds it is given, and returns it. Whatever it raises
-            counts as a refusal, since the API may have been asked, except AuthenticationNotAttempted; the text of
-            AuthenticationRefused is the reason.
-        still_valid: asks the API, within seconds, whether it accepts a token: some call that any valid token may make.
-            With it, a request that is always answered 401 costs nobody's token; without it, at most one refresh per
-            `Timing.min_interval`. If it raises, the answer counts as no. It has the time that the caller can spare
-            beyond a refresh, `Timing.api` at most.
+        table: the token table.
+        name: the item's key.
+        authenticate: requests a new token from the API within the given seconds, and returns it. Every exception counts
+            as a refusal, because the API may have received the request, except AuthenticationNotAttempted. The message
+            of AuthenticationRefused is the reason.
+        still_valid: checks, within the given seconds, whether the API accepts a token, by a call that every valid token
+            may make. With it, a request that is always answered 401 causes no refresh; without it, at most one per
+            `Timing.min_interval`. An exception counts as no. It gets the caller's time beyond a refresh, at most
+            `Timing.api`.
         timing: see Timing. It must be the same for all instances.
-        report: is told what happens, for metrics.
+        report: receives the token events, for metrics.
         clock: seconds since the epoch.
     """
 
@@ -75,45 +76,45 @@ class SharedToken:
         self._thread_lock = threading.Lock()
 
     def get(self, within: float | None = None) -> str:
-        """A token that this instance has no reason to doubt. From the cache it costs no call.
+        """Return a token that this instance has not found invalid. A cached token needs no call.
 
         Args:
-            within: seconds, if there are fewer than `Timing.patience`; the time a Lambda has left, say. With fewer than
-                `Timing.api + Timing.store` this instance never refreshes: if no other does either, TokenTimeout comes
-                immediately.
+            within: maximum seconds, for example the time that a Lambda invocation has left. Default and maximum:
+                `Timing.patience`. With less than `Timing.api + Timing.store` this instance never refreshes, and raises
+                TokenTimeout immediately if no other instance is refreshing.
 
         Raises:
-            TokenRefused: the API gave no token a moment ago, to this or to another instance.
-            TokenTimeout: no token came in time.
-            MalformedToken: the item is not what item.py says.
-            ClientError, BotoCoreError: DynamoDB refused for good.
+            TokenRefused: the API recently gave no token, to this or another instance.
+            TokenTimeout: no token was available in time.
+            MalformedToken: the item does not have the types that item.py documents.
+            ClientError, BotoCoreError: DynamoDB refused the call, and a retry would not help.
         """
         cached = self._cached
         return cached.value if cached is not None else self._obtain(within)[0].value
 
     def invalidate(self, token: str) -> None:
-        """The API answered 401 to this token. The next `get` uses another one, or refreshes if there is none yet."""
+        """Mark a token as invalid after a 401. The next `get` uses another token, or refreshes if none is stored."""
         cached = self._cached
         if cached is None:
-            # Another thread was here before, or the token comes from outside.
+            # Another thread has marked it already, or the token did not come from this cache.
             self._bad = self._bad or KnownToken(token, None)
         elif cached.value == token:
             self._bad, self._cached = cached, None
 
     def call[Answer](self, request: Callable[[str], Answer], within: float | None = None) -> Answer:
-        """Runs a request with a valid token, and once more with a new token if it raises Unauthorized.
+        """Run a request with a valid token, and again with another token if it raises Unauthorized.
 
-        A token that was in the item all along may be as dead as the one in the cache: then a 401 to it is the first one
-        that says so, and not the second. With `still_valid` a new token is not held to be good either: the late POST of
-        a container that stood still may have killed it before it was stored. So a request may be made three times, but
-        never more.
+        A request is made at most three times: with the cached token, with the stored one, which may be invalid too, and
+        with a new one. With `still_valid` even a new token may be invalid: a paused container may have made its
+        `POST /auth` late, and so have ended the new token before it was stored.
 
         Args:
-            within: seconds for all the tokens together; the request's own time comes on top.
+            within: maximum seconds for getting all the tokens, without the time of the request.
 
         Raises:
-            StillUnauthorized: a new token did not help, or the API accepts the token. Nobody's token is refreshed.
-            Whatever `get` and the request raise.
+            StillUnauthorized: a new token did not help, or the API accepts the token for other requests. The token is
+                not refreshed.
+            Exception: any exception of `get` and of the request.
         """
         tried: list[KnownToken] = []
         left, allowed = within, self._bounded(within)
@@ -124,38 +125,45 @@ class SharedToken:
             if left is not None:
                 left -= time.monotonic() - started
             if known in tried:
-                raise StillUnauthorized("the API answered 401 to this request, though it accepts the token")
+                raise StillUnauthorized(
+                    "the API answered 401 to this request although it accepts the token, so the request itself is not "
+                    "allowed"
+                )
             try:
                 return request(known.value)
             except Unauthorized:
-                # Where the API can be asked, the search for the next token finds out whether this one is dead.
-                blamed = is_new and self._deps.still_valid is None
-                if tried and (blamed or len(tried) == MAX_TOKENS_PER_REQUEST - 1):
-                    raise StillUnauthorized("the API answered 401 to this request again, with a newer token") from None
+                # With `still_valid` the refresh checks whether this token is invalid; without it a new token counts as
+                # valid, and the request is at fault.
+                is_final = is_new and self._deps.still_valid is None
+                if tried and (is_final or len(tried) == MAX_TOKENS_PER_REQUEST - 1):
+                    raise StillUnauthorized(
+                        "the API answered 401 to this request again with a newer token, so the request itself is not "
+                        "allowed"
+                    ) from None
                 self.invalidate(known.value)
                 tried.append(known)
 
     def refresh(self, delegated_code: str | None = None, within: float | None = None) -> int:
-        """Replaces the stored token though nobody has found it invalid: for the one function that refreshes.
+        """Replace the stored token although it may be valid: for the function that refreshes for all instances.
 
-        If another instance is refreshing it, waits for that one's token instead.
+        If another instance is refreshing, wait for its token instead.
 
         Args:
-            delegated_code: the release code of the instance that delegates the refresh. If the lock has another code by
-                now, nothing is done: an asynchronous invocation may arrive twice (Lambda guide, "Invoking a Lambda
+            delegated_code: the release code of the instance that delegates the refresh. If the lock has another code,
+                the call has no effect: an asynchronous invocation may arrive twice (Lambda guide, "Invoking a Lambda
                 function asynchronously").
             within: as for `get`.
 
         Returns:
-            The generation that is stored now.
+            The generation of the token that is stored now.
 
         Raises:
-            As `get`.
+            Exception: as `get`.
         """
         item = retry_transient(self._deps.table.read, self._timing.store)(self._deps.name)
         if delegated_code is not None and (item.lock is None or item.lock.release_code != delegated_code):
             return item.generation
-        # Dropped even if the item is gone: somebody has deleted it, and waits for a new token.
+        # Clear the cache also if the item does not exist: an operator has deleted it, to get a new token.
         self._cached = None
         self._bad = KnownToken(item.access_token, item.generation) if item.access_token is not None else None
         return self._obtain(within, probes=False, delegated_code=delegated_code)[0].generation or 0
@@ -171,18 +179,18 @@ class SharedToken:
         probes: bool = True,
         delegated_code: str | None = None,
     ) -> tuple[KnownToken, bool]:
-        """A token, and whether it is new: not stored yet when this thread, or the one that found it, began to look.
+        """Return a token, and whether it is new: stored after the search for it began.
 
         Args:
-            allowed: what `within` was before other tokens were tried.
+            allowed: the value of `within` before other tokens were tried.
         """
         started = time.monotonic()
         seconds = self._bounded(within)
         allowed = seconds if allowed is None else allowed
         if not self._thread_lock.acquire(timeout=seconds):
-            raise TokenTimeout(f"no valid token within {seconds:.1f} s: another thread is looking for it")
+            raise TokenTimeout(f"no valid token within {seconds:.1f} s: another thread is still waiting for one")
         try:
-            cached = self._cached  # by another thread, meanwhile
+            cached = self._cached  # another thread may have set it since
             if cached is not None:
                 return cached, self._cached_is_new
             return self._search(max(0.0, seconds - (time.monotonic() - started)), allowed, probes, delegated_code)
@@ -203,9 +211,10 @@ class SharedToken:
         )
         poll = backoff.on_predicate(
             backoff.runtime,
-            # backoff's own bound goes by a clock that may be set back.
+            # backoff's max_time uses a clock that may be set back.
             lambda token: token is None and refresh.waited < seconds,
-            # Enough to part those who met the 401 together; with more, they would look more often and learn it later.
+            # Spreads the reads of instances that got their 401 at the same time. More jitter would mean more reads, and
+            # a longer delay until the token is found.
             jitter=lambda pause: pause / 2 + backoff.full_jitter(pause / 2),
             max_time=seconds,
             logger=None,

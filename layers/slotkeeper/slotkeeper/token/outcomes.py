@@ -1,4 +1,4 @@
-"""What the token lock raises, and what it reports for metrics."""
+"""Errors of the token lock, and the events that it reports for metrics."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 
 class AuthenticationRefused(Exception):
-    """Raised by an `authenticate` callable: why there is no token. The text is stored and shown; no secret in it.
+    """Raised by `authenticate`: the API gave no token. The reason is stored and shown, so it must contain no secret.
 
     Args:
-        retry_after: for how many seconds the API wants not to be asked again; None if it did not say. It is honored up
-            to `Timing.longest_retry_after`; without it no instance asks for `Timing.refusal`.
+        retry_after: the API's Retry-After, seconds; None if it sent none. No instance asks again before that, up to
+            `Timing.longest_retry_after`. Default: `Timing.refusal`.
     """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -19,13 +19,13 @@ class AuthenticationRefused(Exception):
 
 
 class AuthenticationNotAttempted(Exception):
-    """Raised by an `authenticate` callable that failed before it asked the API. The text is shown; no secret in it.
+    """Raised by `authenticate` if it failed before it called the API. The reason is shown; it must contain no secret.
 
-    The instance unlocks the refresh, so that another instance can begin it immediately, and waits `OWN_FAILURE_PAUSE`
+    The instance releases the lock, so that another instance can refresh immediately, and waits `OWN_FAILURE_PAUSE`
     seconds before it tries again.
 
     Args:
-        pause: for how many seconds no instance tries, for a failure that the others probably share: no connection.
+        pause: seconds for which no instance tries, for a failure that probably affects all: no connection.
     """
 
     def __init__(self, reason: str, pause: float = 0.0) -> None:
@@ -38,11 +38,11 @@ class Unauthorized(Exception):
 
 
 class TokenError(Exception):
-    """There is no token for this request, or none that helps it."""
+    """There is no valid token for this request, or the API refuses the request with a valid one."""
 
 
 class TokenRefused(TokenError):
-    """The API gave no token, and nobody asks it again before `until` (seconds since the epoch)."""
+    """The API gave no token, and no instance asks it again before `until` (seconds since the epoch)."""
 
     def __init__(self, reason: str, until: float) -> None:
         super().__init__(f"the API gave no token: {reason}")
@@ -51,11 +51,11 @@ class TokenRefused(TokenError):
 
 
 class TokenTimeout(TokenError):
-    """No valid token came within the time there was; the text says what was waited for."""
+    """No valid token was available in time. The message states the cause."""
 
 
 class StillUnauthorized(TokenError):
-    """The API answered 401 to a token that is new or that it accepts elsewhere: the request itself is not allowed."""
+    """The API answered 401 to a new token, or to one that it accepts: the request itself is not allowed."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Waited:
 
 @dataclass(frozen=True)
 class TookOver:
-    """This instance took over an expired lock: its holder has died or stood still."""
+    """This instance took over an expired lock, whose holder has died or was paused."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class AuthenticationFailed:
 
 @dataclass(frozen=True)
 class RefreshAbandoned:
-    """This instance held the lock, failed before it asked the API, and unlocked."""
+    """This instance held the lock, failed before it called the API, and released the lock."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class StoredTooLate:
-    """This instance's token came after its lock was gone, was not stored, and has killed whichever was."""
+    """This instance got its token after it had lost its lock. It was not stored, and has ended the stored token."""
 
 
 TokenEvent = Refreshed | Waited | TookOver | AuthenticationFailed | RefreshAbandoned | StoredTooLate

@@ -1,4 +1,4 @@
-"""One instance's way to a valid token: it looks at the item, and uses, waits, or refreshes by what it sees."""
+"""The refresh of one instance: reads the item until it can use the token, refresh it, or has no time left."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from slotkeeper.token.timing import (
     longest_poll_interval,
 )
 
-# A probe that has used up more than this share of `Timing.api` is followed by a lock anew, so that `POST /auth` has all
-# of its time too.
+# After a probe that has used more than this share of `Timing.api`, the instance locks again, so that `POST /auth` also
+# has its full time.
 QUICK_PROBE_SHARE = 0.05
 
 TRANSIENT_ERRORS = {
@@ -48,11 +48,12 @@ TRANSIENT_ERRORS = {
 
 @dataclass(frozen=True)
 class DelegateRefresh:
-    """In place of `authenticate`: the winner of the lock asks another function to refresh, then waits like the others.
+    """Replaces `authenticate`: the lock's holder invokes another function to refresh, then waits like the others.
 
     Args:
-        ask: called with the release code, by which that function takes the lock over (`SharedToken.refresh`). It raises
-            AuthenticationRefused if that function surely was not asked; after any other error it may have been.
+        ask: called with the release code, with which that function takes the lock over (`SharedToken.refresh`). It
+            raises AuthenticationRefused if the function was certainly not invoked; after any other exception it may
+            have been.
     """
 
     ask: Callable[[str], None]
@@ -60,7 +61,7 @@ class DelegateRefresh:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """What a search works with; see SharedToken."""
+    """The dependencies of a refresh; see SharedToken."""
 
     table: TokenTable
     name: str
@@ -73,7 +74,7 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class _Instant:
-    """By both clocks: the monotonic one may stand still while a container is frozen, the other one may be set."""
+    """A time by both clocks: the monotonic clock may stop while a container is frozen, the other one may be set."""
 
     wall: float
     monotonic: float
@@ -81,22 +82,22 @@ class _Instant:
 
 @dataclass(frozen=True)
 class LockPause:
-    """Until when, by the monotonic clock, an instance leaves the lock to the others, and why."""
+    """The time, by the monotonic clock, until which an instance does not take the lock, and the reason."""
 
     until: float
     reason: str
 
 
 class TokenRefresh:
-    """What one instance has seen and done so far.
+    """The state of one instance that needs a valid token.
 
     Args:
         bad: the token that it has found invalid.
-        seconds: how long it may take.
-        allowed: how long its caller allowed for it, some of which the caller may have used up before.
-        probes: whether the API is asked if the token really is invalid, before it is asked for a new one.
-        delegated_code: the release code of another instance that asked this one to refresh.
-        lock_pause: after a failure of this instance, in this search or the one before.
+        seconds: its maximum duration.
+        allowed: the seconds that its caller had at first, some of which may be used up.
+        probes: whether it checks that the API refuses the stored token, before it requests a new one.
+        delegated_code: the release code of another instance that delegated the refresh to this one.
+        lock_pause: after a failure of this instance, in this refresh or an earlier one.
     """
 
     def __init__(
@@ -112,31 +113,31 @@ class TokenRefresh:
     ) -> None:
         self.bad = bad
         self.lock_pause = lock_pause or LockPause(0.0, "")
-        self.reason = "it was not looked for yet"
+        self.reason = "the token item was not read yet"
         self.reads = 0
         self._deps = dependencies
         self._seconds = seconds
         self._allowed = seconds if allowed is None else allowed
         self._probes = probes and dependencies.still_valid is not None
-        self._probes_next = False  # whether the lock that it has tried to take is for a probe first
+        self._probes_next = False  # whether it probes the stored token first when it gets the lock
         self._delegated_code = delegated_code
         self._started = time.monotonic()
-        self._taken: dict[str, _Instant] = {}  # release codes that may be the lock's, since when at the latest
-        self._new_token: str | None = None  # a new token that is not known to be stored
-        self._held_since = _Instant(0.0, 0.0)  # its lock, at the latest
+        self._taken: dict[str, _Instant] = {}  # release codes that may be the lock's -> when `acquire` was called
+        self._new_token: str | None = None  # a new token whose storing is not confirmed
+        self._held_since = _Instant(0.0, 0.0)  # when `acquire` was called for its lock
         self._watched_code: str | None = None
         self._watched_since = 0.0
-        self._first_seen: int | None = None  # the generation that was stored when the search began
-        self._expected = 0.0  # when the token that is waited for will be there, by the monotonic clock; or past
+        self._first_seen: int | None = None  # the generation at the first read
+        self._expected = 0.0  # when another instance's token is expected, by the monotonic clock
 
     @property
     def waited(self) -> float:
-        """Seconds since the search began."""
+        """Seconds since this refresh began."""
         return time.monotonic() - self._started
 
     @property
     def longest_poll_interval(self) -> float:
-        """Seconds until the next look at most, if this one has found nothing."""
+        """Maximum seconds until the next read."""
         return longest_poll_interval(self.waited, self._expected - time.monotonic())
 
     @property
@@ -145,18 +146,18 @@ class TokenRefresh:
         return bool(self._taken)
 
     def is_new(self, token: KnownToken) -> bool:
-        """Whether a token has been stored since the search began."""
+        """Whether the token was stored after the first read."""
         return token.generation != self._first_seen
 
     def check(self) -> KnownToken | None:
-        """One look at the item and what follows from it; None if it has to be looked at again. Raises as `get`."""
+        """Read the item and act on it; None if it must be read again. Raises as `SharedToken.get`."""
         self.reads += 1
         try:
             return self._decide(self._deps.table.read(self._deps.name))
         except (BotoCoreError, ClientError) as error:
             if not _is_transient(error):
                 raise
-            # A write whose answer was lost comes here too: the next look shows whether it took effect.
+            # Also after a write whose answer was lost: the next read shows whether it took effect.
             self.reason = f"DynamoDB did not answer: {type(error).__name__}"
             return None
 
@@ -186,8 +187,8 @@ class TokenRefresh:
                 self.reason = self.lock_pause.reason
                 return None
             case Step.ACQUIRE:
-                # A take-over is not probed: the dead holder has probably asked the API, and the others have waited for
-                # a lease already.
+                # No probe after a take-over: the dead holder has probably called the API, and the other instances have
+                # already waited for a lease.
                 self._probes_next = self._probes and item.access_token is not None and item.lock is None
                 return self._take(item, now)
             case Step.TOO_LATE:
@@ -196,18 +197,18 @@ class TokenRefresh:
             case WaitForRefresh(reason):
                 self.reason = reason
                 if item.lock is not None:
-                    # By its holder's clock, which may be ahead: but it is not younger than we have seen it.
+                    # The lock's age by its holder's clock, which may be ahead, but at least the time it was watched.
                     age = max(watched, now - (item.lock.expires - self._deps.timing.lease))
                     self._expect_after(item.refresh_seconds - age)
                 return None
 
     def _raise_if_time_is_too_short(self) -> None:
-        """Raises TokenTimeout if this caller never had the time for a refresh: if all are like it, none ever begins."""
+        """Raise TokenTimeout if this caller never had the time for a refresh. It cannot rely on another instance."""
         needed = self._deps.timing.holding
         left = max(0.0, self._seconds - self.waited)
         self.reason = (
-            f"nobody refreshes it, and {left:.1f} s are too few to begin: a refresh may take {needed:g} s "
-            "(Timing.api + Timing.store)"
+            f"no instance is refreshing it, and {left:.1f} s are too few for this one to start: a refresh may take "
+            f"{needed:g} s (Timing.api + Timing.store)"
         )
         if self.lock_pause.until > self._started:
             self.reason = f"{self.lock_pause.reason}; {self.reason}"
@@ -218,7 +219,7 @@ class TokenRefresh:
         self._expected = time.monotonic() + seconds
 
     def _watch(self, item: TokenItem) -> float:
-        """For how long this lock has been seen."""
+        """Return for how many seconds this instance has seen this lock."""
         code = item.lock.release_code if item.lock else None
         if code != self._watched_code:
             self._watched_code, self._watched_since = code, time.monotonic()
@@ -226,7 +227,7 @@ class TokenRefresh:
 
     def _take(self, item: TokenItem, now: float) -> KnownToken | None:
         code = uuid4().hex
-        # Noted before the call, since its answer may be lost: then the next look finds the lock under this code.
+        # Stored before the call, because its answer may be lost. Then the next read finds the lock with this code.
         self._taken[code] = _Instant(now, time.monotonic())
         if not self._deps.table.acquire(self._deps.name, item, code, now + self._deps.timing.lease):
             self.reason = "another instance took the lock"
@@ -237,7 +238,7 @@ class TokenRefresh:
         return self._hold(item, code)
 
     def _hold(self, item: TokenItem, code: str) -> KnownToken | None:
-        """What the holder of the lock does. `item` has the token that was found invalid."""
+        """Refresh as the holder of the lock. `item` has the token that was found invalid."""
         table, name, timing = self._deps.table, self._deps.name, self._deps.timing
         since = self._held_since = self._taken[code]
         if self._new_token is None:
@@ -249,17 +250,17 @@ class TokenRefresh:
                     table.release(name, code)
                     return KnownToken(item.access_token or "", item.generation)
                 if valid is None and seconds < timing.api <= self._allowed - timing.holding:
-                    # The token may be good. Another instance, or this one at the next call, has the time to find out.
+                    # The token may be valid. Another instance, or this one at the next call, has the time to check it.
                     table.release(name, code)
-                    self.reason = f"{seconds:.1f} s were too few to ask the API whether it accepts the stored one"
+                    self.reason = f"{seconds:.1f} s were too few to check with the API whether the stored one is valid"
                     return None
                 if self._elapsed(since) > QUICK_PROBE_SHARE * timing.api:
-                    # Two calls of a slow API do not fit into one lock: `take` locks anew what is still its own.
+                    # Two calls of a slow API do not fit into one lease. So take the lock again, from this instance.
                     mine = replace(item, lock=RefreshLock(code, since.wall), refused_until=None)
                     return self._take(mine, self._deps.clock())
             left = timing.api - self._elapsed(since)
             if left < timing.api / 2:
-                # This container stood still, or DynamoDB was slow. A POST that began now might end after the lease.
+                # This container was paused, or DynamoDB was slow. A POST that starts now might end after the lease.
                 table.release(name, code)
                 self.reason = "the lock came too late to use it"
                 return None
@@ -273,39 +274,41 @@ class TokenRefresh:
         return self._was_stored(item, stored)
 
     def _was_stored(self, item: TokenItem, stored: bool) -> KnownToken | None:
-        """What came of the token in hand. If it was not stored, the lock was gone: this container stood still.
+        """Return this instance's new token if it was stored. If it was not, the instance had lost its lock:
 
-        Two instances: A takes the lock and is frozen; B takes over, POSTs, stores its token; A thaws and POSTs. A's
-        token is the live one, but only while nobody has posted since, which A cannot know: so it never stores it. B's
-        token is dead: so A holds that one invalid, and refreshes it like any other.
+        1. Instance A takes the lock and is frozen.
+        2. The lease ends. Instance B takes over, POSTs, and stores its token.
+        3. A continues and POSTs, which ends B's token.
+        4. A does not store its token, because it cannot know whether another instance has posted since.
+        5. A treats the stored token as invalid, and refreshes it like any other.
         """
         token, self._new_token = self._new_token or "", None
         if stored:
             self._deps.report(Refreshed(item.generation, self.waited))
             return KnownToken(token, item.generation)
         if self._elapsed(self._held_since) < self._deps.timing.holding:
-            # Nobody can have taken the lock over by now. So the token was stored, the answer was lost, and another
-            # instance has found it invalid and refreshed it since: theirs is a good one.
-            self.reason = "its own token was replaced at once"
+            # The lease has not ended, so no instance can have taken over. The token was stored and the answer was lost.
+            # Another instance has since found the token invalid and replaced it by a valid one.
+            self.reason = "another instance has already replaced this instance's token"
             return None
         if item.access_token is not None:
             self.bad = KnownToken(item.access_token, item.generation)
-        self.reason = "its own token came after its lock was gone"
+        self.reason = "this instance got its token after it had lost its lock"
         self._deps.report(StoredTooLate())
         return None
 
     def _delegate(self, other: DelegateRefresh, code: str) -> None:
-        del self._taken[code]  # from here on it is the other function's lock
+        del self._taken[code]  # the lock now belongs to the other function
         try:
             other.ask(code)
         except AuthenticationRefused as error:
             self._refuse(code, str(error), self._deps.timing.refused_for(error.retry_after))
         except Exception as error:
-            # It may have been asked; if not, the lock expires and somebody asks again.
-            self.reason = f"the function that refreshes it may not have been asked: {type(error).__name__}"
+            # The function may have been invoked. If not, the lock expires, and another instance invokes it.
+            self.reason = f"the function that refreshes it may not have been invoked: {type(error).__name__}"
 
     def _probe(self, token: str, seconds: float) -> bool | None:
-        """Whether the API says so; None if it does not answer. Then it is asked for a token, and says what is wrong."""
+        """Check whether the API accepts a token; None if it does not answer. `POST /auth` then shows the cause."""
         if self._deps.still_valid is None or seconds <= 0:
             return None
         try:
@@ -323,21 +326,21 @@ class TokenRefresh:
         except AuthenticationRefused as error:
             reason, retry_after = str(error), error.retry_after
         except Exception as error:
-            reason = f"asking for it failed with {type(error).__name__}"  # its text may hold anything, a secret too
+            reason = f"requesting it failed with {type(error).__name__}"  # its message may contain a secret
         else:
             if isinstance(token, str) and token:
                 return token
-            reason = "its answer held no token"
+            reason = "its answer contained no token"
         self._refuse(code, reason, self._deps.timing.refused_for(retry_after))
         return None
 
     def _unlock_after_own_failure(self, code: str, reason: str, pause: float) -> None:
-        """Leaves the refresh to the others, after a failure of this instance before it asked the API."""
+        """Release the lock for other instances, after a failure of this one before it called the API."""
         if self._delegated_code is not None:
-            # No other instance can refresh, and those that delegate to this one would invoke it again and again.
+            # Only this function can refresh, and the instances that delegate to it would invoke it repeatedly.
             pause = max(pause, OWN_FAILURE_PAUSE)
-        self.reason = f"this instance could not ask the API: {reason}"
-        # Without a pause it could lock again, each time, before another instance reads the item.
+        self.reason = f"this instance could not call the API: {reason}"
+        # Without a pause this instance could take the lock again each time before another one reads the item.
         self.lock_pause = LockPause(time.monotonic() + pause + OWN_FAILURE_PAUSE, self.reason)
         if pause:
             self._refuse(code, reason, pause)
@@ -346,10 +349,10 @@ class TokenRefresh:
         retry_transient(self._deps.table.release, self._deps.timing.store)(self._deps.name, code)
 
     def _refuse(self, code: str, reason: str, pause: float) -> None:
-        """Leaves the API in peace for `pause` seconds, and says why to all who need a token.
+        """Record a refusal, so that no instance calls the API for `pause` seconds.
 
         Raises:
-            TokenRefused: but not if the lock is another's by now, who knows better.
+            TokenRefused: unless another instance has taken over the lock, whose result is newer.
         """
         until = self._deps.clock() + pause
         try:
@@ -357,7 +360,7 @@ class TokenRefresh:
                 self._deps.name, code, until, reason
             )
         except (BotoCoreError, ClientError):
-            held = True  # the lock stays, and keeps the others from asking until it expires
+            held = True  # the lock stays, and prevents other calls of the API until it expires
         self._deps.report(AuthenticationFailed(reason))
         if held:
             raise TokenRefused(reason, until)
@@ -367,7 +370,7 @@ class TokenRefresh:
 
 
 def retry_transient[**P, R](call: Callable[P, R], seconds: float) -> Callable[P, R]:
-    """A call of DynamoDB, repeated for so many seconds while it is throttled, broken off or unanswered."""
+    """Wrap a call of DynamoDB, to repeat it for at most `seconds` after transient errors."""
     return backoff.on_exception(
         backoff.expo,
         (BotoCoreError, ClientError),
@@ -379,5 +382,5 @@ def retry_transient[**P, R](call: Callable[P, R], seconds: float) -> Callable[P,
 
 
 def _is_transient(error: Exception) -> bool:
-    """Throttled, broken off or unanswered; not denied, not malformed."""
+    """Whether a retry may help: the call was throttled, interrupted or not answered, and not denied or invalid."""
     return not isinstance(error, ClientError) or error.response["Error"]["Code"] in TRANSIENT_ERRORS

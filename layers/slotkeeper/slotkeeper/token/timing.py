@@ -1,4 +1,4 @@
-"""When an instance uses the stored token, waits for another's refresh, or refreshes itself. Values in, values out."""
+"""Decides whether an instance uses the stored token, waits for a refresh, or refreshes. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from math import inf
 
 from slotkeeper.token.item import TokenItem
 
-# Between two looks, in seconds; the second is a share of the time waited. A thousand that wait stay below the 3,000
-# consistent reads a second that DynamoDB serves of one item (DynamoDB guide, "Service, account, and table quotas").
+# Seconds between two reads. POLL_GROWTH is a share of the time waited. A thousand waiting instances then stay below the
+# 3,000 consistent reads per second that DynamoDB serves of one item (DynamoDB guide, "Service, account, and table
+# quotas").
 FIRST_POLL_SECONDS, POLL_GROWTH, LONGEST_POLL_SECONDS = 0.05, 0.2, 0.6
-# Whoever expects the token later does not look until then, but no less often than so: so everybody learns of it within
-# 1.5 times the time the API took, and a quarter of a second, also if it is much faster than the last time.
+# An instance that expects the token later reads less often, but at least at this interval. So each instance finds the
+# token within 1.5 times the API's time plus a quarter of a second, also if the API is much faster than last time.
 FIRST_EXPECTED_SECONDS, EXPECTED_GROWTH = 0.2, 0.5
-# For how many seconds an instance leaves the lock to the others after a failure of its own: several of their looks.
+# Seconds for which an instance does not take the lock after its own failure: several reads of the other instances.
 OWN_FAILURE_PAUSE = 2.0
 
 
 @dataclass(frozen=True)
 class Timing:
-    """All in seconds.
+    """The times of the token lock, all in seconds.
 
     Args:
-        api: for each call of the API under the lock, `still_valid` and `authenticate`. An API that takes longer than
-            this to answer `authenticate` never gives a token.
-        store: for storing the token after that.
-        clock_skew: how far a clock may be from the true time, either way.
-        refusal: for how long the API is left in peace after it gave no token.
-        longest_retry_after: for how long instead, at most, if the API named a time itself.
-        min_interval: a token younger than this is not refreshed yet, whoever says it is invalid.
-        patience: how long `get` waits at most. The default outlives the death of one holder and the next one's refresh.
+        api: maximum for each call of the API under the lock, `still_valid` and `authenticate`. If `authenticate` always
+            takes longer, no token is ever stored.
+        store: maximum for storing the token after that.
+        clock_skew: maximum difference of a clock from the true time, in both directions.
+        refusal: time without calls of the API after it gave no token.
+        longest_retry_after: maximum of that time if the API sends a Retry-After.
+        min_interval: a token younger than this is not refreshed, even if it was found invalid.
+        patience: maximum wait of `get`. The default is long enough for the death of one holder and the next refresh.
     """
 
     api: float = 5.0
@@ -57,40 +58,39 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """How far two clocks may be apart."""
+        """The maximum difference between two clocks."""
         return 2 * self.clock_skew
 
     @property
     def holding(self) -> float:
-        """How long a healthy holder keeps the lock at most."""
+        """The maximum time for which a healthy holder keeps the lock."""
         return self.api + self.store
 
     @property
     def lease(self) -> float:
-        """After how long a lock counts as expired: even by the fastest clock allowed, a healthy holder is done."""
+        """The time after which a lock counts as expired. By then a healthy holder has finished, by any valid clock."""
         return self.holding + self.spread
 
     def refused_for(self, retry_after: float | None) -> float:
-        """For how long the API is left in peace by the clock of the instance that it refused: by the fastest clock
-        allowed, for `refusal` or for what the API asked for."""
-        asked = self.refusal if retry_after is None else min(max(0.0, retry_after), self.longest_retry_after)
-        return asked + self.spread
+        """The duration of a refusal: `refusal` or the API's Retry-After, plus the maximum clock difference."""
+        pause = self.refusal if retry_after is None else min(max(0.0, retry_after), self.longest_retry_after)
+        return pause + self.spread
 
     @property
     def longest_refusal(self) -> float:
-        """A refusal that seems to last longer was not written by an instance whose clock is right, and binds nobody."""
+        """The maximum of a valid refusal. A longer one comes from an instance with a wrong clock, and is ignored."""
         return max(self.refusal, self.longest_retry_after) + 3 * self.spread
 
 
 @dataclass(frozen=True)
 class KnownToken:
-    """A token as this instance knows it; without a generation if it was told of it from outside."""
+    """A token of this instance. `generation` is None if the caller of `invalidate` passed an unknown token."""
 
     value: str = field(repr=False)
     generation: int | None
 
     def is_stored_in(self, item: TokenItem) -> bool:
-        """The generation counts too, for an API that answers `POST /auth` with the same token again."""
+        """Whether the item has this token. The generation is compared too: `POST /auth` may return the same token."""
         return item.access_token == self.value and self.generation in (None, item.generation)
 
 
@@ -100,13 +100,13 @@ class WaitForRefresh:
 
 
 def longest_poll_interval(waited: float, expected: float) -> float:
-    """How long one who has waited for `waited` and expects the token in `expected` does not look, at most. Pure."""
+    """Return the maximum seconds until the next read, after `waited` seconds, with the token expected in `expected`."""
     rest = min(expected, FIRST_EXPECTED_SECONDS + EXPECTED_GROWTH * waited)
     return min(LONGEST_POLL_SECONDS, max(FIRST_POLL_SECONDS + POLL_GROWTH * waited, rest))
 
 
 def is_young(stored_at: float, now: float, timing: Timing) -> bool:
-    """Whether a token is not refreshed yet, whoever says it is invalid. Stored in the future: by a wrong clock."""
+    """Whether a token is too young to be refreshed. A time beyond `spread` in the future is from a wrong clock."""
     return -timing.spread <= now - stored_at < timing.min_interval
 
 
@@ -127,14 +127,14 @@ def decide(
     timing: Timing,
     delegated_code: str | None = None,
 ) -> Step | WaitForRefresh:
-    """What an instance does that needs a token. Pure.
+    """Decide the next step of an instance that needs a token.
 
     Args:
         bad: the token that this instance has found invalid.
-        watched: for how long it has seen this very lock, by its own count: so a slow clock makes nobody wait longer.
+        watched: seconds for which it has seen this lock. With it, a wrong clock does not make it wait longer.
         now: its clock, seconds since the epoch.
         left: seconds until it must have a token.
-        delegated_code: a release code whose lock it may take over at once.
+        delegated_code: a release code whose lock it may take over immediately.
     """
     if item.access_token is not None and (bad is None or not bad.is_stored_in(item)):
         return Step.USE
