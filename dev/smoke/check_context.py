@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from dev.smoke.check_results import Failed, Interrupted, Skipped
+from dev.smoke.check_results import Failed, Skipped
 from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
@@ -154,7 +154,7 @@ class CheckContext:
 
         Raises:
             Failed: it did not become true within `seconds`.
-            Interrupted: the user interrupted the run.
+            Skipped: the user interrupted the run.
         """
         self.say(f"waiting for {what}")
         started = time.monotonic()
@@ -162,7 +162,7 @@ class CheckContext:
             if time.monotonic() - started > seconds:
                 raise Failed(f"waited {seconds:.0f} s for {what}; the last result was {last!r}")
             if self.stopped.wait(self.timings.poll):
-                raise Interrupted
+                raise Skipped("interrupted")
         return last
 
     def wait_until_alive(self, name: str) -> dict[str, Any]:

@@ -17,20 +17,28 @@ class Refused(Exception):
     """The run cannot start: no such stack, another application's stack, or wrong options."""
 
 
-class Failed(Exception):
+class CheckEnded(Exception):
+    """A check ended without passing; `status` is its result, and the text is its finding."""
+
+    status: Status
+
+
+class Failed(CheckEnded):
     """AWS did not behave as the system expects, or not in time. The text states the observation."""
 
-
-class Skipped(Exception):
-    """The stack lacks something that the check needs. The text names it."""
+    status = Status.FAILED
 
 
-class NotShown(Exception):
+class Skipped(CheckEnded):
+    """The stack lacks something that the check needs, which the text names, or the user interrupted the run."""
+
+    status = Status.SKIPPED
+
+
+class NotShown(CheckEnded):
     """The check succeeded, but nothing happened that could have disproved the fact."""
 
-
-class Interrupted(Exception):
-    """The user interrupted the run; the clean-up follows."""
+    status = Status.NOT_SHOWN
 
 
 @dataclass

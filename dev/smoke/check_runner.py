@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from dev.smoke.check_catalogue import Check
 from dev.smoke.check_cleanup import clean_up, remove_objects
 from dev.smoke.check_context import INPUT, CheckContext
-from dev.smoke.check_results import CheckResult, Failed, Interrupted, NotShown, Skipped, Status
+from dev.smoke.check_results import CheckEnded, CheckResult, Status
 from dev.smoke.run_messages import RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
@@ -75,19 +75,11 @@ def _run(check: Check, context: CheckContext) -> CheckResult:
 def _judge(check: Check, context: CheckContext) -> tuple[Status, str]:
     try:
         return Status.PASSED, check.carry_out(context)
-    except Skipped as reason:
-        return Status.SKIPPED, str(reason)
-    except NotShown as reason:
-        return Status.NOT_SHOWN, str(reason)
-    except Interrupted:
-        return Status.SKIPPED, "interrupted"
-    except Failed as reason:
-        return Status.FAILED, str(reason)
-    except ClientError as error:
-        if error.response["Error"]["Code"] in _DENIED:
+    except CheckEnded as ended:
+        return ended.status, str(ended)
+    except (ClientError, BotoCoreError) as error:
+        if isinstance(error, ClientError) and error.response["Error"]["Code"] in _DENIED:
             return Status.SKIPPED, f"the check needs a permission that you do not have: {error}"
-        return Status.FAILED, str(error)
-    except BotoCoreError as error:
         return Status.FAILED, str(error)
     except Exception as error:  # an error of this program shows nothing about AWS; the other checks continue
         return Status.FAILED, f"the check raised an unexpected error: {type(error).__name__}: {error}"

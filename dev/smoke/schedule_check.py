@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from botocore.exceptions import ClientError
@@ -38,7 +39,7 @@ def schedule(context: CheckContext) -> str:
             "DeadLetterConfig": {"Arn": worker["RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN"]},
         },
     )
-    context.undo.append((f"schedule {context.run}", lambda: _delete(context, named)))
+    context.undo.append((f"schedule {context.run}", lambda: _exists(scheduler.delete_schedule, named)))
     url = context.stack.outputs["WorkDeadLetterQueueUrl"]
     context.wait(
         lambda: context.messages.collect(url),
@@ -50,23 +51,16 @@ def schedule(context: CheckContext) -> str:
         raise Failed(f"the message arrived {-late:.0f} s before its time")
     if late > PRECISION + WAY:
         raise Failed(f"the message arrived {late:.0f} s after its time; expected at most {PRECISION + WAY} s")
-    schedule = "still exists" if _exists(context, named) else "was deleted"
+    schedule = "still exists" if _exists(scheduler.get_schedule, named) else "was deleted"
     return f"the worker dead-lettered the message {late:.0f} s after its time; the schedule {schedule}"
 
 
-def _exists(context: CheckContext, named: dict[str, str]) -> bool:
+def _exists(call: Callable[..., object], named: dict[str, str]) -> bool:
+    """Make a call of Scheduler; False if the schedule does not exist."""
     try:
-        context.stack.client("scheduler").get_schedule(**named)
+        call(**named)
     except ClientError as error:
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
         return False
     return True
-
-
-def _delete(context: CheckContext, named: dict[str, str]) -> None:
-    try:
-        context.stack.client("scheduler").delete_schedule(**named)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceNotFoundException":
-            raise
