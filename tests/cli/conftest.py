@@ -1,4 +1,4 @@
-"""The operator command over an account in this process."""
+"""The operator command over an account of moto."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.module_time import replace_time
 
 
 @pytest.fixture(autouse=True)
-def _nobodys_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
@@ -45,7 +45,7 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
 
 @pytest.fixture
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The handles of the messages that were made visible. moto takes no handle that is made up."""
+    """The receipt handles that were made visible. moto would reject the invented handles of these tests."""
     handles: list[str] = []
 
     def note(_: RequestQueue, handle: str) -> bool:

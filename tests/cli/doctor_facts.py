@@ -1,4 +1,4 @@
-"""Facts about a healthy stack for the doctor's checks, and what a check sees in changed ones."""
+"""Facts of a healthy stack for the doctor's checks, and the findings of a check over changed facts."""
 
 from __future__ import annotations
 
@@ -92,16 +92,16 @@ WHOLE: dict[str, Any] = {
 
 
 def facts(**changes: Any) -> Any:
-    """Those of a healthy stack, with these changes."""
+    """The facts of a healthy stack, with changes."""
     return SimpleNamespace(**{**WHOLE, **changes})
 
 
-def seen(look: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[tuple[str, str]]:
-    """Level and what was seen, over whole facts with these changes; each finding says what to do."""
-    findings = list(look(facts(**changes)))
+def seen(check: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[tuple[str, str]]:
+    """The level and text of each finding over the facts of a healthy stack with changes."""
+    findings = list(check(facts(**changes)))
     assert all(finding.do for finding in findings)
     return [(finding.level, finding.saw) for finding in findings]
 
 
-def levels(look: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[str]:
-    return [level for level, _ in seen(look, **changes)]
+def levels(check: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[str]:
+    return [level for level, _ in seen(check, **changes)]

@@ -1,4 +1,4 @@
-"""An account in this process for the operator command: queues, tables and outputs as the template declares them."""
+"""An account of moto for the operator command: queues, tables and outputs as the template declares them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ STACK = "slotkeeper"
 _MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
 
 
-# Made before any test puts another in the place of boto3's.
+# Made before a test replaces boto3.Session.
 _SESSION = boto3.Session(region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local")
 
 
 @cache
 def client(service: str) -> Any:
-    """A client of moto's, one for all tests: to make one takes longer than most tests do."""
+    """A client of moto, shared by all tests, since making one takes longer than most tests."""
     make: Any = _SESSION.client
     return make(service)
 
 
 @dataclass
 class Ended:
-    """How a command ended, and what it said: on stdout, and on stderr."""
+    """The exit code and the output of a command."""
 
     exit_code: int
     stdout: str
@@ -54,12 +54,12 @@ class Ended:
 
     @property
     def json(self) -> Any:
-        """The result, as a script reads it."""
+        """The result on stdout, parsed."""
         return json.loads(self.stdout)
 
 
 class Operator:
-    """Runs commands, and knows the account that they work on."""
+    """Runs commands on the account, and changes the account."""
 
     def __init__(self, outputs: dict[str, str]) -> None:
         self.outputs = outputs
@@ -74,7 +74,7 @@ class Operator:
         self.workflow = Workflow(self.stepfunctions, outputs["WorkflowArn"])
 
     def run(self, *arguments: str, stdin: str | None = None) -> Ended:
-        """One command, as a shell would call it. A terminal is never there."""
+        """Run a command as from a shell without a terminal."""
         stdout, stderr = StringIO(), StringIO()
         with redirect_stdout(stdout), redirect_stderr(stderr), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", StringIO(stdin or ""))
@@ -85,19 +85,19 @@ class Operator:
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     def process(self, name: str = "sample") -> Process:
-        """A process that is there."""
+        """A process, which must exist."""
         process = self.slots.read(name)
         assert process is not None
         return process
 
     def audited(self) -> list[dict[str, Any]]:
-        """The audit lines, in their order."""
+        """The audit lines in order."""
         group = self.outputs["AuditLogGroupName"]
         events = self.logs.filter_log_events(logGroupName=group)["events"]
         return [json.loads(event["message"]) for event in events]
 
     def send(self, request_id: str, process: str = "sample", receives: int = 1) -> Delivery:
-        """Puts a request on the queue and gives it as a starter would receive it, without receiving it."""
+        """Send a request; return it as the starter would receive it, without receiving it."""
         body = json.dumps({"process": process, "request_id": request_id})
         sent = self.sqs.send_message(
             QueueUrl=self.outputs["RequestQueueUrl"],
@@ -109,11 +109,11 @@ class Operator:
 
     @staticmethod
     def workflow_name(delivery: Delivery) -> str:
-        """The name of the execution that a delivery would start."""
+        """The name of the execution of a delivery."""
         return parse_request(delivery).execution_name
 
     def hold(self, request_id: str, process: str = "sample", started: bool = True, confirmed: bool = True) -> str:
-        """Lets a request hold a slot, RESERVED or RUNNING, with or without an execution; returns its name."""
+        """Let a request hold a slot, RESERVED or RUNNING, with or without an execution; return its name."""
         request = parse_request(self.send(request_id, process))
         name = request.execution_name
         self.slots.reserve(process, name, 1_790_000_000.0)
@@ -131,7 +131,7 @@ class Operator:
 
     @contextmanager
     def answers(self) -> Iterator[None]:
-        """What moto does not know: the stack (it would need SAM), Glue's runs, and what an execution has done."""
+        """Stub calls that moto does not support: the stack (it would need SAM), Glue runs and execution histories."""
         with (
             StubbedCalls("cloudformation", {"DescribeStacks": self._stack}),
             StubbedCalls("glue", {"GetJobRuns": self._runs}),
@@ -163,27 +163,27 @@ class Operator:
         return {"events": self.histories.get(name, [entered("RunGlueJob"), {"type": "ExecutionStarted"}])}
 
     def run_glue(self, execution: str, state: str = "RUNNING") -> str:
-        """Lets a Glue run of an execution be there; returns its id."""
+        """Add a Glue run of an execution; return its id."""
         run = {"Id": f"jr_{len(self.glue_runs)}", "JobName": "sample-job", "JobRunState": state}
         self.glue_runs.insert(0, run | {"Arguments": {MARKER: execution}, "StartedOn": datetime.now(UTC)})
         return str(run["Id"])
 
     def stop(self, execution: str) -> None:
-        """Aborts an execution."""
+        """Abort an execution."""
         arn = self.outputs["WorkflowArn"].replace(":stateMachine:", ":execution:")
         self.stepfunctions.stop_execution(executionArn=f"{arn}:{execution}")
 
 
 def entered(state: str) -> dict[str, Any]:
-    """The event by which an execution's history tells of a state."""
+    """The event of a state in an execution's history."""
     return {"type": "TaskStateEntered", "stateEnteredEventDetails": {"name": state}}
 
 
 class StubbedCalls:
-    """StubbedCalls some of a client's calls here, where moto does not know enough.
+    """Stubs some of a client's calls.
 
     Args:
-        answers: operation name -> what it is answered, given its parameters.
+        answers: operation name -> function from the call's parameters to its response.
     """
 
     def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
@@ -192,7 +192,7 @@ class StubbedCalls:
         self._answers = answers
 
     def __enter__(self) -> StubbedCalls:
-        # What is asked stands serialized in the call; taking it before that is simpler.
+        # The parameters are recorded before they are serialized.
         self._events.register(f"provide-client-params.{self._service}", self._note)
         self._events.register(f"before-call.{self._service}", self._answer)
         return self
@@ -213,7 +213,7 @@ class StubbedCalls:
 
 
 def made_stack() -> dict[str, str]:
-    """Makes what the template declares, as far as commands touch it; returns the stack's outputs."""
+    """Create the resources of the template that commands use; return the stack's outputs."""
     made = {name: _made(name, resource) for name, resource in TEMPLATE["Resources"].items()}
     outputs = {}
     for name, declared in TEMPLATE["Outputs"].items():

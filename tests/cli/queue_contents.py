@@ -1,4 +1,4 @@
-"""Dead-letter messages as the functions write them, and the contents of a queue."""
+"""Dead-letter messages as the functions send them, and the contents of a queue."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ REQUEST = '{"process": "sample", "request_id": "a"}'
 
 
 def send_dead_letter(operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1") -> None:
-    """As the starter sends it."""
+    """Send a dead-letter message as the starter does."""
     delivery = Delivery(message_id, body, "sample", "handle", "1", 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, code, f"because of {code}")
 
 
 def fail(operator: Operator, request_id: str = "a", attempt: int = 1) -> str:
-    """A request that was started and failed, as the janitor keeps it."""
+    """Keep the request of a failed execution as the janitor does; return the execution's name."""
     name = execution_name("sample", request_id, attempt)
     body = json.dumps({"process": "sample", "arguments": {}, "request_id": request_id, "attempt": attempt})
     queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
-    queue.keep(body, name, "Glue.Failed", "the job said no")
+    queue.keep(body, name, "Glue.Failed", "the job failed")
     return name
 
 
 def give_up(operator: Operator, request_id: str = "w", code: str = "AttemptsExhausted") -> None:
-    """Work that was given up after its second attempt."""
+    """Dead-letter work after its second attempt."""
     queue = DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"])
     message = Message(request_id, {"n": 1}, (1_790_000_000.0,))
     queue.send(message, 1_790_000_060.0, code, "it failed", [])
 
 
 def waiting(operator: Operator, queue: str) -> list[dict[str, Any]]:
-    """What can be received from a queue."""
+    """The visible messages of a queue."""
     answer = operator.sqs.receive_message(
         QueueUrl=operator.outputs[f"{queue}Url"],
         MaxNumberOfMessages=10,

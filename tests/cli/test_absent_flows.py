@@ -1,4 +1,4 @@
-"""Commands on a stack that was deployed without a flow: it is stated, and the others' work goes on."""
+"""Commands on a stack that was deployed without an optional flow."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ CONDITIONS = {"chatbot": "HasChatbot", "worker": "HasWorker"}
 
 @pytest.fixture
 def slots_alone(operator: Operator) -> Iterator[Operator]:
-    """An operator of a stack that has the slots alone."""
+    """An operator of a stack without the optional flows."""
     taken = {name: operator.outputs.pop(name) for flow in FLOWS for name in flow.outputs}
     yield operator
     operator.outputs |= taken
 
 
-def test_the_flows_outputs_are_the_templates() -> None:
+def test_the_outputs_of_each_flow_are_those_of_the_template() -> None:
     outputs = parsed_template()["Outputs"]
     for flow in FLOWS:
         assert {n for n, each in outputs.items() if each.get("Condition") == CONDITIONS[flow.name]} == {*flow.outputs}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("token", "show"), "the chatbot is not deployed in this stack: deploy the stack with ChatApiUrl=https://..."),
         (("retry", "list"), "the worker is not deployed in this stack: deploy the stack with DeployWorker=true"),
@@ -36,18 +36,20 @@ def test_the_flows_outputs_are_the_templates() -> None:
         (("dlq", "redrive", "schedule", "--all", "--yes"), "the worker is not deployed in this stack"),
     ],
 )
-def test_a_command_of_an_absent_flow_says_so(slots_alone: Operator, arguments: tuple[str, ...], said: str) -> None:
+def test_a_command_of_an_absent_flow_names_its_parameter(
+    slots_alone: Operator, arguments: tuple[str, ...], expected: str
+) -> None:
     ended = slots_alone.run(*arguments)
-    assert (ended.exit_code, said in ended.stderr) == (4, True)
+    assert (ended.exit_code, expected in ended.stderr) == (4, True)
 
 
-def test_an_output_that_an_older_template_lacks_is_told_apart(operator: Operator) -> None:
+def test_an_output_that_an_older_template_lacks_has_its_own_error(operator: Operator) -> None:
     url = operator.outputs.pop("RetryScheduleGroupName")
     assert "deployed from an older template" in operator.run("retry", "list").stderr
     operator.outputs["RetryScheduleGroupName"] = url
 
 
-def test_status_and_the_list_of_dead_letters_show_the_queues_that_there_are(slots_alone: Operator) -> None:
+def test_status_and_dlq_list_show_the_deployed_queues_only(slots_alone: Operator) -> None:
     seen = slots_alone.run("status", "--json").json
     assert seen["queues"].keys() == {"RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue"}
     assert seen["not_deployed"] == ["chatbot", "worker"]
@@ -55,6 +57,6 @@ def test_status_and_the_list_of_dead_letters_show_the_queues_that_there_are(slot
     assert [one["queue"] for one in slots_alone.run("dlq", "list", "--json").json["queues"]] == ["request", "failed"]
 
 
-def test_of_a_stack_with_all_flows_nothing_is_said(operator: Operator) -> None:
+def test_status_names_no_absent_flow_if_all_are_deployed(operator: Operator) -> None:
     assert "Not deployed" not in operator.run("status").stdout
     assert operator.run("status", "--json").json["not_deployed"] == []

@@ -10,7 +10,7 @@ from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
 
 
-def test_all_queues_are_listed_with_their_codes_and_reasons(operator: Operator) -> None:
+def test_list_shows_all_queues_with_codes_and_reasons(operator: Operator) -> None:
     send_dead_letter(operator)
     name = fail(operator, "b")
     give_up(operator)
@@ -30,7 +30,7 @@ def test_all_queues_are_listed_with_their_codes_and_reasons(operator: Operator) 
     assert (dead_letter["request_id"], dead_letter["execution"], dead_letter["reason"]) == (
         "b",
         name,
-        "the job said no",
+        "the job failed",
     )
     (dead_letter,) = queues["work"]["dead_letters"]
     assert (dead_letter["request_id"], dead_letter["attempt"]) == ("w", 2)
@@ -43,7 +43,7 @@ def test_the_text_output_is_a_table(operator: Operator) -> None:
     assert "sample/a" in shown
 
 
-def test_listing_leaves_every_dead_letter_to_be_received_at_once(operator: Operator) -> None:
+def test_list_and_show_leave_every_message_visible(operator: Operator) -> None:
     send_dead_letter(operator)
     fail(operator)
     operator.run("dlq", "list")
@@ -52,8 +52,8 @@ def test_listing_leaves_every_dead_letter_to_be_received_at_once(operator: Opera
     assert len(waiting(operator, "FailedRequestQueue")) == 1
 
 
-def test_request_queue_and_work_queue_are_never_received_from(operator: Operator) -> None:
-    """Whoever receives a waiting request spends the handle by which it is woken (S6)."""
+def test_no_command_receives_from_request_queue_or_work_queue(operator: Operator) -> None:
+    """Receiving a waiting request would invalidate the receipt handle with which it is woken (S6)."""
     asked: list[str] = []
     event = "provide-client-params.sqs.ReceiveMessage"
     operator.sqs.meta.events.register(event, note := lambda params, **_: asked.append(params["QueueUrl"]))
@@ -64,7 +64,7 @@ def test_request_queue_and_work_queue_are_never_received_from(operator: Operator
     assert not {operator.outputs["RequestQueueUrl"], operator.outputs["WorkQueueUrl"]} & set(asked)
 
 
-def test_a_dead_letter_is_shown_in_full(operator: Operator) -> None:
+def test_show_prints_body_and_attributes(operator: Operator) -> None:
     send_dead_letter(operator, '{"process": "sample"}')
     message_id = only_id(operator, "RequestDeadLetterQueue")
     (dead_letter,) = operator.run("dlq", "show", "request", "--id", message_id, "--json").json["dead_letters"]
@@ -75,7 +75,7 @@ def test_a_dead_letter_is_shown_in_full(operator: Operator) -> None:
     assert "because of Expired" in operator.run("dlq", "show", "request").stdout
 
 
-def test_a_body_of_any_kind_is_listed(operator: Operator) -> None:
+def test_list_accepts_any_body(operator: Operator) -> None:
     for number, body in enumerate(
         ["not JSON", "[]", '"x"', '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
     ):
@@ -83,7 +83,7 @@ def test_a_body_of_any_kind_is_listed(operator: Operator) -> None:
     assert operator.run("dlq", "list", "request", "--json").json["queues"][0]["messages"] == 5
 
 
-def test_a_discarded_dead_letter_is_gone_and_its_body_is_in_the_audit_line(operator: Operator) -> None:
+def test_discard_deletes_messages_and_audits_their_bodies(operator: Operator) -> None:
     send_dead_letter(operator, code="Cancelled")
     send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', message_id="m-2")
     assert operator.run("dlq", "discard", "request", "--code", "Cancelled").exit_code == 3
@@ -96,7 +96,7 @@ def test_a_discarded_dead_letter_is_gone_and_its_body_is_in_the_audit_line(opera
     assert json.loads(left["Body"])["request_id"] == "b"
 
 
-def test_nothing_is_discarded_without_its_audit_line(operator: Operator) -> None:
+def test_discard_is_refused_without_an_audit_line(operator: Operator) -> None:
     send_dead_letter(operator)
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
     assert operator.run("dlq", "discard", "request", "--code", "Expired", "--yes").exit_code == 3
@@ -104,7 +104,7 @@ def test_nothing_is_discarded_without_its_audit_line(operator: Operator) -> None
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 2), (("--id", "nothing"), 4), (("--code", "None"), 4)])
-def test_what_to_discard_has_to_be_there(operator: Operator, options: tuple[str, ...], code: int) -> None:
+def test_discard_rejects_an_empty_or_unknown_selection(operator: Operator, options: tuple[str, ...], code: int) -> None:
     send_dead_letter(operator)
     assert operator.run("dlq", "discard", "request", *options, "--yes").exit_code == code
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1

@@ -1,4 +1,4 @@
-"""`slotkeeper dlq redrive`: messages are sent again under the same key, and none is lost."""
+"""`slotkeeper dlq redrive`: messages are sent again under the same key, and no message is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_
 from tests.support.boundary import refuse
 
 
-def test_a_dead_letter_is_sent_as_the_next_attempt_and_removed(operator: Operator) -> None:
+def test_redrive_sends_the_next_attempt_and_deletes_the_dead_letter(operator: Operator) -> None:
     send_dead_letter(operator)
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 0
@@ -37,7 +37,7 @@ def test_a_dead_letter_is_sent_as_the_next_attempt_and_removed(operator: Operato
 
 
 @pytest.mark.parametrize("moved_by", ["the starter", "SQS itself"])
-def test_f26_the_message_id_that_stood_in_for_the_request_id_is_kept(operator: Operator, moved_by: str) -> None:
+def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator, moved_by: str) -> None:
     if moved_by == "the starter":
         send_dead_letter(operator, '{"process": "sample"}', message_id="the-first")
         key = "the-first"
@@ -53,7 +53,7 @@ def test_f26_the_message_id_that_stood_in_for_the_request_id_is_kept(operator: O
     assert json.loads(message["Body"])["request_id"] == key
 
 
-def test_a_failed_request_is_sent_as_the_next_attempt(operator: Operator) -> None:
+def test_redrive_sends_a_failed_request_as_the_next_attempt(operator: Operator) -> None:
     fail(operator, "b", attempt=3)
     operator.run("dlq", "redrive", "failed", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
@@ -61,7 +61,7 @@ def test_a_failed_request_is_sent_as_the_next_attempt(operator: Operator) -> Non
     assert waiting(operator, "FailedRequestQueue") == []
 
 
-def test_a_request_of_the_largest_size_is_sent_again(operator: Operator) -> None:
+def test_redrive_sends_a_request_of_the_maximum_size(operator: Operator) -> None:
     arguments = {"--text": "я" * 32_000}
     body = json.dumps({"process": "sample", "request_id": "a", "arguments": arguments}, ensure_ascii=False)
     send_dead_letter(operator, body + " " * (MAX_BODY_BYTES - len(body.encode())))
@@ -70,7 +70,7 @@ def test_a_request_of_the_largest_size_is_sent_again(operator: Operator) -> None
     assert json.loads(message["Body"])["arguments"] == arguments
 
 
-def test_work_is_sent_by_its_body_which_has_its_history(operator: Operator) -> None:
+def test_redrive_sends_work_with_its_history(operator: Operator) -> None:
     give_up(operator)
     (dead_letter,) = waiting(operator, "WorkDeadLetterQueue")
     operator.run("dlq", "redrive", "work", "--all", "--yes")
@@ -82,7 +82,7 @@ def test_work_is_sent_by_its_body_which_has_its_history(operator: Operator) -> N
     assert waiting(operator, "WorkDeadLetterQueue") == []
 
 
-def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> None:
+def test_redrive_sends_a_retry_that_scheduler_could_not_send(operator: Operator) -> None:
     body = Message("w", {"n": 1}, (1_790_000_000.0,)).to_json()
     operator.sqs.send_message(
         QueueUrl=operator.outputs["RetryScheduleDeadLetterQueueUrl"],
@@ -100,12 +100,12 @@ def test_a_retry_that_scheduler_could_not_send_is_sent(operator: Operator) -> No
     ("body", "code", "why"),
     [
         ("not JSON", "InvalidRequest", "it is not a valid request: body is not JSON"),
-        ('{"process": "nobody"}', "UnknownProcess", "there is no process 'nobody'"),
+        ('{"process": "unknown"}', "UnknownProcess", "there is no process 'unknown'"),
         ('{"process": "sample", "attempt": 1000000}', "Expired", "which is the maximum"),
         ('{"process": "sample", "request_id": "a"}', "RequestIdReused", "its id belongs to another request"),
     ],
 )
-def test_a_request_that_would_only_be_refused_again_stays_with_the_reason(
+def test_redrive_leaves_a_request_that_would_be_refused_again(
     operator: Operator, body: str, code: str, why: str
 ) -> None:
     send_dead_letter(operator, body, code)
@@ -119,7 +119,7 @@ def test_a_request_that_would_only_be_refused_again_stays_with_the_reason(
 
 
 @pytest.mark.parametrize("code", ["RequestIdReused", "TooLarge", "InvalidMessage"])
-def test_work_that_would_only_be_refused_again_stays(operator: Operator, code: str) -> None:
+def test_redrive_leaves_work_that_would_be_refused_again(operator: Operator, code: str) -> None:
     if code == "InvalidMessage":
         DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"]).send_invalid("{}", "m", "no")
     else:
@@ -130,7 +130,7 @@ def test_work_that_would_only_be_refused_again_stays(operator: Operator, code: s
     assert len(waiting(operator, "WorkDeadLetterQueue")) == 1
 
 
-def test_a_cancelled_one_is_sent_only_if_it_is_named(operator: Operator) -> None:
+def test_redrive_sends_a_cancelled_request_only_by_id_or_code(operator: Operator) -> None:
     send_dead_letter(operator, code="Cancelled")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.json["redriven"] == []
@@ -140,7 +140,7 @@ def test_a_cancelled_one_is_sent_only_if_it_is_named(operator: Operator) -> None
     )
 
 
-def test_a_dead_letter_of_the_wrong_group_is_sent_in_the_right_one(operator: Operator) -> None:
+def test_redrive_corrects_the_message_group(operator: Operator) -> None:
     delivery = Delivery("m", REQUEST, "other", "handle", "1", 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, "InvalidRequest", "MessageGroupId is 'other'")
     operator.run("dlq", "redrive", "request", "--all", "--yes")
@@ -148,8 +148,8 @@ def test_a_dead_letter_of_the_wrong_group_is_sent_in_the_right_one(operator: Ope
     assert message["Attributes"]["MessageGroupId"] == "sample"
 
 
-def test_more_than_ten_of_a_process_are_redriven_though_the_first_must_stay(operator: Operator) -> None:
-    """A FIFO queue shows nothing behind a hidden letter of the same group."""
+def test_redrive_reads_on_behind_a_message_that_stays(operator: Operator) -> None:
+    """A FIFO queue returns no message of a group behind a hidden one."""
     send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
     for n in range(24):
         send_dead_letter(operator, json.dumps({"process": "sample", "request_id": f"r{n}"}), message_id=f"m-{n}")
@@ -164,7 +164,7 @@ def test_more_than_ten_of_a_process_are_redriven_though_the_first_must_stay(oper
     [(("--code", "Expired"), {"b"}), (("--all", "--limit", "1"), {"b"}), (("--id", "ID"), {"b"})],
     ids=["code", "limit", "id"],
 )
-def test_only_those_that_were_chosen_are_redriven(operator: Operator, options: tuple[str, ...], left: set[str]) -> None:
+def test_redrive_sends_the_selected_messages_only(operator: Operator, options: tuple[str, ...], left: set[str]) -> None:
     send_dead_letter(operator)
     message_id = only_id(operator, "RequestDeadLetterQueue")
     send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', "InvalidExecution", "m-2")
@@ -173,7 +173,7 @@ def test_only_those_that_were_chosen_are_redriven(operator: Operator, options: t
     assert {json.loads(one["Body"])["request_id"] for one in waiting(operator, "RequestDeadLetterQueue")} == left
 
 
-def test_a_dry_run_says_what_it_would_send_and_asks_nothing(operator: Operator) -> None:
+def test_redrive_dry_run_sends_nothing(operator: Operator) -> None:
     send_dead_letter(operator)
     ended = operator.run("dlq", "redrive", "request", "--all", "--dry-run", "--json")
     assert (ended.exit_code, ended.json["dry_run"], len(ended.json["redriven"])) == (0, True, 1)
@@ -182,24 +182,24 @@ def test_a_dry_run_says_what_it_would_send_and_asks_nothing(operator: Operator) 
     assert operator.audited() == []
 
 
-def test_without_a_yes_nothing_is_sent(operator: Operator) -> None:
+def test_redrive_is_refused_without_confirmation(operator: Operator) -> None:
     send_dead_letter(operator)
     assert operator.run("dlq", "redrive", "request", "--all").exit_code == 3
     assert waiting(operator, "RequestQueue") == []
 
 
 @pytest.mark.parametrize("options", [(), ("--all", "--code", "Expired"), ("--all", "--id", "m")])
-def test_dead_letters_are_selected_in_one_way(operator: Operator, options: tuple[str, ...]) -> None:
+def test_redrive_rejects_contradictory_selections(operator: Operator, options: tuple[str, ...]) -> None:
     assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 2
 
 
-def test_what_is_not_there_is_not_found(operator: Operator) -> None:
+def test_redrive_of_an_empty_queue_or_unknown_message_is_not_found(operator: Operator) -> None:
     assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 4
     send_dead_letter(operator)
     assert operator.run("dlq", "redrive", "request", "--id", "nothing", "--yes").exit_code == 4
 
 
-def test_a_named_dead_letter_that_is_not_redrivable_is_refused(operator: Operator) -> None:
+def test_redrive_by_id_is_refused_if_the_message_is_not_redrivable(operator: Operator) -> None:
     send_dead_letter(operator, "not JSON")
     message_id = only_id(operator, "RequestDeadLetterQueue")
     ended = operator.run("dlq", "redrive", "request", "--id", message_id, "--yes")
@@ -207,7 +207,7 @@ def test_a_named_dead_letter_that_is_not_redrivable_is_refused(operator: Operato
     assert "not JSON" in ended.stderr
 
 
-def test_a_dead_letter_that_cannot_be_sent_stays(operator: Operator) -> None:
+def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> None:
     send_dead_letter(operator)
     refuse(operator.sqs, "SendMessage", "ServiceUnavailable")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
@@ -216,8 +216,8 @@ def test_a_dead_letter_that_cannot_be_sent_stays(operator: Operator) -> None:
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
 
 
-def test_f25_what_is_sent_twice_since_its_dead_letter_could_not_be_removed_runs_once(operator: Operator) -> None:
-    """It dies between the two; the letter is redriven again, after SQS has forgotten the first message's id."""
+def test_f25_a_request_redriven_twice_runs_once(operator: Operator) -> None:
+    """The delete fails, and the message is redriven again after SQS's deduplication interval."""
     send_dead_letter(operator)
     refuse(operator.sqs, "DeleteMessage", "ServiceUnavailable")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")

@@ -1,8 +1,7 @@
-"""The doctor's checks of alarms, their topic, retries and dead letters."""
+"""The doctor's checks of alarms, their topic, retries and dead-letter queues."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,18 +9,18 @@ import pytest
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.doctor import alarm_checks, retry_checks
 from slotkeeper_cli.doctor.facts import LedgerRows
-from tests.cli.doctor_facts import NOW, levels, seen
+from tests.cli.doctor_facts import NOW, facts, levels, seen
 
 
-def test_alarms_in_alarm_that_have_no_data_and_whose_actions_are_disabled() -> None:
+def test_alarms_in_alarm_without_data_or_with_disabled_actions() -> None:
     def alarm(state: str, enabled: bool = True) -> dict[str, Any]:
         return {"LogicalId": "StarterErrorAlarm", "StateValue": state, "ActionsEnabled": enabled}
 
     assert levels(alarm_checks.alarms, alarms=[alarm("ALARM")]) == ["problem"]
     assert levels(alarm_checks.alarms, alarms=[alarm("INSUFFICIENT_DATA")]) == ["warn"]
     assert levels(alarm_checks.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
-    (ringing,) = alarm_checks.alarms(SimpleNamespace(alarms=[alarm("ALARM")]))  # type: ignore[arg-type]
-    assert ringing.do == "see docs/runbooks.md#startererroralarm"
+    (finding,) = alarm_checks.alarms(facts(alarms=[alarm("ALARM")]))
+    assert finding.do == "see docs/runbooks.md#startererroralarm"
 
 
 @pytest.mark.parametrize(
@@ -32,11 +31,11 @@ def test_alarms_in_alarm_that_have_no_data_and_whose_actions_are_disabled() -> N
         ("StarterErrorAlarm", 600.0, "problem"),
     ],
 )
-def test_a_new_stack_is_told_from_a_silent_janitor(alarm: str, age: float, level: str) -> None:
-    """Missing data rings the alarm on silence, and a new stack has no data of an hour."""
-    ringing = {"LogicalId": alarm, "StateValue": "ALARM", "ActionsEnabled": True, "Period": 3600}
-    ((found, saw),) = seen(alarm_checks.alarms, alarms=[ringing], stack_age=age)
-    assert found == level
+def test_the_janitor_alarm_of_a_new_stack_is_a_warning(alarm: str, age: float, level: str) -> None:
+    """The alarm treats missing data as breaching, and a new stack has no data of an hour."""
+    in_alarm = {"LogicalId": alarm, "StateValue": "ALARM", "ActionsEnabled": True, "Period": 3600}
+    ((actual, saw),) = seen(alarm_checks.alarms, alarms=[in_alarm], stack_age=age)
+    assert actual == level
     assert ("10 min" in saw) == (level == "warn")
 
 
@@ -80,7 +79,7 @@ def test_whether_a_keys_policy_lets_alarms_publish(policy: dict[str, Any], may: 
     assert levels(alarm_checks.topic_key, topic=topic, topic_key_policy=policy) == ([] if may else ["problem"])
 
 
-def test_the_key_that_aws_manages_lets_no_alarm_publish() -> None:
+def test_a_topic_with_an_aws_managed_key_is_a_problem() -> None:
     assert levels(alarm_checks.topic_key, topic={"KmsMasterKeyId": "alias/aws/sns"}) == ["problem"]
 
 
@@ -89,7 +88,7 @@ def row(status: str, due: float | None = None, lease: float = 0, plan: Any = Non
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("listed", "expected"),
     [
         (row(WAITING, NOW - 200), []),
         (row(WAITING, NOW - 400), ["problem"]),
@@ -101,11 +100,11 @@ def row(status: str, due: float | None = None, lease: float = 0, plan: Any = Non
         (MalformedRow("item 'r'"), ["problem"]),
     ],
 )
-def test_retries_that_are_overdue_and_attempts_that_were_not_continued(found: Any, expected: list[str]) -> None:
-    assert levels(retry_checks.overdue, rows=LedgerRows((("r", found),), all_of_them=True)) == expected
+def test_overdue_retries_are_problems_and_dead_attempts_warnings(listed: Any, expected: list[str]) -> None:
+    assert levels(retry_checks.overdue, rows=LedgerRows((("r", listed),), all_of_them=True)) == expected
 
 
-def test_a_few_are_named_the_oldest_first_and_a_look_that_was_cut_short_says_so() -> None:
+def test_the_oldest_retries_are_named_and_a_partial_read_is_a_warning() -> None:
     rows = tuple((f"r{n}", row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
     findings = seen(retry_checks.overdue, rows=LedgerRows(rows, all_of_them=False))
     assert findings[0] == (
@@ -116,10 +115,10 @@ def test_a_few_are_named_the_oldest_first_and_a_look_that_was_cut_short_says_so(
 
 
 @pytest.mark.parametrize("value", [None, "not JSON", '{"default": {"max_attempts": 0}}'])
-def test_a_retry_policy_that_does_not_hold_is_a_problem(value: str | None) -> None:
+def test_a_missing_or_invalid_retry_policy_is_a_problem(value: str | None) -> None:
     assert levels(retry_checks.retry_policy, retry_policy=value) == ["problem"]
 
 
-def test_what_lies_in_the_queues_that_nobody_works_on_is_a_warning() -> None:
+def test_messages_in_a_dead_letter_queue_are_a_warning() -> None:
     queues = {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}
     assert seen(retry_checks.dead_letters, queues=queues) == [("warn", "FailedRequestQueue contains 2 messages")]

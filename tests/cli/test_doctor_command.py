@@ -1,4 +1,4 @@
-"""`slotkeeper doctor`: how the checks are gone through and told, and what is fetched for them."""
+"""`slotkeeper doctor`: running the checks, their report, and fetching their facts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.support.module_time import replace_time
 Patch = pytest.MonkeyPatch
 
 
-class Made(SimpleNamespace):
-    """Facts made by hand; one that is an exception cannot be fetched."""
+class StubbedFacts(SimpleNamespace):
+    """Facts of a test. Reading one that is an exception raises it."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
@@ -36,17 +36,17 @@ class Made(SimpleNamespace):
 
 
 def over(patch: Patch, **changes: Any) -> None:
-    patch.setattr(command, "Facts", lambda _stack: Made(**{**WHOLE, **changes}))
+    patch.setattr(command, "Facts", lambda _stack: StubbedFacts(**{**WHOLE, **changes}))
 
 
 def denied(operation: str, code: str = "AccessDeniedException") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
 
 
-# Going through them ------------------------------------------------------------------------------------------------
+# Running the checks ------------------------------------------------------------------------------------------------
 
 
-def test_a_healthy_stack_ends_with_0(operator: Operator, monkeypatch: Patch) -> None:
+def test_doctor_exits_with_0_for_a_healthy_stack(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch)
     ended = operator.run("doctor")
     assert ended.exit_code == 0
@@ -54,7 +54,7 @@ def test_a_healthy_stack_ends_with_0(operator: Operator, monkeypatch: Patch) -> 
     assert operator.run("doctor", "--json").json["worst"] == "ok"
 
 
-def test_warnings_alone_end_with_0(operator: Operator, monkeypatch: Patch) -> None:
+def test_doctor_exits_with_0_for_warnings(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch, processes=[process(paused=True)])
     ended = operator.run("doctor", "--json")
     assert (ended.exit_code, ended.json["worst"]) == (0, "warn")
@@ -74,7 +74,7 @@ def test_warnings_alone_end_with_0(operator: Operator, monkeypatch: Patch) -> No
     ]
 
 
-def test_a_problem_ends_with_5_and_says_what_to_do(operator: Operator, monkeypatch: Patch) -> None:
+def test_doctor_exits_with_5_for_a_problem_and_states_what_to_do(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch, processes=[process(slots_in_use=2)], stack_status="UPDATE_FAILED")
     ended = operator.run("doctor")
     assert ended.exit_code == 5
@@ -84,7 +84,7 @@ def test_a_problem_ends_with_5_and_says_what_to_do(operator: Operator, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (denied("DescribeAlarms"), "DescribeAlarms was denied (AccessDeniedException)"),
         (denied("DescribeAlarms", "AuthorizationError"), "DescribeAlarms was denied (AuthorizationError)"),
@@ -93,19 +93,19 @@ def test_a_problem_ends_with_5_and_says_what_to_do(operator: Operator, monkeypat
         (CommandFailed("the stack has no output X"), "the stack has no output X"),
     ],
 )
-def test_what_may_not_or_cannot_be_looked_at_is_said_and_the_others_are_looked_at(
-    operator: Operator, monkeypatch: Patch, error: Exception, said: str
+def test_a_check_whose_call_fails_becomes_a_warning_and_the_others_run(
+    operator: Operator, monkeypatch: Patch, error: Exception, expected: str
 ) -> None:
     over(monkeypatch, alarms=error)
     ended = operator.run("doctor", "--json")
     assert ended.exit_code == 0
     by_level = {level: [c for c in ended.json["checks"] if c["level"] == level] for level in ("ok", "warn")}
     assert [one["check"] for one in by_level["warn"]] == ["alarms", "alarm-actions"]
-    assert said in by_level["warn"][0]["findings"][0]["saw"]
+    assert expected in by_level["warn"][0]["findings"][0]["saw"]
     assert len(by_level["ok"]) == len(CHECKS) - 2
 
 
-def test_what_the_stack_has_not_is_a_problem_of_the_checks_that_ask_for_it(
+def test_a_resource_that_the_stack_lacks_is_a_problem_of_the_checks_that_need_it(
     operator: Operator, monkeypatch: Patch
 ) -> None:
     over(monkeypatch, functions={"StarterFunction": FunctionSettings("StarterFunction", 30, None)})
@@ -116,12 +116,12 @@ def test_what_the_stack_has_not_is_a_problem_of_the_checks_that_ask_for_it(
     assert problems["visibility"][0]["saw"] == "not checked: there is no WorkerFunction"
 
 
-def test_a_check_of_a_flow_that_is_not_deployed_is_absent_and_no_fault(operator: Operator, monkeypatch: Patch) -> None:
+def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, monkeypatch: Patch) -> None:
     functions = {"StarterFunction": FunctionSettings("StarterFunction", 30, None)}
     slots = {name: WHOLE[name] | {} for name in ("queues", "mappings")}
     for each in slots.values():
         del each["WorkQueue"]
-    missing = dict.fromkeys(("rows", "retry_policy"), CommandFailed("asked for"))
+    missing = dict.fromkeys(("rows", "retry_policy"), CommandFailed("must not be fetched"))
     over(monkeypatch, not_deployed=["chatbot", "worker"], functions=functions, **slots, **missing)
     report = operator.run("doctor", "--json").json
     levels = {one["check"]: one["level"] for one in report["checks"]}
@@ -133,7 +133,7 @@ def test_a_check_of_a_flow_that_is_not_deployed_is_absent_and_no_fault(operator:
     assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.stdout
 
 
-def test_some_of_the_checks_are_gone_through_alone(operator: Operator, monkeypatch: Patch) -> None:
+def test_only_runs_the_named_checks(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch, stack_status="UPDATE_FAILED")
     ended = operator.run("doctor", "--only", "drift", "--only", "rules", "--json")
     assert [one["check"] for one in ended.json["checks"]] == ["drift", "rules"]
@@ -142,14 +142,14 @@ def test_some_of_the_checks_are_gone_through_alone(operator: Operator, monkeypat
     assert "no check nothing" in wrong.stderr
 
 
-def test_drift_is_looked_for_only_if_that_is_asked_for(operator: Operator, monkeypatch: Patch) -> None:
+def test_stack_drift_is_detected_only_with_the_option(operator: Operator, monkeypatch: Patch) -> None:
     over(monkeypatch, drifted={"WorkQueue": "MODIFIED"})
     assert "stack-drift" not in operator.run("doctor").stdout
     ended = operator.run("doctor", "--stack-drift", "--only", "stack-drift", "--json")
     assert (ended.exit_code, ended.json["worst"]) == (0, "warn")
 
 
-# Fetching them -----------------------------------------------------------------------------------------------------
+# Fetching the facts ------------------------------------------------------------------------------------------------
 
 FUNCTION, TABLE, RULE, ALARM = (
     "AWS::Lambda::Function",
@@ -161,13 +161,13 @@ FUNCTION, TABLE, RULE, ALARM = (
 
 @pytest.fixture
 def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
-    """Facts over moto. One call at a time: what answers in moto's place keeps one question in mind."""
+    """Facts over moto, fetched one call at a time, since StubbedCalls is not thread-safe."""
     monkeypatch.setattr(parallel, "THREADS", 1)
     return Facts(StackConnection("slotkeeper"))
 
 
 def listed(*resources: tuple[str, str, str], template_text: str = "") -> StubbedCalls:
-    """The stack's resources: logical id, physical id, type."""
+    """Stub a stack of resources, each given as logical id, physical id and type."""
     listed_checks = [
         {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": kind, "ResourceStatus": "CREATE_COMPLETE"}
         for a, b, kind in resources
@@ -202,7 +202,7 @@ def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Fac
     assert fetched.jobs["no-such-job"] is None
     assert (fetched.jobs["sample-job"] or {})["MaxRetries"] == 0
     assert {(one.process, one.status) for one in fetched.held} == {("sample", "RUNNING"), ("other", "ABORTED")}
-    assert fetched.execution_status("nobody") == ""
+    assert fetched.execution_status("sample-unknown") == ""
 
 
 def test_queues_and_their_event_sources_are_fetched(operator: Operator, fetched: Facts) -> None:
@@ -263,7 +263,7 @@ def test_tables_are_compared_with_the_template(operator: Operator, fetched: Fact
         ]
 
 
-def test_rules_are_fetched_from_whichever_bus(operator: Operator, fetched: Facts) -> None:
+def test_rules_are_fetched_from_any_bus(operator: Operator, fetched: Facts) -> None:
     events = client("events")
     events.create_event_bus(Name="bus")
     events.put_rule(Name="round", ScheduleExpression="rate(1 minute)")
@@ -290,19 +290,19 @@ def test_alarms_are_fetched_with_their_names_in_the_template(operator: Operator,
         assert [one["LogicalId"] for one in fetched.alarms if not one["ActionsEnabled"]] == ["Alarm0"]
 
 
-def test_the_topic_its_subscriptions_and_its_keys_policy_are_fetched(operator: Operator, fetched: Facts) -> None:
+def test_the_topic_its_subscriptions_and_its_key_policy_are_fetched(operator: Operator, fetched: Facts) -> None:
     sns, kms = client("sns"), client("kms")
     key = kms.create_key(Policy=json.dumps({"Statement": []}))["KeyMetadata"]["Arn"]
     topic = sns.create_topic(Name="failures", Attributes={"KmsMasterKeyId": key})["TopicArn"]
     operator.outputs["FailureTopicArn"] = topic
     sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="us@example.com")
-    facts = Facts(StackConnection("slotkeeper"))  # which reads the outputs again
+    facts = Facts(StackConnection("slotkeeper"))  # reads the outputs again
     assert facts.topic["KmsMasterKeyId"] == key
     assert facts.topic_key_policy == {"Statement": []}
     assert [one["Endpoint"] for one in facts.subscriptions] == ["us@example.com"]
 
 
-def test_the_retry_policy_is_fetched_or_known_to_be_gone(operator: Operator, fetched: Facts) -> None:
+def test_the_retry_policy_is_fetched_or_none(operator: Operator, fetched: Facts) -> None:
     operator.outputs["RetryPolicyParameterName"] = "/policy"
     gone = {"Error": {"Code": "ParameterNotFound", "Message": "no"}}
     with StubbedCalls("ssm", {"GetParameter": lambda _: gone}):
@@ -311,7 +311,7 @@ def test_the_retry_policy_is_fetched_or_known_to_be_gone(operator: Operator, fet
         assert Facts(StackConnection("slotkeeper")).retry_policy == "/policy"
 
 
-def test_of_a_large_ledger_a_part_is_looked_at(operator: Operator, fetched: Facts, monkeypatch: Patch) -> None:
+def test_a_large_ledger_is_read_in_part(operator: Operator, fetched: Facts, monkeypatch: Patch) -> None:
     for number in range(3):
         operator.dynamodb.put_item(
             TableName=operator.outputs["RequestLedgerTableName"],
@@ -335,7 +335,7 @@ def test_of_a_large_ledger_a_part_is_looked_at(operator: Operator, fetched: Fact
 
 
 @pytest.mark.parametrize("end", ["DETECTION_COMPLETE", "DETECTION_FAILED"])
-def test_cloudformations_drift_detection_is_waited_for(
+def test_stack_drift_is_polled_until_detection_ends(
     operator: Operator, fetched: Facts, monkeypatch: Patch, end: str
 ) -> None:
     pauses: list[float] = []
@@ -360,7 +360,7 @@ def test_cloudformations_drift_detection_is_waited_for(
     assert len(pauses) == 2
 
 
-def test_facts_are_of_one_moment(operator: Operator, fetched: Facts) -> None:
+def test_facts_include_the_time_the_parameters_and_the_stack_status(operator: Operator, fetched: Facts) -> None:
     assert fetched.now == pytest.approx(time.time(), abs=60)
     assert fetched.parameters["GlueTimeoutMinutes"] == "480"
     assert fetched.stack_status == "UPDATE_COMPLETE"

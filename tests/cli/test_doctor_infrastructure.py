@@ -1,121 +1,118 @@
-"""The doctor's checks of queues, functions, event sources, tables and rules."""
+"""The doctor's checks of queues, functions, event source mappings, tables and rules."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from slotkeeper_cli.doctor import infrastructure_checks
+from slotkeeper_cli.doctor import infrastructure_checks as checks
 from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
 from tests.cli.doctor_facts import WHOLE, facts, levels, mapping, queue, seen
 
 
-@pytest.mark.parametrize(
-    ("status", "found"),
-    [("UPDATE_ROLLBACK_FAILED", ["problem"]), ("UPDATE_IN_PROGRESS", ["warn"]), ("UPDATE_ROLLBACK_COMPLETE", [])],
-)
-def test_a_deployment_that_came_to_no_end(status: str, found: list[str]) -> None:
-    assert levels(infrastructure_checks.stack, stack_status=status) == found
+def _work_queue(**policy: Any) -> dict[str, Any]:
+    return {"queues": {**WHOLE["queues"], "WorkQueue": queue("WorkQueue", 720, RedrivePolicy=json.dumps(policy))}}
 
 
-def test_a_visibility_below_six_times_the_functions_timeout_is_a_problem() -> None:
-    queues = {**WHOLE["queues"], "RequestQueue": queue("RequestQueue", 179)}
-    assert seen(infrastructure_checks.visibility, queues=queues) == [
-        ("problem", "RequestQueue has a visibility timeout of 179 s, but StarterFunction may run for 30 s")
-    ]
+def _mappings(*of_work_queue: dict[str, Any]) -> dict[str, Any]:
+    return {"mappings": {"RequestQueue": [mapping()], "WorkQueue": list(of_work_queue)}}
 
 
-@pytest.mark.parametrize("policy", [{}, {"deadLetterTargetArn": "arn:other", "maxReceiveCount": 1000}])
-def test_a_queue_without_its_dead_letter_queue_is_a_problem(policy: dict[str, Any]) -> None:
-    queues = {**WHOLE["queues"], "WorkQueue": queue("WorkQueue", 720, RedrivePolicy=json.dumps(policy))}
-    assert levels(infrastructure_checks.redrive, queues=queues) == ["problem"]
-
-
-def test_few_receives_are_a_problem() -> None:
-    policy = json.dumps({"deadLetterTargetArn": "arn:WorkDeadLetterQueue", "maxReceiveCount": "5"})
-    queues = {**WHOLE["queues"], "WorkQueue": queue("WorkQueue", 720, RedrivePolicy=policy)}
-    assert seen(infrastructure_checks.redrive, queues=queues)[0][1].startswith(
-        "WorkQueue dead-letters a message after 5 receives"
-    )
+TABLES = [TableSettings("Ledger", False, True, False, True), TableSettings("Plain", False, False, False, False)]
+OFF = {"Spare": {"Properties": {"State": "DISABLED"}}}
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("check", "changes", "expected"),
     [
-        [],
-        [mapping(), mapping()],
-        [mapping(State="Disabled")],
-        [mapping(BatchSize=10)],
-        [mapping(FunctionResponseTypes=[])],
+        (checks.stack, {"stack_status": "UPDATE_ROLLBACK_FAILED"}, ["problem"]),
+        (checks.stack, {"stack_status": "UPDATE_IN_PROGRESS"}, ["warn"]),
+        (checks.stack, {"stack_status": "UPDATE_ROLLBACK_COMPLETE"}, []),
+        (checks.redrive, _work_queue(), ["problem"]),
+        (checks.redrive, _work_queue(deadLetterTargetArn="arn:other", maxReceiveCount=1000), ["problem"]),
+        (checks.mappings, _mappings(), ["problem"]),
+        (checks.mappings, _mappings(mapping(), mapping()), ["problem"]),
+        (checks.mappings, _mappings(mapping(State="Disabled")), ["problem"]),
+        (checks.mappings, _mappings(mapping(BatchSize=10)), ["problem"]),
+        (checks.mappings, _mappings(mapping(FunctionResponseTypes=[])), ["problem"]),
+        (checks.stopped_functions, {"functions": {"J": FunctionSettings("J", 300, 0)}}, ["problem"]),
+        (checks.recursion, {"recursion": [RecursionSetting("W", "Terminate", "Allow")]}, ["problem"]),
+        (checks.tables, {"tables": TABLES}, ["problem", "problem"]),
+        (checks.rules, {"rules": {"Spare": "DISABLED"}}, ["problem"]),
+        (checks.rules, {"rules": {"Spare": "DISABLED"}, "template": OFF}, []),
     ],
 )
-def test_an_event_source_that_is_missing_doubled_off_or_set_otherwise_is_a_problem(found: list[dict[str, Any]]) -> None:
-    assert levels(infrastructure_checks.mappings, mappings={"RequestQueue": [mapping()], "WorkQueue": found}) == [
-        "problem"
-    ]
+def test_a_setting_that_differs_from_the_template_is_a_finding(
+    check: Callable[..., Any], changes: dict[str, Any], expected: list[str]
+) -> None:
+    assert levels(check, **changes) == expected
 
 
 @pytest.mark.parametrize(
-    ("most", "reserved", "parameters", "found"),
+    ("check", "changes", "finding"),
+    [
+        (
+            checks.visibility,
+            {"queues": {**WHOLE["queues"], "RequestQueue": queue("RequestQueue", 179)}},
+            ("problem", "RequestQueue has a visibility timeout of 179 s, but StarterFunction may run for 30 s"),
+        ),
+        (
+            checks.redrive,
+            _work_queue(deadLetterTargetArn="arn:WorkDeadLetterQueue", maxReceiveCount="5"),
+            ("problem", "WorkQueue dead-letters a message after 5 receives, but a waiting request may need 700"),
+        ),
+        (
+            checks.rules,
+            {"rules": {"JanitorFunctionRound": "DISABLED"}},
+            ("problem", "rule JanitorFunctionRound is DISABLED: slots of dead holders are not released"),
+        ),
+        (
+            checks.stack_drift,  # operators change the retry policy
+            {"drifted": {"WorkQueue": "MODIFIED", "RetryPolicyParameter": "MODIFIED"}},
+            ("warn", "WorkQueue is MODIFIED, compared with the template"),
+        ),
+    ],
+)
+def test_a_finding_states_the_deployed_setting(
+    check: Callable[..., Any], changes: dict[str, Any], finding: tuple[str, str]
+) -> None:
+    assert seen(check, **changes) == [finding]
+
+
+@pytest.mark.parametrize(
+    ("most", "reserved", "parameters", "expected"),
     [
         (3, None, {"WorkerReservedConcurrency": "0"}, []),
         (3, None, {"WorkerReservedConcurrency": "5"}, ["warn"]),
         (3, 3, {}, ["problem"]),
         (None, 5, {}, ["problem"]),
         (4, 5, {}, ["warn"]),
-        (3, 0, {}, []),  # stopped, which another check says
+        (3, 0, {}, []),  # stopped, which another check reports
     ],
 )
-def test_the_workers_concurrency(most: int | None, reserved: int | None, parameters: Any, found: list[str]) -> None:
+def test_the_concurrency_of_the_worker(
+    most: int | None, reserved: int | None, parameters: Any, expected: list[str]
+) -> None:
     scaling = {} if most is None else {"ScalingConfig": {"MaximumConcurrency": most}}
     given = {
         "functions": {"WorkerFunction": FunctionSettings("WorkerFunction", 120, reserved)},
         "mappings": {"WorkQueue": [mapping(**scaling)]},
         "parameters": {"WorkerConcurrency": "3", **parameters},
     }
-    assert levels(infrastructure_checks.worker_concurrency, **given) == found
+    assert levels(checks.worker_concurrency, **given) == expected
 
 
-@pytest.mark.parametrize(("unreserved", "found"), [(10, []), (104, []), (105, ["warn"]), (1000, ["warn"])])
-def test_a_reservation_for_the_worker_is_advised_where_the_account_can_spare_it(
-    unreserved: int, found: list[str]
-) -> None:
+@pytest.mark.parametrize(("unreserved", "expected"), [(10, []), (104, []), (105, ["warn"]), (1000, ["warn"])])
+def test_reserved_concurrency_is_advised_if_the_account_has_enough(unreserved: int, expected: list[str]) -> None:
     """PutFunctionConcurrency leaves 100 unreserved, and a new account has 10."""
     given = {
         "functions": {"WorkerFunction": FunctionSettings("WorkerFunction", 120, None)},
         "parameters": {"WorkerConcurrency": "3", "WorkerReservedConcurrency": "0"},
         "unreserved_concurrency": unreserved,
     }
-    assert levels(infrastructure_checks.worker_concurrency, **given) == found
-    advised = [finding.do for finding in infrastructure_checks.worker_concurrency(facts(**given))]
-    assert all("WorkerReservedConcurrency=5," in do for do in advised)
-
-
-def test_a_function_with_no_concurrency_is_a_problem() -> None:
-    functions = {"JanitorFunction": FunctionSettings("JanitorFunction", 300, 0)}
-    assert levels(infrastructure_checks.stopped_functions, functions=functions) == ["problem"]
-
-
-def test_another_recursion_setting_than_the_templates_is_a_problem() -> None:
-    settings = [RecursionSetting("WorkerFunction", "Terminate", "Allow")]
-    assert levels(infrastructure_checks.recursion, recursion=settings) == ["problem"]
-
-
-def test_a_table_that_does_not_expire_or_cannot_be_restored_as_it_should_is_a_problem() -> None:
-    tables = [TableSettings("Ledger", False, True, False, True), TableSettings("Plain", False, False, False, False)]
-    assert levels(infrastructure_checks.tables, tables=tables) == ["problem", "problem"]
-
-
-def test_a_rule_that_is_off_is_a_problem_unless_the_template_has_it_so() -> None:
-    assert seen(infrastructure_checks.rules, rules={"JanitorFunctionRound": "DISABLED"})[0][1].endswith("not released")
-    template = {"Spare": {"Properties": {"State": "DISABLED"}}}
-    assert seen(infrastructure_checks.rules, rules={"Spare": "DISABLED"}, template=template) == []
-
-
-def test_what_cloudformation_finds_changed_is_a_warning() -> None:
-    drifted = {"WorkQueue": "MODIFIED", "RetryPolicyParameter": "MODIFIED"}  # whose policy is the operators' own
-    assert seen(infrastructure_checks.stack_drift, drifted=drifted) == [
-        ("warn", "WorkQueue is MODIFIED, compared with the template")
-    ]
+    assert levels(checks.worker_concurrency, **given) == expected
+    advice = [finding.do for finding in checks.worker_concurrency(facts(**given))]
+    assert all("WorkerReservedConcurrency=5," in do for do in advice)

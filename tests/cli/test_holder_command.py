@@ -1,4 +1,4 @@
-"""`slotkeeper holder release`: a slot is released only once nothing uses it, and every check is reported."""
+"""`slotkeeper holder release`: only the slot of a dead holder is released, and every check is reported."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.support.module_time import replace_time
 
 
 def _end(operator: Operator, name: str) -> None:
-    """Its execution is over, for as long as the stack asks."""
+    """End an execution, with a grace time of 0 s."""
     operator.parameters["GraceSeconds"] = "0"
     operator.stop(name)
 
 
-def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operator) -> None:
+def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
     name = operator.hold("a")
     _end(operator, name)
 
@@ -30,7 +30,7 @@ def test_a_holder_whose_execution_and_runs_are_over_is_released(operator: Operat
     assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
 
 
-def test_one_that_runs_is_refused(operator: Operator) -> None:
+def test_release_is_refused_while_the_execution_runs(operator: Operator) -> None:
     name = operator.hold("a")
 
     ended = operator.run("holder", "release", name)
@@ -41,7 +41,7 @@ def test_one_that_runs_is_refused(operator: Operator) -> None:
     assert operator.audited() == []
 
 
-def test_one_whose_glue_run_outlives_its_execution_is_refused(operator: Operator) -> None:
+def test_release_is_refused_while_a_glue_run_is_alive(operator: Operator) -> None:
     name = operator.hold("a")
     run = operator.run_glue(name)
     _end(operator, name)
@@ -53,7 +53,9 @@ def test_one_whose_glue_run_outlives_its_execution_is_refused(operator: Operator
     assert operator.process().slots_in_use == 1
 
 
-def test_a_run_that_shows_only_at_the_second_check_counts(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_is_refused_if_a_run_shows_at_the_second_check(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A StartJobRun was under way when the workflow was stopped."""
     name = operator.hold("a")
     _end(operator, name)
@@ -70,8 +72,8 @@ def test_a_run_that_shows_only_at_the_second_check_counts(operator: Operator, mo
     assert operator.process().slots_in_use == 1
 
 
-def test_one_whose_execution_has_just_ended_may_have_a_run_on_the_way(operator: Operator) -> None:
-    """Step Functions may have asked Glue for it the moment before, and no look shows it yet."""
+def test_release_is_refused_within_the_grace_time(operator: Operator) -> None:
+    """A run that was started the moment before does not show yet."""
     name = operator.hold("a")
     operator.stop(name)
 
@@ -82,10 +84,10 @@ def test_one_whose_execution_has_just_ended_may_have_a_run_on_the_way(operator: 
     assert operator.process().slots_in_use == 1
 
 
-def test_one_that_runs_and_that_step_functions_does_not_show_yet_is_refused(
+def test_release_is_refused_for_a_day_if_a_confirmed_holder_has_no_execution(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DescribeExecution is eventually consistent, and a run that Glue refuses for now is no run that a look shows."""
+    """DescribeExecution is eventually consistent, and a run that Glue has refused so far does not show."""
     name = operator.hold("a", started=False)
     replace_time(monkeypatch, holder, time=lambda: 1_790_000_300.0)
 
@@ -94,7 +96,7 @@ def test_one_that_runs_and_that_step_functions_does_not_show_yet_is_refused(
     assert operator.run("holder", "release", name).exit_code == 0
 
 
-def test_a_job_that_is_gone_has_no_run_alive(operator: Operator) -> None:
+def test_release_of_a_holder_whose_job_was_deleted(operator: Operator) -> None:
     name = operator.hold("a")
     _end(operator, name)
     operator.glue.delete_job(JobName="sample-job")
@@ -102,14 +104,14 @@ def test_a_job_that_is_gone_has_no_run_alive(operator: Operator) -> None:
     assert operator.run("holder", "release", name).exit_code == 0
 
 
-def test_an_old_reservation_without_execution_is_released(operator: Operator) -> None:
+def test_release_frees_an_old_reservation_without_execution(operator: Operator) -> None:
     name = operator.hold("a", started=False, confirmed=False)
 
     assert operator.run("holder", "release", name).exit_code == 0
     assert operator.process().slots_in_use == 0
 
 
-def test_a_young_reservation_is_its_starters(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_is_refused_for_a_young_reservation(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     name = operator.hold("a", started=False, confirmed=False)
     replace_time(monkeypatch, holder, time=lambda: 1_790_000_100.0)
 
@@ -119,7 +121,7 @@ def test_a_young_reservation_is_its_starters(operator: Operator, monkeypatch: py
     assert "wait 20 s" in ended.stderr
 
 
-def test_a_holder_that_changes_between_the_checks_keeps_its_slot(
+def test_release_fails_if_the_holder_changes_between_the_checks(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = operator.hold("a", confirmed=False)
@@ -145,10 +147,10 @@ def test_a_holder_that_changes_between_the_checks_keeps_its_slot(
     assert operator.process().slots_in_use == 1
 
 
-def test_forced_it_is_freed_with_an_audit_line_that_says_so(operator: Operator) -> None:
+def test_release_with_force_is_confirmed_and_audited(operator: Operator) -> None:
     name = operator.hold("a")
 
-    assert operator.run("holder", "release", name, "--force").exit_code == 3, "nobody confirmed"
+    assert operator.run("holder", "release", name, "--force").exit_code == 3, "not confirmed"
     assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
 
     (line,) = operator.audited()
@@ -167,5 +169,5 @@ def test_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]
     assert woken == ["handle-b"]
 
 
-def test_an_unknown_holder_is_not_found(operator: Operator) -> None:
+def test_release_does_not_find_an_unknown_holder(operator: Operator) -> None:
     assert operator.run("holder", "release", "sample-0123").exit_code == 4

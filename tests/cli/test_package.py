@@ -1,4 +1,4 @@
-"""What `pipx install .` installs is all that the command imports."""
+"""The command imports only distributions that `pipx install .` installs."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from slotkeeper_cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-# What botocore and urllib3 take if it happens to be there, as it is beside the embedded AWS, and do without.
-TAKEN_IF_THERE = {"awscrt", "certifi", "cffi", "cryptography", "pyopenssl", "setuptools"}
+# Optional imports of botocore and urllib3, which the local environment has.
+OPTIONAL = {"awscrt", "certifi", "cffi", "cryptography", "pyopenssl", "setuptools"}
 IMPORTED = "import json, sys, slotkeeper_cli.app; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
 
 
 def _installed(requirements: list[str]) -> set[str]:
-    """The distributions that come with these requirements, theirs included."""
-    found: set[tuple[str, str]] = set()
+    """The distributions that these requirements install, with their own requirements."""
+    seen: set[tuple[str, str]] = set()
     wanted = [Requirement(one) for one in requirements]
     while wanted:
         requirement = wanted.pop()
         for extra in {"", *requirement.extras}:
             key = (requirement.name.lower().replace("_", "-"), extra)
-            if key in found:
+            if key in seen:
                 continue
-            found.add(key)
+            seen.add(key)
             for text in metadata.requires(requirement.name) or []:
                 further = Requirement(text)
                 if further.marker is None or further.marker.evaluate({"extra": extra}):
                     wanted.append(further)
-    return {name for name, _ in found}
+    return {name for name, _ in seen}
 
 
 def test_every_import_comes_with_the_package() -> None:
@@ -58,10 +58,10 @@ def test_every_import_comes_with_the_package() -> None:
     imported = {of[module][0].lower().replace("_", "-") for module in modules if module in of}
 
     assert {"boto3", "typer", "aws-xray-sdk"} <= imported
-    assert imported - TAKEN_IF_THERE <= _installed(PROJECT["project"]["dependencies"])
+    assert imported - OPTIONAL <= _installed(PROJECT["project"]["dependencies"])
 
 
-def test_every_package_and_schema_is_in_it() -> None:
+def test_the_package_contains_every_module_and_schema() -> None:
     find = PROJECT["tool"]["setuptools"]["packages"]["find"]
     data = PROJECT["tool"]["setuptools"]["package-data"]["slotkeeper"]
     for place in find["where"]:

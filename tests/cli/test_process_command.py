@@ -1,4 +1,4 @@
-"""`slotkeeper process`: each change, its guard and its audit line."""
+"""`slotkeeper process`: each change with its guard and its audit line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
 
 
-def test_the_processes_are_listed_with_their_limit_and_state(operator: Operator) -> None:
+def test_list_shows_processes_with_limit_and_state(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.create("nightly", 2, "sample-job", paused=True)
     odd = {"process_name": {"S": "odd"}}
@@ -28,13 +28,13 @@ def test_the_processes_are_listed_with_their_limit_and_state(operator: Operator)
     assert "malformed: " in operator.run("process", "list").stdout
 
 
-def test_a_list_without_processes_names_the_command_that_adds_one(operator: Operator) -> None:
+def test_list_without_processes_names_the_command_to_add_one(operator: Operator) -> None:
     operator.run("process", "remove", "sample", "--yes")
 
     assert "slotkeeper process add" in operator.run("process", "list").stdout
 
 
-def test_a_limit_is_changed_live_and_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]) -> None:
+def test_set_limit_wakes_the_first_waiting_request(operator: Operator, woken: list[str]) -> None:
     operator.hold("a")
     second = operator.send("b")
     operator.slots.wait("sample", operator.workflow_name(second), second)
@@ -45,14 +45,14 @@ def test_a_limit_is_changed_live_and_the_first_waiting_request_is_woken(operator
     assert woken == ["handle-b"]
 
 
-def test_a_limit_below_the_holders_reports_how_many_are_above_it(operator: Operator) -> None:
+def test_set_limit_below_the_holders_counts_those_above(operator: Operator) -> None:
     operator.hold("a")
 
     assert "1 holder above the limit" in operator.run("process", "set-limit", "sample", "0").stdout
 
 
 @pytest.mark.parametrize("limit", ["-1", "501", "many"])
-def test_a_limit_that_cannot_be_is_refused_as_misuse(operator: Operator, limit: str) -> None:
+def test_set_limit_rejects_an_invalid_limit(operator: Operator, limit: str) -> None:
     ended = operator.run("process", "set-limit", "sample", "--", limit)
 
     assert ended.exit_code == 2
@@ -60,19 +60,19 @@ def test_a_limit_that_cannot_be_is_refused_as_misuse(operator: Operator, limit: 
     assert operator.process().slot_limit == 1
 
 
-def test_a_limit_that_glue_cannot_keep_up_with_is_reported(operator: Operator) -> None:
+def test_set_limit_warns_of_max_concurrent_runs(operator: Operator) -> None:
     operator.glue.create_job(Name="tight", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 3})
     operator.processes.create("second", 1, "tight")
 
     assert "MaxConcurrentRuns" in operator.run("process", "set-limit", "second", "3").stderr
 
 
-def test_a_limit_that_one_item_cannot_keep_up_with_is_reported(operator: Operator) -> None:
+def test_set_limit_warns_of_the_item_size(operator: Operator) -> None:
     assert "divide it" not in operator.run("process", "set-limit", "sample", "100").stderr
     assert "divide it" in operator.run("process", "set-limit", "sample", "500").stderr
 
 
-def test_pause_and_resume_of_one_and_of_all(operator: Operator) -> None:
+def test_pause_and_resume_one_process_and_all(operator: Operator) -> None:
     operator.processes.create("second", 1, "sample-job")
 
     assert operator.run("process", "pause", "sample", "--json").json == {"paused": ["sample"], "running": {"sample": 0}}
@@ -84,13 +84,13 @@ def test_pause_and_resume_of_one_and_of_all(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("sample", "--all")])
-def test_processes_are_selected_in_one_way(operator: Operator, arguments: tuple[str, ...]) -> None:
+def test_pause_rejects_contradictory_selections(operator: Operator, arguments: tuple[str, ...]) -> None:
     assert operator.run("process", "pause", *arguments).exit_code == 2
     assert not operator.process().paused
 
 
-def test_resume_is_refused_where_executions_run_without_a_slot(operator: Operator) -> None:
-    """As after a restore of the table: its holders are of another time."""
+def test_resume_is_refused_while_executions_run_without_a_slot(operator: Operator) -> None:
+    """As after a restore of the table, whose holders are outdated."""
     execution = operator.hold("a")
     operator.slots.release("sample", execution, operator.process().holders[execution].raw)
     operator.processes.pause("sample")
@@ -104,14 +104,14 @@ def test_resume_is_refused_where_executions_run_without_a_slot(operator: Operato
     assert not operator.process().paused
 
 
-def test_a_process_is_added_and_its_requests_can_come(operator: Operator) -> None:
+def test_add_creates_a_process(operator: Operator) -> None:
     ended = operator.run("process", "add", "second", "--limit", "2", "--job", "sample-job", "--paused", "--json")
 
     assert ended.json["problems"] == []
     assert (operator.process("second").slot_limit, operator.process("second").paused) == (2, True)
 
 
-def test_one_that_exists_is_left_as_it_is(operator: Operator) -> None:
+def test_add_leaves_an_existing_process_unchanged(operator: Operator) -> None:
     operator.hold("a")
 
     ended = operator.run("process", "add", "sample", "--limit", "5", "--job", "sample-job")
@@ -121,7 +121,7 @@ def test_one_that_exists_is_left_as_it_is(operator: Operator) -> None:
     assert operator.process().holders
 
 
-def test_a_job_that_would_not_work_is_refused_with_all_that_is_wrong(operator: Operator) -> None:
+def test_add_refuses_a_job_with_all_its_problems(operator: Operator) -> None:
     operator.glue.create_job(Name="retrying", Role="r", Command={"Name": "x"}, MaxRetries=2)
 
     ended = operator.run("process", "add", "second", "--limit", "2", "--job", "retrying")
@@ -134,30 +134,28 @@ def test_a_job_that_would_not_work_is_refused_with_all_that_is_wrong(operator: O
     assert operator.audited()[-1]["forced"] is True
 
 
-def test_a_job_that_the_parameters_allow_is_fine(operator: Operator) -> None:
+def test_add_accepts_a_job_of_the_parameters(operator: Operator) -> None:
     operator.glue.create_job(Name="other", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 9})
     operator.parameters["MoreGlueJobArns"] = "arn:aws:glue:us-east-1:123456789012:job/other"
 
     assert operator.run("process", "add", "second", "--limit", "2", "--job", "other").exit_code == 0
 
 
-def test_a_job_that_does_not_exist_is_refused(operator: Operator) -> None:
+def test_add_refuses_an_unknown_job(operator: Operator) -> None:
     assert "does not exist" in operator.run("process", "add", "second", "--limit", "2", "--job", "nowhere").stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 48])
-def test_a_name_that_no_request_could_carry_is_misuse(operator: Operator, name: str) -> None:
+def test_add_rejects_an_invalid_name(operator: Operator, name: str) -> None:
     assert operator.run("process", "add", name, "--limit", "2", "--job", "sample-job").exit_code == 2
 
 
-def test_a_process_is_removed_once_it_is_empty(operator: Operator) -> None:
+def test_remove_deletes_a_process_without_holders(operator: Operator) -> None:
     assert operator.run("process", "remove", "sample", "--yes", "--json").json == {"removed": "sample"}
     assert operator.slots.read("sample") is None
 
 
-def test_removing_wakes_the_first_waiting_request_so_that_it_is_dead_lettered(
-    operator: Operator, woken: list[str]
-) -> None:
+def test_remove_wakes_the_first_waiting_request(operator: Operator, woken: list[str]) -> None:
     operator.processes.pause("sample")
     first = operator.send("a")
     operator.slots.wait("sample", operator.workflow_name(first), first)
@@ -166,8 +164,8 @@ def test_removing_wakes_the_first_waiting_request_so_that_it_is_dead_lettered(
     assert woken == ["handle-a"]
 
 
-def test_removing_says_which_cancellations_end_with_the_process(operator: Operator) -> None:
-    """They are stored in its item: a cancelled request that is queued is dead-lettered as UnknownProcess."""
+def test_remove_warns_of_cancelled_requests(operator: Operator) -> None:
+    """Cancellations are stored in the process's item, and are removed with it."""
     operator.processes.cancellations.add("sample", "sample-cancelled", 1_790_000_000.0)
 
     ended = operator.run("process", "remove", "sample", "--yes")
@@ -177,7 +175,7 @@ def test_removing_says_which_cancellations_end_with_the_process(operator: Operat
     assert operator.audited()[-1]["cancelled"] == ["sample-cancelled"]
 
 
-def test_removing_waits_for_those_who_run(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_waits_for_running_requests(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = operator.hold("a")
 
     def end(_: float) -> None:
@@ -190,7 +188,7 @@ def test_removing_waits_for_those_who_run(operator: Operator, monkeypatch: pytes
     assert operator.slots.read("sample") is None
 
 
-def test_removing_gives_up_after_its_time_and_leaves_the_process_paused(operator: Operator) -> None:
+def test_remove_leaves_the_process_paused_when_the_timeout_has_passed(operator: Operator) -> None:
     operator.hold("a")
 
     ended = operator.run("process", "remove", "sample", "--yes", "--timeout", "0")
@@ -201,7 +199,7 @@ def test_removing_gives_up_after_its_time_and_leaves_the_process_paused(operator
     assert operator.process().holders
 
 
-def test_nothing_is_removed_without_a_confirmation(operator: Operator) -> None:
+def test_remove_is_refused_without_confirmation(operator: Operator) -> None:
     ended = operator.run("process", "remove", "sample")
 
     assert ended.exit_code == 3
@@ -209,7 +207,7 @@ def test_nothing_is_removed_without_a_confirmation(operator: Operator) -> None:
     assert not operator.process().paused
 
 
-def test_every_change_has_its_audit_line_before_it(operator: Operator) -> None:
+def test_changes_are_audited(operator: Operator) -> None:
     operator.run("process", "set-limit", "sample", "2")
     operator.run("process", "pause", "sample")
 
@@ -220,7 +218,7 @@ def test_every_change_has_its_audit_line_before_it(operator: Operator) -> None:
     assert (second["action"], second["process"], second["stack"]) == ("process pause", "sample", "slotkeeper")
 
 
-def test_nothing_is_changed_without_an_audit_line(operator: Operator) -> None:
+def test_pause_is_refused_without_an_audit_line(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
 
     ended = operator.run("process", "pause", "sample")
@@ -230,10 +228,10 @@ def test_nothing_is_changed_without_an_audit_line(operator: Operator) -> None:
     assert not operator.process().paused
 
 
-def test_a_line_that_fails_after_others_is_not_called_nothing(
+def test_an_audit_line_that_fails_after_a_change_exits_with_1(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 3 says that nothing was changed, and scripts believe it."""
+    """Exit code 3 would state that nothing was changed."""
     operator.processes.create("zz", 1, "sample-job")
     write = operator.logs.put_log_events
 
@@ -255,7 +253,7 @@ def test_a_line_that_fails_after_others_is_not_called_nothing(
     "arguments",
     [("status", "sample"), ("process", "set-limit", "sample", "2"), ("request", "cancel", "a", "--process", "sample")],
 )
-def test_a_malformed_item_is_a_line_that_names_the_attribute(operator: Operator, arguments: tuple[str, ...]) -> None:
+def test_a_malformed_item_is_an_error_that_names_the_attribute(operator: Operator, arguments: tuple[str, ...]) -> None:
     operator.dynamodb.update_item(
         TableName=operator.outputs["SlotTableName"],
         Key={"process_name": {"S": "sample"}},
@@ -270,7 +268,7 @@ def test_a_malformed_item_is_a_line_that_names_the_attribute(operator: Operator,
     assert "slot_limit" in ended.stderr
 
 
-def test_a_process_that_is_removed_meanwhile_is_not_found(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_removed_meanwhile_is_not_found(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = operator.process()
     operator.dynamodb.delete_item(TableName=operator.outputs["SlotTableName"], Key={"process_name": {"S": "sample"}})
     monkeypatch.setattr(Slots, "read", lambda *_: seen)
@@ -278,4 +276,4 @@ def test_a_process_that_is_removed_meanwhile_is_not_found(operator: Operator, mo
     ended = operator.run("process", "pause", "sample")
 
     assert ended.exit_code == 4
-    assert "there is no process 'sample'" in ended.stderr
+    assert "process 'sample' does not exist" in ended.stderr

@@ -1,4 +1,4 @@
-"""`slotkeeper request`: what became of one, and keeping it from running."""
+"""`slotkeeper request show` and `cancel`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _attempt(operator: Operator, request_id: str = "a", *options: str) -> Any:
 
 
 def _ended(operator: Operator) -> None:
-    """A request that has run, and failed."""
+    """Let a request run and be aborted."""
     name = operator.hold("a")
     operator.slots.release("sample", name, operator.process().holders[name].raw)
     operator.stop(name)
@@ -39,7 +39,7 @@ def _starter(operator: Operator) -> Starter:
 
 
 def _receive(operator: Operator) -> Delivery:
-    """As the event source mapping does it."""
+    """Receive a request as the event source mapping does."""
     (received,) = operator.sqs.receive_message(
         QueueUrl=operator.outputs["RequestQueueUrl"], VisibilityTimeout=180, AttributeNames=["All"]
     )["Messages"]
@@ -55,7 +55,7 @@ def _receive(operator: Operator) -> Delivery:
 
 
 def _wait_first(operator: Operator, request_id: str = "a") -> str:
-    """A request that is registered as the first that waits."""
+    """Register a request as the first waiting one; return its execution name."""
     operator.processes.set_limit("sample", 0)
     operator.send(request_id)
     assert isinstance(_starter(operator).admit(_receive(operator), NOW), Waiting)
@@ -65,7 +65,7 @@ def _wait_first(operator: Operator, request_id: str = "a") -> str:
 # Showing -----------------------------------------------------------------------------------------------------------
 
 
-def test_one_that_runs_is_shown_with_its_slot_its_glue_run_and_its_link(operator: Operator) -> None:
+def test_show_of_a_running_request_has_its_slot_glue_run_and_link(operator: Operator) -> None:
     name = operator.hold("a")
     run = operator.run_glue(name)
     attempt = _attempt(operator)
@@ -76,18 +76,18 @@ def test_one_that_runs_is_shown_with_its_slot_its_glue_run_and_its_link(operator
 
 
 @pytest.mark.parametrize(("started", "confirmed"), [(False, False), (True, False)])
-def test_one_that_has_reserved_its_slot_is_starting(operator: Operator, started: bool, confirmed: bool) -> None:
+def test_show_of_a_reservation_is_starting(operator: Operator, started: bool, confirmed: bool) -> None:
     operator.hold("a", started=started, confirmed=confirmed)
     assert _attempt(operator)["state"] == "starting"
 
 
-def test_one_that_waits_first_is_shown_as_that(operator: Operator) -> None:
+def test_show_of_the_first_waiting_request_is_waiting(operator: Operator) -> None:
     name = _wait_first(operator)
     attempt = _attempt(operator)
     assert (attempt["state"], attempt["execution"], attempt["since"]) == ("waiting", name, "2026-09-21T14:13:20Z")
 
 
-def test_one_that_is_over_says_how_and_where_its_request_is(operator: Operator) -> None:
+def test_show_of_an_ended_request_has_its_status_and_dead_letter_queue(operator: Operator) -> None:
     name = operator.hold("a")
     operator.slots.release("sample", name, operator.process().holders[name].raw)
     assert _attempt(operator)["state"] == "finishing"
@@ -99,13 +99,13 @@ def test_one_that_is_over_says_how_and_where_its_request_is(operator: Operator) 
     assert "next_attempt" not in _show(operator)
 
 
-def test_a_failed_one_whose_dead_letter_is_gone_may_be_queued_again(operator: Operator) -> None:
+def test_show_of_a_failed_request_without_message_has_a_next_attempt(operator: Operator) -> None:
     _ended(operator)
     again = _show(operator)["next_attempt"]
     assert again == {"attempt": 2, "execution": execution_name("sample", "a", 2), "state": "perhaps queued"}
 
 
-def test_a_dead_lettered_one_says_why_and_its_later_attempts_are_found_too(operator: Operator) -> None:
+def test_show_finds_attempts_after_a_dead_lettered_one(operator: Operator) -> None:
     send_dead_letter(operator)
     body = json.dumps({"process": "sample", "request_id": "a", "attempt": 2})
     operator.workflow.start(parse_request(Delivery("m", body, "sample", "", "0", 1, NOW)))
@@ -114,7 +114,7 @@ def test_a_dead_lettered_one_says_why_and_its_later_attempts_are_found_too(opera
     assert shown["attempts"][0]["dead_letter"]["reason"] == "because of Expired"
 
 
-def test_it_is_found_by_its_execution_and_by_its_message_too(operator: Operator) -> None:
+def test_show_finds_a_request_by_execution_and_by_message_id(operator: Operator) -> None:
     name = operator.hold("a")
     assert _show(operator, name)["request_id"] == "a"
     send_dead_letter(operator, '{"process": "sample"}', message_id="m-9")
@@ -123,17 +123,17 @@ def test_it_is_found_by_its_execution_and_by_its_message_too(operator: Operator)
     assert operator.run("request", "show", "sample-" + "0" * 32).exit_code == 4
 
 
-def test_the_same_id_in_two_processes_is_two_requests(operator: Operator) -> None:
+def test_show_lists_the_same_id_in_two_processes(operator: Operator) -> None:
     operator.processes.create("other", 1, "sample-job")
     operator.hold("a")
     operator.hold("a", "other")
     shown = operator.run("request", "show", "a", "--json").json["found"]
     assert {one["process"] for one in shown} == {"sample", "other"}
     assert _show(operator, "a", "--process", "other")["process"] == "other"
-    assert operator.run("request", "show", "a", "--process", "nobody").exit_code == 4
+    assert operator.run("request", "show", "a", "--process", "unknown").exit_code == 4
 
 
-def test_of_an_unknown_request_the_possibilities_are_shown(operator: Operator) -> None:
+def test_show_of_an_unknown_request_lists_possible_reasons(operator: Operator) -> None:
     _wait_first(operator, "other")
     ended = operator.run("request", "show", "a", "--json")
     assert (ended.exit_code, ended.json["found"], ended.json["queued_messages"]) == (0, [], 1)
@@ -141,7 +141,7 @@ def test_of_an_unknown_request_the_possibilities_are_shown(operator: Operator) -
     assert "it was never sent" in operator.run("request", "show", "a").stdout
 
 
-def test_with_an_empty_queue_it_is_not_found(operator: Operator) -> None:
+def test_show_of_an_unknown_request_exits_with_4_if_the_queue_is_empty(operator: Operator) -> None:
     ended = operator.run("request", "show", "a", "--json")
     assert ended.exit_code == 4
     assert len(ended.json["may_be"]) == 3
@@ -159,7 +159,7 @@ def test_the_text_output_shows_the_same(operator: Operator) -> None:
 # Cancelling --------------------------------------------------------------------------------------------------------
 
 
-def test_a_queued_request_is_cancelled_and_dead_lettered_by_the_starter(operator: Operator) -> None:
+def test_cancel_lets_the_starter_dead_letter_a_queued_request(operator: Operator) -> None:
     operator.send("a")
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes", "--json")
     assert ended.exit_code == 0
@@ -182,26 +182,26 @@ def test_the_first_waiting_request_is_woken_immediately(operator: Operator) -> N
     assert len(waiting(operator, "RequestQueue")) == 1
 
 
-def test_without_a_yes_nothing_is_cancelled(operator: Operator) -> None:
+def test_cancel_is_refused_without_confirmation(operator: Operator) -> None:
     ended = operator.run("request", "cancel", "a", "--process", "sample")
     assert ended.exit_code == 3
     assert "It has not been received yet" in ended.stderr
     assert operator.process().cancelled == {}
 
 
-def test_without_an_audit_line_nothing_is_cancelled(operator: Operator) -> None:
+def test_cancel_is_refused_without_an_audit_line(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
     assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 3
     assert operator.process().cancelled == {}
 
 
-def test_one_that_runs_is_stopped_only_with_stop(operator: Operator) -> None:
+def test_cancel_stops_a_running_request_only_with_stop(operator: Operator) -> None:
     name = operator.hold("a")
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
     assert "Give --stop" in ended.stderr
     assert operator.workflow.describe(name).status == "RUNNING"  # type: ignore[union-attr]
-    assert operator.run("request", "cancel", "a", "--process", "sample", "--stop").exit_code == 3, "nobody confirmed"
+    assert operator.run("request", "cancel", "a", "--process", "sample", "--stop").exit_code == 3, "not confirmed"
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop", "--yes", "--json")
     assert ended.json["stopped"] == name
     stopped = operator.workflow.describe(name)
@@ -211,14 +211,14 @@ def test_one_that_runs_is_stopped_only_with_stop(operator: Operator) -> None:
     assert [(line["action"], line["stop"]) for line in operator.audited()] == [("request cancel", True)]
 
 
-def test_one_that_is_starting_is_left_alone(operator: Operator) -> None:
+def test_cancel_is_refused_while_a_request_is_starting(operator: Operator) -> None:
     operator.hold("a", confirmed=False)
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop", "--yes")
     assert ended.exit_code == 3
     assert "is being started" in ended.stderr
 
 
-def test_one_that_takes_its_slot_meanwhile_is_not_cancelled(
+def test_cancel_is_refused_if_the_request_reserves_a_slot_meanwhile(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator.send("a")
@@ -229,10 +229,8 @@ def test_one_that_takes_its_slot_meanwhile_is_not_cancelled(
     assert operator.process().cancelled == {}
 
 
-def test_one_that_runs_and_ends_while_the_command_looks_is_not_called_cancelled(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its note would call a late redelivery cancelled, of a request that has run."""
+def test_cancel_is_undone_if_the_request_has_run_meanwhile(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a late redelivery of a request that has run would be dead-lettered as Cancelled."""
     monkeypatch.setattr(request, "audit", lambda *_, **__: _ended(operator))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
@@ -241,7 +239,7 @@ def test_one_that_runs_and_ends_while_the_command_looks_is_not_called_cancelled(
 
 
 @pytest.mark.parametrize("where", ["dead letter", "failed", "finishing"])
-def test_one_that_is_not_queued_any_more_is_refused(operator: Operator, where: str) -> None:
+def test_cancel_is_refused_if_the_request_is_not_queued(operator: Operator, where: str) -> None:
     if where == "dead letter":
         send_dead_letter(operator)
     else:
@@ -257,7 +255,7 @@ def test_one_that_is_not_queued_any_more_is_refused(operator: Operator, where: s
 @pytest.mark.parametrize(
     ("options", "attempt"), [((), 2), (("--attempt", "2"), 2), (("--attempt", "5"), 5)], ids=["", "2", "5"]
 )
-def test_the_attempt_that_may_be_queued_is_the_one_after_the_last_that_ran(
+def test_cancel_selects_the_attempt_after_the_last_that_ran(
     operator: Operator, options: tuple[str, ...], attempt: int
 ) -> None:
     _ended(operator)
@@ -265,19 +263,19 @@ def test_the_attempt_that_may_be_queued_is_the_one_after_the_last_that_ran(
     assert set(operator.process().cancelled) == {execution_name("sample", "a", attempt)}
 
 
-def test_an_attempt_that_has_failed_cannot_be_cancelled(operator: Operator) -> None:
+def test_cancel_is_refused_for_a_failed_attempt(operator: Operator) -> None:
     _ended(operator)
     assert operator.run("request", "cancel", "a", "--process", "sample", "--attempt", "1", "--yes").exit_code == 3
 
 
-def test_cancelled_twice_is_cancelled_once(operator: Operator) -> None:
+def test_cancel_is_idempotent(operator: Operator) -> None:
     for _ in range(2):
         assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 0
     assert set(operator.process().cancelled) == {execution_name("sample", "a", 1)}
 
 
-def test_of_one_that_may_have_been_redriven_it_says_how_to_cancel_the_attempt_that_waits(operator: Operator) -> None:
-    """Its letter is gone, so nothing tells whether the attempt after the cancelled one is on the queue."""
+def test_cancel_names_the_next_attempt_of_a_request_that_may_be_redriven(operator: Operator) -> None:
+    """The queued message of a redriven request cannot be seen."""
     cancel = ("request", "cancel", "a", "--process", "sample", "--yes")
     assert "--attempt 2" in operator.run(*cancel).stderr
     assert "--attempt 2" in operator.run(*cancel).stderr
@@ -286,7 +284,7 @@ def test_of_one_that_may_have_been_redriven_it_says_how_to_cancel_the_attempt_th
     assert "--attempt" not in ended.stderr
 
 
-def test_there_is_an_end_to_how_many_are_cancelled(operator: Operator) -> None:
+def test_cancel_is_refused_above_the_maximum_of_cancellations(operator: Operator) -> None:
     operator.dynamodb.update_item(
         TableName=operator.outputs["SlotTableName"],
         Key={"process_name": {"S": "sample"}},
@@ -300,8 +298,8 @@ def test_there_is_an_end_to_how_many_are_cancelled(operator: Operator) -> None:
     assert "100 cancelled requests" in ended.stderr
 
 
-def test_of_a_process_that_is_not_there_nothing_is_cancelled(operator: Operator) -> None:
-    assert operator.run("request", "cancel", "a", "--process", "nobody", "--yes").exit_code == 4
+def test_cancel_is_refused_for_an_unknown_or_other_process(operator: Operator) -> None:
+    assert operator.run("request", "cancel", "a", "--process", "unknown", "--yes").exit_code == 4
     operator.processes.create("other", 1, "sample-job")
     name = operator.hold("a")
     assert operator.run("request", "cancel", name, "--process", "other", "--yes").exit_code == 4

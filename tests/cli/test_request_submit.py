@@ -1,4 +1,4 @@
-"""`slotkeeper request submit`: what is sent, what is refused before anything is sent, and waiting for the end."""
+"""`slotkeeper request submit`: sending, refusals before the first request is sent, and waiting."""
 
 from __future__ import annotations
 
@@ -22,22 +22,9 @@ def _queued(operator: Operator) -> list[dict[str, Any]]:
     return list(answer.get("Messages", []))
 
 
-def test_a_request_by_options_is_sent_in_its_group_under_its_execution_name(operator: Operator) -> None:
-    ended = operator.run(
-        *(
-            "request",
-            "submit",
-            "--process",
-            "sample",
-            "--arg",
-            "--day=2026-11-21",
-            "--arg",
-            "mode2=a=b",
-            "--request-id",
-            "order-1",
-        ),
-        "--json",
-    )
+def test_submit_sends_a_request_with_its_group_and_deduplication_id(operator: Operator) -> None:
+    command = ("request", "submit", "--process", "sample", "--request-id", "order-1", "--json")
+    ended = operator.run(*command, "--arg", "--day=2026-11-21", "--arg", "mode2=a=b")
 
     assert ended.exit_code == 0
     name = execution_name("sample", "order-1", 1)
@@ -59,21 +46,21 @@ def test_a_request_by_options_is_sent_in_its_group_under_its_execution_name(oper
     assert message["Attributes"]["MessageDeduplicationId"] == name
 
 
-def test_it_is_audited_before_it_is_sent(operator: Operator) -> None:
+def test_submit_sends_nothing_without_an_audit_line(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
 
     assert operator.run("request", "submit", "--process", "sample").exit_code == 3
     assert _queued(operator) == []
 
 
-def test_a_request_without_an_id_is_given_one(operator: Operator) -> None:
+def test_submit_gives_a_request_without_id_a_new_id(operator: Operator) -> None:
     (sent,) = operator.run("request", "submit", "--process", "sample", "--json").json["sent"]
     (message,) = _queued(operator)
     assert json.loads(message["Body"])["request_id"] == sent["request_id"]
     assert sent["execution"] == execution_name("sample", sent["request_id"], 1)
 
 
-def test_a_file_is_sent_in_its_order_ten_at_a_time(operator: Operator, tmp_path: Path) -> None:
+def test_submit_sends_a_file_in_order_in_batches_of_ten(operator: Operator, tmp_path: Path) -> None:
     batches: list[int] = []
     operator.sqs.meta.events.register_first(
         "provide-client-params.sqs.SendMessageBatch", note := lambda params, **_: batches.append(len(params["Entries"]))
@@ -92,14 +79,14 @@ def test_a_file_is_sent_in_its_order_ten_at_a_time(operator: Operator, tmp_path:
     assert (line["action"], line["requests"], line["processes"]) == ("request submit", 12, {"sample": 12})
 
 
-def test_standard_input_is_a_file_too(operator: Operator) -> None:
+def test_submit_reads_standard_input(operator: Operator) -> None:
     ended = operator.run(
         "request", "submit", "--file", "-", "--json", stdin='{"process": "sample", "request_id": "a"}\n'
     )
     assert [one["request_id"] for one in ended.json["sent"]] == ["a"]
 
 
-def test_all_faults_of_a_file_are_told_with_their_lines_and_nothing_is_sent(operator: Operator) -> None:
+def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) -> None:
     lines = [
         '{"process": "sample", "request_id": "good"}',
         "not JSON",
@@ -126,16 +113,16 @@ def test_all_faults_of_a_file_are_told_with_their_lines_and_nothing_is_sent(oper
     assert operator.audited() == []
 
 
-def test_an_unknown_process_is_refused_before_sending_unless_forced(operator: Operator) -> None:
-    ended = operator.run("request", "submit", "--process", "nobody")
+def test_submit_refuses_an_unknown_process_without_force(operator: Operator) -> None:
+    ended = operator.run("request", "submit", "--process", "unknown")
     assert ended.exit_code == 4
-    assert "there is no process nobody. The processes are: sample" in ended.stderr
+    assert "there is no process unknown. The processes are: sample" in ended.stderr
     assert _queued(operator) == []
-    assert operator.run("request", "submit", "--process", "nobody", "--force").exit_code == 0
+    assert operator.run("request", "submit", "--process", "unknown", "--force").exit_code == 0
     assert len(_queued(operator)) == 1
 
 
-def test_a_paused_process_is_mentioned(operator: Operator) -> None:
+def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
     operator.processes.pause("sample")
     assert "sample is paused" in operator.run("request", "submit", "--process", "sample").stderr
 
@@ -151,18 +138,18 @@ def test_a_paused_process_is_mentioned(operator: Operator) -> None:
         ("--process", "sample", "--request-id", ""),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(operator: Operator, options: tuple[str, ...]) -> None:
+def test_submit_rejects_contradictory_options(operator: Operator, options: tuple[str, ...]) -> None:
     assert operator.run("request", "submit", *options).exit_code == 2
     assert _queued(operator) == []
 
 
-def test_one_that_was_cancelled_is_mentioned_since_it_will_be_dead_lettered(operator: Operator) -> None:
+def test_submit_warns_of_a_cancelled_request(operator: Operator) -> None:
     operator.processes.cancellations.add("sample", execution_name("sample", "a", 1), 1_790_000_000.0)
     output = operator.run("request", "submit", "--process", "sample", "--request-id", "a").stderr
     assert "request a of sample is cancelled" in output
 
 
-def test_one_that_ran_before_is_mentioned_since_it_does_not_run_again(operator: Operator) -> None:
+def test_submit_warns_of_a_request_that_ran_before(operator: Operator) -> None:
     name = operator.hold("a")
     operator.stop(name)
     lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
@@ -171,7 +158,7 @@ def test_one_that_ran_before_is_mentioned_since_it_does_not_run_again(operator: 
     assert "request a of sample was started before and is ABORTED" in ended.stderr
 
 
-def test_what_was_sent_before_the_connection_broke_is_reported(operator: Operator) -> None:
+def test_submit_reports_what_was_sent_before_a_call_failed(operator: Operator) -> None:
     asked: list[int] = []
 
     def break_off(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -190,11 +177,11 @@ def test_what_was_sent_before_the_connection_broke_is_reported(operator: Operato
     assert [one["error"][:12] for one in ended.json["refused"]] == ["may have bee"] * 10 + ["not sent"] * 5
 
 
-def test_an_empty_file_is_reported(operator: Operator) -> None:
+def test_submit_refuses_an_empty_file(operator: Operator) -> None:
     assert operator.run("request", "submit", "--file", "-", stdin="\n").exit_code == 4
 
 
-def test_what_sqs_does_not_take_of_a_batch_is_sent_again(operator: Operator) -> None:
+def test_submit_sends_refused_entries_of_a_batch_again(operator: Operator) -> None:
     asked: list[list[str]] = []
 
     def some(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -216,9 +203,7 @@ def test_what_sqs_does_not_take_of_a_batch_is_sent_again(operator: Operator) -> 
 
 
 @pytest.mark.parametrize(("sender_fault", "tries"), [(True, 1), (False, 5)])
-def test_what_is_never_taken_is_reported_and_the_command_fails(
-    operator: Operator, sender_fault: bool, tries: int
-) -> None:
+def test_submit_fails_if_sqs_keeps_refusing_a_request(operator: Operator, sender_fault: bool, tries: int) -> None:
     asked: list[int] = []
 
     def none(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -235,15 +220,15 @@ def test_what_is_never_taken_is_reported_and_the_command_fails(
 
 
 def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str, str]) -> StubbedCalls:
-    """Between two looks one more of these executions ends: name -> SUCCEEDED, or the error it ends with."""
+    """Between two polls one more execution ends: name -> SUCCEEDED, or the error."""
     left = list(ends.items())
-    over: dict[str, str] = {}
+    ended: dict[str, str] = {}
 
     def describe(parameters: dict[str, Any]) -> dict[str, Any]:
         name = parameters["executionArn"].rpartition(":")[2]
-        if name not in over:
+        if name not in ended:
             return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "not yet"}}
-        ending = {"status": "SUCCEEDED"} if over[name] == "SUCCEEDED" else {"status": "FAILED", "error": over[name]}
+        ending = {"status": "SUCCEEDED"} if ended[name] == "SUCCEEDED" else {"status": "FAILED", "error": ended[name]}
         moment = datetime.fromtimestamp(0, UTC)
         return {
             "executionArn": parameters["executionArn"],
@@ -255,43 +240,43 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
         }
 
     def end_one(_: float) -> None:
-        over.update([left.pop(0)] if left else [])
+        ended.update([left.pop(0)] if left else [])
 
     replace_time(monkeypatch, submit, sleep=end_one)
     return StubbedCalls("stepfunctions", {"DescribeExecution": describe})
 
 
-def test_waiting_ends_when_all_have_succeeded(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_waits_until_all_have_succeeded(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [execution_name("sample", one, 1) for one in "ab"]
-    looks = _ending(operator, monkeypatch, dict.fromkeys(names, "SUCCEEDED"))
+    polls = _ending(operator, monkeypatch, dict.fromkeys(names, "SUCCEEDED"))
     lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
-    with looks:
+    with polls:
         ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=lines)
     assert ended.exit_code == 0
     assert [one["status"] for one in ended.json["sent"]] == ["SUCCEEDED", "SUCCEEDED"]
 
 
-def test_one_that_fails_makes_the_command_fail(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = _ending(operator, monkeypatch, {execution_name("sample", "a", 1): "RequestFailed"})
-    with looks:
+def test_submit_fails_if_an_execution_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    polls = _ending(operator, monkeypatch, {execution_name("sample", "a", 1): "RequestFailed"})
+    with polls:
         ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
     assert ended.exit_code == 1
     assert ended.json["sent"][0]["error"] == "RequestFailed"
     assert "1 of 1 request failed" in ended.stderr
 
 
-def test_a_request_that_was_given_back_is_waited_for_as_its_next_attempt(
+def test_submit_waits_for_the_next_attempt_of_a_returned_request(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (execution_name("sample", "a", attempt) for attempt in (1, 2))
-    looks = _ending(operator, monkeypatch, {first: "RequestReturned", second: "SUCCEEDED"})
-    with looks:
+    polls = _ending(operator, monkeypatch, {first: "RequestReturned", second: "SUCCEEDED"})
+    with polls:
         ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
     assert ended.exit_code == 0
     assert ended.json["sent"][0]["status"] == "SUCCEEDED"
 
 
-def test_waiting_ends_with_its_time(operator: Operator) -> None:
+def test_submit_fails_when_the_timeout_has_passed(operator: Operator) -> None:
     ended = operator.run("request", "submit", "--process", "sample", "--wait", "--timeout", "0")
     assert ended.exit_code == 1
     assert "1 of 1 request had not ended" in ended.stderr

@@ -1,4 +1,4 @@
-"""`slotkeeper retry`: what waits, what is given up and what is brought forward, as operators and scripts are told."""
+"""`slotkeeper retry`: list, cancel and run-now, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 
 class Waiting:
-    """Requests whose first attempt has failed, and whose second one waits."""
+    """Requests whose first attempt failed, and whose second attempt waits."""
 
     def __init__(self, operator: Operator) -> None:
         self.ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
@@ -37,7 +37,7 @@ class Waiting:
         self.group = schedules.group
 
     def fail(self, request_id: str, due_in: float, booked: bool = True, error: str = "HTTP 503") -> Message:
-        """One that is due in so many seconds, which may lie behind; by Scheduler where that is far ahead."""
+        """Fail a request whose next attempt is due in some seconds; negative if it is overdue."""
         now = time.time()
         first = Message(request_id, {"city": "Oslo"})
         claim = self.ledger.claim(first, f"claim of {request_id}", now - HOUR, 125)
@@ -50,7 +50,7 @@ class Waiting:
         return second
 
     def bodies(self) -> list[dict[str, Any]]:
-        """What stands on the queue and can be received."""
+        """The bodies of the visible messages of WorkQueue."""
         messages = self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", [])
         return [json.loads(message["Body"]) for message in messages]
 
@@ -69,8 +69,8 @@ def waiting(operator: Operator) -> Waiting:
     return Waiting(operator)
 
 
-def test_an_id_with_brackets_is_printed_as_it_is(operator: Operator, waiting: Waiting) -> None:
-    """To rich `[b]` is a style, and `[/b]` the end of one that never began: an error, after all was done."""
+def test_an_id_with_brackets_is_printed_unchanged(operator: Operator, waiting: Waiting) -> None:
+    """With markup, rich would drop `[b]`, and fail on `[/b]` after the change was made."""
     for name in ("order[b]1", "order[/b]2", "order[/b]3"):
         waiting.fail(name, 2 * HOUR)
 
@@ -82,9 +82,7 @@ def test_an_id_with_brackets_is_printed_as_it_is(operator: Operator, waiting: Wa
 # list --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_shows_each_waiting_request_and_its_delivery_the_earliest_first(
-    operator: Operator, waiting: Waiting
-) -> None:
+def test_list_shows_waiting_requests_with_their_delivery_earliest_first(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("by-scheduler", 2 * HOUR)
     waiting.fail("by-queue", 300)
     waiting.fail("late", -HOUR, booked=False)
@@ -101,7 +99,7 @@ def test_the_list_shows_each_waiting_request_and_its_delivery_the_earliest_first
     assert (ended.json["not_shown"], ended.json["other_schedules"], ended.json["unreadable"]) == (0, 0, [])
 
 
-def test_the_table_has_what_is_overdue_marked(operator: Operator, waiting: Waiting) -> None:
+def test_list_marks_overdue_retries(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("late", -HOUR, booked=False, error="[bold]not markup")
     output = operator.run("retry", "list").stdout
     assert "overdue by 1 h" in output
@@ -109,12 +107,12 @@ def test_the_table_has_what_is_overdue_marked(operator: Operator, waiting: Waiti
     assert "[bold]not markup" in output
 
 
-def test_no_retry_waits(operator: Operator) -> None:
+def test_list_without_retries(operator: Operator) -> None:
     ended = operator.run("retry", "list")
     assert (ended.exit_code, ended.stdout) == (0, "No request waits for another attempt.\n")
 
 
-def test_a_limit_leaves_the_later_ones_out_and_says_so(operator: Operator, waiting: Waiting) -> None:
+def test_list_counts_retries_above_the_limit(operator: Operator, waiting: Waiting) -> None:
     for number in (1, 2, 3):
         waiting.fail(f"r{number}", number * HOUR)
     ended = operator.run("retry", "list", "--limit", "1", "--json")
@@ -123,29 +121,29 @@ def test_a_limit_leaves_the_later_ones_out_and_says_so(operator: Operator, waiti
     assert "2 more, due later" in operator.run("retry", "list", "--limit", "1").stdout
 
 
-def test_one_request_is_looked_up_by_its_id(operator: Operator, waiting: Waiting) -> None:
+def test_list_reads_one_request_by_its_id(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r1", HOUR)
     waiting.fail("r2", HOUR)
     ended = operator.run("retry", "list", "--request-id", "r2", "--json")
     assert [(one["request_id"], one["by"]) for one in ended.json["retries"]] == [("r2", "schedule")]
-    assert operator.run("retry", "list", "--request-id", "nobody").exit_code == 4
+    assert operator.run("retry", "list", "--request-id", "unknown").exit_code == 4
 
 
-def test_only_what_is_overdue(operator: Operator, waiting: Waiting) -> None:
+def test_list_overdue_leaves_out_retries_within_the_tolerance(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("late", -HOUR, booked=False)
     waiting.fail("a-little-late", 10 - retry.OVERDUE_AFTER, booked=False)
     ended = operator.run("retry", "list", "--overdue", "--json")
     assert [one["request_id"] for one in ended.json["retries"]] == ["late"]
 
 
-def test_a_schedule_of_no_waiting_attempt_is_counted(operator: Operator, waiting: Waiting) -> None:
+def test_list_counts_schedules_of_started_attempts(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", HOUR)
-    waiting.queue.schedule(Message("gone", {}, (time.time(),)), time.time() + HOUR, time.time())
+    waiting.queue.schedule(Message("started", {}, (time.time(),)), time.time() + HOUR, time.time())
     assert operator.run("retry", "list", "--json").json["other_schedules"] == 1
     assert "1 more schedule" in operator.run("retry", "list").stdout
 
 
-def test_a_row_that_cannot_be_read_is_named(operator: Operator) -> None:
+def test_list_names_a_malformed_row(operator: Operator) -> None:
     item = {"request_id": {"S": "odd"}, "status": {"S": "WAITING"}}
     operator.dynamodb.put_item(TableName=operator.outputs["RequestLedgerTableName"], Item=item)
     ended = operator.run("retry", "list", "--json")
@@ -155,25 +153,25 @@ def test_a_row_that_cannot_be_read_is_named(operator: Operator) -> None:
 # cancel ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_cancelled_request_is_decided_its_message_is_sent_and_its_schedule_gone(
+def test_cancel_records_the_plan_sends_the_message_and_deletes_the_schedule(
     operator: Operator, waiting: Waiting
 ) -> None:
     waiting.fail("r", HOUR)
-    ended = operator.run("retry", "cancel", "r", "--why", "the customer has gone", "--yes", "--json")
+    ended = operator.run("retry", "cancel", "r", "--why", "the customer left", "--yes", "--json")
     assert (ended.exit_code, ended.json) == (0, {"cancelled": "r", "attempt": 2, "sent": True})
     row = waiting.ledger.read("r")
     assert row is not None
     assert (row.status, row.plan) == (
         "FAILED",
-        {"code": "Cancelled", "reason": "attempt 2 was cancelled before it started: the customer has gone"},
+        {"code": "Cancelled", "reason": "attempt 2 was cancelled before it started: the customer left"},
     )
     assert [body["request_id"] for body in waiting.bodies()] == ["r"]
     assert waiting.schedules() == []
     audited = operator.audited()[0]
-    assert (audited["action"], audited["request_id"], audited["why"]) == ("retry cancel", "r", "the customer has gone")
+    assert (audited["action"], audited["request_id"], audited["why"]) == ("retry cancel", "r", "the customer left")
 
 
-def test_one_that_the_queue_delays_is_a_dead_letter_when_it_comes(operator: Operator, waiting: Waiting) -> None:
+def test_cancel_of_a_delayed_message_takes_effect_on_delivery(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", 300)
     ended = operator.run("retry", "cancel", "r", "--yes")
     assert ended.exit_code == 0
@@ -182,14 +180,14 @@ def test_one_that_the_queue_delays_is_a_dead_letter_when_it_comes(operator: Oper
     assert "cancelled" in operator.run("retry", "list").stdout
 
 
-def test_a_cancel_is_confirmed(operator: Operator, waiting: Waiting) -> None:
+def test_cancel_is_refused_without_confirmation(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", HOUR)
     ended = operator.run("retry", "cancel", "r")
     assert (ended.exit_code, waiting.status("r"), operator.audited()) == (3, "WAITING", [])
 
 
-def test_a_cancel_may_be_given_again(operator: Operator, waiting: Waiting) -> None:
-    """The first one died before it had brought the message."""
+def test_cancel_can_be_repeated_after_it_was_interrupted(operator: Operator, waiting: Waiting) -> None:
+    """The first command recorded the cancellation and died before it sent the message."""
     waiting.fail("r", HOUR)
     row = waiting.ledger.read("r")
     assert row is not None
@@ -199,7 +197,7 @@ def test_a_cancel_may_be_given_again(operator: Operator, waiting: Waiting) -> No
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         ("RUNNING", "attempt 1 is running, until"),
         ("FAILED", "attempt 1 has just failed"),
@@ -208,8 +206,8 @@ def test_a_cancel_may_be_given_again(operator: Operator, waiting: Waiting) -> No
     ],
 )
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
-def test_where_no_attempt_waits_nothing_is_done(
-    operator: Operator, waiting: Waiting, step: str, state: str, told: str
+def test_cancel_and_run_now_are_refused_if_no_attempt_waits(
+    operator: Operator, waiting: Waiting, step: str, state: str, expected: str
 ) -> None:
     message = Message("r", {})
     claim = waiting.ledger.claim(message, "claim", time.time(), 125)
@@ -222,19 +220,19 @@ def test_where_no_attempt_waits_nothing_is_done(
         waiting.ledger.settle_succeeded(message, claim, "{}")
     ended = operator.run("retry", step, "r", "--yes")
     assert ended.exit_code == 3
-    assert told in ended.stderr
+    assert expected in ended.stderr
     assert (waiting.status("r"), operator.audited()) == (state, [])
 
 
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
-def test_an_unknown_request(operator: Operator, step: str) -> None:
-    ended = operator.run("retry", step, "nobody", "--yes")
+def test_cancel_and_run_now_do_not_find_an_unknown_request(operator: Operator, step: str) -> None:
+    ended = operator.run("retry", step, "unknown", "--yes")
     assert ended.exit_code == 4
-    assert "RequestLedgerTable has no request 'nobody'" in ended.stderr
+    assert "RequestLedgerTable has no request 'unknown'" in ended.stderr
 
 
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
-def test_one_that_begins_meanwhile_is_left_to_the_worker(
+def test_cancel_and_run_now_are_refused_if_the_attempt_starts_meanwhile(
     operator: Operator, waiting: Waiting, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second = waiting.fail("r", HOUR)
@@ -254,7 +252,7 @@ def test_one_that_begins_meanwhile_is_left_to_the_worker(
 # run-now -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_scheduled_attempt_is_brought_to_the_queue(operator: Operator, waiting: Waiting) -> None:
+def test_run_now_sends_a_scheduled_attempt(operator: Operator, waiting: Waiting) -> None:
     second = waiting.fail("r", HOUR)
     ended = operator.run("retry", "run-now", "r", "--json")
     assert (ended.exit_code, ended.json) == (0, {"sent": "r", "attempt": 2})
@@ -263,7 +261,7 @@ def test_a_scheduled_attempt_is_brought_to_the_queue(operator: Operator, waiting
     assert operator.audited()[0]["action"] == "retry run-now"
 
 
-def test_one_that_the_queue_delays_needs_its_payload(operator: Operator, waiting: Waiting, tmp_path: Path) -> None:
+def test_run_now_needs_the_payload_of_a_delayed_message(operator: Operator, waiting: Waiting, tmp_path: Path) -> None:
     second = waiting.fail("r", 300)
     refused = operator.run("retry", "run-now", "r")
     assert refused.exit_code == 3
@@ -274,7 +272,7 @@ def test_one_that_the_queue_delays_needs_its_payload(operator: Operator, waiting
     assert waiting.bodies() == [json.loads(second.to_json())]
 
 
-def test_the_payload_may_come_from_stdin_and_has_to_be_the_requests_own(operator: Operator, waiting: Waiting) -> None:
+def test_run_now_accepts_the_payload_of_the_request_only(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", -HOUR, booked=False)
     other = operator.run("retry", "run-now", "r", "--payload", "-", stdin='{"city": "Rome"}')
     assert other.exit_code == 3
@@ -285,23 +283,21 @@ def test_the_payload_may_come_from_stdin_and_has_to_be_the_requests_own(operator
 
 
 @pytest.mark.parametrize("text", ["[1]", "not JSON"])
-def test_a_payload_that_is_none_is_a_usage_error(operator: Operator, waiting: Waiting, text: str) -> None:
+def test_run_now_rejects_an_invalid_payload_file(operator: Operator, waiting: Waiting, text: str) -> None:
     waiting.fail("r", HOUR)
     assert operator.run("retry", "run-now", "r", "--payload", "-", stdin=text).exit_code == 2
     assert operator.run("retry", "run-now", "r", "--payload", "/no/such/file").exit_code == 2
 
 
 @pytest.mark.parametrize("arguments", [[], ["r", "--overdue"], ["--overdue", "--payload", "-"]])
-def test_run_now_is_for_one_or_for_all_that_are_overdue(operator: Operator, arguments: list[str]) -> None:
+def test_run_now_rejects_contradictory_options(operator: Operator, arguments: list[str]) -> None:
     assert operator.run("retry", "run-now", *arguments).exit_code == 2
 
 
-def test_the_overdue_ones_that_have_a_schedule_are_brought_and_the_others_named(
-    operator: Operator, waiting: Waiting
-) -> None:
+def test_run_now_overdue_sends_scheduled_attempts_and_names_the_others(operator: Operator, waiting: Waiting) -> None:
     second = waiting.fail("scheduled", -HOUR, booked=False)
     now = time.time()
-    waiting.queue.schedule(second, now + HOUR, now)  # Scheduler is late, or was held up
+    waiting.queue.schedule(second, now + HOUR, now)  # EventBridge Scheduler is late
     waiting.fail("lost", -HOUR, booked=False)
     waiting.fail("in-time", HOUR)
     ended = operator.run("retry", "run-now", "--overdue", "--yes", "--json")
@@ -311,9 +307,7 @@ def test_the_overdue_ones_that_have_a_schedule_are_brought_and_the_others_named(
     assert [body["request_id"] for body in waiting.bodies()] == ["scheduled"]
 
 
-def test_a_cancelled_one_whose_message_is_lost_is_named_and_its_payload_makes_it_a_dead_letter(
-    operator: Operator, waiting: Waiting
-) -> None:
+def test_cancel_with_payload_dead_letters_a_request_whose_message_is_lost(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("r", -HOUR, booked=False)
     first = operator.run("retry", "cancel", "r", "--yes")
     assert "if it is lost, run this again with --payload FILE" in first.stdout
@@ -328,7 +322,7 @@ def test_a_cancelled_one_whose_message_is_lost_is_named_and_its_payload_makes_it
     assert [len(body["retries"]) for body in waiting.bodies()] == [1]
 
 
-def test_nothing_is_overdue(operator: Operator, waiting: Waiting) -> None:
+def test_run_now_overdue_without_overdue_retries(operator: Operator, waiting: Waiting) -> None:
     waiting.fail("in-time", HOUR)
     ended = operator.run("retry", "run-now", "--overdue")
     assert (ended.exit_code, ended.stdout, operator.audited()) == (0, "No attempt is overdue.\n", [])

@@ -1,4 +1,4 @@
-"""`slotkeeper stack`: afterwards the table agrees with what runs, and no request is admitted above the limit."""
+"""`slotkeeper stack`: SlotTable matches the running executions, and no request is admitted above the limit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
 
 
 @pytest.fixture(autouse=True)
-def rounds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The janitor's rounds that were asked for: moto runs no functions."""
+def janitor_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The invocations of the janitor, which moto does not run."""
     asked: list[str] = []
 
     def invoke(FunctionName: str, Payload: bytes) -> dict[str, Any]:
@@ -30,11 +30,11 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def _forget(operator: Operator, execution: str) -> None:
-    """As a table that was restored to before this holder."""
+    """Remove a holder, as a restore of the table to an earlier time does."""
     operator.slots.release("sample", execution, operator.process().holders[execution].raw)
 
 
-def test_an_execution_that_runs_without_a_slot_gets_it_above_the_limit_too(operator: Operator) -> None:
+def test_reconcile_adopts_executions_above_the_limit(operator: Operator) -> None:
     operator.processes.set_limit("sample", 2)
     names = [operator.hold("a"), operator.hold("b")]
     for name in names:
@@ -51,10 +51,10 @@ def test_an_execution_that_runs_without_a_slot_gets_it_above_the_limit_too(opera
     assert not process.has_free_slot
 
 
-def test_an_adopted_execution_has_the_job_that_it_runs_though_the_process_has_another_by_now(
+def test_reconcile_adopts_with_the_job_that_the_execution_runs(
     operator: Operator,
 ) -> None:
-    """Else the janitor would look for its runs at the wrong job, find none, and free a slot that is in use."""
+    """With another job, the janitor would find no runs of the holder, and free a slot that is in use."""
     name = operator.hold("a")
     _forget(operator, name)
     event = entered("RunGlueJob")
@@ -66,7 +66,7 @@ def test_an_adopted_execution_has_the_job_that_it_runs_though_the_process_has_an
     assert operator.process().holders[name].job == "earlier-job"
 
 
-def test_twice_is_once(operator: Operator) -> None:
+def test_reconcile_is_idempotent(operator: Operator) -> None:
     _forget(operator, operator.hold("a"))
 
     operator.run("stack", "reconcile")
@@ -75,8 +75,10 @@ def test_twice_is_once(operator: Operator) -> None:
     assert operator.process().slots_in_use == 1
 
 
-def test_one_that_has_given_its_slot_back_is_left_without(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workflow runs on for a moment after its release: it wakes who waits, and tells."""
+def test_reconcile_does_not_adopt_an_execution_that_released_its_slot(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workflow runs for a moment after its release, to wake the next request and publish its event."""
     name = operator.hold("a")
     _forget(operator, name)
     operator.histories[name] = [entered("ReleaseSlot"), entered("RunGlueJob")]
@@ -85,8 +87,8 @@ def test_one_that_has_given_its_slot_back_is_left_without(operator: Operator, mo
     assert operator.process().slots_in_use == 0
 
 
-def test_one_that_has_lost_its_reservation_gives_its_request_back_and_is_not_adopted(operator: Operator) -> None:
-    """The janitor took the slot of its slow starter back, and another has it. Adopted, it would be confirmed."""
+def test_reconcile_does_not_adopt_an_execution_that_lost_its_reservation(operator: Operator) -> None:
+    """The janitor cancelled its reservation, and another request has the slot. Adopted, it would be confirmed."""
     name = operator.hold("a", confirmed=False)
     _forget(operator, name)
     other = operator.hold("b")
@@ -96,19 +98,19 @@ def test_one_that_has_lost_its_reservation_gives_its_request_back_and_is_not_ado
     assert list(operator.process().holders) == [other]
 
 
-def test_the_states_by_which_that_is_told_are_the_workflows() -> None:
+def test_the_workflow_has_the_states_that_reconcile_searches_for() -> None:
     definition = json.loads((ROOT / "statemachines" / "glue_workflow.asl.json").read_text())
 
     assert {slotless_executions._RUN, slotless_executions._RELEASE} <= set(definition["States"])
 
 
-def test_an_execution_of_no_process_here_is_left_alone(operator: Operator) -> None:
-    operator.stepfunctions.start_execution(stateMachineArn=operator.outputs["WorkflowArn"], name="by-hand", input="{}")
+def test_reconcile_ignores_an_execution_without_a_process(operator: Operator) -> None:
+    operator.stepfunctions.start_execution(stateMachineArn=operator.outputs["WorkflowArn"], name="manual", input="{}")
 
     assert operator.run("stack", "reconcile", "--json").json["adopted"] == []
 
 
-def test_a_counter_that_is_wrong_is_repaired_and_adoption_counts_from_there(operator: Operator) -> None:
+def test_reconcile_repairs_the_counter_before_it_adopts(operator: Operator) -> None:
     operator.processes.set_limit("sample", 3)
     operator.hold("a")
     _forget(operator, operator.hold("b"))
@@ -125,9 +127,7 @@ def test_a_counter_that_is_wrong_is_repaired_and_adoption_counts_from_there(oper
     assert operator.process().slots_in_use == len(operator.process().holders) == 2
 
 
-def test_dead_holders_are_reported_and_left_to_the_janitor_which_runs_immediately(
-    operator: Operator, rounds: list[str]
-) -> None:
+def test_reconcile_reports_dead_holders_and_invokes_the_janitor(operator: Operator, janitor_runs: list[str]) -> None:
     name = operator.hold("a")
     operator.stop(name)
 
@@ -135,11 +135,11 @@ def test_dead_holders_are_reported_and_left_to_the_janitor_which_runs_immediatel
 
     assert ended.json["dead"] == [name]
     assert ended.json["janitor"] == {"SlotsReclaimed": 1}
-    assert rounds == [operator.outputs["JanitorFunctionName"]]
+    assert janitor_runs == [operator.outputs["JanitorFunctionName"]]
     assert operator.process().slots_in_use == 1
 
 
-def test_a_round_that_failed_is_a_failure(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reconcile_fails_if_the_janitor_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     response = {"FunctionError": "Unhandled", "Payload": BytesIO(b'{"errorMessage": "boom"}')}
     monkeypatch.setattr(client("lambda"), "invoke", lambda **_: response)
 
@@ -149,8 +149,10 @@ def test_a_round_that_failed_is_a_failure(operator: Operator, monkeypatch: pytes
     assert "boom" in ended.stderr
 
 
-def test_a_round_is_asked_for_once_and_waited_for(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that takes longer than other calls must not be asked for again while it works."""
+def test_reconcile_invokes_the_janitor_without_retries_and_waits(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry of the call would run a second janitor at the same time."""
     asked: list[Any] = []
 
     def make(service: str, config: Any, **_: Any) -> Any:
@@ -165,7 +167,7 @@ def test_a_round_is_asked_for_once_and_waited_for(operator: Operator, monkeypatc
     assert config.read_timeout > TEMPLATE["Resources"]["JanitorFunction"]["Properties"]["Timeout"]
 
 
-def test_check_changes_nothing_and_says_so_by_its_exit_code(operator: Operator, rounds: list[str]) -> None:
+def test_reconcile_check_exits_with_5_and_changes_nothing(operator: Operator, janitor_runs: list[str]) -> None:
     name = operator.hold("a")
     _forget(operator, name)
 
@@ -174,11 +176,11 @@ def test_check_changes_nothing_and_says_so_by_its_exit_code(operator: Operator, 
     assert ended.exit_code == 5
     assert ended.json["adopted"] == [name]
     assert operator.process().slots_in_use == 0
-    assert rounds == []
+    assert janitor_runs == []
     assert operator.audited() == []
 
 
-def test_check_is_content_where_all_agree(operator: Operator) -> None:
+def test_reconcile_check_exits_with_0_if_nothing_differs(operator: Operator) -> None:
     operator.hold("a")
 
     ended = operator.run("stack", "reconcile", "--check")
@@ -187,8 +189,8 @@ def test_check_is_content_where_all_agree(operator: Operator) -> None:
     assert "SlotTable matches" in ended.stdout
 
 
-def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator) -> None:
-    """The restored holders are of another time: only what runs may hold a slot."""
+def test_restore_copies_missing_processes_paused_and_without_holders(operator: Operator) -> None:
+    """The restored holders are outdated: only running executions may hold a slot."""
     operator.dynamodb.create_table(
         TableName="restored",
         BillingMode="PAY_PER_REQUEST",
@@ -215,13 +217,13 @@ def test_restore_takes_over_what_is_missing_paused_and_empty(operator: Operator)
     assert operator.process().slot_limit == 1
 
 
-def test_a_table_that_is_not_there_is_not_found(operator: Operator) -> None:
+def test_restore_refuses_an_unknown_table(operator: Operator) -> None:
     assert operator.run("stack", "restore", "--from", "nowhere").exit_code == 4
 
 
 @pytest.fixture
 def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An execution that is admitted after the first look at the table, and before the executions are listed."""
+    """An execution that is admitted after the first read of the table, and before the executions are listed."""
     operator.processes.set_limit("sample", 2)
     name = operator.hold("a")
     holder = operator.process().holders[name]
@@ -236,7 +238,7 @@ def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_one_that_is_admitted_meanwhile_is_not_taken_for_slotless(operator: Operator, admitted: str) -> None:
+def test_reconcile_ignores_an_execution_admitted_after_the_first_read(operator: Operator, admitted: str) -> None:
     ended = operator.run("stack", "reconcile", "--check", "--json")
 
     assert ended.json["adopted"] == []
@@ -244,8 +246,8 @@ def test_one_that_is_admitted_meanwhile_is_not_taken_for_slotless(operator: Oper
     assert admitted in operator.process().holders
 
 
-def test_one_that_releases_its_slot_meanwhile_is_not_either(operator: Operator, admitted: str) -> None:
-    """Its history was read before that, so the table must have been read before its history."""
+def test_reconcile_reads_the_table_before_the_histories(operator: Operator, admitted: str) -> None:
+    """Its history was read before the release, so the table must be read before the histories."""
 
     class Releasing(dict[str, Any]):
         def get(self, asked: str, _: Any = None) -> Any:
@@ -256,10 +258,10 @@ def test_one_that_releases_its_slot_meanwhile_is_not_either(operator: Operator, 
     operator.histories = Releasing()
 
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == []
-    assert admitted in operator.process().holders, "nobody had to ask"
+    assert admitted in operator.process().holders, "its history need not be read"
 
 
-def test_adopting_is_conditional(operator: Operator) -> None:
+def test_adopt_has_no_effect_on_a_holder_or_without_a_process(operator: Operator) -> None:
     name = operator.hold("a")
 
     assert not operator.slots.adopt("sample", name, 1.0, "sample-job")
@@ -268,7 +270,7 @@ def test_adopting_is_conditional(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize(("paused", "held"), [(False, False), (True, True)])
-def test_removing_is_conditional(operator: Operator, paused: bool, held: bool) -> None:
+def test_remove_has_no_effect_unless_paused_and_without_holders(operator: Operator, paused: bool, held: bool) -> None:
     if held:
         operator.hold("a")
     if paused:

@@ -1,4 +1,4 @@
-"""`slotkeeper status`: what it says of processes, holders, who waits, and the queues."""
+"""`slotkeeper status`: processes, holders, waiting requests and queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _only(seen: Any) -> Any:
     return process
 
 
-def test_a_holder_is_shown_with_its_age_its_execution_and_its_glue_run(operator: Operator) -> None:
+def test_status_shows_a_holder_with_age_execution_and_glue_run(operator: Operator) -> None:
     name = operator.hold("a")
     run = operator.run_glue(name)
 
@@ -45,7 +45,7 @@ def test_the_text_output_shows_the_same(operator: Operator) -> None:
     assert "RequestDeadLetterQueue" in shown
 
 
-def test_the_first_waiting_request_is_shown_with_its_wait_and_reason(operator: Operator) -> None:
+def test_status_shows_the_first_waiting_request(operator: Operator) -> None:
     operator.hold("a")
     second = operator.send("b")
     name = operator.workflow_name(second)
@@ -58,8 +58,8 @@ def test_the_first_waiting_request_is_shown_with_its_wait_and_reason(operator: O
     assert waiting["behind"] == "other requests"
 
 
-def test_no_request_waits_once_the_registered_request_has_started(operator: Operator) -> None:
-    """Nothing removes a registration, so what it says may be over."""
+def test_status_shows_no_waiting_request_once_it_has_started(operator: Operator) -> None:
+    """A registration stays in the item."""
     operator.hold("a")
     second = operator.send("b")
     operator.slots.wait("sample", operator.workflow_name(second), second)
@@ -69,7 +69,7 @@ def test_no_request_waits_once_the_registered_request_has_started(operator: Oper
     assert _only(operator.run("status", "--json").json)["waiting"] is None
 
 
-def test_a_holder_whose_execution_is_over_is_marked(operator: Operator) -> None:
+def test_status_shows_an_ended_execution_of_a_holder(operator: Operator) -> None:
     name = operator.hold("a")
     operator.stop(name)
 
@@ -78,7 +78,7 @@ def test_a_holder_whose_execution_is_over_is_marked(operator: Operator) -> None:
     assert holder["execution_status"] == "ABORTED"
 
 
-def test_drift_a_pause_and_a_malformed_item_are_reported(operator: Operator) -> None:
+def test_status_reports_drift_pause_and_malformed_items(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.pause("sample")
     table = operator.outputs["SlotTableName"]
@@ -99,20 +99,20 @@ def test_drift_a_pause_and_a_malformed_item_are_reported(operator: Operator) -> 
     assert "DRIFTED" in shown
 
 
-def test_only_one_process_is_shown_if_it_is_named(operator: Operator) -> None:
+def test_status_of_one_process(operator: Operator) -> None:
     operator.processes.create("second", 2, "sample-job")
 
     assert _only(operator.run("status", "second", "--json").json)["name"] == "second"
 
 
-def test_an_unknown_process_is_not_found_and_the_known_ones_are_named(operator: Operator) -> None:
+def test_status_of_an_unknown_process_names_the_known_ones(operator: Operator) -> None:
     ended = operator.run("status", "sampel")
 
     assert ended.exit_code == 4
     assert "The processes are: sample" in ended.stderr
 
 
-def test_the_queues_are_counted(operator: Operator) -> None:
+def test_status_counts_messages(operator: Operator) -> None:
     operator.send("a")
 
     queues = operator.run("status", "--json").json["queues"]
@@ -121,25 +121,25 @@ def test_the_queues_are_counted(operator: Operator) -> None:
     assert queues["WorkDeadLetterQueue"]["visible"] == 0
 
 
-def test_a_stack_that_is_not_there_is_a_clear_error(operator: Operator) -> None:
+def test_an_unknown_stack_is_not_found(operator: Operator) -> None:
     ended = operator.run("status", "--stack", "nowhere")
 
     assert ended.exit_code == 4
     assert "--stack" in ended.stderr
 
 
-def test_watch_is_refused_with_json(operator: Operator) -> None:
+def test_status_refuses_watch_with_json(operator: Operator) -> None:
     assert operator.run("status", "--watch", "1", "--json").exit_code == 2
 
 
-def test_the_common_options_may_stand_before_the_command_and_hold_unless_it_says_otherwise(operator: Operator) -> None:
+def test_common_options_before_the_command_apply_unless_repeated_after_it(operator: Operator) -> None:
     assert operator.run("--json", "status").json["stack"] == "slotkeeper"
     assert operator.run("--stack", "nowhere", "status").exit_code == 4
     assert operator.run("--stack", "nowhere", "status", "--stack", "slotkeeper").exit_code == 0
 
 
 @pytest.mark.parametrize("error", [TooLarge("too large"), InvalidMessage("too odd"), MalformedRow("too malformed")])
-def test_what_the_layer_says_is_a_line_and_no_traceback(
+def test_an_error_of_the_layer_is_printed_without_traceback(
     operator: Operator, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""`slotkeeper token`: the token's state without the token, and a way to have it refreshed that the protocol knows."""
+"""`slotkeeper token`: the state of the token without the token itself, and its removal by the lock's protocol."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def raw(operator: Operator) -> dict[str, Any]:
 # show --------------------------------------------------------------------------------------------------------------
 
 
-def test_before_the_first_message_there_is_no_token(operator: Operator) -> None:
+def test_show_before_the_first_token(operator: Operator) -> None:
     ended = operator.run("token", "show", "--json")
     assert ended.exit_code == 0
     assert ended.json == {
@@ -63,7 +63,7 @@ def test_before_the_first_message_there_is_no_token(operator: Operator) -> None:
     assert "none yet" in operator.run("token", "show").stdout
 
 
-def test_a_stored_token_has_a_generation_and_an_age(operator: Operator) -> None:
+def test_show_of_a_stored_token(operator: Operator) -> None:
     put(operator)
     shown = operator.run("token", "show", "--json").json
     assert (shown["generation"], shown["stored"], shown["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
@@ -71,24 +71,24 @@ def test_a_stored_token_has_a_generation_and_an_age(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expires_in", "expired", "said"), [(8, False, "the lock expires in"), (-60, True, "its holder has died")]
+    ("expires_in", "expired", "expected"), [(8, False, "the lock expires in"), (-60, True, "its holder has died")]
 )
-def test_a_lock_says_since_when_and_until_when(operator: Operator, expires_in: float, expired: bool, said: str) -> None:
+def test_show_of_a_lock(operator: Operator, expires_in: float, expired: bool, expected: str) -> None:
     put(operator, refresh_lock=lock(expires_in))
-    told = operator.run("token", "show", "--json").json["lock"]
-    assert (told["expired"], set(told)) == (expired, {"since", "expires", "expired"})
-    assert said in operator.run("token", "show").stdout
+    shown = operator.run("token", "show", "--json").json["lock"]
+    assert (shown["expired"], set(shown)) == (expired, {"since", "expires", "expired"})
+    assert expected in operator.run("token", "show").stdout
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(20, False), (-20, True)])
-def test_a_refusal_says_why_and_whether_it_still_holds(operator: Operator, seconds: float, over: bool) -> None:
+def test_show_of_a_refusal(operator: Operator, seconds: float, over: bool) -> None:
     put(operator, **refusal(seconds))
-    told = operator.run("token", "show", "--json").json["refused"]
-    assert (told["over"], told["reason"]) == (over, "POST /auth was answered with 401")
+    shown = operator.run("token", "show", "--json").json["refused"]
+    assert (shown["over"], shown["reason"]) == (over, "POST /auth was answered with 401")
     assert ("(expired)" in operator.run("token", "show").stdout) == over
 
 
-def test_an_item_that_was_edited_manually_is_named_and_its_token_is_not(operator: Operator) -> None:
+def test_a_malformed_item_is_reported_without_its_token(operator: Operator) -> None:
     put(operator, generation=7)
     operator.dynamodb.put_item(
         TableName=operator.outputs["TokenTableName"], Item={**raw(operator), "stored_at": {"S": TOKEN}}
@@ -111,7 +111,7 @@ def test_an_item_that_was_edited_manually_is_named_and_its_token_is_not(operator
         ("invalidate",),
     ],
 )
-def test_neither_the_token_nor_its_locks_code_is_ever_printed_not_even_by_botocore_at_debug(
+def test_the_token_and_its_release_code_are_never_printed_or_logged(
     operator: Operator, command: tuple[str, ...]
 ) -> None:
     put(operator, refresh_lock=lock(8), **refusal(20))
@@ -125,7 +125,7 @@ def test_neither_the_token_nor_its_locks_code_is_ever_printed_not_even_by_botoco
     finally:
         root.setLevel(before)
         root.removeHandler(handler)
-    assert "stored_at" in written.getvalue(), "the log has what was answered"
+    assert "stored_at" in written.getvalue(), "the log contains the response"
     output = ended.stdout + ended.stderr + written.getvalue() + json.dumps(operator.audited())
     pieces = [TOKEN[n : n + 8] for n in range(len(TOKEN) - 8)] + [CODE[n : n + 8] for n in range(len(CODE) - 8)]
     assert not [piece for piece in pieces if piece in output]
@@ -134,7 +134,7 @@ def test_neither_the_token_nor_its_locks_code_is_ever_printed_not_even_by_botoco
 # invalidate --------------------------------------------------------------------------------------------------------
 
 
-def test_the_token_is_removed_and_its_generation_stays(operator: Operator) -> None:
+def test_invalidate_removes_the_token_and_keeps_its_generation(operator: Operator) -> None:
     put(operator)
     ended = operator.run("token", "invalidate", "--yes", "--json")
     assert ended.exit_code == 0
@@ -147,7 +147,7 @@ def test_the_token_is_removed_and_its_generation_stays(operator: Operator) -> No
     assert operator.run("token", "show", "--json").json["stored"] is False
 
 
-def test_it_is_confirmed(operator: Operator) -> None:
+def test_invalidate_is_refused_without_confirmation(operator: Operator) -> None:
     put(operator)
     ended = operator.run("token", "invalidate")
     assert ended.exit_code == 3
@@ -156,20 +156,22 @@ def test_it_is_confirmed(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "age", "told"),
+    ("generation", "age", "expected"),
     [(["--generation", "6"], 600, "generation 7 is stored, not 6"), ([], 1, "younger than the 5 s between two")],
 )
-def test_another_generation_and_a_young_token_stay(
-    operator: Operator, generation: list[str], age: float, told: str
+def test_invalidate_is_refused_for_another_generation_or_a_young_token(
+    operator: Operator, generation: list[str], age: float, expected: str
 ) -> None:
     put(operator, age=age)
     ended = operator.run("token", "invalidate", "--yes", *generation)
     assert ended.exit_code == 3
-    assert told in ended.stderr
+    assert expected in ended.stderr
     assert "access_token" in raw(operator)
 
 
-def test_one_that_is_refreshed_meanwhile_stays(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalidate_is_refused_if_the_token_is_refreshed_meanwhile(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(operator)
     drop = TokenTable.drop
 
@@ -184,7 +186,7 @@ def test_one_that_is_refreshed_meanwhile_stays(operator: Operator, monkeypatch: 
     assert "access_token" in raw(operator)
 
 
-def test_there_must_be_one(operator: Operator) -> None:
+def test_invalidate_needs_a_stored_token(operator: Operator) -> None:
     assert operator.run("token", "invalidate", "--yes").exit_code == 4
     put(operator)
     operator.run("token", "invalidate", "--yes")
@@ -193,7 +195,7 @@ def test_there_must_be_one(operator: Operator) -> None:
     assert "is removed already" in ended.stderr
 
 
-def test_a_refusal_is_lifted_with_the_token_or_alone(operator: Operator) -> None:
+def test_invalidate_clears_a_refusal_with_or_without_a_token(operator: Operator) -> None:
     put(operator, **refusal(20))
     both = operator.run("token", "invalidate", "--clear-refusal", "--yes", "--json")
     assert (both.json["removed"], both.json["refusal_lifted"]) == (True, True)
@@ -207,7 +209,7 @@ def test_a_refusal_is_lifted_with_the_token_or_alone(operator: Operator) -> None
     assert operator.run("token", "invalidate", "--clear-refusal", "--yes").exit_code == 3
 
 
-def test_a_refusal_that_came_meanwhile_stays(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalidate_keeps_a_newer_refusal(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     put(operator, **refusal(20))
     lift = TokenTable.clear_refusal
 
@@ -221,7 +223,7 @@ def test_a_refusal_that_came_meanwhile_stays(operator: Operator, monkeypatch: py
     assert "refused_until" in raw(operator)
 
 
-def test_where_a_function_refreshes_it_is_asked(operator: Operator) -> None:
+def test_invalidate_invokes_the_refreshing_function(operator: Operator) -> None:
     put(operator)
     operator.parameters["TokenRefreshSchedule"] = "rate(30 minutes)"
     listed = [("TokenRefresherFunction", "refresher-1"), ("Other", "other")]

@@ -1,4 +1,4 @@
-"""What a write is paid with: by the guide's rules, and as an engine of Amazon's own reckons it."""
+"""The write units of an item, by the rules of the guide and as DynamoDB Local computes them."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ VALUES: list[tuple[dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("value", "size"), VALUES, ids=str)
-def test_a_value_has_the_size_that_the_guide_says(value: dict[str, Any], size: int) -> None:
+def test_a_value_has_the_size_that_the_guide_defines(value: dict[str, Any], size: int) -> None:
     assert item_bytes({"name": value}) == len("name") + size
 
 
-def test_bytes_that_came_as_json_are_counted_decoded() -> None:
+def test_binary_values_in_base64_are_counted_decoded() -> None:
     assert item_bytes({"a": {"B": "YWJj"}}) == 4
 
 
-def test_a_type_that_dynamodb_does_not_have_is_no_guess() -> None:
+def test_an_unknown_type_is_rejected() -> None:
     with pytest.raises(ValueError, match="'X'"):
         item_bytes({"a": {"X": ""}})
 
 
 @pytest.mark.parametrize("value", [value for value, _ in VALUES], ids=str)
-def test_the_engine_reckons_a_value_to_the_byte(dynamodb: Any, value: dict[str, Any]) -> None:
+def test_dynamodb_local_computes_the_same_size_of_a_value(dynamodb: Any, value: dict[str, Any]) -> None:
     item = {"process_name": {"S": "p"}, "value": value, "filler": {"S": "x"}}
     filler = "x" * (1 + KB - item_bytes(item))
     assert units_of_a_put(dynamodb, item | {"filler": {"S": filler}}) == 1
@@ -85,13 +85,15 @@ def test_the_engine_reckons_a_value_to_the_byte(dynamodb: Any, value: dict[str, 
     ("before", "after", "units"),
     [(0, 1, 1), (0, 1024, 1), (0, 1025, 2), (2049, 100, 3), (100, 2049, 3), (39_626, 39_626, 39)],
 )
-def test_a_write_is_paid_by_the_larger_of_before_and_after(before: int, after: int, units: int) -> None:
+def test_a_write_consumes_units_of_the_larger_size(before: int, after: int, units: int) -> None:
     assert write_units(before, after) == units
 
 
 @pytest.mark.parametrize("holders", [1, 10, 100, 500])
 @pytest.mark.parametrize("names", [SHORT, LONG], ids=["short", "long"])
-def test_the_engine_reckons_a_process_alike(dynamodb: Any, names: tuple[str, str], holders: int) -> None:
+def test_dynamodb_local_computes_the_same_units_of_a_process(
+    dynamodb: Any, names: tuple[str, str], holders: int
+) -> None:
     item = process_item(*names, holders, queued=True)
     size = item_bytes(item)
     assert units_of_a_put(dynamodb, item) == write_units(0, size)
@@ -106,7 +108,7 @@ def test_the_engine_reckons_a_process_alike(dynamodb: Any, names: tuple[str, str
 
 
 @pytest.mark.parametrize("queued", [True, False])
-def test_the_item_that_is_reckoned_is_one_of_the_layer(queued: bool) -> None:
+def test_the_layer_can_read_the_computed_item(queued: bool) -> None:
     process = read_process(process_item(*LONG, 3, queued=queued))
     assert len(process.holders) == process.slots_in_use == process.slot_limit == 3
     assert {holder.job for holder in process.holders.values()} == {process.job_name}
@@ -120,7 +122,7 @@ def test_a_holder_takes_66_bytes_and_both_names(names: tuple[str, str], each: in
     assert ninety - nine == 81 * each == 81 * (66 + sum(map(len, names)))
 
 
-def test_a_demand_is_four_writes_of_the_whole_item_where_a_read_refuses_and_five_elsewhere() -> None:
+def test_a_queued_request_takes_four_writes_with_a_precheck_and_five_without() -> None:
     most = demand(*SHORT, 500)
     assert (most.bytes, most.cycle_units, most.queued_units) == (39_626, 3 * 39, 4 * 39)
     assert most.starts_a_second == pytest.approx(1000 / 156)
@@ -131,5 +133,5 @@ def test_a_demand_is_four_writes_of_the_whole_item_where_a_read_refuses_and_five
     ]
 
 
-def test_a_process_without_slots_is_no_division_by_zero() -> None:
+def test_the_demand_of_a_process_without_slots() -> None:
     assert demand(*SHORT, 0).shortest_job == 0
