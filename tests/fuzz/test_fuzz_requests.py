@@ -69,7 +69,7 @@ def check_each_has_one_end(account: InProcessAws, sent: list[dict[str, Any]], ra
     stays = kept(ran)
     order = [record["messageId"] for record in sent]
     assert stays == order[len(order) - len(stays) :], "what follows a message that stays has to stay"
-    letters = {told["MessageDeduplicationId"]: told for told in account.letters("dead.fifo")}
+    letters = {told["MessageDeduplicationId"]: told for told in account.sent_to("dead.fifo")}
     for record in sent:
         letter = letters.get(record["messageId"])
         assert not (letter and record["messageId"] in stays), "both set aside and kept"

@@ -192,7 +192,7 @@ def test_the_request_of_whatever_closed_without_success_is_kept(
     ran = functions.run(functions.load(function), event if by == "event" else {})
     assert ran.raised is None, ran
     check_no_mistake_in_the_code(ran, before, name, input, told)
-    letters = account.letters("failed")
+    letters = account.sent_to("failed")
     accounted_for = status == "FAILED" and told.get("error") in ("RequestFailed", "RequestReturned")
     assert len(letters) == (status != "RUNNING" and not accounted_for)
     for letter in letters:

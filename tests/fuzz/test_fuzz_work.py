@@ -68,7 +68,7 @@ def check_nothing_is_lost(
     stays = kept(ran)
     assert set(stays) <= {record["messageId"] for record in sent}
     assert len(set(stays)) == len(stays)
-    letters = account.letters("work-dead")
+    letters = account.sent_to("work-dead")
     for letter in letters:
         assert {"code", "reason"} <= letter["MessageAttributes"].keys() or len(letter["MessageBody"]) > 900_000
     for record in sent:
@@ -84,7 +84,7 @@ def _check_it_stands_elsewhere(
     if wanted is None:
         assert record["body"] in bodies
         return
-    bodies += [sent["MessageBody"] for sent in account.letters("work")]
+    bodies += [sent["MessageBody"] for sent in account.sent_to("work")]
     bodies += [sent["Target"]["Input"] for sent in account.schedules.values()]
     if wanted not in map(_request_id, bodies):
         row = account.tables.item(LEDGER, wanted)

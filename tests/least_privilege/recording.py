@@ -17,7 +17,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from tests.fuzz.cold_functions import ENVIRONMENT, Functions, Ran
 from tests.least_privilege.resolved_template import REGION, ROOT, Stack
-from tests.support.in_process_aws import InProcessAws, Told
+from tests.support.in_process_aws import Answer, InProcessAws
 
 OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))
 
@@ -55,7 +55,7 @@ class Recorded(InProcessAws):
         self.lose: set[str] = set()
         self._models: dict[tuple[str, Site], tuple[Call, Any]] = {}
 
-    def answer(self, model: Any, parameters: dict[str, Any]) -> Told:
+    def answer(self, model: Any, parameters: dict[str, Any]) -> Answer:
         call = Call(model.service_model.service_name, model.name, parameters, _site())
         self.calls.append(call)
         self._models.setdefault((call.operation, call.site), (call, model))

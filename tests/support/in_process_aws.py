@@ -32,7 +32,7 @@ LARGEST_EVENT = 262_144
 _VALID_NEWS = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 Parameters = dict[str, Any]
-Told = tuple[Any, dict[str, Any]]
+Answer = tuple[Any, dict[str, Any]]
 
 
 class InProcessAws:
@@ -55,7 +55,7 @@ class InProcessAws:
         self.refuse: dict[str, str] = {}
         self._ids = itertools.count(1)
 
-    def answer(self, model: Any, parameters: Parameters) -> Told:
+    def answer(self, model: Any, parameters: Parameters) -> Answer:
         """For `before-call`: the answer to an operation that is asked with these parameters."""
         self.asked.append(model.name)
         try:
@@ -65,7 +65,7 @@ class InProcessAws:
             answer = handler(parameters) if handler else self.tables.perform(model.name, parameters)
             return SimpleNamespace(status_code=200, headers={}), answer
         except Refusal as refusal:
-            return SimpleNamespace(status_code=400, headers={}), refusal.told
+            return SimpleNamespace(status_code=400, headers={}), refusal.answer
 
     def answer_calls_of(self, client: Any) -> None:
         """Answers what this client calls from here on."""
@@ -92,7 +92,7 @@ class InProcessAws:
         self.sent.append((queue, parameters))
         return {"MessageId": f"sent-{next(self._ids)}"}
 
-    def letters(self, queue: str) -> list[Parameters]:
+    def sent_to(self, queue: str) -> list[Parameters]:
         return [parameters for name, parameters in self.sent if name == queue]
 
     def _ChangeMessageVisibility(self, parameters: Parameters) -> Parameters:

@@ -19,7 +19,7 @@ class Refusal(Exception):
 
     def __init__(self, code: str, **more: Any) -> None:
         super().__init__(code)
-        self.told = {"Error": {"Code": code, "Message": f"refused with {code}"}, **more}
+        self.answer = {"Error": {"Code": code, "Message": f"refused with {code}"}, **more}
 
 
 class Tables:

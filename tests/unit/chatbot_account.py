@@ -16,7 +16,7 @@ TOKEN_TABLE, SEEN_TABLE = "chat-token", "seen-signatures"
 SIGNING, CREDENTIALS = "signing-key", "api-credentials"
 
 
-def clients_to_be(service: str) -> Any:
+def next_clients(service: str) -> Any:
     """All clients of a service that are made from here on in this test, for tests.support.boundary."""
     events = boto3._get_default_session().events
     return SimpleNamespace(meta=SimpleNamespace(events=events, service_model=SimpleNamespace(service_name=service)))

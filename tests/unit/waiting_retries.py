@@ -22,7 +22,7 @@ def fail_once(workplace: WorkerHarness, policy: dict[str, Any] = LATER, fails: i
     workplace.wait(60)
 
 
-def only_letter(workplace: WorkerHarness) -> QueuedMessage:
+def only_dead_letter(workplace: WorkerHarness) -> QueuedMessage:
     assert len(workplace.dead_letters) == 1
     return workplace.dead_letters[0]
 

@@ -21,7 +21,7 @@ from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from slotkeeper.token import Timing
 from tests.support.boundary import refuse
-from tests.unit.chatbot_account import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, clients_to_be
+from tests.unit.chatbot_account import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW
 
 MESSAGE = {"message_id": "m1", "text": "hello"}
@@ -320,7 +320,7 @@ def refusing(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> Callabl
     """A chatbot that AWS denies an operation."""
 
     def make(service: str, operation: str) -> Bot:
-        refuse(clients_to_be(service), operation, "AccessDeniedException", times=99)
+        refuse(next_clients(service), operation, "AccessDeniedException", times=99)
         module = load("chatbot")
         module._chatbot._clock = lambda: NOW
         return Bot(module, chat)

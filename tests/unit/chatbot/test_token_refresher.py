@@ -17,7 +17,7 @@ from dev.emulator.chat_service import AUTH
 from slotkeeper.settings import ChatbotSettings, CredentialsSettings, MissingSetting, TokenSettings, load_settings
 from slotkeeper.token import TokenTable
 from tests.support.boundary import refuse
-from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, clients_to_be
+from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW
 
 SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
@@ -140,7 +140,7 @@ def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(
     answered: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    refuse(clients_to_be("dynamodb"), "GetItem", "AccessDeniedException", times=2)
+    refuse(next_clients("dynamodb"), "GetItem", "AccessDeniedException", times=2)
     monkeypatch.setattr("time.sleep", lambda _: None)
     load("token_refresher").handler(_deployment("Create"), CONTEXT)
     assert answered[0]["Data"] == {"Generation": "1"}

@@ -24,7 +24,7 @@ from tests.unit.waiting_retries import (
     fail_once,
     killed,
     meanwhile,
-    only_letter,
+    only_dead_letter,
     put_long_row,
 )
 from tests.unit.worker_harness import NOW, WorkerHarness
@@ -42,7 +42,7 @@ def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
     assert operator.cancel("r", "the customer has gone") == RetryCancelled(2, sent=True)
     assert workplace.schedules() == []
     workplace.live()
-    letter = only_letter(workplace)
+    letter = only_dead_letter(workplace)
     assert (attribute_text(letter, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
     assert attribute_text(letter, "reason") == "attempt 2 was cancelled before it started: the customer has gone"
     assert workplace.performed == [("r", 1)]
@@ -54,7 +54,7 @@ def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
     fail_once(workplace)
     operator.cancel("r", "no longer wanted")
     workplace.live()
-    letter = only_letter(workplace)
+    letter = only_dead_letter(workplace)
     history = [
         {"attempt": 1, "at": instant(NOW), "error": "not now"},
         {"attempt": 2, "at": instant(NOW + 60), "error": "Cancelled: no longer wanted"},
@@ -71,7 +71,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_come
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 300)
     assert is_cancelled(workplace.ledger.read("r"))  # type: ignore[arg-type]
     workplace.live()
-    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
     assert workplace.performed == [("r", 1)]
 
 
@@ -84,7 +84,7 @@ def test_a_worker_whose_clock_is_behind_carries_a_cancel_out_all_the_same(
     workplace.now -= 3600
     workplace.queue[0].visible_at = workplace.now
     workplace.deliver(workplace.queue[0])
-    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
 
 
 def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
@@ -93,7 +93,7 @@ def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
     fail_once(workplace)
     operator.cancel("r", "too early")
     workplace.live()
-    workplace.redrive(only_letter(workplace))
+    workplace.redrive(only_dead_letter(workplace))
     workplace.live()
     assert workplace.effects == [("r", 3)]
     assert workplace.row()["status"] == SUCCEEDED
@@ -137,7 +137,7 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_c
     workplace.strike(1, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "in time")))
     workplace.deliver(letter)
     assert workplace.effects == []
-    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
@@ -167,7 +167,7 @@ def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
     with pytest.raises(Killed):
         operator.cancel("r", "no longer wanted")
     workplace.live()
-    assert attribute_text(only_letter(workplace), "code") == "Cancelled"
+    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
     assert workplace.performed == [("r", 1)]
 
 
@@ -176,7 +176,10 @@ def test_two_operators_who_cancel_at_once_cancel_once(workplace: WorkerHarness, 
     workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "I was first")))
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
     workplace.live()
-    assert attribute_text(only_letter(workplace), "reason") == "attempt 2 was cancelled before it started: I was first"
+    assert (
+        attribute_text(only_dead_letter(workplace), "reason")
+        == "attempt 2 was cancelled before it started: I was first"
+    )
 
 
 def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(
@@ -202,7 +205,7 @@ def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_pa
     assert workplace.row() == before
     assert operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
     workplace.live()
-    letter = only_letter(workplace)
+    letter = only_dead_letter(workplace)
     assert [entry["at"] for entry in json.loads(attribute_text(letter, "history"))] == json.loads(letter.body)[
         "retries"
     ]
