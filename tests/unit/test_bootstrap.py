@@ -38,9 +38,7 @@ def test_a_chosen_python_is_taken_or_refused_but_never_replaced(only: Path, monk
             bootstrap.find_python()
 
 
-def test_an_environment_that_was_not_finished_or_was_moved_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unfinished_or_moved_environment_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOTKEEPER_PYTHON", sys.executable)
     made: list[str] = []
     monkeypatch.setattr(bootstrap.subprocess, "run", lambda command, **_: _make(command, made))

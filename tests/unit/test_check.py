@@ -30,13 +30,13 @@ LAYER = "layers/slotkeeper/slotkeeper"
         ("tests/races/conftest.py", []),
     ],
 )
-def test_a_change_is_tested_by_the_tests_of_its_name(changed: str, tests: list[str]) -> None:
+def test_a_changed_file_selects_its_tests(changed: str, tests: list[str]) -> None:
     assert targets_of([changed]) == tests
 
 
-def test_a_folder_contains_its_modules() -> None:
+def test_a_selected_folder_replaces_its_modules() -> None:
     assert targets_of([f"{LAYER}/events.py", f"{LAYER}/slots/protocol.py", "README.md"]) == sorted(FAST)
 
 
-def test_every_folder_of_tests_that_is_named_exists() -> None:
+def test_every_named_folder_of_tests_exists() -> None:
     assert all((ROOT / folder).is_dir() for folder in (*FAST, *(f"tests/{name}" for name in SLOW)))

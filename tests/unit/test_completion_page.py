@@ -14,7 +14,7 @@ PAGE = (DOCS / "completion-events.md").read_text()
 EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
 
 
-def test_there_is_an_example_of_each_kind_and_each_is_valid() -> None:
+def test_each_kind_of_event_has_a_valid_example() -> None:
     (event,) = [example for example in EXAMPLES if "detail-type" in example]
     details = [event["detail"], *(example for example in EXAMPLES if "detail-type" not in example)]
     for detail in details:

@@ -62,7 +62,7 @@ def _request(body: Any, group: str = "p") -> dict[str, Any]:
         ({"process": "p", "request_id": "cancelled"}, "Cancelled", "cancelled"),
     ],
 )
-def test_a_message_that_the_starter_sets_aside_is_announced(
+def test_a_message_that_the_starter_dead_letters_is_published(
     account: Account, starter: Function, body: Any, code: str, request_id: str | None
 ) -> None:
     Cancellations(account.dynamodb, account.slot_table).add("p", execution_name("p", "cancelled", 1), NOW)
@@ -79,7 +79,7 @@ def test_a_message_that_the_starter_sets_aside_is_announced(
     assert event["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
 
 
-def test_a_request_that_is_started_or_waits_is_not_over(starter: Function) -> None:
+def test_a_started_or_waiting_request_publishes_nothing(starter: Function) -> None:
     starter.module._starter.queue._sqs.meta.events.register(
         "before-call.sqs.ChangeMessageVisibility", lambda **_: (type("Answer", (), {"status_code": 200}), {})
     )
@@ -88,7 +88,9 @@ def test_a_request_that_is_started_or_waits_is_not_over(starter: Function) -> No
     assert starter.bus.published == []
 
 
-def test_a_starter_that_dies_after_the_letter_announces_it_the_next_time(account: Account, starter: Function) -> None:
+def test_a_starter_that_dies_after_the_dead_letter_publishes_at_the_redelivery(
+    account: Account, starter: Function
+) -> None:
     kill_before(starter.events, "PutEvents")
     with pytest.raises(Killed):
         starter.handle(_request("junk"))
@@ -128,7 +130,7 @@ def janitor(account: Account) -> Janitor:
     return Janitor(account)
 
 
-def test_a_request_that_the_janitor_keeps_is_announced_once(janitor: Janitor) -> None:
+def test_a_request_that_the_janitor_keeps_is_published_once(janitor: Janitor) -> None:
     janitor.world.abort()
     janitor.visit()
     janitor.run()
@@ -150,7 +152,7 @@ def test_a_request_that_the_janitor_keeps_is_announced_once(janitor: Janitor) ->
     assert (janitor.kept(), janitor.unsent) == (1, [])
 
 
-def test_a_janitor_that_dies_before_it_has_announced_does_so_in_its_next_round(janitor: Janitor) -> None:
+def test_a_janitor_that_dies_before_publishing_publishes_in_its_next_run(janitor: Janitor) -> None:
     janitor.world.abort()
     kill_before(janitor.events, "PutEvents")
     with pytest.raises(Killed):
@@ -159,7 +161,7 @@ def test_a_janitor_that_dies_before_it_has_announced_does_so_in_its_next_round(j
     assert [event["status"] for event in janitor.bus.published] == ["FAILED"]
 
 
-def test_a_request_that_was_kept_and_cannot_be_announced_is_settled_all_the_same(janitor: Janitor) -> None:
+def test_a_kept_request_is_settled_although_its_event_cannot_be_published(janitor: Janitor) -> None:
     janitor.world.abort()
     janitor.bus.refuse_next = ["InternalFailure"] * MAX_TRIES
     janitor.visit()
@@ -168,7 +170,7 @@ def test_a_request_that_was_kept_and_cannot_be_announced_is_settled_all_the_same
 
 
 @pytest.mark.parametrize("given", ["[1]", '"text"', '{"process": 1, "attempt": "x", "request_id": null}', "1e5"])
-def test_an_execution_that_was_started_by_hand_is_announced_as_far_as_it_can_be_told(
+def test_an_execution_with_manual_input_is_published_with_the_fields_that_can_be_read(
     account: Account, janitor: Janitor, given: str
 ) -> None:
     arn = account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name="by-hand", input=given)
@@ -178,7 +180,7 @@ def test_an_execution_that_was_started_by_hand_is_announced_as_far_as_it_can_be_
     assert (event["execution_name"], "request_id" in event) == ("by-hand", False)
 
 
-def test_the_function_of_status_events_has_the_news_wired(load: Load, account: Account) -> None:
+def test_the_function_of_status_events_publishes(load: Load, account: Account) -> None:
     world = JanitorScene(account)
     world.start()
     world.abort()
@@ -213,7 +215,7 @@ def _work(request_id: str = "r", receives: int = 1, message_id: str = "m1", **pa
     return made
 
 
-def test_a_request_that_is_done_is_announced_with_its_result(worker: Function) -> None:
+def test_a_successful_request_is_published_with_its_result(worker: Function) -> None:
     assert worker.handle(_work()) == CONSUMED
     (event,) = worker.bus.published
     del event["finished_at"]
@@ -230,13 +232,13 @@ def test_a_request_that_is_done_is_announced_with_its_result(worker: Function) -
     }
 
 
-def test_a_result_that_json_has_no_words_for_is_announced_without_them(worker: Function) -> None:
+def test_values_that_json_cannot_express_are_published_as_null(worker: Function) -> None:
     worker.module._worker._perform = lambda *_: {"mean": float("nan"), "n": 0}
     worker.handle(_work())
     assert worker.bus.published[0]["result"] == {"mean": None, "n": 0}
 
 
-def test_a_worker_that_dies_between_ledger_and_event_announces_it_at_the_redelivery(worker: Function) -> None:
+def test_a_worker_that_dies_between_ledger_and_event_publishes_at_the_redelivery(worker: Function) -> None:
     kill_before(worker.events, "PutEvents")
     with pytest.raises(Killed):
         worker.handle(_work())
@@ -246,13 +248,13 @@ def test_a_worker_that_dies_between_ledger_and_event_announces_it_at_the_redeliv
     assert event["started_at"] == "2027-01-15T08:00:00.000Z"
 
 
-def test_r2_the_same_request_in_another_message_is_no_second_end(worker: Function) -> None:
+def test_r2_a_repeated_request_in_another_message_publishes_nothing(worker: Function) -> None:
     worker.handle(_work())
     worker.handle(_work(message_id="m2"))
     assert len(worker.bus.published) == 1
 
 
-def test_a_late_copy_of_an_attempt_before_the_last_is_no_end(worker: Function) -> None:
+def test_a_late_copy_of_an_earlier_attempt_publishes_nothing(worker: Function) -> None:
     worker.handle(_work(fails=True))
     second = _work(receives=1, message_id="m2", fails=True)
     worker.module._worker._perform = lambda *_: {}
@@ -262,7 +264,7 @@ def test_a_late_copy_of_an_attempt_before_the_last_is_no_end(worker: Function) -
     assert [event["attempt"] for event in worker.bus.published] == [2]
 
 
-def test_an_attempt_that_failed_and_comes_back_is_no_end(worker: Function) -> None:
+def test_a_failed_attempt_with_a_retry_publishes_nothing(worker: Function) -> None:
     worker.handle(_work(fails=True))
     assert worker.bus.published == []
 
@@ -288,7 +290,7 @@ def test_an_attempt_that_failed_and_comes_back_is_no_end(worker: Function) -> No
         ),
     ],
 )
-def test_a_request_that_the_worker_sets_aside_is_announced(
+def test_a_request_that_the_worker_dead_letters_is_published(
     worker: Function, work_account: WorkAccount, body: Any, code: str, expected: dict[str, Any]
 ) -> None:
     worker.handle(_work("taken", message_id="m0"))
@@ -300,7 +302,7 @@ def test_a_request_that_the_worker_sets_aside_is_announced(
     assert event["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
 
 
-def test_a_worker_that_dies_after_the_letter_sends_letter_and_event_again(
+def test_a_worker_that_dies_after_the_dead_letter_sends_it_again_with_its_event(
     worker: Function, work_account: WorkAccount
 ) -> None:
     body = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
@@ -313,7 +315,7 @@ def test_a_worker_that_dies_after_the_letter_sends_letter_and_event_again(
     assert len(work_account.dead_letters()) == 2
 
 
-def test_nobody_is_told_of_a_letter_that_was_not_sent(worker: Function) -> None:
+def test_a_dead_letter_that_was_not_sent_is_not_published(worker: Function) -> None:
     refuse(worker.module._worker._consumer._dead_letters._sqs, "SendMessage", "AccessDenied")
     body = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
     assert worker.handle(record(body)) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
@@ -325,7 +327,7 @@ def test_nobody_is_told_of_a_letter_that_was_not_sent(worker: Function) -> None:
 
 @pytest.mark.parametrize("how", ["refused", "refused with HTTP 200"])
 @pytest.mark.parametrize(("function", "body"), [("starter", "junk"), ("worker", "junk"), ("worker", _work()["body"])])
-def test_a_message_is_done_with_although_nobody_can_be_told(
+def test_a_message_is_consumed_although_its_event_cannot_be_published(
     request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], function: str, body: str, how: str
 ) -> None:
     made: Function = request.getfixturevalue(function)

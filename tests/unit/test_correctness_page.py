@@ -64,7 +64,7 @@ NAMES = re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)*)`", ARGUMENT.read_text())
 @pytest.mark.parametrize(
     "name", sorted({part for name in NAMES if not name.endswith(".py") for part in name.split(".")})
 )
-def test_what_the_argument_names_is_in_the_code(name: str) -> None:
+def test_each_name_on_the_page_of_guarantees_is_in_the_code(name: str) -> None:
     assert re.search(rf"(?:\b|_){name}(?:\b|(?<=_))", CODE)
 
 
@@ -79,7 +79,7 @@ def test_a_pattern_of_mutants_matches_one(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("command", re.findall(r"^    make (.*)$", PROOFS.read_text(), re.MULTILINE))
-def test_a_command_is_one_of_the_makefile(command: str) -> None:
+def test_each_command_is_a_target_with_its_variables(command: str) -> None:
     target, *given = command.split()
     recipe = MAKEFILE.partition(f"\n{target}: setup")[2].partition("\n\n")[0]
     assert recipe

@@ -18,7 +18,7 @@ def _run(account: Account, request_id: str, work: Any) -> None:
     exec(SLOTS, {"table_name": account.slot_table, "request_id": request_id, "work": work})
 
 
-def test_as_many_work_at_once_as_there_are_slots(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_more_callers_work_than_there_are_slots(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
     worked: list[str] = []
 
     def third() -> None:
@@ -35,14 +35,14 @@ def test_as_many_work_at_once_as_there_are_slots(account: Account, capsys: pytes
     assert account.item("licence").slots_in_use == 0
 
 
-def test_whoever_comes_twice_under_one_name_has_one_slot(account: Account) -> None:
+def test_a_repeated_execution_name_has_one_slot(account: Account) -> None:
     taken: list[int] = []
     _run(account, "first", lambda: _run(account, "first", lambda: taken.append(account.item("licence").slots_in_use)))
 
     assert taken == [1]
 
 
-def test_a_slot_comes_back_from_work_that_fails(account: Account) -> None:
+def test_failed_work_releases_its_slot(account: Account) -> None:
     def fail() -> None:
         raise ValueError
 

@@ -24,7 +24,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+def test_every_link_of_a_page_has_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", _outside_code(page)):
         if re.match(r"[a-z]+:", target):
             continue
@@ -35,14 +35,14 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
             assert anchor in _anchors(file), target
 
 
-def test_every_page_is_on_the_list() -> None:
+def test_the_list_of_documents_has_every_page() -> None:
     listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
 
     assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_diagram_names_what_there_is(page: Path) -> None:
+def test_every_diagram_names_existing_resources(page: Path) -> None:
     for kind, body in re.findall(r"^```mermaid\n(\w+)(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
         assert kind in ("flowchart", "sequenceDiagram", "stateDiagram")
         assert body.count("[") == body.count("]")

@@ -147,7 +147,7 @@ def run(folder: Path, blocks: list[str], *, strict: bool = False, **variables: s
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_of_a_page_is_one_that_there_is(page: Path, tmp_path: Path) -> None:
+def test_every_command_of_a_page_exists(page: Path, tmp_path: Path) -> None:
     checks = {"sam": _check_sam, "make": _check_make, "slotkeeper": _check_slotkeeper, "python": _check_python}
     for call in run(tmp_path, blocks_of(page)):
         if call.program == "aws":
@@ -157,7 +157,7 @@ def test_every_command_of_a_page_is_one_that_there_is(page: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_in_a_pages_text_is_one_that_there_is(page: Path) -> None:
+def test_every_command_in_a_pages_text_exists(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\b(?:or|by|see|run) make ([a-z-]+)", "\n".join(blocks_of(page))):  # in their comments
         _check_make([target])
@@ -171,7 +171,7 @@ def test_every_command_in_a_pages_text_is_one_that_there_is(page: Path) -> None:
             assert {one.split("=")[0] for one in rest if one.startswith("-")} <= known, code
 
 
-def test_every_command_is_on_its_page() -> None:
+def test_the_operator_page_has_every_command() -> None:
     page = (ROOT / "docs" / "operator.md").read_text()
 
     def walk(command: Any, path: str) -> None:
@@ -206,14 +206,14 @@ def test_the_outputs_of_the_stack_are_the_variables_that_the_page_uses(account: 
     assert read == [f"{name}={value}" for name, value in OUTPUTS.items()]
 
 
-def test_a_dead_letter_is_sent_as_it_is_and_the_same_one_deleted(account: tuple[Path, list[Call]]) -> None:
+def test_a_dead_letter_message_is_sent_unchanged_and_deleted(account: tuple[Path, list[Call]]) -> None:
     folder, calls = account
     assert (folder / "body.json").read_text() == BODY
     (deleted,) = [call.arguments for call in calls if "delete-message" in call.arguments]
     assert deleted[-2:] == ["--receipt-handle", "handle+/="]
 
 
-def test_the_same_commands_reach_nothing_but_the_local_stack(tmp_path: Path) -> None:
+def test_the_same_commands_call_only_the_local_stack(tmp_path: Path) -> None:
     calls = run(tmp_path, [LOCALLY, *EVERYDAY], strict=True, AWS_ACCESS_KEY_ID="the-users-own")
     called = [call for call in calls if call.program == "aws"]
     assert len(called) > 6

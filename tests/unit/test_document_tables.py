@@ -27,7 +27,7 @@ def _rows(page: str) -> list[list[str]]:
 ROWS = {row[0]: row[1:] for row in _rows((ROOT / "docs" / "parameters.md").read_text())}
 
 
-def test_every_parameter_is_on_the_page_and_no_other() -> None:
+def test_the_page_has_every_parameter_and_no_other() -> None:
     assert ROWS.keys() == PARAMETERS.keys()
 
 
@@ -43,7 +43,7 @@ def test_a_parameters_default_and_range_are_the_templates(name: str) -> None:
         assert str(value) in allowed
 
 
-def test_parameters_stand_in_the_groups_of_the_console() -> None:
+def test_the_page_has_the_order_of_the_consoles_parameter_groups() -> None:
     template: Any = parsed_template()
     groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
 
@@ -67,7 +67,7 @@ def test_the_fields_of_a_message_are_its_schemas(heading: str, schema: Path) -> 
     }
 
 
-def test_the_codes_of_dead_letters_are_those_that_the_starter_gives() -> None:
+def test_the_codes_of_dead_letter_messages_are_the_starters() -> None:
     given = set(re.findall(r'_dead_letter\(delivery, "(\w+)"', (LAYER / "slots" / "admission.py").read_text()))
     (row,) = (row for row in _rows(MESSAGES) if row[0] == "code")
 
@@ -78,7 +78,7 @@ COSTS = (ROOT / "docs" / "costs.md").read_text()
 
 
 @pytest.mark.parametrize("section", COSTS.split("\n| | arithmetic | USD |\n")[1:], ids=range(7))
-def test_what_it_costs_is_what_the_arithmetic_says(section: str) -> None:
+def test_each_cost_is_the_result_of_its_arithmetic(section: str) -> None:
     together, total = 0.0, None
     for line in section.split("\n\n", maxsplit=1)[0].splitlines()[1:]:
         what, arithmetic, result = (cell.strip() for cell in line.strip("|").split("|"))
@@ -93,7 +93,7 @@ def test_what_it_costs_is_what_the_arithmetic_says(section: str) -> None:
     assert total == pytest.approx(together, abs=0.005)
 
 
-def test_the_states_and_alarms_that_are_paid_for_are_those_that_there_are() -> None:
+def test_the_costs_count_the_states_and_alarms_of_the_template() -> None:
     straight = min(
         (walk.names for walk in walks() if walk.status == "SUCCEEDED" and "WakeWaiting" in walk.names),
         key=len,

@@ -53,7 +53,7 @@ def service() -> Iterator[ChatService]:
         yield running
 
 
-def test_the_token_lock_in_a_function_of_ones_own(service: ChatService, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_token_lock_of_the_page_fetches_one_token(service: ChatService, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {
         "api_url": service.url,
         "credentials": {"client_id": service.client_id, "client_secret": service.client_secret},
@@ -73,7 +73,7 @@ def _own_function(url: str, **more: Any) -> dict[str, Any]:
     return names
 
 
-def test_the_pages_own_client_bears_a_container_that_was_frozen_between_two_tokens(
+def test_the_pages_client_reconnects_after_its_container_was_frozen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with mock_aws(), DroppingServer() as server:
@@ -83,7 +83,7 @@ def test_the_pages_own_client_bears_a_container_that_was_frozen_between_two_toke
         assert authenticate(5.0) == "token-2"
 
 
-def test_the_pages_own_function_tells_the_failures_apart_that_the_page_names() -> None:
+def test_the_pages_function_distinguishes_the_failures_that_the_page_names() -> None:
     with mock_aws():
         with ChatService() as service:
             authenticate = _own_function(service.url)["authenticate"]
@@ -108,7 +108,7 @@ def test_the_pages_short_times_let_a_function_of_six_seconds_refresh() -> None:
         assert instances.new(timing=names["short"]).get(within=4.0) == "token-1"
 
 
-def test_a_signed_message_by_the_standard_library_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_signed_with_the_standard_library_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[urllib.request.Request] = []
     monkeypatch.setattr(urllib.request, "urlopen", lambda request: sent.append(request) or io.BytesIO(b"answer"))
     exec(SIGNING, {"signing_key": KEY, "chatbot_url": "http://127.0.0.1/messages"})
@@ -144,7 +144,7 @@ def own_work(answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Module
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
-def test_work_of_ones_own_has_the_style_of_the_project(command: list[str]) -> None:
+def test_the_pages_work_passes_the_projects_linters(command: list[str]) -> None:
     named = ["--no-cache", "--stdin-filename", "functions/worker/work/perform.py", "-"]
     ruff = [sys.executable, "-m", "ruff", *command, *named]
     ran = subprocess.run(ruff, cwd=ROOT, input=OWN_WORK, capture_output=True, text=True, check=False)
@@ -155,7 +155,7 @@ def test_work_of_ones_own_has_the_style_of_the_project(command: list[str]) -> No
     ("status", "named"),
     [(429, ("RateLimited", 7.0, False)), (503, ("Retryable", None, False)), (422, ("Poison", None, True))],
 )
-def test_work_of_ones_own_names_its_failures(
+def test_the_pages_work_classifies_its_failures(
     answer: SimpleNamespace, own_work: ModuleType, status: int, named: tuple[str, float | None, bool]
 ) -> None:
     answer.status = status
@@ -167,7 +167,7 @@ def test_work_of_ones_own_names_its_failures(
     assert (failure.types[0], retry_after, failure.final) == named
 
 
-def test_a_consumer_of_ones_own_with_the_variables_that_the_page_names(
+def test_a_consumer_runs_with_the_variables_that_the_page_names(
     answer: SimpleNamespace, own_work: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mock_aws():
@@ -203,7 +203,7 @@ def test_a_corrected_dead_letter_of_the_page_is_the_same_attempt_with_another_pa
     assert before.payload_hash != after.payload_hash
 
 
-def test_the_policy_of_the_page_says_what_the_page_says() -> None:
+def test_the_policy_of_the_page_has_the_stated_effects() -> None:
     policy = parse_policy(POLICY)
     assert (policy.default.max_attempts, policy.default.cap) == (12, 3600)
     assert not policy.rule_for(["ThrottlingException", "ClientError"]).counts

@@ -41,7 +41,7 @@ def sender() -> Sender:
     return Sender()
 
 
-def test_an_event_says_what_became_of_which_request(sender: Sender) -> None:
+def test_an_event_has_the_request_and_its_outcome(sender: Sender) -> None:
     asked: list[dict[str, Any]] = []
     sender.client.meta.events.register(
         "before-parameter-build.events.PutEvents", lambda params, **_: asked.append(params)
@@ -73,7 +73,7 @@ def test_an_entry_that_is_refused_each_time_is_unsent(sender: Sender) -> None:
 
 
 @pytest.mark.parametrize("error", ["AccessDeniedException", "lost answer", "bug"])
-def test_whatever_goes_wrong_is_told_and_not_raised(sender: Sender, error: str) -> None:
+def test_an_error_is_reported_and_not_raised(sender: Sender, error: str) -> None:
     if error == "AccessDeniedException":
         refuse(sender.client, "PutEvents", error)
     else:
@@ -92,7 +92,7 @@ def test_what_is_no_json_is_told_and_not_raised(sender: Sender) -> None:
     assert len(sender.unsent) == 1
 
 
-def test_no_call_is_begun_that_the_invocation_might_not_outlast() -> None:
+def test_no_call_starts_that_could_outlast_the_invocation() -> None:
     hurried = Sender(seconds_left=MAX_TRY_SECONDS - 0.1)
     assert not hurried.news.publish("SUCCEEDED", "r/1", DONE)
     assert (hurried.bus.calls, len(hurried.unsent)) == (0, 1)
@@ -110,7 +110,7 @@ def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:
     assert {name: len(event[name]) for name in MAX_CHARACTERS} == MAX_CHARACTERS
 
 
-def test_the_schema_is_one_and_says_the_bounds_and_the_kinds() -> None:
+def test_the_schema_is_valid_and_has_the_bounds_and_the_kinds() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     fields = SCHEMA["properties"]
     assert {name: fields[name]["maxLength"] for name in MAX_CHARACTERS} == MAX_CHARACTERS

@@ -38,16 +38,16 @@ def _run(code: str, **variables: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_garbage_is_collected_from_the_end_of_the_start_on_and_what_was_made_by_then_is_left_alone() -> None:
+def test_garbage_collection_starts_after_the_cold_start_and_skips_its_objects() -> None:
     _run(GARBAGE)
 
 
-def test_calls_of_aws_are_traced_and_nothing_is_loaded_for_others() -> None:
+def test_aws_calls_are_traced_and_no_other_library_is_loaded() -> None:
     _run(TRACED, LAMBDA_TASK_ROOT="/var/task")  # elsewhere Powertools switches its tracer off
 
 
 @pytest.mark.parametrize("app", FUNCTIONS, ids=lambda path: path.parent.name)
-def test_a_function_begins_with_it_and_ends_it_when_all_is_made(app: Path) -> None:
+def test_a_function_disables_garbage_collection_first_and_enables_it_last(app: Path) -> None:
     statements = [ast.unparse(statement) for statement in ast.parse(app.read_text()).body]
     _docstring, _future, first, *_, last = statements
     assert (first, last) == ("from slotkeeper import cold_start", "cold_start.over()")

@@ -49,13 +49,13 @@ def _record(body: Any, message_id: str = "m1") -> dict[str, Any]:
     }
 
 
-def test_the_starter_consumes_what_it_admits(account: Account, load: Callable[[str], ModuleType]) -> None:
+def test_the_starter_consumes_an_admitted_message(account: Account, load: Callable[[str], ModuleType]) -> None:
     answer = load("starter").handler({"Records": [_record({"process": "p"})]}, CONTEXT)
     assert answer == {"batchItemFailures": []}
     assert len(account.executions()) == 1
 
 
-def test_a_refusal_is_a_failed_item_and_what_follows_it_stays_in_line(
+def test_a_refused_message_and_its_successors_are_failed_items(
     account: Account, load: Callable[[str], ModuleType]
 ) -> None:
     starter = load("starter")
@@ -77,7 +77,7 @@ def test_an_error_is_logged_and_leaves_the_message_on_the_queue(
     assert '"StarterErrors":[1.0]' in capsys.readouterr().out
 
 
-def test_a_message_that_met_an_error_comes_back_before_the_janitor_frees_its_reservation(
+def test_after_an_error_a_message_returns_before_the_janitor_frees_its_reservation(
     account: Account, load: Callable[[str], ModuleType]
 ) -> None:
     starter = load("starter")
@@ -92,7 +92,7 @@ def test_a_message_that_met_an_error_comes_back_before_the_janitor_frees_its_res
     assert hidden == [5]
 
 
-def test_a_message_that_met_errors_as_often_as_its_queue_allows_is_consumed_with_its_dead_letter(
+def test_a_message_with_as_many_errors_as_its_queue_allows_is_dead_lettered(
     account: Account, load: Callable[[str], ModuleType]
 ) -> None:
     starter = load("starter")
@@ -104,7 +104,7 @@ def test_a_message_that_met_errors_as_often_as_its_queue_allows_is_consumed_with
 
 
 @pytest.mark.parametrize(("body", "metric"), [({"process": "p"}, "RequestsAdmitted"), ("junk", "RequestsDeadLettered")])
-def test_the_starter_counts_what_it_did(
+def test_the_starter_counts_its_outcomes(
     load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: Any, metric: str
 ) -> None:
     load("starter").handler({"Records": [_record(body)]}, CONTEXT)
@@ -113,7 +113,7 @@ def test_the_starter_counts_what_it_did(
 
 
 @pytest.mark.parametrize("trouble", ["paused", "no table", "no slot left"])
-def test_the_age_of_a_request_that_waits_is_emitted_for_the_service_as_a_whole(
+def test_the_age_of_a_waiting_request_is_emitted_for_the_whole_service(
     account: Account, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], trouble: str
 ) -> None:
     """SQS leaves a message out of its own age that is received again and again and not deleted."""
@@ -133,21 +133,19 @@ def test_the_age_of_a_request_that_waits_is_emitted_for_the_service_as_a_whole(
     assert all(directive["Dimensions"] == [["service"]] for directive in emitted[0]["_aws"]["CloudWatchMetrics"])
 
 
-def test_the_janitor_goes_round_on_any_event(account: Account, load: Callable[[str], ModuleType]) -> None:
+def test_the_janitor_runs_on_any_event(account: Account, load: Callable[[str], ModuleType]) -> None:
     account.slots.reserve("p", "p-1", NOW - 10**9)
     assert load("janitor").handler({}, CONTEXT) == {"SlotsReclaimed": 1}
 
 
-def test_a_run_that_finds_another_under_way_ends_at_once(account: Account, load: Callable[[str], ModuleType]) -> None:
+def test_a_run_ends_immediately_while_another_is_under_way(account: Account, load: Callable[[str], ModuleType]) -> None:
     account.slots.reserve("p", "p-1", NOW - 10**9)
     janitor = load("janitor")
     assert RunLease(account.dynamodb, account.settled_table).take(60)
     assert janitor.handler({}, CONTEXT) == {"JanitorRunsSkipped": 1}
 
 
-def test_a_run_returns_its_lease_also_when_it_fails(
-    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_returns_its_lease(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
     janitor = load("janitor")
 
     def fail(*_: object) -> None:
@@ -190,7 +188,7 @@ def sample_chatbot(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> M
 
 @pytest.mark.parametrize("when", ["as it is", "freshened"])
 @pytest.mark.parametrize(("name", "code"), CODES.items())
-def test_a_sample_message_is_refused_as_its_name_says_also_when_it_is_signed_anew(
+def test_a_sample_message_is_refused_with_its_code_also_when_it_is_signed_again(
     sample_chatbot: ModuleType, name: str, code: str, when: str
 ) -> None:
     event = _sample("chatbot", name)
@@ -208,7 +206,7 @@ def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(sample_c
     assert json.loads(refused["body"])["code"] == "ReplayedSignature"
 
 
-def test_a_sample_message_that_is_signed_anew_passes_with_another_key(
+def test_a_sample_message_passes_when_it_is_signed_again_with_another_key(
     chat: ChatbotAccount, load: Callable[[str], ModuleType]
 ) -> None:
     chatbot = load("chatbot")
@@ -216,7 +214,7 @@ def test_a_sample_message_that_is_signed_anew_passes_with_another_key(
     assert chatbot.handler(fresh, CONTEXT)["statusCode"] == 200
 
 
-def test_the_sample_environment_names_what_the_functions_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_environment_has_each_setting_of_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = json.loads((ROOT / "events" / "env.json").read_text())
     for function, settings in {
         "StarterFunction": [StarterSettings, EventSettings],
@@ -260,7 +258,7 @@ def _make_job(account: Account, retries: int = 0) -> None:
     account.glue.create_job(Name="job", Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
 
 
-def test_the_registrar_makes_the_process(
+def test_the_registrar_creates_the_process(
     account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
 ) -> None:
     _make_job(account)
@@ -300,7 +298,7 @@ def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(
     [(None, "mine"), ("theirs", "theirs")],
     ids=["its job follows the stack", "unless an operator has set another"],
 )
-def test_a_process_and_the_job_of_its_stack(
+def test_the_job_of_a_process_follows_the_stack_unless_an_operator_changed_it(
     account: Account,
     load: Callable[[str], ModuleType],
     answered: list[dict[str, Any]],
@@ -354,7 +352,7 @@ def test_a_job_that_stays_permitted_may_be_in_use(
     assert answered[0]["Status"] == "SUCCESS"
 
 
-def test_the_sample_job_goes_with_the_update_that_names_another_whatever_is_permitted(
+def test_the_sample_job_counts_as_removed_even_if_a_pattern_permits_it(
     account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
 ) -> None:
     account.slots.adopt("p", "p-1", NOW, "sample-job")
@@ -365,14 +363,14 @@ def test_the_sample_job_goes_with_the_update_that_names_another_whatever_is_perm
     assert [answer["Status"] for answer in answered] == ["FAILED", "SUCCESS"]
 
 
-def test_a_job_that_nobody_uses_may_go(
+def test_an_unused_job_can_be_removed(
     account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
 ) -> None:
     load("process_registrar").handler(_permitted("new"), CONTEXT)
     assert answered[0]["Status"] == "SUCCESS"
 
 
-def test_no_job_may_go_while_a_process_cannot_be_read(
+def test_no_job_can_be_removed_while_a_process_cannot_be_read(
     account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
 ) -> None:
     account.write("holders", {"S": "p-1"})
@@ -413,7 +411,7 @@ def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
     assert reason in answered[0]["Reason"]
 
 
-def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(
+def test_the_registrar_waits_until_its_role_is_effective(
     account: Account,
     load: Callable[[str], ModuleType],
     answered: list[dict[str, Any]],

@@ -13,7 +13,7 @@ CONFIG: dict[str, Any] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_
 HOOKS: list[dict[str, Any]] = [hook for repository in CONFIG["repos"] for hook in repository["hooks"]]
 
 
-def test_nothing_is_fetched_for_a_hook() -> None:
+def test_no_hook_is_downloaded() -> None:
     assert {repository["repo"] for repository in CONFIG["repos"]} == {"local"}
     assert {hook["language"] for hook in HOOKS} == {"unsupported"}  # pre-commit's word for: as it is installed
     pinned = re.findall(r"^pre-commit==(\S+)$", (ROOT / "requirements" / "hooks.txt").read_text(), re.MULTILINE)

@@ -84,7 +84,7 @@ def test_the_product_imports_neither_dev_nor_tests_and_the_layer_no_command() ->
         assert "tests" not in roots, name
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_modules_import_each_other_in_a_cycle() -> None:
     modules = _modules()
     # A package is imported by whoever imports a module of it; that is no arrow of the module's own.
     graph = {name: _imports(path) & modules.keys() for name, path in modules.items()}

@@ -27,7 +27,7 @@ def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensi
     assert written == in_source()
 
 
-def test_a_processs_metrics_leave_the_stacks_alone(
+def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
     load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The dimensions of what an invocation adds to `metrics` are shared; a process's must not get among them."""
@@ -39,7 +39,7 @@ def test_a_processs_metrics_leave_the_stacks_alone(
 
 
 @pytest.mark.parametrize("body", ['{"process": "made-up"}', "not JSON", '{"process": "p", "priority": 1}'])
-def test_what_a_message_makes_up_is_no_metric_of_its_own(
+def test_an_unknown_process_in_a_message_adds_no_metric(
     load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
     """Each would be on the bill, and a sender could make up as many as it likes."""

@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs" / "performance.md").read_text()
 ROW = re.compile(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", re.MULTILINE)
 
 
-def test_the_table_of_slots_is_what_the_operator_command_reckons() -> None:
+def test_the_table_of_slots_has_the_operator_commands_figures() -> None:
     rows = ROW.findall(PAGE)
     assert len(rows) == 7
     for slots, size, at_once, queued, starts, seconds in rows:

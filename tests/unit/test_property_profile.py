@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", [SHORT, LONG])
-def test_no_profile_judges_a_property_by_its_time(name: str) -> None:
+def test_no_profile_limits_the_time_of_a_property(name: str) -> None:
     profile = settings.get_profile(name)
     assert profile.deadline is None
     assert HealthCheck.too_slow in profile.suppress_health_check

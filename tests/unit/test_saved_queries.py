@@ -107,7 +107,7 @@ def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[d
         assert query.fields <= written, (name, query.fields - written)
 
 
-def test_a_story_is_told_by_everybody_who_knows_the_request(lines: dict[str, list[dict[str, Any]]]) -> None:
+def test_the_query_of_one_request_finds_the_lines_of_each_function(lines: dict[str, list[dict[str, Any]]]) -> None:
     story = ALL["RequestStoryQuery"]
     assert {function for function in story.functions if any(map(story.meets, lines.get(function, [])))} == {
         "starter",
@@ -119,7 +119,7 @@ def test_a_story_is_told_by_everybody_who_knows_the_request(lines: dict[str, lis
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_query_reads_logs_that_there_are(name: str) -> None:
+def test_a_query_reads_existing_logs(name: str) -> None:
     known = {"starter", "janitor", "chatbot", "worker", "workflow"}
     assert ALL[name].functions
     assert set(ALL[name].functions) <= known
@@ -136,6 +136,6 @@ def test_a_query_reads_logs_that_there_are(name: str) -> None:
         ),
     ],
 )
-def test_the_reading_of_queries(text: str, fields: set[str], meets: bool) -> None:
+def test_a_query_is_parsed(text: str, fields: set[str], meets: bool) -> None:
     query = Query(text, ())
     assert (query.fields, query.meets({"a": "1"})) == (fields, meets)

@@ -18,14 +18,14 @@ def answer(server: Listener) -> None:
     custom_resource.answer(EVENT | {"ResponseURL": f"{server.url}/answer?{SIGNED}"}, "id", data={"Generation": "1"})
 
 
-def test_an_answer_that_was_taken_is_given_once() -> None:
+def test_an_accepted_answer_is_sent_once() -> None:
     with Listener(http(b"", "200 OK", "Connection: close")) as server:
         answer(server)
     assert server.connections == 1
     assert json.loads(server.received.partition(b"\r\n\r\n")[2])["Status"] == "SUCCESS"
 
 
-def test_a_server_that_says_nothing_has_the_time_of_one_answer_altogether(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_tries_share_the_time_of_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(custom_resource, "ANSWER_SECONDS", 0.4)
     shares: list[float] = []
     request = urllib3.PoolManager.request
@@ -43,7 +43,7 @@ def test_a_server_that_says_nothing_has_the_time_of_one_answer_altogether(monkey
 
 
 @pytest.mark.parametrize(("status", "tries"), [("403 Forbidden", 1), ("503 Slow Down", custom_resource.ANSWER_TRIES)])
-def test_an_answer_that_was_not_taken_is_logged_without_the_url_and_given_again_if_that_may_help(
+def test_a_refused_answer_is_logged_without_the_url_and_repeated_after_a_server_error(
     monkeypatch: pytest.MonkeyPatch, status: str, tries: int
 ) -> None:
     logged: list[tuple[str, dict[str, object]]] = []

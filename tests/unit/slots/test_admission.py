@@ -70,14 +70,14 @@ def test_f1_a_start_whose_answer_is_lost_keeps_slot_and_message(account: Account
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError", "ServiceUnavailable", "SomethingNew"])
-def test_f1_an_answer_that_says_nothing_certain_keeps_slot_and_message(account: Account, code: str) -> None:
+def test_f1_an_ambiguous_error_keeps_slot_and_message(account: Account, code: str) -> None:
     refuse(account.stepfunctions, "StartExecution", code)
     with pytest.raises(ClientError):
         account.starter.admit(delivery(REQUEST), NOW)
     assert account.item().holders.keys() == {EXECUTION}
 
 
-def test_f1_a_refusal_after_a_lost_answer_of_the_same_call_is_not_believed(account: Account) -> None:
+def test_f1_a_refusal_of_a_repeated_call_keeps_the_slot(account: Account) -> None:
     refuse(account.stepfunctions, "StartExecution", "AccessDeniedException", retry_attempts=1)
     with pytest.raises(ClientError):
         account.starter.admit(delivery(REQUEST), NOW)
@@ -106,7 +106,7 @@ def test_f15_a_starter_that_dies_before_the_start_is_continued_by_the_next(accou
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "StateMachineDoesNotExist", "ExecutionLimitExceeded"])
-def test_a_definite_refusal_that_is_our_fault_gives_the_slot_back_and_keeps_the_message(
+def test_a_definite_refusal_of_the_stack_cancels_the_reservation_and_keeps_the_message(
     account: Account, code: str
 ) -> None:
     refuse(account.stepfunctions, "StartExecution", code)
@@ -119,14 +119,14 @@ def test_a_definite_refusal_that_is_our_fault_gives_the_slot_back_and_keeps_the_
     assert account.messages(account.dead_letter_url) == []
 
 
-def test_a_definite_refusal_that_is_the_messages_fault_sets_it_aside(account: Account) -> None:
+def test_a_definite_refusal_of_the_message_dead_letters_it(account: Account) -> None:
     refuse(account.stepfunctions, "StartExecution", "InvalidExecutionInput")
     assert isinstance(account.starter.admit(delivery(REQUEST), NOW), DeadLettered)
     assert account.item().slots_in_use == 0
     assert len(account.messages(account.dead_letter_url)) == 1
 
 
-def test_a_request_that_has_run_gives_its_slot_back_and_is_done_with(account: Account) -> None:
+def test_a_request_that_has_run_cancels_its_reservation_and_is_consumed(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
     _finish(account, EXECUTION)
     account.slots.cancel("p", EXECUTION)
@@ -134,7 +134,7 @@ def test_a_request_that_has_run_gives_its_slot_back_and_is_done_with(account: Ac
     assert account.item().slots_in_use == 0
 
 
-def test_s6_a_slot_that_a_message_took_again_between_release_and_end_comes_back_with_the_next_delivery(
+def test_s6_a_slot_reserved_between_release_and_end_is_freed_by_the_next_delivery(
     account: Account,
 ) -> None:
     """Until a workflow that has given its slot back is over, its request can reserve one that nobody will confirm."""
@@ -147,7 +147,7 @@ def test_s6_a_slot_that_a_message_took_again_between_release_and_end_comes_back_
     assert account.item().slots_in_use == 0
 
 
-def test_a_request_that_has_run_does_not_take_back_a_slot_that_a_glue_run_may_use(account: Account) -> None:
+def test_a_request_that_has_run_leaves_a_confirmed_slot(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
     account.dynamodb.update_item(
         TableName=account.slot_table,
@@ -164,7 +164,7 @@ def test_a_request_that_has_run_does_not_take_back_a_slot_that_a_glue_run_may_us
 OTHERS = REQUEST | {"arguments": {"--day": "another"}}
 
 
-def test_a_request_id_that_an_open_execution_has_with_other_arguments_leaves_its_reservation(account: Account) -> None:
+def test_a_reused_request_id_leaves_the_reservation_of_the_open_execution(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
     outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
     assert isinstance(outcome, DeadLettered)
@@ -174,7 +174,7 @@ def test_a_request_id_that_an_open_execution_has_with_other_arguments_leaves_its
     assert len(account.messages(account.dead_letter_url)) == 1
 
 
-def test_a_reservation_that_a_reused_request_id_made_itself_is_given_back(account: Account) -> None:
+def test_a_reservation_made_by_a_reused_request_id_is_cancelled(account: Account) -> None:
     """The first workflow has released its slot and has not ended yet, so its name can reserve one more."""
     account.starter.admit(delivery(REQUEST), NOW)
     account.slots.cancel("p", EXECUTION)  # as the workflow's release
@@ -183,7 +183,7 @@ def test_a_reservation_that_a_reused_request_id_made_itself_is_given_back(accoun
     assert account.item().slots_in_use == 0
 
 
-def test_a_reservation_under_a_request_id_whose_execution_has_closed_is_given_back(account: Account) -> None:
+def test_a_reused_request_id_cancels_the_reservation_of_a_closed_execution(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
     _finish(account, EXECUTION)
     outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
@@ -192,7 +192,7 @@ def test_a_reservation_under_a_request_id_whose_execution_has_closed_is_given_ba
     assert account.item().slots_in_use == 0
 
 
-def test_an_execution_that_is_not_described_yet_is_asked_for_again(account: Account) -> None:
+def test_a_message_is_retried_while_its_execution_cannot_be_described(account: Account) -> None:
     """DescribeExecution is eventually consistent, so it may not know yet what StartExecution refuses."""
     account.starter.admit(delivery(REQUEST), NOW)
     refuse(account.stepfunctions, "DescribeExecution", "ExecutionDoesNotExist")
@@ -225,7 +225,7 @@ def test_the_same_request_in_another_spelling_is_the_same_request(
     assert account.item().slots_in_use == int(is_open)
 
 
-def test_room_made_by_giving_up_wakes_who_waits(account: Account) -> None:
+def test_a_cancelled_reservation_wakes_the_waiting_request(account: Account) -> None:
     waiting = account.send({"process": "p", "request_id": "waits"}, message_id="waits")
     _fill(account)
     account.slots.wait("p", "p-waits", waiting)
@@ -235,7 +235,7 @@ def test_room_made_by_giving_up_wakes_who_waits(account: Account) -> None:
     assert len(account.messages(account.queue_url)) == 1
 
 
-def test_a_refused_message_registers_before_it_hides_and_looks_again(account: Account) -> None:
+def test_a_refused_message_is_registered_hidden_and_checked_again(account: Account) -> None:
     _fill(account)
     refused = account.send(REQUEST)
     calls = Calls(account.dynamodb, account.sqs)
@@ -245,7 +245,7 @@ def test_a_refused_message_registers_before_it_hides_and_looks_again(account: Ac
     assert account.messages(account.queue_url) == []
 
 
-def test_a_slot_that_frees_before_the_registration_is_taken_at_once(account: Account) -> None:
+def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: Account) -> None:
     _fill(account)
     freed = []
 
@@ -260,7 +260,7 @@ def test_a_slot_that_frees_before_the_registration_is_taken_at_once(account: Acc
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Admitted)
 
 
-def test_a_slot_that_frees_between_registration_and_hide_is_taken_at_once(account: Account) -> None:
+def test_a_slot_freed_between_registration_and_hide_is_reserved_immediately(account: Account) -> None:
     """A wakes the message, the starter hides it after all: only the look after the hide finds the room."""
     _fill(account)
     refused = account.send(REQUEST)
@@ -278,7 +278,7 @@ def _before_the_hide(account: Account, act: Callable[[], Any]) -> None:
     )
 
 
-def test_s6_a_message_whose_process_is_removed_while_it_begins_to_wait_is_set_aside_at_once(account: Account) -> None:
+def test_s6_a_message_is_dead_lettered_when_its_process_is_removed_before_the_hide(account: Account) -> None:
     account.processes.pause("p")
     refused = account.send(REQUEST)
     _before_the_hide(account, lambda: account.processes.remove("p"))
@@ -287,7 +287,7 @@ def test_s6_a_message_whose_process_is_removed_while_it_begins_to_wait_is_set_as
     assert outcome.code == "UnknownProcess"
 
 
-def test_s6_a_message_whose_process_is_removed_and_added_again_registers_again(account: Account) -> None:
+def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_again(account: Account) -> None:
     account.processes.pause("p")
     refused = account.send(REQUEST)
 
@@ -301,7 +301,7 @@ def test_s6_a_message_whose_process_is_removed_and_added_again_registers_again(a
 
 
 @pytest.mark.parametrize(("receives", "seconds"), [(1, 5), (2, 10), (6, 160), (7, 180), (900, 180)])
-def test_s6_after_an_error_a_message_comes_back_within_seconds_at_first(
+def test_s6_after_an_error_a_message_returns_within_seconds_at_first(
     account: Account, receives: int, seconds: int
 ) -> None:
     """Nothing would wake it: it is not registered, and its whole group waits behind it."""
@@ -311,7 +311,7 @@ def test_s6_after_an_error_a_message_comes_back_within_seconds_at_first(
     assert hidden == [seconds]
 
 
-def test_an_error_that_lasts_sets_a_message_aside_before_sqs_moves_it_without_a_reason(account: Account) -> None:
+def test_a_lasting_error_dead_letters_a_message_before_sqs_does_without_a_reason(account: Account) -> None:
     outcome = account.starter.defer(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW, RuntimeError("why"))
     assert isinstance(outcome, DeadLettered)
     assert outcome.request is not None
@@ -320,18 +320,18 @@ def test_an_error_that_lasts_sets_a_message_aside_before_sqs_moves_it_without_a_
     assert reason.startswith("received 999 times, nearly the queue's maximum of 1000: RuntimeError: why")
 
 
-def test_what_is_no_request_is_deferred_too(account: Account) -> None:
+def test_a_malformed_message_is_deferred_too(account: Account) -> None:
     assert isinstance(account.starter.defer(account.send("{"), NOW, RuntimeError("why")), Deferred)
 
 
-def test_a_hide_that_is_refused_because_a_wake_was_faster_is_no_error(account: Account) -> None:
+def test_a_hide_refused_after_a_faster_wake_is_no_error(account: Account) -> None:
     _fill(account)
     refused = account.send(REQUEST)
     refuse(account.sqs, "ChangeMessageVisibility", "MessageNotInflight")
     assert isinstance(account.starter.admit(refused, NOW), Waiting)
 
 
-def test_a_message_at_the_end_of_the_queues_retention_is_set_aside_and_not_lost(account: Account) -> None:
+def test_a_message_at_the_end_of_its_retention_is_dead_lettered(account: Account) -> None:
     _fill(account)
     outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
     assert isinstance(outcome, DeadLettered)
@@ -339,7 +339,7 @@ def test_a_message_at_the_end_of_the_queues_retention_is_set_aside_and_not_lost(
     assert "full" in outcome.reason
 
 
-def test_a_burst_of_as_many_as_a_queue_delivers_is_set_aside_before_sqs_deletes_it(account: Account) -> None:
+def test_a_burst_of_a_queues_maximum_is_dead_lettered_before_sqs_deletes_it(account: Account) -> None:
     """One after the other, half a second each, after a head that is seen half an hour late."""
     burst = 120_000 * 0.5 + MAX_HIDE_SECONDS
     _fill(account)
@@ -354,13 +354,15 @@ def test_a_request_may_wait_for_thirteen_days(account: Account) -> None:
 
 
 @pytest.mark.parametrize(("left", "outcome"), [(80_000, Deferred), (600, DeadLettered)])
-def test_after_an_error_a_request_is_given_up_in_the_last_hour_only(account: Account, left: int, outcome: type) -> None:
+def test_after_an_error_a_request_is_dead_lettered_in_the_last_hour_only(
+    account: Account, left: int, outcome: type
+) -> None:
     """Its workflow may have started, which the next delivery finds out."""
     sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
     assert isinstance(account.starter.defer(sent, NOW, RuntimeError("why")), outcome)
 
 
-def test_a_message_that_the_queue_would_set_aside_without_a_reason_gets_one(account: Account) -> None:
+def test_a_message_at_its_last_receive_is_dead_lettered_with_a_reason(account: Account) -> None:
     refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
     outcome = account.starter.admit(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW)
     assert isinstance(outcome, DeadLettered)
@@ -373,12 +375,12 @@ def test_a_message_at_the_end_of_its_retention_still_takes_a_free_slot(account: 
     assert isinstance(outcome, Admitted)
 
 
-def test_a_paused_process_lets_its_messages_wait(account: Account) -> None:
+def test_a_message_of_a_paused_process_waits(account: Account) -> None:
     account.processes.pause("p")
     assert account.starter.admit(account.send(REQUEST), NOW) == Waiting("p", "paused", 0.0)
 
 
-def test_f22_a_bad_message_is_set_aside_at_once_and_changes_nothing_else(account: Account) -> None:
+def test_f22_a_bad_message_is_dead_lettered_immediately_and_changes_nothing_else(account: Account) -> None:
     before = account.raw_item()
     outcome = account.starter.admit(delivery('{"process": "p", "priority": 1}'), NOW)
     assert isinstance(outcome, DeadLettered)
@@ -387,7 +389,7 @@ def test_f22_a_bad_message_is_set_aside_at_once_and_changes_nothing_else(account
     assert account.raw_item() == before
 
 
-def test_f19_an_unknown_process_is_set_aside_and_not_kept_waiting(account: Account) -> None:
+def test_f19_a_message_of_an_unknown_process_is_dead_lettered(account: Account) -> None:
     outcome = account.starter.admit(delivery({"process": "nobody"}, group="nobody"), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == "UnknownProcess"
@@ -401,7 +403,7 @@ def test_f7_a_malformed_process_keeps_its_messages(account: Account) -> None:
     assert "slot_limit" in outcome.reason
 
 
-def test_a_letter_that_is_moved_back_and_refused_again_is_not_swallowed(account: Account) -> None:
+def test_a_redriven_message_that_is_refused_again_has_its_own_deduplication_id(account: Account) -> None:
     """SQS remembers deduplication ids for five minutes: the message that comes back is another one, with another id."""
     ids: list[str] = []
     account.sqs.meta.events.register(

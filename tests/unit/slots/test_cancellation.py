@@ -37,7 +37,7 @@ def _write(account: Account, cancelled: dict[str, Any]) -> None:
     )
 
 
-def test_a_cancelled_request_is_not_started_although_there_is_room(account: Account, operations: Operations) -> None:
+def test_a_cancelled_request_is_refused_although_a_slot_is_free(account: Account, operations: Operations) -> None:
     assert operations.cancel_request("p", EXECUTION, NOW, "anna") is CancelOutcome.CANCELLED
     assert account.slots.reserve("p", EXECUTION, NOW) == Cancelled(int(NOW), "anna")
     assert account.item().slots_in_use == 0
@@ -45,7 +45,9 @@ def test_a_cancelled_request_is_not_started_although_there_is_room(account: Acco
 
 
 @pytest.mark.parametrize("state", ["free", "full", "paused"])
-def test_its_message_is_set_aside_with_who_and_when(account: Account, operations: Operations, state: str) -> None:
+def test_its_message_is_dead_lettered_with_operator_and_time(
+    account: Account, operations: Operations, state: str
+) -> None:
     if state == "full":
         _fill(account)
     elif state == "paused":
@@ -59,9 +61,7 @@ def test_its_message_is_set_aside_with_who_and_when(account: Account, operations
     assert account.executions() == []
 
 
-def test_a_message_that_comes_again_after_its_dead_letter_is_not_started(
-    account: Account, operations: Operations
-) -> None:
+def test_a_redelivery_after_the_dead_letter_is_not_started(account: Account, operations: Operations) -> None:
     """The starter dies between the dead letter and the message's end; the note must outlive that."""
     operations.cancel_request("p", EXECUTION, NOW)
     for receive in (1, 2):
@@ -70,7 +70,7 @@ def test_a_message_that_comes_again_after_its_dead_letter_is_not_started(
     assert account.executions() == []
 
 
-def test_who_holds_a_slot_cannot_be_cancelled_any_more(account: Account, operations: Operations) -> None:
+def test_a_holder_cannot_be_cancelled(account: Account, operations: Operations) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
     assert operations.cancel_request("p", EXECUTION, NOW) is CancelOutcome.HOLDS_SLOT
     assert account.item().cancelled == {}
@@ -82,7 +82,7 @@ def test_the_next_attempt_is_not_cancelled(account: Account, operations: Operati
     assert isinstance(account.starter.admit(delivery({**REQUEST, "attempt": 2}), NOW), Admitted)
 
 
-def test_who_waits_first_is_woken_to_be_set_aside_at_once(account: Account, operations: Operations) -> None:
+def test_a_cancelled_head_is_woken(account: Account, operations: Operations) -> None:
     _fill(account)
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Waiting)
     assert account.item().waiting_execution == EXECUTION
@@ -91,14 +91,14 @@ def test_who_waits_first_is_woken_to_be_set_aside_at_once(account: Account, oper
     assert len(account.messages(account.queue_url)) == 1
 
 
-def test_who_waits_first_is_left_alone_when_another_is_cancelled(account: Account, operations: Operations) -> None:
+def test_the_head_is_not_woken_when_another_request_is_cancelled(account: Account, operations: Operations) -> None:
     _fill(account)
     account.starter.admit(account.send(REQUEST), NOW)
     operations.cancel_request("p", "p-another", NOW)
     assert account.messages(account.queue_url) == []
 
 
-def test_a_waiter_of_an_earlier_version_has_no_name_and_is_woken(account: Account, operations: Operations) -> None:
+def test_a_registration_without_execution_is_woken(account: Account, operations: Operations) -> None:
     _fill(account)
     account.starter.admit(account.send(REQUEST), NOW)
     account.dynamodb.update_item(
@@ -112,7 +112,7 @@ def test_a_waiter_of_an_earlier_version_has_no_name_and_is_woken(account: Accoun
 
 
 @pytest.mark.parametrize("before", ["dynamodb", "sqs"], ids=["registration", "hide"])
-def test_who_is_cancelled_after_its_refusal_is_set_aside_at_once(
+def test_a_request_cancelled_after_its_refusal_is_dead_lettered_immediately(
     account: Account, operations: Operations, before: str
 ) -> None:
     """The operator finds nobody to wake yet, or the hide undoes the wake: the look after the hide finds the note."""
@@ -129,13 +129,13 @@ def test_who_is_cancelled_after_its_refusal_is_set_aside_at_once(
     assert isinstance(account.starter.admit(refused, NOW), DeadLettered)
 
 
-def test_cancelled_twice_is_cancelled_once(account: Account, operations: Operations) -> None:
+def test_a_second_cancellation_replaces_the_first(account: Account, operations: Operations) -> None:
     operations.cancel_request("p", EXECUTION, NOW, "anna")
     assert operations.cancel_request("p", EXECUTION, NOW + 60, "bert") is CancelOutcome.CANCELLED
     assert account.item().cancelled == {EXECUTION: Cancellation(int(NOW) + 60, "bert")}
 
 
-def test_there_is_an_end_to_how_many_are_noted(account: Account, operations: Operations) -> None:
+def test_cancellations_have_a_maximum(account: Account, operations: Operations) -> None:
     noted = {f"p-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS - 1)}
     _write(account, {"M": noted})
     assert operations.cancel_request("p", "p-last", NOW) is CancelOutcome.CANCELLED
@@ -145,7 +145,7 @@ def test_there_is_an_end_to_how_many_are_noted(account: Account, operations: Ope
 
 
 @pytest.mark.parametrize(("later", "left"), [(KEEP_SECONDS - 1, {EXECUTION}), (KEEP_SECONDS, set[str]())])
-def test_the_janitor_drops_a_note_when_the_queue_cannot_hold_its_message_any_more(
+def test_the_janitor_drops_a_cancellation_after_the_queues_retention(
     account: Account, operations: Operations, later: int, left: set[str]
 ) -> None:
     operations.cancel_request("p", EXECUTION, NOW)
@@ -153,7 +153,7 @@ def test_the_janitor_drops_a_note_when_the_queue_cannot_hold_its_message_any_mor
     assert account.item().cancelled.keys() == left
 
 
-def test_a_note_that_was_made_anew_is_not_dropped(account: Account, operations: Operations) -> None:
+def test_a_renewed_cancellation_is_not_dropped(account: Account, operations: Operations) -> None:
     operations.cancel_request("p", EXECUTION, NOW)
     seen = account.item().cancelled[EXECUTION]
     operations.cancel_request("p", EXECUTION, NOW + 1)
@@ -161,12 +161,12 @@ def test_a_note_that_was_made_anew_is_not_dropped(account: Account, operations: 
     assert account.item().cancelled.keys() == {EXECUTION}
 
 
-def test_cancelling_in_a_process_that_is_not_there_says_so(operations: Operations) -> None:
+def test_a_cancellation_in_an_unknown_process_is_refused(operations: Operations) -> None:
     with pytest.raises(LookupError, match="process 'nobody' does not exist"):
         operations.cancel_request("nobody", "nobody-1", NOW)
 
 
-def test_a_note_stays_small(account: Account, operations: Operations) -> None:
+def test_a_cancellation_is_below_200_bytes(account: Account, operations: Operations) -> None:
     """Each costs every write of the item its share; who did it may have a long name."""
     name = "p" * 47 + "-" + "a" * 32
     operations.cancel_request("p", name, NOW, "anna" * 100)
@@ -177,7 +177,7 @@ def test_a_note_stays_small(account: Account, operations: Operations) -> None:
 @pytest.mark.parametrize(
     "value", [{"S": "me"}, {"M": {"p-1": {"S": "x"}}}, {"M": {"p-1": {"M": {"since": {"S": "today"}}}}}]
 )
-def test_notes_that_somebody_wrote_by_hand_are_reported(account: Account, value: dict[str, Any]) -> None:
+def test_malformed_cancellations_are_reported(account: Account, value: dict[str, Any]) -> None:
     _write(account, value)
     with pytest.raises(MalformedProcess, match="cancelled"):
         account.item()

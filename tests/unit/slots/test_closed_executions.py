@@ -41,7 +41,7 @@ def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(world: Ja
     assert len(world.account.messages(world.account.queue_url)) == 1
 
 
-def test_s1b_no_check_from_within_a_gap_after_the_close_counts(world: JanitorScene) -> None:
+def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(world: JanitorScene) -> None:
     """A StartJobRun that was under way at the abort may land, and show, only then."""
     world.start()
     world.abort()
@@ -60,7 +60,7 @@ def test_s1b_the_gap_lies_between_the_two_checks(world: JanitorScene) -> None:
     assert _receives(world, SECOND + 5) == [None]
 
 
-def test_s1b_a_check_from_before_a_redrive_is_none(world: JanitorScene) -> None:
+def test_s1b_a_check_before_a_redrive_does_not_count(world: JanitorScene) -> None:
     """Aborted, checked once, redriven and aborted again: what ran meanwhile shows only at checks after the last end."""
     world.start()
     world.abort()
@@ -70,7 +70,7 @@ def test_s1b_a_check_from_before_a_redrive_is_none(world: JanitorScene) -> None:
     assert world.account.item().slots_in_use == 1
 
 
-def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_it_has(world: JanitorScene) -> None:
+def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_its_end(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("RUNNING")
@@ -81,7 +81,7 @@ def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until
     assert _receives(world, SECOND + 10, SECOND + 10 + LOOK_GAP) == [LOOK_GAP + 1, None]
 
 
-def test_a_reservation_of_a_closed_execution_is_taken_back_at_once(world: JanitorScene) -> None:
+def test_a_reservation_of_a_closed_execution_is_cancelled_immediately(world: JanitorScene) -> None:
     world.account.slots.reserve("p", world.execution, NOW)
     world.start_execution()
     world.abort()
@@ -89,7 +89,7 @@ def test_a_reservation_of_a_closed_execution_is_taken_back_at_once(world: Janito
     assert world.account.item().slots_in_use == 0
 
 
-def test_the_kept_request_says_how_its_glue_run_ended(world: JanitorScene) -> None:
+def test_the_kept_request_has_the_final_state_of_its_glue_run(world: JanitorScene) -> None:
     """Aborted right after its run had succeeded: whoever sends it again runs the work a second time."""
     world.start()
     world.abort()
@@ -98,7 +98,7 @@ def test_the_kept_request_says_how_its_glue_run_ended(world: JanitorScene) -> No
     assert _kept(world)[0]["glue_run_state"]["StringValue"] == "SUCCEEDED"
 
 
-def test_a_glue_that_does_not_answer_keeps_no_request_from_being_kept(world: JanitorScene) -> None:
+def test_a_request_is_kept_although_glue_does_not_answer(world: JanitorScene) -> None:
     world.start()
     world.abort()
     refuse(world.account.glue, "GetJobRuns", "InternalServiceException")
@@ -116,7 +116,7 @@ def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(world
     assert len(_kept(world)) == 2
 
 
-def test_s3_the_runs_keep_a_second_end_too(world: JanitorScene) -> None:
+def test_s3_the_janitor_keeps_a_second_end_too(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.round_at(NOW + GRACE)
@@ -126,7 +126,7 @@ def test_s3_the_runs_keep_a_second_end_too(world: JanitorScene) -> None:
     assert len(_kept(world)) == 2
 
 
-def test_an_event_that_is_delivered_twice_keeps_once(world: JanitorScene) -> None:
+def test_an_event_delivered_twice_keeps_the_request_once(world: JanitorScene) -> None:
     """The second copy comes while the first is between its claim and its note."""
     world.start()
     world.abort()
@@ -139,7 +139,7 @@ def test_an_event_that_is_delivered_twice_keeps_once(world: JanitorScene) -> Non
     assert len(_kept(world)) == 1
 
 
-def test_who_dies_between_keeping_and_noting_keeps_once_more_at_most(world: JanitorScene) -> None:
+def test_a_function_that_dies_after_keeping_keeps_at_most_once_more(world: JanitorScene) -> None:
     world.start()
     world.abort()
     kill_after(world.account.sqs, "SendMessage")
@@ -150,7 +150,7 @@ def test_who_dies_between_keeping_and_noting_keeps_once_more_at_most(world: Jani
     assert len(_kept(world)) == 2
 
 
-def test_a_slot_that_the_runs_have_freed_costs_no_more_calls(world: JanitorScene) -> None:
+def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(world: JanitorScene) -> None:
     world.start()
     world.abort()
     _receives(world, SOON)
@@ -160,7 +160,7 @@ def test_a_slot_that_the_runs_have_freed_costs_no_more_calls(world: JanitorScene
     assert _receives(world, NOW + GRACE + 60) == [None]
 
 
-def test_a_malformed_process_keeps_no_request_from_being_kept(world: JanitorScene) -> None:
+def test_a_request_is_kept_although_its_process_is_malformed(world: JanitorScene) -> None:
     world.start()
     world.abort()
     item = {"process_name": {"S": "p"}, "slot_limit": {"S": "3"}}
@@ -169,7 +169,7 @@ def test_a_malformed_process_keeps_no_request_from_being_kept(world: JanitorScen
     assert len(_kept(world)) == 1
 
 
-def test_a_job_of_very_many_runs_is_left_to_the_janitors_runs(world: JanitorScene) -> None:
+def test_a_job_with_very_many_runs_is_left_to_the_janitor(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("SUCCEEDED")
@@ -181,7 +181,7 @@ def test_a_job_of_very_many_runs_is_left_to_the_janitors_runs(world: JanitorScen
 # -------------------------------------------------------------------------------------------------------- the handler
 
 
-def test_an_event_whose_slot_is_not_free_yet_comes_back_when_it_is_asked_to(
+def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(
     world: JanitorScene, load: Callable[[str], ModuleType]
 ) -> None:
     world.start()
@@ -198,7 +198,7 @@ def test_an_event_whose_slot_is_not_free_yet_comes_back_when_it_is_asked_to(
     assert asked == [LOOK_GAP + 1]
 
 
-def test_an_event_that_could_not_be_handled_comes_back_and_is_counted(
+def test_a_malformed_event_returns_and_is_counted(
     account: Account, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = load("execution_closed")

@@ -35,7 +35,7 @@ def test_one_search_serves_all_holders_of_a_job(world: JanitorScene) -> None:
     assert world.account.round_at(LATER + LOOK_GAP).counts["SlotsReclaimed"] == 3
 
 
-def test_a_glue_that_does_not_answer_is_asked_once_a_run(world: JanitorScene) -> None:
+def test_glue_is_called_once_a_run_while_it_does_not_answer(world: JanitorScene) -> None:
     for number in range(4):
         _dead(world, f"q{number}", f"job-{number}")
     asked: list[str] = []
@@ -49,7 +49,7 @@ def test_a_glue_that_does_not_answer_is_asked_once_a_run(world: JanitorScene) ->
     assert asked == ["GetJobRuns"]
 
 
-def test_a_job_that_is_refused_costs_only_its_own_holders(world: JanitorScene) -> None:
+def test_a_refused_job_leaves_only_its_own_holders_unchecked(world: JanitorScene) -> None:
     """A job that the stack's roles may not touch (MoreGlueJobArns)."""
     _dead(world, "p2", "job")
     _dead(world, "p3", "somebody-elses-job")
@@ -65,7 +65,7 @@ def test_a_job_that_is_refused_costs_only_its_own_holders(world: JanitorScene) -
     assert [world.account.item(name).slots_in_use for name in ("p2", "p3")] == [0, 1]
 
 
-def test_a_search_that_takes_longer_than_a_run_is_continued_by_the_next(world: JanitorScene) -> None:
+def test_the_next_run_continues_a_search_that_was_cut_short(world: JanitorScene) -> None:
     """A holder of two days on a job that starts a run every second is hundreds of pages."""
     _dead(world, "p2", "job")
     pages: list[str] = []
@@ -82,7 +82,7 @@ def test_a_search_that_takes_longer_than_a_run_is_continued_by_the_next(world: J
     assert len(pages) == 100
 
 
-def test_a_live_run_of_which_nobody_holds_a_slot_is_reported_and_not_stopped(world: JanitorScene) -> None:
+def test_a_live_run_without_a_holder_is_reported_and_not_stopped(world: JanitorScene) -> None:
     _dead(world, "p2", "job")
     world.run("RUNNING")
     counts = world.account.round_at(NOW + 3600).counts
@@ -96,7 +96,7 @@ def test_a_run_that_has_just_begun_is_not_reported(world: JanitorScene) -> None:
     assert "GlueRunsUnheld" not in world.account.round_at(NOW + 30).counts
 
 
-def test_s1b_a_search_that_has_failed_proves_nothing() -> None:
+def test_s1b_a_failed_search_covers_nothing() -> None:
     def pages() -> Iterator[Any]:
         yield {"JobRuns": []}
         raise ReadTimeoutError(endpoint_url="glue")

@@ -32,12 +32,12 @@ ROUND = 60.0
         ([Stay(0, 90), Stay(200, 300)], 1, 10.0),
     ],
 )
-def test_a_slot_stands_free_from_the_end_that_left_room(others: list[Stay], limit: int, seconds: float) -> None:
+def test_a_hand_off_lasts_from_the_release_of_its_slot(others: list[Stay], limit: int, seconds: float) -> None:
     assert hand_off(100, others, limit) == seconds
 
 
 @pytest.mark.parametrize("others", [[], [Stay(0, 90)], [Stay(0, 50), Stay(60, 90)]])
-def test_where_there_was_room_all_along_nothing_was_handed_on(others: list[Stay]) -> None:
+def test_there_is_no_hand_off_while_a_slot_was_free_throughout(others: list[Stay]) -> None:
     assert hand_off(100, others, 2) is None
 
 
@@ -45,7 +45,7 @@ seconds = st.integers(0, 1000).map(lambda tenths: tenths / 8)  # no rounding
 
 
 @given(st.lists(st.tuples(seconds, seconds), min_size=2, max_size=12))
-def test_with_one_slot_it_is_the_gap_that_the_run_command_measures(rounds: list[tuple[float, float]]) -> None:
+def test_with_one_slot_a_hand_off_is_the_gap_that_make_run_measures(rounds: list[tuple[float, float]]) -> None:
     now, stays = 0.0, []
     for gap, length in rounds:
         stays.append(Stay(now + gap, now + gap + length + 1))
@@ -88,15 +88,13 @@ def _hand_on(executions: Executions, ended: float, started: float) -> None:
     executions.told |= {"p-a": (NOW - 100, ended), "p-b": (started, None)}
 
 
-def test_a_slot_that_is_handed_on_is_measured_once(executions: Executions, hand_offs: HandOffs) -> None:
+def test_a_hand_off_is_measured_once(executions: Executions, hand_offs: HandOffs) -> None:
     _hand_on(executions, NOW + 20, NOW + 23)
     assert hand_offs.measure([WAITING], NOW + ROUND) == {"p": 3.0}
     assert hand_offs.measure([WAITING], NOW + 2 * ROUND) == {}
 
 
-def test_a_start_is_measured_when_the_list_has_had_time_to_tell_of_the_end(
-    executions: Executions, hand_offs: HandOffs
-) -> None:
+def test_a_start_is_measured_after_the_lists_lag(executions: Executions, hand_offs: HandOffs) -> None:
     executions.told["p-b"] = (NOW + 23, None)  # p-a seems to run still
     assert hand_offs.measure([WAITING], NOW + 24) == {}
     _hand_on(executions, NOW + 20, NOW + 23)
@@ -112,13 +110,13 @@ def test_after_a_change_by_an_operator_there_is_no_sample(
     assert hand_offs.measure([WAITING], NOW + 2 * ROUND) == {}
 
 
-def test_what_started_before_the_containers_first_round_is_no_sample(executions: Executions) -> None:
+def test_a_start_before_the_containers_first_run_is_no_sample(executions: Executions) -> None:
     _hand_on(executions, NOW - 60, NOW - 50)
     hand_offs = HandOffs(executions)  # type: ignore[arg-type]
     assert [hand_offs.measure([WAITING], NOW), hand_offs.measure([WAITING], NOW + ROUND)] == [{}, {}]
 
 
-def test_who_waited_before_memory_is_not_looked_for_again_and_again(executions: Executions) -> None:
+def test_the_list_is_read_once_for_an_old_registration(executions: Executions) -> None:
     hand_offs = HandOffs(executions)  # type: ignore[arg-type]
     idle = replace(WAITING, slots_in_use=0)
     for number in range(3):
@@ -126,7 +124,7 @@ def test_who_waited_before_memory_is_not_looked_for_again_and_again(executions: 
     assert executions.asked == [NOW - LOOK_BACK_SECONDS]
 
 
-def test_of_more_executions_than_a_round_has_time_for_nothing_is_measured(
+def test_nothing_is_measured_above_the_maximum_of_executions(
     executions: Executions, hand_offs: HandOffs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slotkeeper.slots.hand_off.MAX_EXECUTIONS", 1)
@@ -134,12 +132,12 @@ def test_of_more_executions_than_a_round_has_time_for_nothing_is_measured(
     assert hand_offs.measure([WAITING], NOW + ROUND) == {}
 
 
-def test_nobody_is_asked_where_nobody_waited(executions: Executions) -> None:
+def test_the_list_is_not_read_when_no_request_waited(executions: Executions) -> None:
     HandOffs(executions).measure([replace(WAITING, waiting_execution=None)], NOW)  # type: ignore[arg-type]
     assert executions.asked == []
 
 
-def test_a_round_goes_on_where_it_cannot_measure(
+def test_a_run_continues_when_the_measurement_fails(
     account: Account, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     janitor = load("janitor")

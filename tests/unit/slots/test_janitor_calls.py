@@ -24,7 +24,7 @@ def world(account: Account) -> JanitorScene:
     return JanitorScene(account)
 
 
-def test_a_round_asks_for_no_process_that_needs_nothing(account: Account) -> None:
+def test_a_run_without_work_reads_no_single_process(account: Account) -> None:
     """A thousand processes would be a thousand calls, one after the other, in every round."""
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", account.send())
@@ -37,7 +37,7 @@ def test_a_round_asks_for_no_process_that_needs_nothing(account: Account) -> Non
     assert asked == ["Scan"]
 
 
-def test_a_registration_whose_message_is_gone_is_tried_once_and_removed(account: Account) -> None:
+def test_a_registration_of_a_deleted_message_is_tried_once_and_removed(account: Account) -> None:
     """Every process that has ever had a request wait leaves one, and every container would try each of them again."""
     account.slots.reserve("p", "p-1", NOW)
     gone = account.send()
@@ -87,7 +87,7 @@ def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Ac
     assert calls == ["ChangeMessageVisibilityBatch"] * 3
 
 
-def test_a_list_that_breaks_off_tells_of_those_that_it_has_told(account: Account) -> None:
+def test_executions_listed_before_an_error_are_not_described(account: Account) -> None:
     """Else each of thousands that run would be asked for, one after the other."""
     account.processes.set_limit("p", 2)
     for name in ("p-listed", "p-beyond"):
@@ -123,7 +123,7 @@ def listed_after(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return listed
 
 
-def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: JanitorScene, listed_after: list[float]) -> None:
+def test_settled_executions_are_not_listed_again(world: JanitorScene, listed_after: list[float]) -> None:
     """At one failure in a hundred, a million requests a day leave a hundred pages; every round would read them."""
     world.start()
     world.abort()
@@ -135,7 +135,7 @@ def test_what_has_been_settled_is_not_listed_for_a_fortnight(world: JanitorScene
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
-def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: JanitorScene) -> None:
+def test_s3_a_failed_list_settles_nothing_beyond_it(world: JanitorScene) -> None:
     world.start()
     world.abort()
     refuse(world.account.stepfunctions, "ListExecutions", "ThrottlingException")
@@ -145,9 +145,7 @@ def test_s3_a_list_that_broke_off_settles_nothing_behind_it(world: JanitorScene)
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
-def test_a_new_container_lists_from_where_the_last_one_had_settled_all(
-    world: JanitorScene, listed_after: list[float]
-) -> None:
+def test_a_new_container_lists_from_the_stored_settled_time(world: JanitorScene, listed_after: list[float]) -> None:
     world.account.round_at(LATER)
     world.account.new_janitor()
     world.account.round_at(LATER + 86400)

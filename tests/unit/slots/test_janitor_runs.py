@@ -43,9 +43,7 @@ def _execution(status: Any, stopped_at: float | None = None) -> Execution:
         (_holder("RUNNING"), None, NOW + 86400, Verdict.CHECK_GLUE),
     ],
 )
-def test_f9_age_alone_takes_nothing_back(
-    holder: Holder, execution: Execution | None, now: float, verdict: Verdict
-) -> None:
+def test_f9_age_alone_frees_no_slot(holder: Holder, execution: Execution | None, now: float, verdict: Verdict) -> None:
     assert judge(holder, execution, now, GRACE) == verdict
 
 
@@ -54,14 +52,14 @@ def world(account: Account) -> JanitorScene:
     return JanitorScene(account)
 
 
-def test_f15_a_reservation_that_never_became_a_workflow_is_taken_back(account: Account) -> None:
+def test_f15_a_reservation_without_a_workflow_is_cancelled(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     assert account.round_at(NOW + GRACE - 1).counts == {}
     assert account.round_at(LATER).counts["SlotsReclaimed"] == 1
     assert account.item().slots_in_use == 0
 
 
-def test_f18_an_aborted_workflow_is_dealt_with_without_its_status_event(world: JanitorScene) -> None:
+def test_f18_an_aborted_workflow_is_settled_without_its_status_event(world: JanitorScene) -> None:
     world.start()
     world.abort()
     first = world.account.round_at(LATER)
@@ -80,7 +78,7 @@ def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: JanitorScene) -> 
     assert set(world.stopped) == {"jr_1"}
 
 
-def test_f2_one_look_is_not_enough(world: JanitorScene) -> None:
+def test_f2_one_check_is_not_enough(world: JanitorScene) -> None:
     """A StartJobRun that was on its way when the workflow was aborted shows only later."""
     world.start()
     world.abort()
@@ -96,7 +94,7 @@ def test_f2_one_look_is_not_enough(world: JanitorScene) -> None:
     assert world.account.item().slots_in_use == 0
 
 
-def test_a_run_of_another_execution_is_left_alone(world: JanitorScene) -> None:
+def test_a_run_of_another_execution_is_not_stopped(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("RUNNING")
@@ -107,7 +105,7 @@ def test_a_run_of_another_execution_is_left_alone(world: JanitorScene) -> None:
     assert world.account.item().slots_in_use == 0
 
 
-def test_a_job_that_does_not_exist_any_more_runs_nothing(world: JanitorScene) -> None:
+def test_a_deleted_job_runs_nothing(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.job_exists = False
@@ -117,7 +115,7 @@ def test_a_job_that_does_not_exist_any_more_runs_nothing(world: JanitorScene) ->
     assert world.account.item().slots_in_use == 0
 
 
-def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(world: JanitorScene) -> None:
+def test_f16_the_request_of_an_aborted_workflow_is_kept(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.event_at(world.execution, NOW + 1)
@@ -127,7 +125,7 @@ def test_f16_an_aborted_workflow_has_its_request_kept_as_it_can_be_sent_again(wo
     assert kept["MessageAttributes"]["error"]["StringValue"] == "ABORTED"
 
 
-def test_a_request_is_kept_once_however_often_it_is_found(world: JanitorScene) -> None:
+def test_a_request_is_kept_once_by_event_and_runs(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.event_at(world.execution, NOW + 1)
@@ -136,7 +134,7 @@ def test_a_request_is_kept_once_however_often_it_is_found(world: JanitorScene) -
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
-def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: JanitorScene) -> None:
+def test_f34_a_settled_execution_expires_after_three_weeks(world: JanitorScene) -> None:
     """TTL is in seconds; later than the horizon, since who is forgotten before it has its request kept again."""
     world.start()
     world.abort()
@@ -145,7 +143,7 @@ def test_f34_a_settled_execution_is_forgotten_after_three_weeks(world: JanitorSc
     assert NOW + HORIZON_SECONDS < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
 
 
-def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: JanitorScene) -> None:
+def test_a_request_that_could_not_be_kept_is_kept_in_the_next_run(world: JanitorScene) -> None:
     world.start()
     world.abort()
     refuse(world.account.sqs, "SendMessage", "ServiceUnavailable")
@@ -155,7 +153,7 @@ def test_a_request_that_could_not_be_kept_is_kept_in_the_next_round(world: Janit
 
 
 @pytest.mark.parametrize(("error", "kept"), [("RequestFailed", 0), ("RequestReturned", 0), ("RequestNotKept", 1)])
-def test_a_workflow_that_accounted_for_its_request_is_believed(world: JanitorScene, error: str, kept: int) -> None:
+def test_a_request_is_kept_unless_its_workflow_settled_it(world: JanitorScene, error: str, kept: int) -> None:
     world.start()
     world.abort()
     world.account.stepfunctions.meta.events.register(
@@ -165,7 +163,7 @@ def test_a_workflow_that_accounted_for_its_request_is_believed(world: JanitorSce
     assert len(world.account.messages(world.account.failed_url)) == kept
 
 
-def test_executions_from_before_the_horizon_are_left_in_peace(world: JanitorScene) -> None:
+def test_executions_before_the_horizon_are_ignored(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.round_at(NOW + HORIZON_SECONDS + 1)
@@ -180,7 +178,7 @@ def test_the_event_of_a_workflow_that_runs_again_does_nothing(world: JanitorScen
     assert world.stopped == []
 
 
-def test_every_round_wakes_who_waits_beside_room(account: Account) -> None:
+def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     waiting = account.send()
     account.slots.wait("p", "p-waits", waiting)
@@ -201,7 +199,7 @@ def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
     assert account.item().slots_in_use == 1
 
 
-def test_one_malformed_item_does_not_keep_the_others_from_their_turn(account: Account) -> None:
+def test_a_malformed_process_does_not_block_the_others(account: Account) -> None:
     account.dynamodb.put_item(
         TableName=account.slot_table, Item={"process_name": {"S": "broken"}, "slot_limit": {"S": "3"}}
     )
@@ -229,7 +227,7 @@ def test_a_run_beyond_the_first_page_is_found(world: JanitorScene) -> None:
     assert world.stopped == ["jr_1"]
 
 
-def test_a_run_without_a_start_is_no_end_of_the_search(world: JanitorScene) -> None:
+def test_a_run_without_a_start_does_not_end_the_search(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.run("WAITING")
@@ -238,7 +236,7 @@ def test_a_run_without_a_start_is_no_end_of_the_search(world: JanitorScene) -> N
     assert world.stopped == ["jr_1"]
 
 
-def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: JanitorScene) -> None:
+def test_the_gap_lies_between_the_checks_and_not_between_the_runs(world: JanitorScene) -> None:
     """A check lasts: the second must begin a gap after the end of the first."""
     world.start()
     world.abort()
@@ -251,7 +249,7 @@ def test_the_gap_lies_between_the_looks_and_not_between_the_rounds(world: Janito
     assert world.account.item().slots_in_use == 0
 
 
-def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_turn(world: JanitorScene) -> None:
+def test_a_holder_that_cannot_be_checked_does_not_block_the_others(world: JanitorScene) -> None:
     world.account.processes.set_limit("p", 2)
     world.start()
     world.abort()
@@ -264,7 +262,7 @@ def test_a_holder_that_cannot_be_examined_does_not_keep_the_others_from_their_tu
 
 
 @pytest.mark.parametrize("operation", ["ListExecutions", "DescribeExecution"])
-def test_step_functions_that_fail_do_not_keep_the_waiting_from_their_wake(account: Account, operation: str) -> None:
+def test_waiting_requests_are_woken_although_step_functions_fails(account: Account, operation: str) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", account.send())
     account.slots.cancel("p", "p-1")
@@ -272,7 +270,7 @@ def test_step_functions_that_fail_do_not_keep_the_waiting_from_their_wake(accoun
     assert account.round_at(LATER).counts["WaitingWoken"] == 1
 
 
-def test_a_settled_table_that_is_gone_does_not_keep_slots(world: JanitorScene) -> None:
+def test_slots_are_freed_without_the_settled_table(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.dynamodb.delete_table(TableName=world.account.settled_table)
@@ -281,14 +279,14 @@ def test_a_settled_table_that_is_gone_does_not_keep_slots(world: JanitorScene) -
     assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
 
 
-def test_what_has_just_closed_is_left_to_its_status_event(world: JanitorScene) -> None:
+def test_a_recently_closed_execution_is_left_to_its_status_event(world: JanitorScene) -> None:
     world.start()
     world.abort(at=NOW)
     world.account.round_at(NOW + GRACE - 1)
     assert world.account.messages(world.account.failed_url) == []
 
 
-def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(world: JanitorScene) -> None:
+def test_the_error_of_a_stop_command_is_not_taken_for_the_workflows(world: JanitorScene) -> None:
     world.start()
     world.abort()
     world.account.stepfunctions.meta.events.register(
@@ -298,7 +296,7 @@ def test_an_error_that_somebody_gave_to_a_stop_is_not_taken_for_the_workflows(wo
     assert len(world.account.messages(world.account.failed_url)) == 1
 
 
-def test_the_list_of_executions_is_read_no_further_than_it_can_matter(account: Account) -> None:
+def test_the_list_of_executions_is_read_up_to_the_horizon(account: Account) -> None:
     """Sorted by end, the last first."""
     pages: list[str] = []
 
@@ -330,7 +328,7 @@ def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
     return {"name": name, "status": "ABORTED", **times}
 
 
-def test_a_reservation_that_was_made_anew_since_it_was_read_is_left(account: Account) -> None:
+def test_a_reservation_renewed_since_it_was_read_is_not_cancelled(account: Account) -> None:
     """A run reads the table, another one takes the reservation back, and a redelivery reserves again."""
     account.slots.reserve("p", "p-1", NOW)
     answers = account.stepfunctions.meta.events

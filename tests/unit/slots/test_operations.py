@@ -14,17 +14,17 @@ def operations(account: Account) -> Operations:
     return Operations(account.processes, account.slots, account.queue)
 
 
-def test_a_raised_limit_wakes_who_waits(account: Account, operations: Operations) -> None:
+def test_a_raised_limit_wakes_the_waiting_request(account: Account, operations: Operations) -> None:
     assert operations.set_limit("p", 2) is True
     assert len(account.messages(account.queue_url)) == 1
 
 
-def test_a_lowered_limit_wakes_nobody(account: Account, operations: Operations) -> None:
+def test_a_lowered_limit_wakes_no_request(account: Account, operations: Operations) -> None:
     assert operations.set_limit("p", 0) is False
     assert account.messages(account.queue_url) == []
 
 
-def test_a_lifted_pause_wakes_who_waits(account: Account, operations: Operations) -> None:
+def test_a_resumed_process_wakes_the_waiting_request(account: Account, operations: Operations) -> None:
     operations.pause("p")
     account.slots.cancel("p", "p-1")
     assert operations.resume("p") is True

@@ -33,7 +33,7 @@ def _confirm(account: Account, execution: str) -> None:
     )
 
 
-def test_a_granted_slot_is_counted_and_its_holder_named(account: Account) -> None:
+def test_a_granted_slot_is_counted_with_its_holder(account: Account) -> None:
     assert account.slots.reserve("p", "p-1", NOW) == Granted()
     assert account.item().slots_in_use == 1
     assert account.item().holders["p-1"].state == "RESERVED"
@@ -45,21 +45,21 @@ def test_a_grant_is_one_call(account: Account) -> None:
     assert calls.made == ["UpdateItem"]
 
 
-def test_nobody_is_admitted_beyond_the_limit(account: Account) -> None:
+def test_reserve_is_refused_when_the_limit_is_reached(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     assert account.slots.reserve("p", "p-2", NOW) == Full()
     assert account.item().slots_in_use == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2], ids=["while full", "while there is room"])
-def test_f17_a_reserve_whose_first_answer_was_lost_is_mine_already(account: Account, limit: int) -> None:
+def test_f17_a_repeated_reserve_returns_already_held(account: Account, limit: int) -> None:
     account.processes.set_limit("p", limit)
     account.slots.reserve("p", "p-1", NOW)
     assert account.slots.reserve("p", "p-1", NOW) == AlreadyHeld()
     assert account.item().slots_in_use == 1
 
 
-def test_f6_a_lowered_limit_admits_nobody_until_below_it(account: Account) -> None:
+def test_f6_reserve_is_refused_until_the_process_is_below_a_lowered_limit(account: Account) -> None:
     account.processes.set_limit("p", 3)
     for n in range(3):
         account.slots.reserve("p", f"p-{n}", NOW)
@@ -83,7 +83,7 @@ def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account:
     assert "slot_limit must be of DynamoDB type N" in outcome.reason
 
 
-def test_f7_holders_in_which_nobody_has_a_place_are_reported_and_not_raised(account: Account) -> None:
+def test_f7_holders_of_another_type_are_reported_and_not_raised(account: Account) -> None:
     account.write("holders", {"L": []})
     refuse(account.dynamodb, "UpdateItem", "ValidationException")
     outcome = account.slots.reserve("p", "p-1", NOW)
@@ -92,7 +92,7 @@ def test_f7_holders_in_which_nobody_has_a_place_are_reported_and_not_raised(acco
 
 
 @pytest.mark.parametrize("code", ["ValidationException", "ProvisionedThroughputExceededException"])
-def test_what_dynamodb_refuses_of_an_item_that_is_well_formed_is_raised(account: Account, code: str) -> None:
+def test_an_error_of_dynamodb_for_a_well_formed_item_is_raised(account: Account, code: str) -> None:
     refuse(account.dynamodb, "UpdateItem", code)
     with pytest.raises(ClientError, match=code):
         account.slots.reserve("p", "p-1", NOW)
@@ -108,31 +108,31 @@ def test_f19_a_missing_process_is_not_taken_for_full(account: Account) -> None:
     assert account.slots.reserve("nobody", "nobody-1", NOW) == UnknownProcess()
 
 
-def test_f8_creating_a_process_again_forgets_nobody(account: Account) -> None:
+def test_f8_creating_a_process_again_keeps_its_holders(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     assert account.processes.create("p", 9, "job") is False
     assert account.slots.reserve("p", "p-2", NOW) == Full()
 
 
-def test_a_paused_process_admits_nobody_until_resumed(account: Account) -> None:
+def test_reserve_is_refused_until_a_paused_process_is_resumed(account: Account) -> None:
     account.processes.pause("p")
     assert account.slots.reserve("p", "p-1", NOW) == Paused()
     account.processes.resume("p")
     assert account.slots.reserve("p", "p-1", NOW) == Granted()
 
 
-def test_a_pause_that_somebody_set_to_false_is_none(account: Account) -> None:
+def test_a_pause_set_to_false_has_no_effect(account: Account) -> None:
     account.write("paused", {"BOOL": False})
     assert account.slots.reserve("p", "p-1", NOW) == Granted()
 
 
-def test_a_counter_below_the_holders_admits_nobody_beyond_the_limit(account: Account) -> None:
+def test_reserve_is_refused_when_only_the_holders_reach_the_limit(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.write("slots_in_use", {"N": "0"})
     assert account.slots.reserve("p", "p-2", NOW) == Full()
 
 
-def test_f5_a_slot_given_back_twice_is_given_back_once(account: Account) -> None:
+def test_f5_a_second_cancel_frees_no_slot(account: Account) -> None:
     account.processes.set_limit("p", 2)
     account.slots.reserve("p", "p-1", NOW)
     account.slots.reserve("p", "p-2", NOW)
@@ -156,7 +156,7 @@ def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Accoun
 
 
 @pytest.mark.parametrize("now", [NOW, None], ids=["quiet", "alive"])
-def test_a_look_is_noted_on_the_holder_that_was_seen_and_on_no_other(account: Account, now: float | None) -> None:
+def test_a_check_is_recorded_only_on_an_unchanged_holder(account: Account, now: float | None) -> None:
     account.slots.reserve("p", "p-1", NOW)
     seen = account.item().holders["p-1"].raw
     _confirm(account, "p-1")
@@ -164,12 +164,12 @@ def test_a_look_is_noted_on_the_holder_that_was_seen_and_on_no_other(account: Ac
     assert account.slots.mark_quiet("p", "p-1", account.item().holders["p-1"].raw, now) is True
 
 
-def test_registering_says_when_there_is_room_by_now(account: Account) -> None:
+def test_wait_returns_reserve_again_when_a_slot_is_free(account: Account) -> None:
     assert account.slots.wait("p", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
     assert "waiting" not in account.raw_item()
 
 
-def test_registering_with_a_process_that_has_been_removed_asks_to_reserve_again(account: Account) -> None:
+def test_wait_returns_reserve_again_when_the_process_was_removed(account: Account) -> None:
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
     assert account.slots.wait("nobody", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
 
@@ -197,12 +197,12 @@ def test_a_newer_delivery_replaces_an_older_registration(account: Account, newer
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
-def test_whoever_is_refused_by_a_pause_registers_though_there_are_slots(account: Account) -> None:
+def test_a_request_refused_by_a_pause_is_registered_although_a_slot_is_free(account: Account) -> None:
     account.processes.pause("p")
     assert account.slots.wait("p", "p-waits", delivery({})) == Registration.REGISTERED
 
 
-def test_nobody_is_woken_without_room_or_while_paused(account: Account) -> None:
+def test_no_request_is_woken_without_a_free_slot_or_while_paused(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", delivery({}))
     assert account.slots.waiting_at_free_slot("p") is None
@@ -221,7 +221,7 @@ def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> No
     assert account.slots.waiting_at_free_slot("p") is not None
 
 
-def test_a_holder_stays_small(account: Account) -> None:
+def test_a_holder_is_below_150_bytes(account: Account) -> None:
     """500 holders fit an item's 400 KB, and each costs every write of the item its share."""
     name = "p" * 47 + "-" + "a" * 32
     account.slots.reserve("p", name, NOW)
@@ -233,12 +233,12 @@ def test_a_holder_stays_small(account: Account) -> None:
     assert size < 150
 
 
-def test_changing_a_process_that_is_not_there_says_so(account: Account) -> None:
+def test_a_change_of_an_unknown_process_is_refused(account: Account) -> None:
     with pytest.raises(LookupError, match="process 'nobody' does not exist"):
         account.processes.set_limit("nobody", 1)
 
 
-def test_a_drifted_counter_is_repaired_only_as_it_was_seen(account: Account) -> None:
+def test_a_drifted_counter_is_repaired_only_if_it_is_unchanged(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.write("slots_in_use", {"N": "7"})
     seen = account.item()
@@ -276,22 +276,20 @@ WAITING = {
 
 
 @pytest.mark.parametrize("attribute", ["receipt_handle", "sequence"])
-def test_whoever_makes_room_does_not_fail_over_a_registration_that_is_malformed(
-    account: Account, attribute: str
-) -> None:
+def test_a_malformed_registration_wakes_no_request(account: Account, attribute: str) -> None:
     account.write("waiting", {"M": {**WAITING, attribute: {"N": "1"}}})
     assert account.slots.waiting_at_free_slot("p") is None
 
 
 @pytest.mark.parametrize("without", [("slot_limit",), ("slot_limit", "slots_in_use")], ids=" and ".join)
-def test_nor_over_counters_that_are_not_there(account: Account, without: tuple[str, ...]) -> None:
+def test_a_process_without_counters_wakes_no_request(account: Account, without: tuple[str, ...]) -> None:
     item = account.raw_item() | {"waiting": {"M": WAITING}}
     left = {name: value for name, value in item.items() if name not in without}
     account.dynamodb.put_item(TableName=account.slot_table, Item=left)
     assert account.slots.waiting_at_free_slot("p") is None
 
 
-def test_nor_over_a_process_that_is_not_there(account: Account) -> None:
+def test_an_unknown_process_wakes_no_request(account: Account) -> None:
     assert account.slots.waiting_at_free_slot("nobody") is None
 
 
@@ -311,7 +309,7 @@ def test_nor_over_a_process_that_is_not_there(account: Account) -> None:
         ("paused", {"S": "yes"}),
     ],
 )
-def test_an_item_that_somebody_wrote_by_hand_is_reported_with_its_attribute(
+def test_a_malformed_item_is_reported_with_its_attribute(
     account: Account, attribute: str, value: dict[str, Any]
 ) -> None:
     account.write(attribute, value)

@@ -36,7 +36,7 @@ def test_a_confirmed_holder_runs_the_job_of_its_process(account: Account) -> Non
     assert (holder.state, holder.job, account.item().slots_in_use) == ("RUNNING", "job", 1)
 
 
-def test_f13_a_reservation_that_was_taken_back_is_not_confirmed(account: Account) -> None:
+def test_f13_a_cancelled_reservation_is_not_confirmed(account: Account) -> None:
     """The janitor took it back from a starter that was slow, and whose execution begins after all."""
     account.slots.reserve("p", "p-1", NOW)
     account.slots.cancel("p", "p-1")

@@ -9,7 +9,7 @@ from tests.support.boundary import refuse
 from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
 
 
-def test_f21_waiting_for_as_long_as_the_queue_keeps_a_message_does_not_use_up_its_receives() -> None:
+def test_f21_waiting_for_the_whole_retention_does_not_use_up_the_receives() -> None:
     waited, receives = 0.0, 0
     while waited < RETENTION:
         waited += hide_seconds(waited, VISIBILITY)
@@ -37,7 +37,7 @@ def test_a_spent_handle_is_no_error(account: Account, code: str) -> None:
     assert account.queue.make_visible("spent") is False
 
 
-def test_a_dead_letter_carries_its_reason_and_its_message_as_it_was(account: Account) -> None:
+def test_a_dead_letter_message_has_its_reason_and_the_unchanged_body(account: Account) -> None:
     account.queue.dead_letter(delivery("junk \u2603"), "InvalidRequest", "because\x00of a \x07 bell")
     (letter,) = account.messages(account.dead_letter_url)
     assert letter["Body"] == "junk \u2603"
@@ -67,7 +67,7 @@ def test_s6_a_slow_delivery_wakes_the_later_one_of_its_message(account: Account)
     assert wake_next(account.slots, account.queue, "p", but_not=replace(later, receives=later.receives - 1)) is True
 
 
-def test_nobody_wakes_the_message_in_their_own_hands(account: Account) -> None:
+def test_a_starter_does_not_wake_its_own_delivery(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     mine = account.send()
     account.slots.wait("p", "p-waits", mine)

@@ -20,11 +20,11 @@ def test_a_request_needs_no_more_than_its_process() -> None:
     assert (request.arguments, request.attempt) == ({}, 1)
 
 
-def test_the_message_id_stands_in_for_a_missing_request_id() -> None:
+def test_the_message_id_replaces_a_missing_request_id() -> None:
     assert parse_request(delivery({"process": "p"})).request_id == "message-1"
 
 
-def test_the_input_does_not_depend_on_the_delivery_where_the_caller_gave_an_id() -> None:
+def test_the_input_of_a_request_with_an_id_does_not_depend_on_the_delivery() -> None:
     body = {"process": "p", "request_id": "mine"}
     first = parse_request(delivery(body, message_id="one", receives=1, sent_at=1.0))
     again = parse_request(delivery(body, message_id="two", receives=9, sent_at=2.0))

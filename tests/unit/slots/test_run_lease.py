@@ -25,7 +25,7 @@ def runs(account: Account) -> Runs:
     return Runs(account)
 
 
-def test_a_run_keeps_others_from_beginning_until_it_has_ended(runs: Runs) -> None:
+def test_no_other_run_starts_until_the_lease_is_released(runs: Runs) -> None:
     first = runs.new()
     assert first.take(120)
     assert not runs.new().take(120)
@@ -41,7 +41,7 @@ def test_a_run_that_was_killed_keeps_the_lease_until_lambda_would_have_stopped_i
     assert runs.new().take(120)
 
 
-def test_a_run_that_was_late_does_not_return_the_next_ones_lease(runs: Runs) -> None:
+def test_a_late_run_does_not_release_the_next_runs_lease(runs: Runs) -> None:
     late = runs.new()
     assert late.take(1)
     runs.now = NOW + 60

@@ -22,7 +22,7 @@ from tests.support.boundary import Calls
 from tests.unit.conftest import NOW, Account
 
 
-def test_a_large_process_that_is_full_is_looked_at_and_not_written_to(account: Account) -> None:
+def test_a_full_large_process_is_read_and_not_written(account: Account) -> None:
     """A refused write is charged by the item's size, as one that is made; a read costs a twentieth of it."""
     account.processes.set_limit("p", PRECHECK_FROM_HOLDERS)
     for n in range(PRECHECK_FROM_HOLDERS):
@@ -33,7 +33,7 @@ def test_a_large_process_that_is_full_is_looked_at_and_not_written_to(account: A
     assert calls.made == ["GetItem"]
 
 
-def test_a_large_process_that_has_become_small_is_written_to_at_once_again(account: Account) -> None:
+def test_a_process_that_is_no_longer_large_is_written_without_a_read(account: Account) -> None:
     account.processes.set_limit("p", 1)
     account.slots.reserve("p", "p-1", NOW)
     slots = Slots(account.dynamodb, account.slot_table, large={"p"})
@@ -53,7 +53,7 @@ def test_a_large_process_that_has_become_small_is_written_to_at_once_again(accou
         ("holders", {"S": "somebody"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'somebody'}")),
     ],
 )
-def test_whoever_looks_first_is_answered_as_whoever_writes_at_once(
+def test_the_precheck_returns_the_answer_of_the_write(
     account: Account, attribute: str, value: dict[str, Any], answer: Reservation
 ) -> None:
     account.slots.reserve("p", "p-1", NOW)
@@ -61,6 +61,6 @@ def test_whoever_looks_first_is_answered_as_whoever_writes_at_once(
     assert Slots(account.dynamodb, account.slot_table, large={"p"}).reserve("p", "p-2", NOW) == answer
 
 
-def test_whoever_looks_first_is_not_told_that_a_missing_process_is_full(account: Account) -> None:
+def test_the_precheck_reports_an_unknown_process(account: Account) -> None:
     slots = Slots(account.dynamodb, account.slot_table, large={"nobody"})
     assert slots.reserve("nobody", "nobody-1", NOW) == UnknownProcess()
