@@ -129,7 +129,7 @@ class Account:
 
     now = NOW
 
-    def round_at(self, now: float) -> RunReport:
+    def run_at(self, now: float) -> RunReport:
         self.now = now
         return self.janitor.run()
 

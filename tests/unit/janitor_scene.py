@@ -19,8 +19,8 @@ class JanitorScene:
         self.stopped: list[str] = []
         self.job_exists = True
         self.older_runs: list[dict[str, Any]] = []
-        self.looked_at: list[float] = []
-        self.look_takes = 0.0
+        self.checked_at: list[float] = []
+        self.check_takes = 0.0
         self.stopping_is_denied = False
         self.endless = False  # every page of runs has another
         self.execution = execution_name("p", "order-1", 1)
@@ -30,8 +30,8 @@ class JanitorScene:
     def _get_job_runs(self, params: Any, **_: Any) -> Any:
         if not self.job_exists:
             return http(400), {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
-        self.looked_at.append(self.account.now)
-        self.account.now += self.look_takes
+        self.checked_at.append(self.account.now)
+        self.account.now += self.check_takes
         page = json.loads(params["body"]).get("NextToken", "")
         if self.endless:
             return http(200), {"JobRuns": self.runs, "NextToken": f"{page}+"}

@@ -107,8 +107,8 @@ class Janitor:
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self.world = JanitorScene(account)
-        self.world.start()
+        self.scene = JanitorScene(account)
+        self.scene.start()
         self.unsent: list[str] = []
         self.events: Any = boto3.client("events")
         self.bus = Bus(self.events)
@@ -116,10 +116,10 @@ class Janitor:
         account.settlement.on_kept = RequestEvents(news, account.failed_url).failed
 
     def visit(self) -> None:
-        self.account.event_at(self.world.execution, NOW + 1)
+        self.account.event_at(self.scene.execution, NOW + 1)
 
     def run(self) -> None:
-        self.account.round_at(NOW + 2 * GRACE)
+        self.account.run_at(NOW + 2 * GRACE)
 
     def kept(self) -> int:
         return len(self.account.messages(self.account.failed_url))
@@ -131,7 +131,7 @@ def janitor(account: Account) -> Janitor:
 
 
 def test_a_request_that_the_janitor_keeps_is_published_once(janitor: Janitor) -> None:
-    janitor.world.abort()
+    janitor.scene.abort()
     janitor.visit()
     janitor.run()
     (event,) = janitor.bus.published
@@ -143,8 +143,8 @@ def test_a_request_that_the_janitor_keeps_is_published_once(janitor: Janitor) ->
         "process": "p",
         "request_id": "order-1",
         "attempt": 1,
-        "execution_name": janitor.world.execution,
-        "deduplication_id": f"{janitor.world.execution}/FAILED",
+        "execution_name": janitor.scene.execution,
+        "deduplication_id": f"{janitor.scene.execution}/FAILED",
         "error": "ABORTED",
         "kept_in": "failed",
         "finished_at": "2027-01-15T08:00:00.000Z",
@@ -153,7 +153,7 @@ def test_a_request_that_the_janitor_keeps_is_published_once(janitor: Janitor) ->
 
 
 def test_a_janitor_that_dies_before_publishing_publishes_in_its_next_run(janitor: Janitor) -> None:
-    janitor.world.abort()
+    janitor.scene.abort()
     kill_before(janitor.events, "PutEvents")
     with pytest.raises(Killed):
         janitor.visit()
@@ -162,7 +162,7 @@ def test_a_janitor_that_dies_before_publishing_publishes_in_its_next_run(janitor
 
 
 def test_a_kept_request_is_settled_although_its_event_cannot_be_published(janitor: Janitor) -> None:
-    janitor.world.abort()
+    janitor.scene.abort()
     janitor.bus.refuse_next = ["InternalFailure"] * MAX_TRIES
     janitor.visit()
     janitor.run()
@@ -181,15 +181,15 @@ def test_an_execution_with_manual_input_is_published_with_the_fields_that_can_be
 
 
 def test_the_function_of_status_events_publishes(load: Load, account: Account) -> None:
-    world = JanitorScene(account)
-    world.start()
-    world.abort()
+    scene = JanitorScene(account)
+    scene.start()
+    scene.abort()
     module = load("execution_closed")
     bus = Bus(module._completion_events._events)
-    sent = record(json.dumps({"detail": {"name": world.execution}}))
-    sent["receiptHandle"] = account.status_event(world.execution)
+    sent = record(json.dumps({"detail": {"name": scene.execution}}))
+    sent["receiptHandle"] = account.status_event(scene.execution)
     assert len(module.handler({"Records": [sent]}, invocation())["batchItemFailures"]) == 1
-    assert [event["execution_name"] for event in bus.published] == [world.execution]
+    assert [event["execution_name"] for event in bus.published] == [scene.execution]
 
 
 # ---------------------------------------------------------------------------------------------------------- the worker

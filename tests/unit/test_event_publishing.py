@@ -20,13 +20,13 @@ DONE = {"flow": "worker", "request_id": "r", "attempt": 1}
 
 
 class Sender:
-    """The news over a client whose calls are noted."""
+    """The events over a client whose calls are noted."""
 
     def __init__(self, seconds_left: float = 100.0) -> None:
         self.client = boto3.client("events")
         self.bus = Bus(self.client)
         self.unsent: list[str] = []
-        self.news = CompletionEvents(
+        self.events = CompletionEvents(
             self.client,
             "a-bus",
             "a-stack",
@@ -46,7 +46,7 @@ def test_an_event_has_the_request_and_its_outcome(sender: Sender) -> None:
     sender.client.meta.events.register(
         "before-parameter-build.events.PutEvents", lambda params, **_: asked.append(params)
     )
-    assert sender.news.publish("SUCCEEDED", "r/1", DONE | {"result": {"parts": 2}, "started_at": None})
+    assert sender.events.publish("SUCCEEDED", "r/1", DONE | {"result": {"parts": 2}, "started_at": None})
     (entry,) = asked[0]["Entries"]
     assert json.loads(entry.pop("Detail")) == {
         **DONE,
@@ -62,13 +62,13 @@ def test_an_event_has_the_request_and_its_outcome(sender: Sender) -> None:
 
 def test_an_entry_that_is_refused_with_http_200_is_sent_again(sender: Sender) -> None:
     sender.bus.refuse_next = ["InternalFailure"]
-    assert sender.news.publish("SUCCEEDED", "r/1", DONE)
+    assert sender.events.publish("SUCCEEDED", "r/1", DONE)
     assert (len(sender.bus.published), sender.unsent) == (1, [])
 
 
 def test_an_entry_that_is_refused_each_time_is_unsent(sender: Sender) -> None:
     sender.bus.refuse_next = ["InternalFailure"] * MAX_TRIES
-    assert not sender.news.publish("SUCCEEDED", "r/1", DONE)
+    assert not sender.events.publish("SUCCEEDED", "r/1", DONE)
     assert sender.unsent == ["Slotkeeper Request Succeeded, r/1: InternalFailure: refused"]
 
 
@@ -83,18 +83,18 @@ def test_an_error_is_reported_and_not_raised(sender: Sender, error: str) -> None
             raise raised
 
         sender.client.meta.events.register("before-call.events.PutEvents", fail)
-    assert not sender.news.publish("SUCCEEDED", "r/1", DONE)
+    assert not sender.events.publish("SUCCEEDED", "r/1", DONE)
     assert len(sender.unsent) == 1
 
 
 def test_what_is_no_json_is_told_and_not_raised(sender: Sender) -> None:
-    assert not sender.news.publish("SUCCEEDED", "r/1", DONE | {"result": object()})
+    assert not sender.events.publish("SUCCEEDED", "r/1", DONE | {"result": object()})
     assert len(sender.unsent) == 1
 
 
 def test_no_call_starts_that_could_outlast_the_invocation() -> None:
     hurried = Sender(seconds_left=MAX_TRY_SECONDS - 0.1)
-    assert not hurried.news.publish("SUCCEEDED", "r/1", DONE)
+    assert not hurried.events.publish("SUCCEEDED", "r/1", DONE)
     assert (hurried.bus.calls, len(hurried.unsent)) == (0, 1)
 
 
@@ -105,7 +105,7 @@ def test_a_call_takes_no_longer_than_is_allowed_for_it() -> None:
 def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:
     texts = dict.fromkeys(MAX_CHARACTERS, "\U0001f600" * 100_000)
     known = {"flow": "gated", "execution_name": "n", "execution_arn": "arn:n", "kept_in": "q"}
-    assert sender.news.publish("FAILED", "n", texts | known)
+    assert sender.events.publish("FAILED", "n", texts | known)
     (event,) = sender.bus.published
     assert {name: len(event[name]) for name in MAX_CHARACTERS} == MAX_CHARACTERS
 

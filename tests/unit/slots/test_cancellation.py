@@ -149,7 +149,7 @@ def test_the_janitor_drops_a_cancellation_after_the_queues_retention(
     account: Account, operations: Operations, later: int, left: set[str]
 ) -> None:
     operations.cancel_request("p", EXECUTION, NOW)
-    account.round_at(NOW + later)
+    account.run_at(NOW + later)
     assert account.item().cancelled.keys() == left
 
 

@@ -20,180 +20,180 @@ SECOND = FIRST + LOOK_GAP
 
 
 @pytest.fixture
-def world(account: Account) -> JanitorScene:
+def scene(account: Account) -> JanitorScene:
     return JanitorScene(account)
 
 
-def _receives(world: JanitorScene, *moments: float) -> list[int | None]:
-    return [world.account.event_at(world.execution, moment)[0] for moment in moments]
+def _receives(scene: JanitorScene, *moments: float) -> list[int | None]:
+    return [scene.account.event_at(scene.execution, moment)[0] for moment in moments]
 
 
-def _kept(world: JanitorScene) -> list[dict[str, Any]]:
-    return [message["MessageAttributes"] for message in world.account.messages(world.account.failed_url)]
+def _kept(scene: JanitorScene) -> list[dict[str, Any]]:
+    return [message["MessageAttributes"] for message in scene.account.messages(scene.account.failed_url)]
 
 
-def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(world: JanitorScene) -> None:
-    world.start()
-    world.account.slots.wait("p", "p-waits", world.account.send())
-    world.abort()
-    assert _receives(world, SOON, FIRST, SECOND) == [LOOK_GAP, LOOK_GAP + 1, None]
-    assert world.account.item().slots_in_use == 0
-    assert len(world.account.messages(world.account.queue_url)) == 1
+def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(scene: JanitorScene) -> None:
+    scene.start()
+    scene.account.slots.wait("p", "p-waits", scene.account.send())
+    scene.abort()
+    assert _receives(scene, SOON, FIRST, SECOND) == [LOOK_GAP, LOOK_GAP + 1, None]
+    assert scene.account.item().slots_in_use == 0
+    assert len(scene.account.messages(scene.account.queue_url)) == 1
 
 
-def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(world: JanitorScene) -> None:
+def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(scene: JanitorScene) -> None:
     """A StartJobRun that was under way at the abort may land, and show, only then."""
-    world.start()
-    world.abort()
-    _receives(world, SOON, FIRST - 1)
-    assert world.account.item().holders[world.execution].quiet_since is None
+    scene.start()
+    scene.abort()
+    _receives(scene, SOON, FIRST - 1)
+    assert scene.account.item().holders[scene.execution].quiet_since is None
 
 
-def test_s1b_the_gap_lies_between_the_two_checks(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.look_takes = 5
-    assert _receives(world, FIRST) == [LOOK_GAP + 1]
-    world.look_takes = 0
-    assert _receives(world, SECOND + 4) == [2]
-    assert world.account.item().slots_in_use == 1
-    assert _receives(world, SECOND + 5) == [None]
+def test_s1b_the_gap_lies_between_the_two_checks(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.check_takes = 5
+    assert _receives(scene, FIRST) == [LOOK_GAP + 1]
+    scene.check_takes = 0
+    assert _receives(scene, SECOND + 4) == [2]
+    assert scene.account.item().slots_in_use == 1
+    assert _receives(scene, SECOND + 5) == [None]
 
 
-def test_s1b_a_check_before_a_redrive_does_not_count(world: JanitorScene) -> None:
+def test_s1b_a_check_before_a_redrive_does_not_count(scene: JanitorScene) -> None:
     """Aborted, checked once, redriven and aborted again: what ran meanwhile shows only at checks after the last end."""
-    world.start()
-    world.abort()
-    _receives(world, FIRST)
-    world.abort_again(at=SECOND)
-    assert _receives(world, SECOND + LOOK_GAP) == [LOOK_GAP + 1]
-    assert world.account.item().slots_in_use == 1
+    scene.start()
+    scene.abort()
+    _receives(scene, FIRST)
+    scene.abort_again(at=SECOND)
+    assert _receives(scene, SECOND + LOOK_GAP) == [LOOK_GAP + 1]
+    assert scene.account.item().slots_in_use == 1
 
 
-def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_its_end(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.run("RUNNING")
-    assert _receives(world, SOON, FIRST, SECOND) == [WHILE_STOPPING_SECONDS] * 3
-    assert set(world.stopped) == {"jr_1"}
-    assert world.account.item().slots_in_use == 1
-    world.run("STOPPED")
-    assert _receives(world, SECOND + 10, SECOND + 10 + LOOK_GAP) == [LOOK_GAP + 1, None]
+def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_its_end(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.run("RUNNING")
+    assert _receives(scene, SOON, FIRST, SECOND) == [WHILE_STOPPING_SECONDS] * 3
+    assert set(scene.stopped) == {"jr_1"}
+    assert scene.account.item().slots_in_use == 1
+    scene.run("STOPPED")
+    assert _receives(scene, SECOND + 10, SECOND + 10 + LOOK_GAP) == [LOOK_GAP + 1, None]
 
 
-def test_a_reservation_of_a_closed_execution_is_cancelled_immediately(world: JanitorScene) -> None:
-    world.account.slots.reserve("p", world.execution, NOW)
-    world.start_execution()
-    world.abort()
-    assert _receives(world, SOON) == [None]
-    assert world.account.item().slots_in_use == 0
+def test_a_reservation_of_a_closed_execution_is_cancelled_immediately(scene: JanitorScene) -> None:
+    scene.account.slots.reserve("p", scene.execution, NOW)
+    scene.start_execution()
+    scene.abort()
+    assert _receives(scene, SOON) == [None]
+    assert scene.account.item().slots_in_use == 0
 
 
-def test_the_kept_request_has_the_final_state_of_its_glue_run(world: JanitorScene) -> None:
+def test_the_kept_request_has_the_final_state_of_its_glue_run(scene: JanitorScene) -> None:
     """Aborted right after its run had succeeded: whoever sends it again runs the work a second time."""
-    world.start()
-    world.abort()
-    world.run("SUCCEEDED")
-    _receives(world, SOON)
-    assert _kept(world)[0]["glue_run_state"]["StringValue"] == "SUCCEEDED"
+    scene.start()
+    scene.abort()
+    scene.run("SUCCEEDED")
+    _receives(scene, SOON)
+    assert _kept(scene)[0]["glue_run_state"]["StringValue"] == "SUCCEEDED"
 
 
-def test_a_request_is_kept_although_glue_does_not_answer(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    refuse(world.account.glue, "GetJobRuns", "InternalServiceException")
-    assert _receives(world, SOON) == [AFTER_FAILURE_SECONDS]
-    assert "glue_run_state" not in _kept(world)[0]
+def test_a_request_is_kept_although_glue_does_not_answer(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    refuse(scene.account.glue, "GetJobRuns", "InternalServiceException")
+    assert _receives(scene, SOON) == [AFTER_FAILURE_SECONDS]
+    assert "glue_run_state" not in _kept(scene)[0]
 
 
-def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(world: JanitorScene) -> None:
+def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(scene: JanitorScene) -> None:
     """Its letter may have been discarded as done with: an execution ends as often as it is redriven."""
-    world.start()
-    world.abort()
-    _receives(world, SOON, FIRST, SECOND)
-    world.abort_again(at=SECOND + 60)
-    world.account.event_at(world.execution, SECOND + 61, redrives=1)
-    assert len(_kept(world)) == 2
+    scene.start()
+    scene.abort()
+    _receives(scene, SOON, FIRST, SECOND)
+    scene.abort_again(at=SECOND + 60)
+    scene.account.event_at(scene.execution, SECOND + 61, redrives=1)
+    assert len(_kept(scene)) == 2
 
 
-def test_s3_the_janitor_keeps_a_second_end_too(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.account.round_at(NOW + GRACE)
-    world.abort_again(at=NOW + 500)
+def test_s3_the_janitor_keeps_a_second_end_too(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.run_at(NOW + GRACE)
+    scene.abort_again(at=NOW + 500)
     for seconds in (0, 60):
-        world.account.round_at(NOW + 500 + GRACE + seconds)
-    assert len(_kept(world)) == 2
+        scene.account.run_at(NOW + 500 + GRACE + seconds)
+    assert len(_kept(scene)) == 2
 
 
-def test_an_event_delivered_twice_keeps_the_request_once(world: JanitorScene) -> None:
+def test_an_event_delivered_twice_keeps_the_request_once(scene: JanitorScene) -> None:
     """The second copy comes while the first is between its claim and its note."""
-    world.start()
-    world.abort()
-    kill_before(world.account.sqs, "SendMessage")
+    scene.start()
+    scene.abort()
+    kill_before(scene.account.sqs, "SendMessage")
     with pytest.raises(Killed):
-        _receives(world, SOON)
-    assert _receives(world, SOON + 1) == [LOOK_GAP - 1]
-    assert _kept(world) == []
-    _receives(world, SOON + 60)
-    assert len(_kept(world)) == 1
+        _receives(scene, SOON)
+    assert _receives(scene, SOON + 1) == [LOOK_GAP - 1]
+    assert _kept(scene) == []
+    _receives(scene, SOON + 60)
+    assert len(_kept(scene)) == 1
 
 
-def test_a_function_that_dies_after_keeping_keeps_at_most_once_more(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    kill_after(world.account.sqs, "SendMessage")
+def test_a_function_that_dies_after_keeping_keeps_at_most_once_more(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    kill_after(scene.account.sqs, "SendMessage")
     with pytest.raises(Killed):
-        _receives(world, SOON)
+        _receives(scene, SOON)
     for seconds in range(60, 600, 60):
-        world.account.round_at(SOON + GRACE + seconds)
-    assert len(_kept(world)) == 2
+        scene.account.run_at(SOON + GRACE + seconds)
+    assert len(_kept(scene)) == 2
 
 
-def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    _receives(world, SOON)
-    world.account.round_at(NOW + GRACE)
-    world.account.round_at(NOW + GRACE + LOOK_GAP)
-    refuse(world.account.stepfunctions, "DescribeExecution", "ThrottlingException", times=9)
-    assert _receives(world, NOW + GRACE + 60) == [None]
+def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    _receives(scene, SOON)
+    scene.account.run_at(NOW + GRACE)
+    scene.account.run_at(NOW + GRACE + LOOK_GAP)
+    refuse(scene.account.stepfunctions, "DescribeExecution", "ThrottlingException", times=9)
+    assert _receives(scene, NOW + GRACE + 60) == [None]
 
 
-def test_a_request_is_kept_although_its_process_is_malformed(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
+def test_a_request_is_kept_although_its_process_is_malformed(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
     item = {"process_name": {"S": "p"}, "slot_limit": {"S": "3"}}
-    world.account.dynamodb.put_item(TableName=world.account.slot_table, Item=item)
-    assert _receives(world, SOON) == [None]
-    assert len(_kept(world)) == 1
+    scene.account.dynamodb.put_item(TableName=scene.account.slot_table, Item=item)
+    assert _receives(scene, SOON) == [None]
+    assert len(_kept(scene)) == 1
 
 
-def test_a_job_with_very_many_runs_is_left_to_the_janitor(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.run("SUCCEEDED")
-    world.endless = True
-    assert _receives(world, FIRST) == [AFTER_FAILURE_SECONDS]
-    assert world.account.item().holders[world.execution].quiet_since is None
+def test_a_job_with_very_many_runs_is_left_to_the_janitor(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.run("SUCCEEDED")
+    scene.endless = True
+    assert _receives(scene, FIRST) == [AFTER_FAILURE_SECONDS]
+    assert scene.account.item().holders[scene.execution].quiet_since is None
 
 
 # -------------------------------------------------------------------------------------------------------- the handler
 
 
 def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(
-    world: JanitorScene, load: Callable[[str], ModuleType]
+    scene: JanitorScene, load: Callable[[str], ModuleType]
 ) -> None:
-    world.start()
-    world.abort()
+    scene.start()
+    scene.abort()
     module = load("execution_closed")
     asked: list[int] = []
     module._sqs.meta.events.register(
         "provide-client-params.sqs.ChangeMessageVisibility",
         lambda params, **_: asked.append(params["VisibilityTimeout"]),
     )
-    event = record({"detail": {"name": world.execution, "redriveCount": 0}})
-    event["receiptHandle"] = world.account.status_event(world.execution)
+    event = record({"detail": {"name": scene.execution, "redriveCount": 0}})
+    event["receiptHandle"] = scene.account.status_event(scene.execution)
     assert module.handler({"Records": [event]}, invocation()) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     assert asked == [LOOK_GAP + 1]
 

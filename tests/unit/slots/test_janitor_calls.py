@@ -20,7 +20,7 @@ LATER = NOW + GRACE + 1
 
 
 @pytest.fixture
-def world(account: Account) -> JanitorScene:
+def scene(account: Account) -> JanitorScene:
     return JanitorScene(account)
 
 
@@ -29,11 +29,11 @@ def test_a_run_without_work_reads_no_single_process(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", account.send())
     account.processes.create("idle", 1, "job")
-    account.round_at(NOW)  # a container's first run reads, and notes, where all was settled
+    account.run_at(NOW)  # a container's first run reads, and notes, where all was settled
     asked: list[str] = []
     for client in (account.dynamodb, account.sqs):
         client.meta.events.register("before-call", lambda model, **_: asked.append(model.name))
-    account.round_at(NOW)
+    account.run_at(NOW)
     assert asked == ["Scan"]
 
 
@@ -51,7 +51,7 @@ def test_a_registration_of_a_deleted_message_is_tried_once_and_removed(account: 
     )
     for seconds in (0, 60, 120):
         account.new_janitor()
-        account.round_at(NOW + seconds)
+        account.run_at(NOW + seconds)
     assert tried == [gone.receipt_handle]
     assert account.item().waiting_handle is None
 
@@ -83,7 +83,7 @@ def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Ac
         account.slots.cancel(name, f"{name}-1")
     calls: list[str] = []
     account.sqs.meta.events.register("before-call.sqs", lambda model, **_: calls.append(model.name))
-    assert account.round_at(NOW).counts["WaitingWoken"] == 23
+    assert account.run_at(NOW).counts["WaitingWoken"] == 23
     assert calls == ["ChangeMessageVisibilityBatch"] * 3
 
 
@@ -105,7 +105,7 @@ def test_executions_listed_before_an_error_are_not_described(account: Account) -
         "provide-client-params.stepfunctions.DescribeExecution",
         lambda params, **_: asked.append(params["executionArn"].rpartition(":")[2]),
     )
-    account.round_at(LATER)
+    account.run_at(LATER)
     assert asked == ["p-beyond"]
 
 
@@ -123,30 +123,30 @@ def listed_after(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return listed
 
 
-def test_settled_executions_are_not_listed_again(world: JanitorScene, listed_after: list[float]) -> None:
+def test_settled_executions_are_not_listed_again(scene: JanitorScene, listed_after: list[float]) -> None:
     """At one failure in a hundred, a million requests a day leave a hundred pages; every round would read them."""
-    world.start()
-    world.abort()
-    refuse(world.account.sqs, "SendMessage", "InternalError", times=1)
+    scene.start()
+    scene.abort()
+    refuse(scene.account.sqs, "SendMessage", "InternalError", times=1)
     for seconds in (0, 60, 120):
-        world.account.round_at(LATER + seconds)
+        scene.account.run_at(LATER + seconds)
     # As far as ever until all is settled, and then an hour back from what was too young to be looked at.
     assert listed_after == [LATER - HORIZON_SECONDS, LATER + 60 - HORIZON_SECONDS, LATER + 60 - GRACE - 3600]
-    assert len(world.account.messages(world.account.failed_url)) == 1
+    assert len(scene.account.messages(scene.account.failed_url)) == 1
 
 
-def test_s3_a_failed_list_settles_nothing_beyond_it(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    refuse(world.account.stepfunctions, "ListExecutions", "ThrottlingException")
-    world.account.round_at(LATER + 2 * 3600)
-    world.account.new_janitor()
-    world.account.round_at(LATER + 2 * 3600 + 60)
-    assert len(world.account.messages(world.account.failed_url)) == 1
+def test_s3_a_failed_list_settles_nothing_beyond_it(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    refuse(scene.account.stepfunctions, "ListExecutions", "ThrottlingException")
+    scene.account.run_at(LATER + 2 * 3600)
+    scene.account.new_janitor()
+    scene.account.run_at(LATER + 2 * 3600 + 60)
+    assert len(scene.account.messages(scene.account.failed_url)) == 1
 
 
-def test_a_new_container_lists_from_the_stored_settled_time(world: JanitorScene, listed_after: list[float]) -> None:
-    world.account.round_at(LATER)
-    world.account.new_janitor()
-    world.account.round_at(LATER + 86400)
+def test_a_new_container_lists_from_the_stored_settled_time(scene: JanitorScene, listed_after: list[float]) -> None:
+    scene.account.run_at(LATER)
+    scene.account.new_janitor()
+    scene.account.run_at(LATER + 86400)
     assert listed_after == [LATER - HORIZON_SECONDS, LATER - GRACE - 3600]

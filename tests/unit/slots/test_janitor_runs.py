@@ -48,134 +48,134 @@ def test_f9_age_alone_frees_no_slot(holder: Holder, execution: Execution | None,
 
 
 @pytest.fixture
-def world(account: Account) -> JanitorScene:
+def scene(account: Account) -> JanitorScene:
     return JanitorScene(account)
 
 
 def test_f15_a_reservation_without_a_workflow_is_cancelled(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    assert account.round_at(NOW + GRACE - 1).counts == {}
-    assert account.round_at(LATER).counts["SlotsReclaimed"] == 1
+    assert account.run_at(NOW + GRACE - 1).counts == {}
+    assert account.run_at(LATER).counts["SlotsReclaimed"] == 1
     assert account.item().slots_in_use == 0
 
 
-def test_f18_an_aborted_workflow_is_settled_without_its_status_event(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    first = world.account.round_at(LATER)
-    second = world.account.round_at(LATER + LOOK_GAP)
+def test_f18_an_aborted_workflow_is_settled_without_its_status_event(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    first = scene.account.run_at(LATER)
+    second = scene.account.run_at(LATER + LOOK_GAP)
     assert (first.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
-    assert world.account.item().slots_in_use == 0
+    assert scene.account.item().slots_in_use == 0
 
 
-def test_f2_a_slot_stays_taken_while_its_glue_run_lives(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.run("RUNNING")
+def test_f2_a_slot_stays_taken_while_its_glue_run_lives(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.run("RUNNING")
     for n in range(5):
-        world.account.round_at(LATER + n * LOOK_GAP)
-    assert world.account.item().slots_in_use == 1
-    assert set(world.stopped) == {"jr_1"}
+        scene.account.run_at(LATER + n * LOOK_GAP)
+    assert scene.account.item().slots_in_use == 1
+    assert set(scene.stopped) == {"jr_1"}
 
 
-def test_f2_one_check_is_not_enough(world: JanitorScene) -> None:
+def test_f2_one_check_is_not_enough(scene: JanitorScene) -> None:
     """A StartJobRun that was on its way when the workflow was aborted shows only later."""
-    world.start()
-    world.abort()
-    world.account.round_at(LATER)
-    world.account.round_at(LATER + LOOK_GAP - 1)
-    world.run("STARTING")
-    world.account.round_at(LATER + LOOK_GAP)
-    assert world.account.item().slots_in_use == 1
-    world.run("STOPPED")
-    world.account.round_at(LATER + 2 * LOOK_GAP)
-    assert world.account.item().slots_in_use == 1
-    world.account.round_at(LATER + 3 * LOOK_GAP)
-    assert world.account.item().slots_in_use == 0
+    scene.start()
+    scene.abort()
+    scene.account.run_at(LATER)
+    scene.account.run_at(LATER + LOOK_GAP - 1)
+    scene.run("STARTING")
+    scene.account.run_at(LATER + LOOK_GAP)
+    assert scene.account.item().slots_in_use == 1
+    scene.run("STOPPED")
+    scene.account.run_at(LATER + 2 * LOOK_GAP)
+    assert scene.account.item().slots_in_use == 1
+    scene.account.run_at(LATER + 3 * LOOK_GAP)
+    assert scene.account.item().slots_in_use == 0
 
 
-def test_a_run_of_another_execution_is_not_stopped(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.run("RUNNING")
-    world.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-somebody-else"}
-    world.account.round_at(LATER)
-    world.account.round_at(LATER + LOOK_GAP)
-    assert world.stopped == []
-    assert world.account.item().slots_in_use == 0
+def test_a_run_of_another_execution_is_not_stopped(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.run("RUNNING")
+    scene.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-somebody-else"}
+    scene.account.run_at(LATER)
+    scene.account.run_at(LATER + LOOK_GAP)
+    assert scene.stopped == []
+    assert scene.account.item().slots_in_use == 0
 
 
-def test_a_deleted_job_runs_nothing(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.job_exists = False
-    counts = world.account.round_at(LATER).counts
-    world.account.round_at(LATER + LOOK_GAP)
+def test_a_deleted_job_runs_nothing(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.job_exists = False
+    counts = scene.account.run_at(LATER).counts
+    scene.account.run_at(LATER + LOOK_GAP)
     assert counts["GlueJobsMissing"] == 1
-    assert world.account.item().slots_in_use == 0
+    assert scene.account.item().slots_in_use == 0
 
 
-def test_f16_the_request_of_an_aborted_workflow_is_kept(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.account.event_at(world.execution, NOW + 1)
-    (kept,) = world.account.messages(world.account.failed_url)
+def test_f16_the_request_of_an_aborted_workflow_is_kept(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.event_at(scene.execution, NOW + 1)
+    (kept,) = scene.account.messages(scene.account.failed_url)
     assert json.loads(kept["Body"])["request_id"] == "order-1"
-    assert kept["MessageAttributes"]["execution_name"]["StringValue"] == world.execution
+    assert kept["MessageAttributes"]["execution_name"]["StringValue"] == scene.execution
     assert kept["MessageAttributes"]["error"]["StringValue"] == "ABORTED"
 
 
-def test_a_request_is_kept_once_by_event_and_runs(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.account.event_at(world.execution, NOW + 1)
+def test_a_request_is_kept_once_by_event_and_runs(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.event_at(scene.execution, NOW + 1)
     for n in range(3):
-        world.account.round_at(LATER + n * LOOK_GAP)
-    assert len(world.account.messages(world.account.failed_url)) == 1
+        scene.account.run_at(LATER + n * LOOK_GAP)
+    assert len(scene.account.messages(scene.account.failed_url)) == 1
 
 
-def test_f34_a_settled_execution_expires_after_three_weeks(world: JanitorScene) -> None:
+def test_f34_a_settled_execution_expires_after_three_weeks(scene: JanitorScene) -> None:
     """TTL is in seconds; later than the horizon, since who is forgotten before it has its request kept again."""
-    world.start()
-    world.abort()
-    world.account.event_at(world.execution, NOW + 1)
-    (entry,) = world.account.dynamodb.scan(TableName=world.account.settled_table)["Items"]
+    scene.start()
+    scene.abort()
+    scene.account.event_at(scene.execution, NOW + 1)
+    (entry,) = scene.account.dynamodb.scan(TableName=scene.account.settled_table)["Items"]
     assert NOW + HORIZON_SECONDS < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
 
 
-def test_a_request_that_could_not_be_kept_is_kept_in_the_next_run(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    refuse(world.account.sqs, "SendMessage", "ServiceUnavailable")
-    assert world.account.round_at(LATER).counts["JanitorErrors"] == 1
-    world.account.round_at(LATER + 60)
-    assert len(world.account.messages(world.account.failed_url)) == 1
+def test_a_request_that_could_not_be_kept_is_kept_in_the_next_run(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    refuse(scene.account.sqs, "SendMessage", "ServiceUnavailable")
+    assert scene.account.run_at(LATER).counts["JanitorErrors"] == 1
+    scene.account.run_at(LATER + 60)
+    assert len(scene.account.messages(scene.account.failed_url)) == 1
 
 
 @pytest.mark.parametrize(("error", "kept"), [("RequestFailed", 0), ("RequestReturned", 0), ("RequestNotKept", 1)])
-def test_a_request_is_kept_unless_its_workflow_settled_it(world: JanitorScene, error: str, kept: int) -> None:
-    world.start()
-    world.abort()
-    world.account.stepfunctions.meta.events.register(
+def test_a_request_is_kept_unless_its_workflow_settled_it(scene: JanitorScene, error: str, kept: int) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.stepfunctions.meta.events.register(
         "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status="FAILED", error=error)
     )
-    world.account.round_at(LATER)
-    assert len(world.account.messages(world.account.failed_url)) == kept
+    scene.account.run_at(LATER)
+    assert len(scene.account.messages(scene.account.failed_url)) == kept
 
 
-def test_executions_before_the_horizon_are_ignored(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.account.round_at(NOW + HORIZON_SECONDS + 1)
-    assert world.account.messages(world.account.failed_url) == []
+def test_executions_before_the_horizon_are_ignored(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.run_at(NOW + HORIZON_SECONDS + 1)
+    assert scene.account.messages(scene.account.failed_url) == []
 
 
-def test_the_event_of_a_workflow_that_runs_again_does_nothing(world: JanitorScene) -> None:
-    world.start()
-    world.run("RUNNING")
-    again, report = world.account.event_at(world.execution, NOW + 1)
+def test_the_event_of_a_workflow_that_runs_again_does_nothing(scene: JanitorScene) -> None:
+    scene.start()
+    scene.run("RUNNING")
+    again, report = scene.account.event_at(scene.execution, NOW + 1)
     assert (again, report.counts) == (None, {})
-    assert world.stopped == []
+    assert scene.stopped == []
 
 
 def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: Account) -> None:
@@ -183,7 +183,7 @@ def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: A
     waiting = account.send()
     account.slots.wait("p", "p-waits", waiting)
     account.slots.cancel("p", "p-1")  # and its wake is lost
-    assert account.round_at(NOW).counts["WaitingWoken"] == 1
+    assert account.run_at(NOW).counts["WaitingWoken"] == 1
     assert len(account.messages(account.queue_url)) == 1
 
 
@@ -195,7 +195,7 @@ def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
         UpdateExpression="SET slots_in_use = :n",
         ExpressionAttributeValues={":n": {"N": "5"}},
     )
-    assert account.round_at(NOW).counts["CounterDrift"] == 1
+    assert account.run_at(NOW).counts["CounterDrift"] == 1
     assert account.item().slots_in_use == 1
 
 
@@ -204,60 +204,60 @@ def test_a_malformed_process_does_not_block_the_others(account: Account) -> None
         TableName=account.slot_table, Item={"process_name": {"S": "broken"}, "slot_limit": {"S": "3"}}
     )
     account.slots.reserve("p", "p-1", NOW)
-    counts = account.round_at(LATER).counts
+    counts = account.run_at(LATER).counts
     assert (counts["MalformedProcesses"], counts["SlotsReclaimed"]) == (1, 1)
 
 
-def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(world: JanitorScene) -> None:
-    world.account.slots.reserve("p", world.execution, NOW)
-    world.confirm()
+def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(scene: JanitorScene) -> None:
+    scene.account.slots.reserve("p", scene.execution, NOW)
+    scene.confirm()
     day = 86400
-    first = world.account.round_at(NOW + day)
-    world.account.round_at(NOW + day + LOOK_GAP)
+    first = scene.account.run_at(NOW + day)
+    scene.account.run_at(NOW + day + LOOK_GAP)
     assert first.counts["ExecutionsForgotten"] == 1
-    assert world.account.item().slots_in_use == 0
+    assert scene.account.item().slots_in_use == 0
 
 
-def test_a_run_beyond_the_first_page_is_found(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.run("RUNNING")
-    world.older_runs, world.runs = world.runs, [{**world.runs[0], "Id": "jr_2", "Arguments": {}}]
-    world.account.round_at(LATER)
-    assert world.stopped == ["jr_1"]
+def test_a_run_beyond_the_first_page_is_found(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.run("RUNNING")
+    scene.older_runs, scene.runs = scene.runs, [{**scene.runs[0], "Id": "jr_2", "Arguments": {}}]
+    scene.account.run_at(LATER)
+    assert scene.stopped == ["jr_1"]
 
 
-def test_a_run_without_a_start_does_not_end_the_search(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.run("WAITING")
-    del world.runs[0]["StartedOn"]
-    world.account.round_at(LATER)
-    assert world.stopped == ["jr_1"]
+def test_a_run_without_a_start_does_not_end_the_search(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.run("WAITING")
+    del scene.runs[0]["StartedOn"]
+    scene.account.run_at(LATER)
+    assert scene.stopped == ["jr_1"]
 
 
-def test_the_gap_lies_between_the_checks_and_not_between_the_runs(world: JanitorScene) -> None:
+def test_the_gap_lies_between_the_checks_and_not_between_the_runs(scene: JanitorScene) -> None:
     """A check lasts: the second must begin a gap after the end of the first."""
-    world.start()
-    world.abort()
-    world.look_takes = LOOK_GAP + 5
-    world.account.round_at(LATER)
-    world.look_takes = 0
-    world.account.round_at(world.account.now + LOOK_GAP - 1)
-    assert world.account.item().slots_in_use == 1
-    world.account.round_at(world.account.now + 1)
-    assert world.account.item().slots_in_use == 0
+    scene.start()
+    scene.abort()
+    scene.check_takes = LOOK_GAP + 5
+    scene.account.run_at(LATER)
+    scene.check_takes = 0
+    scene.account.run_at(scene.account.now + LOOK_GAP - 1)
+    assert scene.account.item().slots_in_use == 1
+    scene.account.run_at(scene.account.now + 1)
+    assert scene.account.item().slots_in_use == 0
 
 
-def test_a_holder_that_cannot_be_checked_does_not_block_the_others(world: JanitorScene) -> None:
-    world.account.processes.set_limit("p", 2)
-    world.start()
-    world.abort()
-    world.run("RUNNING")
-    world.stopping_is_denied = True
-    world.account.slots.reserve("p", "p-dead", NOW)
-    world.account.slots.wait("p", "p-waits", world.account.send())
-    counts = world.account.round_at(LATER).counts
+def test_a_holder_that_cannot_be_checked_does_not_block_the_others(scene: JanitorScene) -> None:
+    scene.account.processes.set_limit("p", 2)
+    scene.start()
+    scene.abort()
+    scene.run("RUNNING")
+    scene.stopping_is_denied = True
+    scene.account.slots.reserve("p", "p-dead", NOW)
+    scene.account.slots.wait("p", "p-waits", scene.account.send())
+    counts = scene.account.run_at(LATER).counts
     assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
 
 
@@ -267,33 +267,33 @@ def test_waiting_requests_are_woken_although_step_functions_fails(account: Accou
     account.slots.wait("p", "p-waits", account.send())
     account.slots.cancel("p", "p-1")
     refuse(account.stepfunctions, operation, "ThrottlingException", times=9)
-    assert account.round_at(LATER).counts["WaitingWoken"] == 1
+    assert account.run_at(LATER).counts["WaitingWoken"] == 1
 
 
-def test_slots_are_freed_without_the_settled_table(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.account.dynamodb.delete_table(TableName=world.account.settled_table)
-    world.account.round_at(LATER)
-    counts = world.account.round_at(LATER + LOOK_GAP).counts
+def test_slots_are_freed_without_the_settled_table(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.dynamodb.delete_table(TableName=scene.account.settled_table)
+    scene.account.run_at(LATER)
+    counts = scene.account.run_at(LATER + LOOK_GAP).counts
     assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
 
 
-def test_a_recently_closed_execution_is_left_to_its_status_event(world: JanitorScene) -> None:
-    world.start()
-    world.abort(at=NOW)
-    world.account.round_at(NOW + GRACE - 1)
-    assert world.account.messages(world.account.failed_url) == []
+def test_a_recently_closed_execution_is_left_to_its_status_event(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort(at=NOW)
+    scene.account.run_at(NOW + GRACE - 1)
+    assert scene.account.messages(scene.account.failed_url) == []
 
 
-def test_the_error_of_a_stop_command_is_not_taken_for_the_workflows(world: JanitorScene) -> None:
-    world.start()
-    world.abort()
-    world.account.stepfunctions.meta.events.register(
+def test_the_error_of_a_stop_command_is_not_taken_for_the_workflows(scene: JanitorScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.stepfunctions.meta.events.register(
         "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(error="RequestFailed")
     )
-    world.account.round_at(LATER)
-    assert len(world.account.messages(world.account.failed_url)) == 1
+    scene.account.run_at(LATER)
+    assert len(scene.account.messages(scene.account.failed_url)) == 1
 
 
 def test_the_list_of_executions_is_read_up_to_the_horizon(account: Account) -> None:
@@ -338,5 +338,5 @@ def test_a_reservation_renewed_since_it_was_read_is_not_cancelled(account: Accou
         account.slots.reserve("p", "p-1", LATER - 10)
 
     answers.register("before-call.stepfunctions.DescribeExecution", meanwhile)
-    assert "SlotsReclaimed" not in account.round_at(LATER).counts
+    assert "SlotsReclaimed" not in account.run_at(LATER).counts
     assert account.item().holders["p-1"].since == LATER - 10

@@ -315,4 +315,4 @@ def test_a_malformed_item_is_reported_with_its_attribute(
     account.write(attribute, value)
     with pytest.raises(MalformedProcess, match=attribute):
         account.item()
-    assert account.round_at(NOW).counts["MalformedProcesses"] == 1
+    assert account.run_at(NOW).counts["MalformedProcesses"] == 1
