@@ -1,13 +1,14 @@
-"""The sample Glue job: one month of daily weather from S3, summed up, and the result written back to S3.
+"""The sample Glue job: reads one month of daily weather from S3, and writes a summary to S3.
 
-Runs as an AWS Glue Python shell job (Python 3.9), so it keeps to that version's syntax, the standard library and boto3.
+It runs as an AWS Glue Python shell job (Python 3.9), so it uses only that version's syntax, the standard library and
+boto3.
 
-Input: CSV with a header line and the columns of `COLUMNS`; one row a day, all days of one month.
-Output: one JSON object. It is written by a single PutObject, which S3 makes visible whole or not at all, so a reader
-never finds half a result, and a repeated run only writes the same bytes again.
+Input: CSV with a header line and the columns of `COLUMNS`, one row per day, all in one month.
+Output: one JSON object. It is written by a single PutObject, which is atomic, so readers never see half a result, and a
+repeated run writes the same bytes again.
 
-Bad input ends the job with exit code 1, and with one sentence on its error output that names the key, the line, the
-column and what was expected: for whoever finds the failed request and has to repair its part.
+Bad input ends the job with exit code 1 and one sentence on its error output. The sentence names the key, the line, the
+column and what was expected, so that an operator can repair the input of the failed request.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ COLUMNS = ("date", "precipitation", "temp_max", "temp_min", "wind", "weather")
 
 
 class BadInput(Exception):
-    """The part cannot be summed up; the text says where and why, for whoever has to repair it."""
+    """The input is not valid. The message states where and why."""
 
 
 class Day(NamedTuple):
-    """One row. Precipitation in millimetres, temperatures in degrees Celsius, wind in metres a second."""
+    """One row. Precipitation in millimetres, temperatures in degrees Celsius, wind in metres per second."""
 
     day: date
     precipitation: float
@@ -50,7 +51,7 @@ def _number(row: dict[str, str], column: str, where: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    # float() also reads "nan" and "inf": one of them would spread silently into the month's mean.
+    # float() also accepts "nan" and "inf", which would make the month's mean wrong without an error.
     if not math.isfinite(value):
         raise BadInput(f"{where}, column {column}: expected a number, found {text!r}")
     return value
@@ -79,7 +80,7 @@ def _day(row: dict[str | None, Any], where: str) -> Day:
 
 
 def read_days(body: bytes, key: str) -> list[Day]:
-    """The rows of one part. `key` is only for the messages. Raises BadInput."""
+    """Parse the rows of an input. `key` is used in error messages. Raises BadInput."""
     try:
         text = body.decode("utf-8-sig")  # spreadsheets put a byte order mark in front
     except UnicodeDecodeError as error:
@@ -107,7 +108,7 @@ def read_days(body: bytes, key: str) -> list[Day]:
 
 
 def summarise(days: list[Day]) -> dict[str, Any]:
-    """The month's figures, rounded to two digits: the input carries one, and sums of floats carry noise."""
+    """Return the month's figures, rounded to two digits: the input has one, and sums of floats are not exact."""
     return {
         "month": f"{days[0].day:%Y-%m}",
         "days": len(days),
@@ -121,11 +122,12 @@ def summarise(days: list[Day]) -> dict[str, Any]:
 
 
 def run(s3: Any, bucket: str, input_key: str, output_key: str, execution: str | None = None) -> dict[str, Any]:
-    """Reads the part, writes the result, returns it. Raises BadInput; nothing is written then."""
+    """Read the input, write the result and return it. Raises BadInput; then nothing is written."""
     try:
         body = s3.get_object(Bucket=bucket, Key=input_key)["Body"].read()
     except ClientError as error:
-        # A missing key is answered with AccessDenied where the role may not list the bucket, as here ("GetObject").
+        # For a missing key S3 answers AccessDenied if the role may not list the bucket, as here (API Reference,
+        # GetObject).
         reason = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}"
         raise BadInput(f"{input_key}: expected an object in bucket {bucket} that the job may read; {reason}") from None
     result = {**summarise(read_days(body, input_key)), "input_key": input_key, "execution": execution}
@@ -135,13 +137,13 @@ def run(s3: Any, bucket: str, input_key: str, output_key: str, execution: str | 
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Glue passes more than it was asked to (--job-language, --scriptLocation, ...): what is unknown is left alone."""
+    """Parse the arguments, and ignore unknown ones: Glue adds its own (--job-language, --scriptLocation, ...)."""
     parser = argparse.ArgumentParser(description="Sum up one month of daily weather.", allow_abbrev=False)
     parser.add_argument("--bucket", required=True, help="bucket of the input and of the result")
     parser.add_argument("--input_key", required=True, help="key of the month's CSV")
     parser.add_argument("--output_key", required=True, help="key for the JSON result")
     parser.add_argument(
-        "--linger_seconds", type=float, default=0, help="waits so long first, to be looked at meanwhile"
+        "--linger_seconds", type=float, default=0, help="seconds to wait before the work, for demonstrations"
     )
     parser.add_argument("--slotkeeper-execution", dest="execution", help="the workflow that runs this job")
     return parser.parse_known_args(argv)[0]

@@ -27,12 +27,12 @@ from slotkeeper.settings import ChatbotSettings, CredentialsSettings, TokenSetti
 from slotkeeper.token import DelegateRefresh, SharedToken, TokenTable
 
 ROUTE = "/messages"
-# API Gateway gives up after 29 s (its guide, "Quotas for configuring and running a REST API"), and the start of a cold
-# container is a part of them, but no part of this function's timeout of 28 s. So an answer is ready before that.
+# API Gateway times out after 29 s (API Gateway guide, "Quotas for configuring and running a REST API"). These include a
+# cold start, which this function's timeout of 28 s does not. So the answer is ready this many seconds before that.
 ANSWER_MARGIN_SECONDS = 2.0
 
-# A sender waits for the answer. The lock reads the token item again by itself when a call fails; nothing repeats the
-# other calls.
+# Short, because a sender waits for the answer. The lock repeats failed reads of the token item; other failed calls are
+# not repeated beyond these attempts.
 _token_item_config = client_config(read_timeout=1, attempts=2)
 _client_config = client_config(read_timeout=2, attempts=2)
 _settings = load_settings(ChatbotSettings)
@@ -62,11 +62,11 @@ app = APIGatewayRestResolver()
 
 
 @metrics.log_metrics(capture_cold_start_metric=True)
-@tracer.capture_lambda_handler(capture_response=False)  # what people write to a bot is not for traces
+@tracer.capture_lambda_handler(capture_response=False)  # traces must not contain messages
 @logger.inject_lambda_context(correlation_id_path=correlation_paths.API_GATEWAY_REST, clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Every answer is JSON; an error says `code`, `reason` and the `request_id` under which the log has it."""
-    # By the resource: `path` begins with the base path of a custom domain, if there is one, and `resource` never does.
+    """Answer in JSON. An error has `code`, `reason` and the `request_id` that its log lines have too."""
+    # Resolve by `resource`, because `path` starts with the base path of a custom domain.
     return app.resolve(event | {"path": event.get("resource") or event["path"]}, context)
 
 
@@ -82,17 +82,17 @@ def answer_message() -> Response[str]:
         request = SignedRequest(event.headers, body, app.lambda_context.aws_request_id)
         return _respond(_chatbot.reply(request, left))
     except (binascii.Error, UnicodeEncodeError):
-        return _respond(Refused(400, "MalformedMessage", "body is neither text nor base64"))
+        return _respond(Refused(400, "MalformedMessage", "body must be UTF-8 text or base64"))
     except Exception:
         logger.exception("Could not answer the message")
-        return _respond(Refused(500, "InternalError", "this is the bot's own fault; its log says more"))
+        return _respond(Refused(500, "InternalError", "an unexpected error; the chatbot's log has the cause"))
 
 
 @app.not_found
 def no_such_route(_: Exception) -> Response[str]:
     if app.current_event.path == ROUTE:
-        return _respond(Refused(405, "MethodNotAllowed", f"only POST {ROUTE} is answered"))
-    return _respond(Refused(404, "NotFound", f"there is nothing here; messages go to POST {ROUTE}"))
+        return _respond(Refused(405, "MethodNotAllowed", f"method not allowed; send messages with POST {ROUTE}"))
+    return _respond(Refused(404, "NotFound", f"unknown path; send messages with POST {ROUTE}"))
 
 
 def _respond(reply: Reply) -> Response[str]:
@@ -100,11 +100,14 @@ def _respond(reply: Reply) -> Response[str]:
         logger.info("Answered the message", message_id=reply.message_id)
         metrics.add_metric("MessagesAnswered", MetricUnit.Count, 1)
         return _json(200, {"message_id": reply.message_id, "answer": reply.answer})
-    ours = reply.status >= 500
-    say = logger.error if ours else logger.warning
+    is_failure = reply.status >= 500
+    log = logger.error if is_failure else logger.warning
     fields = {"code": reply.code, "reason": reply.reason, "message_id": reply.message_id}
-    say("Did not answer", extra=fields | {"status": reply.status, "cause": reply.cause and repr(reply.cause)})
-    metrics.add_metric("MessagesFailed" if ours else "MessagesRefused", MetricUnit.Count, 1)
+    log(
+        "Did not answer the message",
+        extra=fields | {"status": reply.status, "cause": reply.cause and repr(reply.cause)},
+    )
+    metrics.add_metric("MessagesFailed" if is_failure else "MessagesRefused", MetricUnit.Count, 1)
     if reply.code == "ChatApiFailed":
         metrics.add_metric("ChatApiFailures", MetricUnit.Count, 1)
     fields["request_id"] = app.current_event.request_context.request_id

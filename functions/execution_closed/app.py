@@ -1,6 +1,6 @@
-"""Handles the status events of workflows that closed without success: keeps the request, stops the run, frees the slot.
+"""Handles status events of workflows that closed without success: keeps the request, stops the run, frees the slot.
 
-Best effort, and sooner than the janitor's runs, which are the guarantee.
+This is best effort. The janitor's runs do the same later, and are the guarantee.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
 
 _client_config = client_config(read_timeout=3, attempts=3)
-# A page of a list takes longer. A service that does not answer costs a run 24 s.
+# A page of a list takes longer. If a service does not answer, a call lasts for up to 24 s.
 _list_config = client_config(read_timeout=10, attempts=2)
 _settings = load_settings(JanitorSettings)
 _events = load_settings(ClosedExecutionSettings)
@@ -56,7 +56,7 @@ _closed = ClosedExecutions(
 @logger.inject_lambda_context(clear_state=True)
 @event_source(data_class=SQSEvent)
 def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
-    """Reports each event as a failed item that is to come back, after it has set when."""
+    """Return the events that must be delivered again as failed items, with their visibility timeout set."""
     _completion_events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - AFTER_EVENT_SECONDS
     returning: list[dict[str, str]] = []
     for record in event.records:
@@ -79,8 +79,8 @@ def _handle(record: SQSRecord) -> int | None:
         seconds = _closed.handle(detail["name"], detail.get("redriveCount", 0), report)
         metrics.add_metric("StatusEventsHandled", MetricUnit.Count, int(seconds is None))
     except Exception as error:
-        # Whatever it was, the event comes back until the queue drops it, and the janitor's runs do the same.
-        report.failed("Could not handle a status event", error)
+        # After any exception the event is delivered again until the queue drops it. The janitor's runs do the rest.
+        report.failed("Could not handle a status event; it is delivered again", error)
         seconds = AFTER_FAILURE_SECONDS
     for name, count in report.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)

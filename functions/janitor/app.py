@@ -1,4 +1,4 @@
-"""The janitor: frees slots whose holder is provably dead, on a schedule. One run at a time."""
+"""The janitor: on a schedule, frees slots of dead holders, keeps their requests and wakes waiting requests."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from slotkeeper.slots.run_lease import RunLease
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
 
-# What a list of executions may take that does not come.
+# Maximum seconds of listing executions if Step Functions does not answer.
 HAND_OFF_SECONDS = 25
 
 _client_config = client_config(read_timeout=3, attempts=3)
-# A page of a list takes longer. A service that does not answer costs a run 24 s.
+# A page of a list takes longer. If a service does not answer, a call lasts for up to 24 s.
 _list_config = client_config(read_timeout=10, attempts=2)
 _settings = load_settings(JanitorSettings)
 _dynamodb = boto3.client("dynamodb", config=_client_config)
@@ -56,14 +56,14 @@ _janitor = Janitor(
 @tracer.capture_lambda_handler
 @logger.inject_lambda_context(clear_state=True)
 def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Answers what it did, as metric name -> count."""
+    """Do one run; return metric name -> count."""
 
     def seconds_left() -> float:
         return context.get_remaining_time_in_millis() / 1000
 
     _completion_events.seconds_left = lambda: seconds_left() - AFTER_EVENT_SECONDS
     if not _lease.take(seconds_left()):
-        logger.warning("Another run is under way")
+        logger.warning("Skipped this run: another run has not ended")
         metrics.add_metric("JanitorRunsSkipped", MetricUnit.Count, 1)
         return {"JanitorRunsSkipped": 1}
     try:
@@ -81,7 +81,7 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
 
 
 def _measure_hand_offs(report: RunReport) -> None:
-    with report.guard("Could not measure how long slots stood free"):
+    with report.guard("Could not measure for how long slots were free"):
         for name, seconds in _hand_offs.measure(report.processes, time.time()).items():
             measure_process(name, MetricUnit.Seconds, HandOff=seconds)
 

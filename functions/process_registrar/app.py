@@ -1,10 +1,11 @@
-"""Two custom resources: the process that the stack's parameters name, and the Glue jobs that its roles permit.
+"""Two custom resources: the process in the stack's parameters, and the Glue jobs that the stack's roles permit.
 
-Custom::Process: a process that is there keeps its limit, whatever the parameter says now, because operators have set it
-since; only its Glue job follows the parameter. When the stack goes, the process stays in the table, which is retained.
+Custom::Process: an existing process keeps its limit, even if the parameter differs, because operators may have changed
+it. Only its Glue job follows the parameter. After the stack is deleted, the process stays in the table, which is
+retained.
 
-Custom::PermittedJobs: an update that takes away a Glue job is refused as long as a request holds a slot for it.
-CloudFormation asks before it changes the roles, and gives the process its new job after that.
+Custom::PermittedJobs: an update that would remove a Glue job is refused while a request holds a slot for it.
+CloudFormation calls this before it changes the roles, and changes the process's job after that.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import MalformedProcess, Processes, check_settings
 
-# No request waits for a deployment.
+# Long timeouts: no request waits for a deployment.
 _client_config = client_config(read_timeout=15, attempts=5, connect_timeout=2)
 _processes = Processes(boto3.client("dynamodb", config=_client_config), os.environ["SLOT_TABLE_NAME"])
 _glue = boto3.client("glue", config=_client_config)
@@ -33,10 +34,10 @@ _glue = boto3.client("glue", config=_client_config)
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Answers CloudFormation in every case."""
+    """Handle a custom resource event. CloudFormation is answered in every case."""
     properties = event["ResourceProperties"]
     is_check = event.get("ResourceType") == "Custom::PermittedJobs"
-    # A new name is a new resource for CloudFormation, which then asks to delete the old one: and that is refused.
+    # After a change of the name CloudFormation requests the deletion of the old resource, which has no effect.
     name = "permitted-jobs" if is_check else properties.get("ProcessName", "process")
     try:
         data = {}
@@ -61,22 +62,24 @@ def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
     check_settings(name, slot_limit, job_name)
     job = _glue.get_job(JobName=job_name)["Job"]
     if job.get("MaxRetries", 0):
-        # A retry by Glue is a run that no slot stands for.
-        raise ValueError(f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0: a retry takes no slot")
-    if job.get("JobRunQueuingEnabled"):
-        # Glue then accepts a run that it has no place for, and fails it a quarter of an hour later, in place of the
-        # ConcurrentRunsExceededException that the workflow retries (Glue guide, "AWS Glue job run statuses").
+        # Glue's own retry is a run without a slot.
         raise ValueError(
-            f"Glue job {job_name} has JobRunQueuingEnabled; turn it off: Glue fails the runs that it queues"
+            f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0, because a retry runs without a slot"
+        )
+    if job.get("JobRunQueuingEnabled"):
+        # With it Glue accepts a run that it cannot start, and fails it after 15 minutes. Without it Glue raises
+        # ConcurrentRunsExceededException, which the workflow retries (Glue guide, "AWS Glue job run statuses").
+        raise ValueError(
+            f"Glue job {job_name} has JobRunQueuingEnabled; turn it off, because Glue fails runs that it queues"
         )
     created = _processes.create(name, slot_limit, job_name)
     if created:
-        logger.info("Made the process", process_name=name)
+        logger.info("Added the process", process_name=name)
     elif before.get("ProcessName") == name and _processes.change_job(name, job_name, before["JobName"]):
-        # The job is the template's business, not an operator's: the one before may be gone with this very update.
-        logger.info("Gave the process its new job", process_name=name, job=job_name)
+        # The template owns the job, not the operators: this update may delete the previous job.
+        logger.info("Changed the job of the process", process_name=name, job=job_name)
     else:
-        logger.info("The process was there; left as it is", process_name=name)
+        logger.info("The process exists already; nothing was changed", process_name=name)
     return created
 
 
@@ -87,18 +90,18 @@ def _check_jobs_in_use(properties: Mapping[str, Any], before: Mapping[str, Any])
         if isinstance(process, MalformedProcess):
             raise ValueError(f"cannot read which jobs are in use: {process}. Repair the item, then deploy again")
         for execution, holder in process.holders.items():
-            job = holder.job or process.job_name  # the one that a reservation's workflow is about to confirm
+            job = holder.job or process.job_name  # a RESERVED holder has no job yet; its workflow will confirm this one
             if job in deleted or not _permits(properties["JobArns"], job):
                 raise ValueError(
                     f"{execution} holds a slot of process {process.name} for Glue job {job}, which this update would "
-                    "take away; nothing has changed. Either keep the job in MoreGlueJobArns (not the sample job, which "
-                    f"is deleted), or let its runs end: slotkeeper process pause {process.name}, wait until slotkeeper "
+                    "remove. Nothing was changed. Either keep the job in MoreGlueJobArns (not the sample job, which is "
+                    f"deleted), or let its runs end: slotkeeper process pause {process.name}, wait until slotkeeper "
                     f"status {process.name} shows no holder, deploy, slotkeeper process resume {process.name}"
                 )
 
 
 def _permits(arns: Iterable[str], job: str) -> bool:
-    """Whether a policy with these resources names the job, with * and ? as IAM has them."""
+    """Whether a policy with these resources permits the job, with IAM's wildcards * and ?."""
     patterns = (re.escape(arn.rpartition("/")[2]).replace(r"\*", ".*").replace(r"\?", ".") for arn in arns)
     return any(re.fullmatch(pattern, job) for pattern in patterns)
 

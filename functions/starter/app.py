@@ -25,17 +25,16 @@ from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, Request
 from slotkeeper.slots.request_events import RequestEvents
 
-# Of an invocation, for what comes after an event: metrics, and the answer.
+# Seconds of an invocation that publishing an event must leave, for the metrics and the answer.
 AFTER_EVENT_SECONDS = 1
 
 
-def _name(request: Request) -> None:
+def _add_log_keys(request: Request) -> None:
     logger.append_keys(process=request.process, request_id=request.request_id, attempt=request.attempt)
 
 
-# Two calls, the first of them answered only at its third attempt and the second never, take 29 s with the waits between
-# the attempts, and the function has 30. A call that hung for longer would end the invocation before it could log what
-# happened to the message.
+# The function has 30 s. One call that succeeds at its third attempt and one that never succeeds take 29 s, with the
+# waits between the attempts. A longer call would end the invocation before it could log the outcome of the message.
 _client_config = client_config(read_timeout=3, attempts=3)
 _settings = load_settings(StarterSettings)
 _starter = Starter(
@@ -47,7 +46,7 @@ _starter = Starter(
     _settings.queue_visibility_seconds,
     _settings.queue_retention_seconds,
     _settings.queue_max_receives,
-    _name,
+    _add_log_keys,
 )
 _completion_events = CompletionEvents.from_environment()
 _request_events = RequestEvents(_completion_events, _settings.request_dead_letter_queue_url)
@@ -58,29 +57,29 @@ _request_events = RequestEvents(_completion_events, _settings.request_dead_lette
 @logger.inject_lambda_context(clear_state=True)
 @event_source(data_class=SQSEvent)
 def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
-    """Reports each message that must come back as a failed item; raising would hide why from the queue's metrics."""
+    """Return the messages that must stay on the queue as failed items."""
     _completion_events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - AFTER_EVENT_SECONDS
     unconsumed: list[dict[str, str]] = []
     for record in event.records:
-        # In a FIFO batch whatever follows a message that stays must stay too (Lambda guide, "Handling errors for an SQS
-        # event source"). The template asks for batches of one; an event made by hand may hold more.
+        # In a FIFO batch, messages after one that stays must stay too (Lambda guide, "Handling errors for an SQS event
+        # source"). The template sets batches of one; a manually created event may have more.
         if unconsumed or not _consume(_delivery(record)):
             unconsumed.append({"itemIdentifier": record.message_id})
     return {"batchItemFailures": unconsumed}
 
 
 def _consume(delivery: Delivery) -> bool:
-    """True if the message is done with."""
-    logger.remove_keys(["process", "request_id", "attempt"])  # the message's before this one in the batch
+    """Handle a message; True if it can be deleted."""
+    logger.remove_keys(["process", "request_id", "attempt"])  # of the previous message in the batch
     logger.append_keys(message_id=delivery.message_id, message_group=delivery.group_id)
     now = time.time()
-    # Of every request, whatever comes of it: also of a paused process, or where a call fails.
+    # For every request: also if its process is paused, or a call fails.
     metrics.add_metric("RequestAge", MetricUnit.Seconds, now - delivery.sent_at)
     try:
         admission = _starter.admit(delivery, now)
     except Exception as error:
-        # Whatever it was, the next delivery of the message finds what was done so far.
-        logger.exception("Left the message on the queue")
+        # After any exception the next delivery of the message continues from the steps that are done.
+        logger.exception("Left the message on the queue after an error")
         metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
         deferred = _defer(delivery, now, error)
         if not isinstance(deferred, DeadLettered):
@@ -96,7 +95,7 @@ def _defer(delivery: Delivery, now: float, error: Exception) -> Admission | None
     try:
         return _starter.defer(delivery, now, error)
     except Exception:
-        logger.exception("The message comes back after the queue's visibility timeout: it could not be deferred")
+        logger.exception("Could not defer the message; it comes back after the queue's visibility timeout")
         return None
 
 
@@ -107,13 +106,13 @@ def _report(admission: Admission, waited: float) -> None:
             metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
             measure_process(process, MetricUnit.Seconds, RequestWait=waited)
         case Repeated(execution):
-            logger.warning("Dropped a request that has run before", execution=execution)
+            logger.warning("Deleted the message of a request that has run before", execution=execution)
             metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
         case DeadLettered(code, reason):
             logger.warning("Moved the message to the dead-letter queue", code=code, reason=reason)
             metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
         case Waiting(process, because):
-            logger.info("No slot; the message waits", because=because, waited_seconds=int(waited))
+            logger.info("No slot is free; the request waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
             measure_process(process, MetricUnit.Seconds, RequestWaitSoFar=waited)
         case Deferred(_, reason):

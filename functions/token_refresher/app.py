@@ -1,6 +1,6 @@
-"""The token's one writer, where the stack has one: on a schedule, when an instance of the chatbot asks, at deployments.
+"""The token refresher (optional): refreshes the token on a schedule, on a chatbot's request, and at deployments.
 
-Only this function has the credentials then. It goes by the same lock as everybody else, so it may run twice at once.
+With it, only this function has the API's credentials. It uses the same token lock, so two invocations may overlap.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import CredentialsSettings, TokenSettings, load_settings
 from slotkeeper.token import SharedToken, TokenError, TokenTable
 
-# A sender waits for the answer. The lock reads the token item again by itself when a call fails; nothing repeats the
-# other calls.
+# Short, because a sender waits for the answer. The lock repeats failed reads of the token item; other failed calls are
+# not repeated beyond these attempts.
 _token_item_config = client_config(read_timeout=1, attempts=2)
 _client_config = client_config(read_timeout=2, attempts=2)
 _settings = load_settings(CredentialsSettings)
@@ -43,8 +43,10 @@ _token = SharedToken(
 @tracer.capture_lambda_handler(capture_response=False)
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
-    """Answers the generation that is stored, or why there is no new token. What is neither an ask of the chatbot's nor
-    CloudFormation's is the schedule."""
+    """Refresh the token; return the stored generation, or why there is no new token.
+
+    An event is CloudFormation's if it has `ResponseURL`, the chatbot's if it has `release_code`, else the schedule's.
+    """
     metrics.add_metric("TokenRefresherRuns", MetricUnit.Count, 1)
     left = context.get_remaining_time_in_millis() / 1000 - custom_resource.ANSWER_SECONDS
     if "ResponseURL" not in event:
@@ -56,7 +58,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
     except Exception as error:
         logger.exception("Could not refresh the token")
         outcome = {"Refused": type(error).__name__}
-    # SUCCESS in every case: the credentials may be put after the deployment, and the first message refreshes then.
+    # Always SUCCESS: the credentials may be stored after the deployment. Then the first message causes a refresh.
     custom_resource.answer(event, ITEM_NAME, data=outcome)
     return outcome
 
@@ -65,7 +67,7 @@ def _refresh(release_code: str | None, seconds: float) -> dict[str, str]:
     try:
         return {"Generation": str(_token.refresh(release_code, within=seconds))}
     except TokenError as error:
-        logger.error("There is no new token", reason=str(error))
+        logger.error("Could not refresh the token", reason=str(error))
         return {"Refused": str(error)}
 
 

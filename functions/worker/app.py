@@ -1,6 +1,6 @@
-"""The worker: does what the messages of WorkQueue ask for, three at a time, and brings back later what fails.
+"""The worker: handles the requests of WorkQueue, three at a time, and retries failed ones later.
 
-The work itself is the package `work`, to replace by your own; all the rest is slotkeeper.retry.
+The work itself is the package `work`, which you replace by your own. Everything else is in slotkeeper.retry.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _worker = RetryingWorker.from_environment(perform)
 @tracer.capture_lambda_handler
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Reports each message that must come back as a failed item."""
+    """Return the messages that must stay on the queue as failed items."""
     return _worker.handle(event, context)
 
 

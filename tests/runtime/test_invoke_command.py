@@ -49,7 +49,7 @@ def test_it_works_at_once_and_keeps_answer_and_log_apart() -> None:
     assert json.loads(result.stdout) is None
     assert '"Status": "SUCCESS"' in result.stderr
     assert "events/process_registrar/create.json, which is required first" in result.stderr
-    assert "Gave the process its new job" in result.stderr
+    assert "Changed the job of the process" in result.stderr
 
 
 @on_linux

@@ -40,7 +40,7 @@ def answer(bucket: Bucket, operation: str, status: int, code: str, headers: dict
         ({"input_key": "", "split_by": "a"}, "payload.input_key must match pattern ^work/input/."),
         ({"input_key": "output/2012-01.json", "split_by": "a"}, "payload.input_key must match pattern ^work/input/."),
         ({"input_key": INPUT_KEY, "split_by": "b", "c": 1}, "payload must not contain c; known are"),
-        ({"input_key": "\udc00", "split_by": "b"}, "payload holds half of a surrogate pair"),
+        ({"input_key": "\udc00", "split_by": "b"}, "payload contains half of a surrogate pair"),
     ],
 )
 def test_a_payload_that_is_none_is_poison_before_any_call(bucket: Bucket, payload: Any, reason: str) -> None:
@@ -59,7 +59,7 @@ def test_an_input_key_longer_than_s3_has_them_is_poison(bucket: Bucket) -> None:
 def test_an_input_that_is_not_there_is_poison(bucket: Bucket) -> None:
     missing = bucket.perform(request(input_key="work/input/none.jsonl"))
     assert isinstance(missing, Poison)
-    assert str(missing) == "there is no s3://data/work/input/none.jsonl: put it there before you send its message"
+    assert str(missing) == "s3://data/work/input/none.jsonl does not exist. Upload it before you send its message"
 
 
 def test_an_input_that_is_too_large_is_poison_before_it_is_read(
@@ -172,7 +172,7 @@ def test_when_its_time_is_up_it_stops_and_leaves_nothing(
     # It looks at the clock as it begins, once for the only chunk, for each of the two parts, and for the manifest.
     where = ["while the input was read", "after 0 of 2 parts", "after 1 of 2 parts", "before the manifest"]
     assert str(stopped) == (
-        f"the {seconds:.1f} s of this attempt were up {where[max(seconds - 1, 0)]}; nothing was published"
+        f"the {seconds:.1f} s of this attempt ended {where[max(seconds - 1, 0)]}; nothing was published"
     )
     assert Failure.of(stopped).types == ("TooSlow", "Retryable")
     assert bucket.read("r") is None

@@ -72,7 +72,7 @@ def test_values_are_told_apart_by_their_text_and_numbers_by_their_digits() -> No
         (b'{"k": null}', "'k' of line 2 is null; it must be a text, a number or a boolean"),
         (b'{"k": {"a": 1}}', "'k' of line 2 is an object; it must be"),
         (b'{"k": ["a"]}', "'k' of line 2 is an array; it must be"),
-        (b'{"k": "\\ud800"}', "'k' of line 2 holds half of a surrogate pair"),
+        (b'{"k": "\\ud800"}', "'k' of line 2 contains half of a surrogate pair"),
     ],
 )
 def test_what_can_never_be_split_names_the_line_and_what_it_must_be(line: bytes, reason: str) -> None:
@@ -96,7 +96,7 @@ def test_a_line_that_is_too_long_is_refused_before_all_of_it_is_there() -> None:
             taken.append(number)
             yield b" " * (splitting.MAX_LINE_BYTES // 2)
 
-    with pytest.raises(Poison, match="line 1 is longer than the 1048576 bytes"):
+    with pytest.raises(Poison, match="line 1 is too long: a line may have at most 1048576 bytes"):
         splitting.split(chunks(), "k")
     assert taken == [0, 1, 2]
 

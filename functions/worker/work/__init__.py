@@ -1,1 +1,1 @@
-"""The shipped work: the package to replace by your own. The worker calls `perform` of work/perform.py."""
+"""The sample work: replace this package by your own. The worker calls `perform` of work/perform.py."""

@@ -1,20 +1,21 @@
 """The work of a request: the part of the worker that you replace by your own.
 
-The contract: `perform(request, remaining_seconds)` does one attempt's work and returns a dict, which the ledger keeps
-as JSON. `request` has `request_id`, `payload` (any JSON object: what it must hold is checked here) and `attempt` (1,
-2, ...). It raises
+The contract: `perform(request, remaining_seconds)` does the work of one attempt and returns a dict, which the ledger
+stores as JSON. `request` has `request_id`, `payload` (any JSON object; validate it here) and `attempt` (1, 2, ...). It
+raises
 
-- `Poison(reason)` if no attempt can ever succeed: the message is dead-lettered at once;
-- `Retryable(reason, retry_after=seconds)` if a later one can; a subclass has a name that the retry policy may have a
-  rule for; `retry_after` only if the downstream said so;
-- anything else, which is retried by the rule of its own name or the policy's default.
+- `Poison(reason)` if no attempt can ever succeed: the message is dead-lettered immediately.
+- `Retryable(reason, retry_after=seconds)` if a later attempt can succeed. The retry policy may have a rule for the name
+  of a subclass. Pass `retry_after` only if the downstream sent it.
+- Any other exception is retried by the rule for its class name, or by the policy's default.
 
-It must be atomic, and safe to do again and in two places at once: an attempt may die after its effect and before
-anybody has noted it, and one that was taken for dead may wake up. It begins nothing after `remaining_seconds`.
+The work must be atomic, and safe to repeat, also at the same time in two containers: an attempt may die after its work
+has taken effect and before that is recorded, and an attempt that was taken for dead may continue. It must not start
+anything after `remaining_seconds`.
 
-The work that is shipped splits a JSON Lines object of the data bucket: one object for each value of a field, published
-all or none (publishing.py). An input without lines publishes a manifest without parts: it is done, and whoever waits
-for the manifest is told so.
+The sample work splits a JSON Lines object of the data bucket into one object per value of a field, and publishes all of
+them or none (publishing.py). For an input without lines it publishes a manifest without parts, so that consumers of the
+manifest see that the work is done.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 
-# In bytes. The whole input is held once, beside the runtime, in 512 MB.
+# The whole input is held in memory once. The function has 512 MB, including the runtime.
 MAX_INPUT_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 
 _settings = load_settings(WorkSettings)
-# No hidden second tries: the retry policy is there for them, with a history of what was tried and when. A call that
-# hangs is given up while there is time to look and to clean up before the function's timeout: 50 + 3 x 16 of 120 s.
+# One attempt per call: retries are made by the retry policy, which records them. A call that hangs times out early
+# enough to read and clean up before the function's timeout: 50 + 3 x 16 of 120 s.
 _s3 = boto3.client(
     "s3",
     config=Config(
@@ -61,7 +62,7 @@ _validate = compile_schema(Path(__file__).with_name("payload.schema.json"))
 
 
 class TooSlow(Retryable):
-    """The time of this attempt was up; nothing of it was published."""
+    """The time of this attempt has ended. Nothing was published."""
 
 
 class _Deadline:
@@ -71,32 +72,32 @@ class _Deadline:
 
     def check(self, when: str) -> None:
         if time.monotonic() >= self._at:
-            raise TooSlow(f"the {self._seconds:.1f} s of this attempt were up {when}; nothing was published")
+            raise TooSlow(f"the {self._seconds:.1f} s of this attempt ended {when}; nothing was published")
 
 
 def perform(request: WorkRequest, remaining_seconds: float) -> dict[str, Any]:
-    """Splits an object and publishes its parts, once however often it is called.
+    """Split an object and publish its parts. Repeated calls publish once.
 
     Returns:
-        `manifest`: its key; `attempt`: which one published; `parts` and `records`: how many.
+        `manifest`: its key; `attempt`: the attempt that published; `parts` and `records`: their numbers.
 
     Raises:
-        Poison: the payload or the input can never be worked on, or the id has been used for other work.
-        Retryable, RateLimited, TooSlow: S3 failed, asked for fewer calls, or was too slow.
+        Poison: the payload or the input is not valid, or the request id was used for other work.
+        Retryable, RateLimited, TooSlow: S3 failed, throttled, or was too slow.
         ClientError: S3 refused for another reason.
     """
     deadline = _Deadline(remaining_seconds)
     wanted = _wanted(request)
     outputs = Outputs(_s3, _settings.data_bucket_name, request.request_id, request.attempt)
     with s3_errors():
-        # An earlier attempt may have published, and died before anybody noted it.
+        # An earlier attempt may have published, and died before the ledger recorded it.
         published = outputs.published() or _publish(outputs, wanted, deadline)
     if request.attempt > 1 or published["prefix"] != outputs.prefix:
         outputs.discard_unpublished(published)
     if (published["input"]["key"], published["split_by"]) != (wanted["input_key"], wanted["split_by"]):
         raise Poison(
-            f"request_id {request.request_id!r} has published {published['input']['key']!r} split by "
-            f"{published['split_by']!r} already: send other work under another id"
+            f"request_id {request.request_id!r} has already published {published['input']['key']!r} split by "
+            f"{published['split_by']!r}. Send other work with a new request_id"
         )
     return {
         "manifest": outputs.manifest_key,
@@ -110,7 +111,7 @@ def _wanted(request: WorkRequest) -> dict[str, Any]:
     try:
         wanted: dict[str, Any] = decode(json.dumps(request.payload), _validate)
     except InvalidBody as error:
-        raise Poison("payload" + str(error).removeprefix("body")) from error  # the layer reads bodies
+        raise Poison("payload" + str(error).removeprefix("body")) from error  # `decode` names its input "body"
     if len(wanted["input_key"].encode()) > MAX_KEY_BYTES:
         raise Poison(f"payload.input_key is longer than the {MAX_KEY_BYTES} bytes that a key in S3 may have")
     return wanted
@@ -124,7 +125,7 @@ def _publish(outputs: Outputs, wanted: dict[str, Any], deadline: _Deadline) -> d
     except Poison as error:
         raise Poison(f"{wanted['input_key']}: {error}") from error
     for part in parts:
-        outputs.key(part.value)  # before any of them is written
+        outputs.key(part.value)  # raises Poison for a key that is too long, before any part is written
     try:
         for number, part in enumerate(parts):
             deadline.check(f"after {number} of {len(parts)} parts")
@@ -149,12 +150,12 @@ def _open(key: str) -> GetObjectOutputTypeDef:
     except ClientError as error:
         if error.response["Error"]["Code"] != "NoSuchKey":
             raise
-        # To a role that may not list the bucket, S3 says 403 instead (API Reference, GetObject).
-        raise Poison(f"there is no {where}: put it there before you send its message") from error
+        # S3 answers 403 instead if the role may not list the bucket (API Reference, GetObject).
+        raise Poison(f"{where} does not exist. Upload it before you send its message") from error
     if source["ContentLength"] > MAX_INPUT_BYTES:
         source["Body"].close()
         raise Poison(
-            f"{where} has {source['ContentLength']} bytes, and {MAX_INPUT_BYTES} are allowed: send it in pieces"
+            f"{where} has {source['ContentLength']} bytes; at most {MAX_INPUT_BYTES} are allowed. Send it in pieces"
         )
     return source
 

@@ -1,11 +1,11 @@
-"""The parts of a request in S3, published all or none by one conditional step.
+"""Publishes the parts of a request in S3, all or none, by one conditional write.
 
-    work/parts/<request id>/<attempt>/<token>/<value>.jsonl    what an attempt writes, of no account until named by
-    work/published/<request id>.json                           the manifest, which is there or is not
+    work/parts/<request id>/<attempt>/<token>/<value>.jsonl    the parts that an attempt writes
+    work/published/<request id>.json                           the manifest, which names the published parts
 
-Request id and value are percent-encoded. The manifest is written with If-None-Match, so the first one stays, whoever
-else comes. Whoever removes parts that are not named has seen it first: no other can be published after that.
-S3 answers every read with what was written before it (S3 guide, "What is Amazon S3?", data consistency model).
+Request id and value are percent-encoded. The manifest is written with If-None-Match, so only the first attempt can
+publish one. Parts that it does not name are removed only after it was read, when no other manifest can be published.
+S3 reads are strongly consistent (S3 guide, "What is Amazon S3?", data consistency model).
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from .splitting import Part
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-MAX_KEY_BYTES = 1024  # bytes (S3 guide, "Naming Amazon S3 objects")
-MAX_DELETED_KEYS = 1000  # keys in one call (S3 API Reference, DeleteObjects)
+MAX_KEY_BYTES = 1024  # S3 guide, "Naming Amazon S3 objects"
+MAX_DELETED_KEYS = 1000  # in one call (S3 API Reference, DeleteObjects)
 
-# The manifest is there already; or something else happened to its key during the PUT, and it may be or may not
-# (S3 guide, "How to prevent object overwrites with conditional writes").
+# The manifest exists already, or its key was changed during the PUT, and it may exist (S3 guide, "How to prevent object
+# overwrites with conditional writes").
 _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
 _NO_ANSWER = (HTTPClientError, IncompleteReadError)
 
 
 class RateLimited(Retryable):
-    """S3 asks for fewer calls. A policy's rule of this name may say that such an attempt does not count."""
+    """S3 throttled the calls. By the built-in rule of this name such an attempt does not count."""
 
 
 @contextmanager
 def s3_errors() -> Iterator[None]:
-    """Names the errors of S3 that pass, for the retry policy. What else it refuses is raised as it is."""
+    """Convert temporary errors of S3 to Retryable or RateLimited, for the retry policy. Other errors pass through."""
     try:
         yield
     except _NO_ANSWER as error:
@@ -54,18 +54,18 @@ def s3_errors() -> Iterator[None]:
         headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         header = headers.get("retry-after", "")
         retry_after = float(header) if header.isascii() and header.isdecimal() else None
-        if code == "SlowDown" or status == 429 or "Throttl" in code:  # the last one is what KMS says
-            raise RateLimited(f"S3 asks for fewer calls: {error}", retry_after=retry_after) from error
+        if code == "SlowDown" or status == 429 or "Throttl" in code:  # the last one is an error of KMS
+            raise RateLimited(f"S3 throttled the calls: {error}", retry_after=retry_after) from error
         if status >= 500:
             raise Retryable(f"S3 failed: {error}", retry_after=retry_after) from error
         raise
 
 
 class Outputs:
-    """The outputs of one attempt, of which at most one attempt's are published.
+    """The outputs of one attempt. The outputs of at most one attempt are published.
 
-    The token makes even two performances of the same attempt strangers to each other: the one that fails removes what
-    it wrote, and that must never be what the other one published.
+    The keys contain a random token, so that two runs of the same attempt have different keys: a run that fails removes
+    its parts, and must not remove the parts that the other run has published.
     """
 
     def __init__(self, s3: S3Client, bucket: str, request_id: str, attempt: int) -> None:
@@ -79,7 +79,7 @@ class Outputs:
         self.manifest_key = _checked(f"work/published/{_segment(request_id)}.json", f"request_id {request_id[:100]!r}")
 
     def published(self) -> dict[str, Any] | None:
-        """The manifest of this request, whichever attempt published it."""
+        """Read the manifest of this request, of any attempt; None if none is published."""
         try:
             answer = self._s3.get_object(Bucket=self._bucket, Key=self.manifest_key)
         except ClientError as error:
@@ -91,21 +91,21 @@ class Outputs:
         return manifest
 
     def key(self, value: str) -> str:
-        """Where the part of this value is. Raises Poison if S3 has no key as long as that."""
+        """Return the key of a value's part. Raises Poison if it is longer than S3 allows."""
         return _checked(f"{self.prefix}{_segment(value)}.jsonl", f"value {value[:100]!r}")
 
     def write(self, part: Part) -> None:
-        """Writes a part, which nobody sees before `publish`."""
+        """Write a part. It is not published before `publish`."""
         key = self.key(part.value)
-        # Noted before it is there: a PUT whose answer is lost is to be removed too.
+        # Recorded before the PUT, so that the part is removed also if the answer is lost.
         self._written.append({"value": part.value, "key": key, "records": part.records, "bytes": len(part.content)})
         self._s3.put_object(Bucket=self._bucket, Key=key, Body=bytes(part.content), ContentType="application/x-ndjson")
 
     def publish(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Publishes what was written, unless another attempt was first. Returns the manifest that is published.
+        """Publish the written parts, unless another attempt has published. Return the published manifest.
 
         Raises:
-            Retryable, ClientError, HTTPClientError: none is published as far as can be seen.
+            Retryable, ClientError, HTTPClientError: no manifest was found after the failed write.
         """
         manifest = {
             "request_id": self._request_id,
@@ -137,18 +137,18 @@ class Outputs:
             return publication
         if refusal:
             self.discard_own()
-            raise Retryable(f"S3 did not take the manifest {self.manifest_key}, and there is none") from error
-        # Its answer was lost. It may still be on its way and take effect after this look, so its parts have to stay:
-        # a later attempt removes them, as soon as a manifest that does not name them is there.
+            raise Retryable(f"S3 refused the manifest {self.manifest_key}, although none exists") from error
+        # The answer was lost. The PUT may still take effect after this read, so its parts must stay. A later attempt
+        # removes them when a manifest exists that does not name them.
         raise error
 
     def discard_own(self) -> None:
-        """Removes what was written here, as far as that works. Only for who can be sure not to have published it."""
+        """Try to remove the parts that this run has written. Call it only if they were certainly not published."""
         with _as_far_as_it_works(self.prefix):
             self._delete(part["key"] for part in self._written)
 
     def discard_unpublished(self, published: dict[str, Any]) -> None:
-        """Removes the parts of this request that its manifest does not name, as far as that works."""
+        """Try to remove the parts of this request that its manifest does not name."""
         with _as_far_as_it_works(self._all):
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._all)
             keys = (listed["Key"] for page in pages for listed in page.get("Contents", []))
@@ -165,22 +165,25 @@ class Outputs:
 
 @contextmanager
 def _as_far_as_it_works(prefix: str) -> Iterator[None]:
-    # What stays costs storage and nothing else, since no manifest names it; the cause of a failure must stay the cause.
+    # Parts that stay only cost storage, because no manifest names them. An exception here must not replace the error
+    # because of which the parts are removed.
     try:
         yield
     except Exception:
-        logger.warning("Could not remove parts that nobody published", prefix=prefix, exc_info=True)
+        logger.warning("Could not remove unpublished parts; they only cost storage", prefix=prefix, exc_info=True)
 
 
 def _segment(text: str) -> str:
     quoted = quote(text, safe="")
-    # Segments of dots alone are taken for folders by many tools.
+    # Many tools interpret a segment of dots alone as a folder.
     return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
 
 
 def _checked(key: str, what: str) -> str:
     if len(key) > MAX_KEY_BYTES:
-        raise Poison(f"{what} is too long: its key in S3 would have {len(key)} bytes, and {MAX_KEY_BYTES} are allowed")
+        raise Poison(
+            f"{what} is too long: its key in S3 would have {len(key)} bytes; at most {MAX_KEY_BYTES} are allowed"
+        )
     return key
 
 

@@ -1,4 +1,4 @@
-"""JSON Lines, split by the value of a field. Nothing here knows where the lines come from or go to."""
+"""Splits JSON Lines by the value of a field, independent of S3."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NoReturn
 
 from slotkeeper.retry.errors import Poison
 
-# Each part is a PUT of its own, some 30 ms: these take half of the time that an attempt has.
+# Each part is a PUT of about 30 ms, so 1,000 take half of an attempt's time.
 MAX_PARTS = 1000
-# In bytes. A parsed line can take fifty times its own length of memory.
+# A parsed line can need fifty times its length in memory.
 MAX_LINE_BYTES = 1024 * 1024
 
 _EXPECTED = "every line must be a JSON object"
@@ -19,7 +19,7 @@ _EXPECTED = "every line must be a JSON object"
 
 @dataclass
 class Part:
-    """The lines of one value. They stand in one piece: as millions of small objects they would not fit the memory."""
+    """The lines of one value, in one bytearray: as millions of small objects they would not fit into memory."""
 
     value: str
     records: int = 0
@@ -32,18 +32,18 @@ class Part:
 
 
 def split(chunks: Iterable[bytes], by: str) -> list[Part]:
-    """One part for each value of the field `by`, in the order of their first lines.
+    """Return one part for each value of the field `by`, in the order of their first lines.
 
-    A line goes into its part as it came, byte for byte, in the order of the input. Empty lines are not records. Values
-    are told apart by their text, numbers by the digits they are written in: 1 and "1" share a part, 1 and 1.0 do not.
+    Lines keep their bytes and their order. Empty lines are not records. Values are compared as text, numbers by their
+    digits: 1 and "1" have the same part, 1 and 1.0 do not.
 
     Raises:
-        Poison: the input can never be split; it names the first line that is wrong, the first one being line 1.
+        Poison: the input is not valid. The message names the first wrong line, counted from 1.
     """
     parts: dict[str, Part] = {}
     for number, line in enumerate(_lines(chunks), start=1):
         if len(line) > MAX_LINE_BYTES:
-            raise Poison(f"line {number} is longer than the {MAX_LINE_BYTES} bytes that a line may have")
+            raise Poison(f"line {number} is too long: a line may have at most {MAX_LINE_BYTES} bytes")
         if not line.strip():
             continue
         value = _value(line, number, by)
@@ -56,13 +56,13 @@ def split(chunks: Iterable[bytes], by: str) -> list[Part]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    # Not splitlines(): it ends a line at a carriage return too, which is white space to JSON.
+    # Not splitlines(), which also ends a line at a carriage return. In JSON that is white space.
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
         if len(rest) > MAX_LINE_BYTES:
-            break  # `split` refuses it, whatever else belongs to it
+            break  # `split` refuses this line, so the rest is not needed
     if rest:
         yield rest
 
@@ -79,7 +79,7 @@ def _value(line: bytes, number: int, by: str) -> str:
     if not isinstance(record, dict):
         raise Poison(f"line {number} is {_kind(record)}; {_EXPECTED}")
     if by not in record:
-        raise Poison(f"line {number} has no field {by!r}; every line needs it to be split by")
+        raise Poison(f"line {number} has no field {by!r}, which every line must have")
     value = record[by]
     if isinstance(value, bool):
         return json.dumps(value)
@@ -88,12 +88,12 @@ def _value(line: bytes, number: int, by: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise Poison(f"{by!r} of line {number} holds half of a surrogate pair, which is not a character") from error
+        raise Poison(f"{by!r} of line {number} contains half of a surrogate pair, which is not a character") from error
     return value
 
 
 def _kind(value: object) -> str:
-    """What a value is, without a word of it: the reason goes into logs and dead letters."""
+    """Name the type of a value without its content, because reasons are logged and stored."""
     return {list: "an array", dict: "an object", bool: "a boolean", str: "a text or a number"}.get(type(value), "null")
 
 
@@ -101,5 +101,5 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-# Numbers stay the text they are: nothing is rounded, and no length of digits is too much work.
+# Numbers stay text, so that they are not rounded, and long ones take no time to convert.
 _json: json.JSONDecoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_number)
