@@ -73,7 +73,7 @@ def parse_plan(plan: Mapping[str, Any]) -> RetryAt | DeadLetter | Failure:
 
 
 def result_to_json(result: Any) -> str:
-    """Encode a result as JSON. It never raises, because the success must be recorded whatever the work returned."""
+    """Encode a result as JSON. It never raises, because a success must be recorded with any result."""
     try:
         text = json.dumps(result)
     except (TypeError, ValueError, RecursionError):

@@ -188,7 +188,7 @@ class Consumer:
         """Send a message that is not due yet to the queue again, or hide it.
 
         A message is sent again at its first receive, and the original is deleted. A second receive has one of two
-        causes, which cannot be told apart:
+        causes, and the worker cannot determine which:
 
         - It was sent, and only deleting the original failed. Sending it at each receive would multiply the copies.
         - Sending failed or the worker died, and this message is the only one that brings the attempt.

@@ -22,7 +22,7 @@ class Retryable(Exception):
             the policy's wait. A value that is not a number is ignored.
     """
 
-    retry_after: float | str | None = None  # for a subclass with a constructor of its own
+    retry_after: float | str | None = None  # for a subclass with its own constructor
 
     def __init__(self, reason: str = "", *, retry_after: float | str | None = None) -> None:
         super().__init__(reason)

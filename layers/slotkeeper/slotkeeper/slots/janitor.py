@@ -114,10 +114,10 @@ class Janitor:
                     )
 
     def _wake_all(self, processes: Sequence[Process], report: RunReport) -> list[Process]:
-        """Wakes every request that waits although a slot is free; those registrations whose handles are spent.
+        """Wake each request that waits although a slot is free; return the processes with an outdated receipt handle.
 
-        In every run, since a wake may have been lost. By the table as it was read: a request that is woken although
-        the slot was taken since then is refused once more, and one that registered since then has found no free slot.
+        Every run does this, because a wake may have been lost. It uses the table as it was read. If a slot was taken
+        since, the woken request is refused again. A request that registered since has found no free slot.
         """
         waiting = [process for process in processes if _waits_at_free_slot(process)]
         self.shuffle(waiting)

@@ -140,6 +140,6 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     (allowed,) = error.definition["patternProperties"]
     refused = sorted(name for name in error.value if not re.search(allowed, name))
     return (
-        f"{field} must not contain {', '.join(refused)[:500]}: a name is -- followed by letters, digits, . _ or -, "
+        f"{field} must not contain {', '.join(refused)[:500]}: a name is -- followed by A-Z a-z 0-9 . _ -, "
         "and requests cannot set Glue's own parameters or --slotkeeper-*"
     )

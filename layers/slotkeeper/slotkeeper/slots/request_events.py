@@ -9,6 +9,8 @@ from slotkeeper.events import CompletionEvents, instant
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.request import Delivery, Request
 
+_FLOW = "gated"  # words: allowed, a value of completion.schema.json
+
 
 class RequestEvents:
     """Publishes the requests that one function dead-letters or keeps.
@@ -27,7 +29,7 @@ class RequestEvents:
             "DEAD_LETTERED",
             delivery.message_id,
             {
-                "flow": "gated",
+                "flow": _FLOW,
                 "process": delivery.group_id,
                 "request_id": request.request_id if request else None,
                 "attempt": request.attempt if request else None,
@@ -44,7 +46,7 @@ class RequestEvents:
             "FAILED",
             execution.closing,
             {
-                "flow": "gated",
+                "flow": _FLOW,
                 **_request_fields(execution.input),
                 "execution_name": execution.name,
                 "execution_arn": execution.arn,
