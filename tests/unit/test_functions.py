@@ -339,7 +339,7 @@ def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
         account.slots.reserve("p", "p-1", NOW)
     load("process_registrar").handler(_permitted("new"), CONTEXT)
     assert answered[0]["Status"] == "FAILED"
-    assert "p-1 holds a slot of process p for Glue job job, which this update would take away" in answered[0]["Reason"]
+    assert "p-1 holds a slot of process p for Glue job job, which this update would remove" in answered[0]["Reason"]
     assert answered[0]["PhysicalResourceId"] == "permitted-jobs"
 
 

@@ -86,7 +86,7 @@ def test_another_performance_finds_it_published_and_writes_nothing(bucket: Bucke
 def test_a_request_id_that_published_other_work_is_refused(bucket: Bucket) -> None:
     bucket.perform(request())
     refused = bucket.perform(request(split_by="n"))
-    assert str(refused).startswith(f"request_id 'r' has published '{INPUT_KEY}' split by 'city' already")
+    assert str(refused).startswith(f"request_id 'r' has already published '{INPUT_KEY}' split by 'city'")
     assert_published_once(bucket, "r")
 
 

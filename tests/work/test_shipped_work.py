@@ -39,7 +39,7 @@ def answer(bucket: Bucket, operation: str, status: int, code: str, headers: dict
         ({"input_key": INPUT_KEY, "split_by": 1}, "payload.split_by must be string (got 1)"),
         ({"input_key": "", "split_by": "a"}, "payload.input_key must match pattern ^work/input/."),
         ({"input_key": "output/2012-01.json", "split_by": "a"}, "payload.input_key must match pattern ^work/input/."),
-        ({"input_key": INPUT_KEY, "split_by": "b", "c": 1}, "payload must not contain c; known are"),
+        ({"input_key": INPUT_KEY, "split_by": "b", "c": 1}, "payload must not contain c; allowed are"),
         ({"input_key": "\udc00", "split_by": "b"}, "payload contains half of a surrogate pair"),
     ],
 )
@@ -69,7 +69,7 @@ def test_an_input_that_is_too_large_is_poison_before_it_is_read(
     monkeypatch.setattr(bucket.work, "split", None)
     refused = bucket.perform(request())
     assert isinstance(refused, Poison)
-    assert f"orders.jsonl has {len(ORDERS)} bytes, and {len(ORDERS) - 1} are allowed" in str(refused)
+    assert f"orders.jsonl has {len(ORDERS)} bytes; at most {len(ORDERS) - 1} are allowed" in str(refused)
 
 
 def test_the_largest_input_is_split(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_a_key_longer_than_s3_has_them_is_poison_and_nothing_is_written(
     refused = bucket.perform(request(request_id))
     assert isinstance(refused, Poison)
     assert str(refused).startswith(what)
-    assert "bytes, and 1024 are allowed" in str(refused)
+    assert "bytes; at most 1024 are allowed" in str(refused)
     assert not [name for name in bucket.boundaries.passed if "PutObject" in name]
 
 

@@ -68,7 +68,7 @@ def test_values_are_told_apart_by_their_text_and_numbers_by_their_digits() -> No
         (b"[1]", "line 2 is an array; every line must be a JSON object"),
         (b"null", "line 2 is null; every line must be a JSON object"),
         (b"7", "line 2 is a text or a number; every line must be a JSON object"),
-        (b'{"K": 1}', "line 2 has no field 'k'; every line needs it"),
+        (b'{"K": 1}', "line 2 has no field 'k', which every line must have"),
         (b'{"k": null}', "'k' of line 2 is null; it must be a text, a number or a boolean"),
         (b'{"k": {"a": 1}}', "'k' of line 2 is an object; it must be"),
         (b'{"k": ["a"]}', "'k' of line 2 is an array; it must be"),

@@ -167,7 +167,7 @@ def test_a_reading_is_kept_for_a_finite_time(seconds: float) -> None:
 BAD_VALUES = {
     "not JSON": ("{", "value is not JSON"),
     "not an object": ("[]", "value must be object (got [])"),
-    "a field beside": ('{"defaults": {}}', "value must not contain defaults; known are default, errors"),
+    "a field beside": ('{"defaults": {}}', "value must not contain defaults; allowed are default, errors"),
     "a name without its unit": ('{"default": {"base": 1}}', "known are backoff, jitter, base_seconds, cap_seconds"),
     "a backoff nobody knows": ('{"default": {"backoff": "cubic"}}', "value.default.backoff must be one of"),
     "a jitter nobody knows": ('{"default": {"jitter": "FULL"}}', "value.default.jitter must be one of"),
