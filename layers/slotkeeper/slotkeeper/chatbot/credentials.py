@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
 
 # Seconds for which a container caches the signing keys. After that, all containers use changed keys. A wrong signature
-# does not cause an earlier read, because then each unsigned request could cause one.
+# does not cause an earlier read, because then any sender could cause one per request.
 SIGNING_KEYS_CACHE_SECONDS = 300
 # Seconds for which a container caches that it could not read them.
 MISSING_KEYS_CACHE_SECONDS = 5.0

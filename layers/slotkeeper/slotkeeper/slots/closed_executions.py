@@ -109,7 +109,7 @@ class ClosedExecutions:
             return None
         if search is None or execution.stopped_at is None:
             return AFTER_FAILURE_SECONDS
-        early = execution.stopped_at + gap - search.begun
+        early = execution.stopped_at + gap - search.started_at
         if early > 0 and not search.alive.get(held.name):
             return math.ceil(early) + 1
         match self.dead.conclude(held, search, report):
@@ -119,7 +119,7 @@ class ClosedExecutions:
                 self._wake(held, report)
                 return None
             case CheckOutcome.TOO_SOON:
-                return max(1, math.ceil((held.holder.quiet_since or search.begun) + gap - search.begun)) + 1
+                return max(1, math.ceil((held.holder.quiet_since or search.started_at) + gap - search.started_at)) + 1
             case CheckOutcome.HOLDER_CHANGED:
                 return 1
             case CheckOutcome.CHECKED_ONCE:

@@ -110,14 +110,14 @@ class DeadHolders:
             if held.holder.quiet_since is not None:
                 self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, None)
             return CheckOutcome.RUN_ALIVE
-        if held.closed_at is not None and search.begun < held.closed_at:
+        if held.closed_at is not None and search.started_at < held.closed_at:
             return CheckOutcome.TOO_SOON
         quiet_since = held.holder.quiet_since
         # A redriven execution keeps its holder, so a check from before its last end does not count.
         if quiet_since is None or (held.closed_at is not None and quiet_since < held.closed_at):
             marked = self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, self.clock())
             return CheckOutcome.CHECKED_ONCE if marked else CheckOutcome.HOLDER_CHANGED
-        if search.begun - quiet_since < self.look_gap:
+        if search.started_at - quiet_since < self.look_gap:
             return CheckOutcome.TOO_SOON
         if not self.slots.release(held.process.name, held.name, held.holder.raw):
             return CheckOutcome.HOLDER_CHANGED

@@ -57,7 +57,7 @@ class StartRejected:
 
 @dataclass(frozen=True)
 class StartUnavailable:
-    """Nothing was started, and a retry may succeed: a permission, a quota or the state machine is missing."""
+    """Nothing was started because of a permission, a quota or a missing state machine. A later retry may succeed."""
 
     reason: str
 

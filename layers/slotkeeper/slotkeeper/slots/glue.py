@@ -33,18 +33,18 @@ class JobRunSearch:
     the search is on some page, and a run that has ended stays ended.
 
     Attributes:
-        begun: epoch seconds before the first page was requested. The search may miss a run that starts later.
+        started_at: epoch seconds before the first page was requested. The search may miss a run that starts later.
         alive: execution -> run id -> start of the run, for runs that have not ended. None: the run has not started.
         last_state: the state of the newest run of the execution that was passed; empty if it has none.
     """
 
-    def __init__(self, pages: Iterator[Any], begun: float, execution: str = "") -> None:
+    def __init__(self, pages: Iterator[Any], started_at: float, execution: str = "") -> None:
         self._pages = pages
         self._execution = execution
         self._reached = math.inf  # runs on later pages started before this time
         self._ended = False
         self._failed = False
-        self.begun = begun
+        self.started_at = started_at
         self.alive: dict[str, dict[str, float | None]] = defaultdict(dict)
         self.last_state = ""
 
@@ -92,14 +92,14 @@ class GlueRuns:
     def __init__(self, glue: GlueClient) -> None:
         self._glue = glue
 
-    def search_runs(self, job_name: str, begun: float, execution: str = "") -> JobRunSearch:
+    def search_runs(self, job_name: str, started_at: float, execution: str = "") -> JobRunSearch:
         """Create a search through the job's runs. It has not read any page yet.
 
         Args:
-            begun: the current time, seconds since the epoch.
+            started_at: the current time, seconds since the epoch.
             execution: the execution for which the search fills in `last_state`.
         """
-        return JobRunSearch(self._pages(job_name), begun, execution)
+        return JobRunSearch(self._pages(job_name), started_at, execution)
 
     def _pages(self, job_name: str) -> Iterator[Any]:
         # Newest first, as observed. The Glue Web API (GetJobRuns) does not document the order of the runs on a page.

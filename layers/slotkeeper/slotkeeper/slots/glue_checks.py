@@ -44,15 +44,15 @@ class GlueChecks:
     shuffle: Callable[[list[str]], None]
     _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
 
-    def check(self, holders: Iterable[Held], held_by_anyone: set[str], report: RunReport, until: float) -> list[Held]:
+    def check(self, holders: Iterable[Held], all_holders: set[str], report: RunReport, until: float) -> list[Held]:
         """Check these holders until `until` (epoch seconds); return those whose slots were freed.
 
         Args:
-            held_by_anyone: the names of all holders in the table, as read at the start of this run.
+            all_holders: the names of all holders in the table, as read at the start of this run.
         """
-        begun = self.dead.clock()
+        started_at = self.dead.clock()
         freed: list[Held] = []
-        turns = deque(self._tasks(list(holders), begun))
+        turns = deque(self._tasks(list(holders), started_at))
         while turns:
             task = turns.popleft()
             if self.dead.clock() >= until:
@@ -73,10 +73,10 @@ class GlueChecks:
             if task.waiting:
                 turns.append(task)
             else:
-                self._report_unheld(task, held_by_anyone, begun, report)
+                self._report_unheld(task, all_holders, started_at, report)
         return freed
 
-    def _tasks(self, holders: list[Held], begun: float) -> list[_Task]:
+    def _tasks(self, holders: list[Held], started_at: float) -> list[_Task]:
         by_job: dict[str, dict[str, Held]] = defaultdict(dict)
         for held in holders:
             by_job[held.job][held.name] = held
@@ -92,7 +92,7 @@ class GlueChecks:
                 fresh = {name: held for name, held in fresh.items() if name not in task.waiting}
                 tasks += [task] if task.waiting else []
             if fresh:
-                tasks.append(_Task(job, self.dead.glue.search_runs(job, begun), fresh))
+                tasks.append(_Task(job, self.dead.glue.search_runs(job, started_at), fresh))
         return tasks
 
     def _turn(self, task: _Task, freed: list[Held], report: RunReport, until: float) -> None:
@@ -125,7 +125,7 @@ class GlueChecks:
                 raise
             report.failed("Could not check a holder; it keeps its slot", error, execution=held.name)
 
-    def _report_unheld(self, task: _Task, held_by_anyone: set[str], begun: float, report: RunReport) -> None:
+    def _report_unheld(self, task: _Task, all_holders: set[str], started_at: float, report: RunReport) -> None:
         """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.
 
         The runs are not stopped: their work may be needed, and their request is not known for certain. A run that
@@ -135,9 +135,9 @@ class GlueChecks:
             old = [
                 run
                 for run, started in runs.items()
-                if started is not None and started < begun - CLOCK_DIFFERENCE_SECONDS
+                if started is not None and started < started_at - CLOCK_DIFFERENCE_SECONDS
             ]
-            if old and execution not in held_by_anyone:
+            if old and execution not in all_holders:
                 report.note(
                     "GlueRunsUnheld", "A live Glue run's execution holds no slot", runs=old, execution=execution
                 )

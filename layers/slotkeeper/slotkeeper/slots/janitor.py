@@ -74,8 +74,8 @@ class Janitor:
             seconds_left: seconds until Lambda stops the function. In their second half the run starts no further work.
         """
         report = RunReport()
-        begun = self.clock()
-        until = begun + min(RUN_SECONDS, seconds_left / 2)
+        started_at = self.clock()
+        until = started_at + min(RUN_SECONDS, seconds_left / 2)
         processes: list[Process] = []
         with report.guard("Could not read the whole slot table; processes that were not read are not handled"):
             self._read(processes, report)
@@ -89,7 +89,7 @@ class Janitor:
         self._wake_freed(freed, report)
         self.settlement.settle_found(report, until)
         with report.guard("Could not record up to which time all requests are settled"):
-            self.settlement.note_settled(begun)
+            self.settlement.note_settled(started_at)
         self._tidy(processes, spent, report, until)
         return report
 

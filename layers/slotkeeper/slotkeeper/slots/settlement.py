@@ -46,7 +46,7 @@ class _Memory:
     unsettled: dict[str, Execution] = field(default_factory=dict)  # closing -> as listed
     # The rest of a list that was too long for one run, and when that list began. Newer executions are listed again.
     older: Iterator[Execution] | None = None
-    older_begun: float = 0
+    older_started_at: float = 0
 
 
 @dataclass
@@ -101,11 +101,11 @@ class Settlement:
             memory.settled_by = memory.noted = self.settled.settled_by() or -math.inf
         # An iterator that has failed looks like one that has reached its end. So it is kept only if no call failed.
         older, memory.older = memory.older, None
-        newer_than = memory.settled_by if older is None else memory.older_begun
+        newer_than = memory.settled_by if older is None else memory.older_started_at
         listed = self.workflow.unsuccessful(max(now - HORIZON_SECONDS, newer_than - _LIST_LAG_SECONDS))
         if not self._take(listed, now, until, self.closed):
             if older is None:
-                memory.older, memory.older_begun = listed, now
+                memory.older, memory.older_started_at = listed, now
         elif older is not None and not self._take(older, now, until, {}):
             memory.older = older
         else:
@@ -149,16 +149,16 @@ class Settlement:
                     return None
         return None
 
-    def note_settled(self, begun: float) -> None:
+    def note_settled(self, started_at: float) -> None:
         """Record the time up to which all executions are settled, if none is left. Call it after `find`.
 
         Args:
-            begun: when the run began, seconds since the epoch.
+            started_at: when the run began, seconds since the epoch.
         """
         memory = self.memory
         if not self._all_found or memory.unsettled:
             return
-        memory.settled_by = begun - self.grace
+        memory.settled_by = started_at - self.grace
         if memory.settled_by - memory.noted >= _NOTE_INTERVAL_SECONDS:
             self.settled.note_settled_by(memory.settled_by)
             memory.noted = memory.settled_by

@@ -203,7 +203,7 @@ class TokenRefresh:
                 return None
 
     def _raise_if_time_is_too_short(self) -> None:
-        """Raise TokenTimeout if this caller never had the time for a refresh. It cannot rely on another instance."""
+        """Raise TokenTimeout if this caller never had the time for a refresh: if all wait, no instance refreshes."""
         needed = self._deps.timing.holding
         left = max(0.0, self._seconds - self.waited)
         self.reason = (
