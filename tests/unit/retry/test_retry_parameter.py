@@ -168,7 +168,7 @@ BAD_VALUES = {
     "not JSON": ("{", "value is not JSON"),
     "not an object": ("[]", "value must be object (got [])"),
     "a field beside": ('{"defaults": {}}', "value must not contain defaults; allowed are default, errors"),
-    "a name without its unit": ('{"default": {"base": 1}}', "known are backoff, jitter, base_seconds, cap_seconds"),
+    "a name without its unit": ('{"default": {"base": 1}}', "allowed are backoff, jitter, base_seconds, cap_seconds"),
     "a backoff nobody knows": ('{"default": {"backoff": "cubic"}}', "value.default.backoff must be one of"),
     "a jitter nobody knows": ('{"default": {"jitter": "FULL"}}', "value.default.jitter must be one of"),
     "base zero": ('{"default": {"base_seconds": 0}}', "value.default.base_seconds must be bigger than 0"),
