@@ -100,9 +100,9 @@ def losses(before: Template, after: Template) -> list[str]:
 
 
 def _losses(name: str, before: Template, after: Template | None) -> Iterator[str]:
-    gone = STATEFUL[before["Type"]]
+    content = STATEFUL[before["Type"]]
     deleted, replaced = (
-        f"{gone} is kept, cut off from the stack" if before.get(policy) in RETAINED else f"{gone} is lost"
+        f"{content} is kept, cut off from the stack" if before.get(policy) in RETAINED else f"{content} is lost"
         for policy in POLICIES
     )
     if after is None:
@@ -131,7 +131,7 @@ def _losses(name: str, before: Template, after: Template | None) -> Iterator[str
         if before.get(policy) in RETAINED and after.get(policy) not in RETAINED:
             yield (
                 f"{name} had the {policy} {before[policy]} and has {after.get(policy, 'none, which is Delete')}: "
-                f"{gone} would be deleted with it. Keep it"
+                f"{content} would be deleted with it. Keep it"
             )
 
 

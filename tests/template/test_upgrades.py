@@ -116,7 +116,7 @@ def test_the_audit_log_outlives_the_stack() -> None:
     assert [HELD["AuditLogGroup"][policy] for policy in POLICIES] == ["Retain", "Retain"]
 
 
-@pytest.mark.parametrize("name", [n for n, told in HELD.items() if told["Type"] not in EXPENDABLE_TYPES])
+@pytest.mark.parametrize("name", [n for n, held in HELD.items() if held["Type"] not in EXPENDABLE_TYPES])
 def test_data_that_cannot_be_recreated_outlives_the_stack_and_a_replacement(name: str) -> None:
     kept = [HELD[name].get(policy) in RETAINED for policy in POLICIES]
     assert kept == [name not in EXPENDABLE] * 2
