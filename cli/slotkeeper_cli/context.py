@@ -83,20 +83,18 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
         kept.setdefault(parameter.name, value)
 
 
-class StackGroup(TyperGroup):
+class _WithOptions(click.Command):
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params.extend(_options())
+
+
+class StackGroup(_WithOptions, TyperGroup):
     """The root command, which also takes the common options."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.params.extend(_options())
 
-
-class StackCommand(TyperCommand):
+class StackCommand(_WithOptions, TyperCommand):
     """A command with the common options."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.params.extend(_options())
 
     def invoke(self, context: click.Context) -> Any:
         """Make the context, then run the command."""

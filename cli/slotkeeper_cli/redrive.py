@@ -14,7 +14,7 @@ from typing import Any
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
 from slotkeeper_cli.request_sender import message_of
 from slotkeeper_cli.stack_connection import StackConnection
 
@@ -23,7 +23,7 @@ MAX_ATTEMPTS = 1_000_000  # request.schema.json
 # The codes of messages that would be refused again (docs/retries-reference.md). A request with the id of another would
 # be taken for that request's next attempt, whose own message has the same deduplication id: SQS drops the later one.
 _NOT_REDRIVABLE = {
-    "RequestIdReused": "its id belongs to another request: submit it again with a different id",
+    "RequestIdReused": "its id belongs to another request: submit it with a different id",
     "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",
 }
 
@@ -59,15 +59,13 @@ def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:
     """
     if dead_letter.code in _NOT_REDRIVABLE:
         raise NotRedrivable(_NOT_REDRIVABLE[dead_letter.code])
-    if dead_letter.queue in (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE):
+    if not dead_letter.queue.has_requests:
         return _plan_work(dead_letter)
     request = read_request(dead_letter)
     if request.process not in processes:
         raise NotRedrivable(f"there is no process {request.process!r}. Add it with: slotkeeper process add")
     if request.attempt >= MAX_ATTEMPTS:
-        raise NotRedrivable(
-            f"it was attempt {request.attempt}, which is the maximum: submit it again with a different id"
-        )
+        raise NotRedrivable(f"it was attempt {request.attempt}, which is the maximum: submit it with a different id")
     again = replace(request, attempt=request.attempt + 1)
     return Redrive(dead_letter, again.to_json(), again.attempt, request=again)
 

@@ -91,11 +91,8 @@ class SendResult:
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON shows it."""
-        data: dict[str, Any] = {
-            "request_id": self.request.request_id,
-            "process": self.request.process,
-            "execution": self.request.execution_name,
-        }
+        request = self.request
+        data = {"request_id": request.request_id, "process": request.process, "execution": request.execution_name}
         return data | ({"error": self.error} if self.error else {"message_id": self.message_id})
 
 

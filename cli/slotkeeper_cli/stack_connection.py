@@ -37,39 +37,20 @@ _NO_USER_CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Flow:
-    """An optional part of the template, its parameter, and its outputs, which exist only if it is deployed."""
+    """An optional part of the template, its parameter, and how the names of its outputs begin."""
 
     name: str
     parameter: str
-    outputs: tuple[str, ...]
+    output_prefixes: tuple[str, ...]
+
+    def has(self, output: str) -> bool:
+        """Whether an output exists only if the flow is deployed."""
+        return output.startswith(self.output_prefixes)
 
 
 FLOWS = (
-    Flow(
-        "chatbot",
-        "ChatApiUrl=https://...",
-        (
-            "ChatbotUrl",
-            "ChatbotFunctionName",
-            "TokenTableName",
-            "SeenSignatureTableName",
-            "ApiCredentialsSecretArn",
-            "SigningKeySecretArn",
-        ),
-    ),
-    Flow(
-        "worker",
-        "DeployWorker=true",
-        (
-            "WorkQueueUrl",
-            "WorkDeadLetterQueueUrl",
-            "RequestLedgerTableName",
-            "WorkerFunctionName",
-            "RetryPolicyParameterName",
-            "RetryScheduleGroupName",
-            "RetryScheduleDeadLetterQueueUrl",
-        ),
-    ),
+    Flow("chatbot", "ChatApiUrl=https://...", ("Chatbot", "Token", "SeenSignature", "ApiCredentials", "SigningKey")),
+    Flow("worker", "DeployWorker=true", ("WorkQueue", "WorkDeadLetter", "Worker", "RequestLedger", "Retry")),
 )
 
 
@@ -150,7 +131,7 @@ class StackConnection:
     @cached_property
     def not_deployed(self) -> tuple[Flow, ...]:
         """The flows that the stack was deployed without."""
-        return tuple(flow for flow in FLOWS if flow.outputs[0] not in self.outputs)
+        return tuple(flow for flow in FLOWS if not any(map(flow.has, self.outputs)))
 
     @cached_property
     def parameters(self) -> dict[str, str]:
@@ -186,7 +167,7 @@ def _isolated(local: dict[str, str]) -> boto3.Session:
 class _Outputs(dict[str, str]):
     def __missing__(self, name: str) -> str:
         for flow in FLOWS:
-            if name in flow.outputs and flow.outputs[0] not in self:
+            if flow.has(name) and not any(map(flow.has, self)):
                 raise NotFound(f"the {flow.name} is not deployed in this stack: deploy the stack with {flow.parameter}")
         raise CommandFailed(
             f"the stack has no output {name}: it was deployed from an older template. Deploy the stack again first"

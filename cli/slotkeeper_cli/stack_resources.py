@@ -47,9 +47,7 @@ def template_of(stack: StackConnection) -> Mapping[str, Any]:
         try:
             body = json.loads(body)
         except ValueError as error:
-            raise CommandFailed(
-                "the deployed template is not JSON, which every transformed template is: deploy the stack again"
-            ) from error
+            raise CommandFailed("the deployed template is not JSON: deploy the stack again") from error
     template: Mapping[str, Any] = body
     return template
 

@@ -247,4 +247,4 @@ def test_invalidate_invokes_the_refreshing_function(operator: Operator) -> None:
         put(operator)
         ended = operator.run("token", "invalidate", "--yes")
     assert ended.exit_code == 1
-    assert "the stack has no TokenRefresherFunction" in ended.stderr
+    assert "but no TokenRefresherFunction" in ended.stderr

@@ -31,8 +31,7 @@ def release(
     """Release the slot of a dead holder. Refused, with the reason, while the holder is alive.
 
     A holder is dead if its execution ended at least GraceSeconds ago, or was never started, and two checks,
-    LookGapSeconds apart, find no live Glue run of it. The janitor releases dead holders within minutes without this
-    command.
+    LookGapSeconds apart, find no live Glue run of it. The janitor itself releases dead holders within minutes.
     """
     context = current_context()
     control = SlotControl(context.stack)
@@ -54,13 +53,8 @@ def release(
     current = control.process(process.name).holders.get(execution)
     if current is None:
         raise CommandFailed(f"{execution} has released its slot meanwhile: there is nothing left to do")
-    if (current.state, current.since) != (holder.state, holder.since):
-        raise CommandFailed(
-            f"{execution} changed meanwhile ({holder.state} -> {current.state}), so its slot was not released: run "
-            "this again"
-        )
-    freed = control.slots.release(process.name, execution, current.raw)
-    if not freed:
+    is_unchanged = (current.state, current.since) == (holder.state, holder.since)
+    if not is_unchanged or not control.slots.release(process.name, execution, current.raw):
         raise CommandFailed(f"{execution} changed meanwhile, so its slot was not released: run this again")
     woken = wake_next(control.slots, control.queue, process.name)
     wake = " The first waiting request was woken." * woken
@@ -82,10 +76,7 @@ def _alive(
 ) -> str:
     """Why the holder counts as alive; empty if it is dead. The result of each check is added to `checked`."""
     execution = control.workflow.describe(name)
-    if execution is None:
-        checked.append("there is no execution of this name")
-    else:
-        checked.append(f"its execution is {execution.status}")
+    checked.append(f"its execution is {execution.status}" if execution else "there is no execution of this name")
     grace, now = int(context.stack.parameters.get("GraceSeconds", 120)), time.time()
     if holder.state == "RESERVED":
         checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not confirmed it")

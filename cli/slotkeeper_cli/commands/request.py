@@ -29,7 +29,10 @@ RequestId = Annotated[
     ),
 ]
 STATES_WITH_A_SLOT = ("starting", "running")
-NOT_SENT_YET = f"not sent yet: if it is sent within {duration(KEEP_SECONDS)}, it is dead-lettered."
+NOT_RECEIVED = (
+    " It has not been received yet: it is on RequestQueue, or not sent yet. If it is sent within "
+    f"{duration(KEEP_SECONDS)}, it is dead-lettered."
+)
 
 
 app.command("submit", cls=StackCommand)(submit)
@@ -37,13 +40,12 @@ app.command("submit", cls=StackCommand)(submit)
 
 @app.command("show", cls=StackCommand)
 def show(
-    request_id: RequestId,
-    process: Annotated[str | None, typer.Option(help="Search only this process.")] = None,
+    request_id: RequestId, process: Annotated[str | None, typer.Option(help="Search only this process.")] = None
 ) -> None:
     """Show the state of each attempt of a request: queued, running, succeeded, failed, dead-lettered or cancelled."""
     context = current_context()
     control = SlotControl(context.stack)
-    known = _processes(control, process)
+    known = [control.process(process)] if process else control.read_all()[0]
     request_attempts = [one for one in RequestFinder(context.stack, control).find(request_id, known) if one.attempts]
     queued = received_or_visible(context.stack, "RequestQueue")
     shown = [_as_dict(one, queued) for one in request_attempts]
@@ -72,12 +74,9 @@ def cancel(
     request_id: RequestId,
     process: Annotated[str, typer.Option(help="Process of the request.")],
     attempt: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of the attempt; by default the one that may be queued."),
+        int | None, typer.Option(min=1, help="Number of the attempt; by default the one that may be queued.")
     ] = None,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="Stop its execution and its Glue run, if it is running.")
-    ] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop its execution and Glue run, if it is running.")] = False,
 ) -> None:
     """Cancel a queued request: it never starts, and is dead-lettered when its turn comes.
 
@@ -86,16 +85,12 @@ def cancel(
     """
     context = current_context()
     control = SlotControl(context.stack)
-    matches = RequestFinder(context.stack, control).find(request_id, [control.process(process)])
-    if not matches:
+    found = RequestFinder(context.stack, control).find(request_id, [control.process(process)])
+    if not found:
         raise NotFound(f"{request_id} is not an execution of process {process}: give its own process with --process")
-    (request_attempts,) = matches
-    last = request_attempts.attempts[-1] if request_attempts.attempts else None
-    if attempt is not None:
-        last = next((one for one in request_attempts.attempts if one.number == attempt), None)
-    number = attempt or (
-        last.number if last and last.state in ("waiting", "cancelled") else request_attempts.next_number
-    )
+    candidates = [one for one in found[0].attempts if attempt in (None, one.number)]
+    last = candidates[-1] if candidates else None
+    number = attempt or (last.number if last and last.state in ("waiting", "cancelled") else found[0].next_number)
     if last is not None and last.state in STATES_WITH_A_SLOT:
         _stop(context, last, stop)
         return
@@ -103,22 +98,14 @@ def cancel(
     if attempt is None and (last is None or last.state == "cancelled"):
         # The queued message of a redriven request cannot be seen.
         context.out.note(f"If the request was redriven, it is queued as a later attempt: give --attempt {number + 1}")
-    _cancel(context, control, request_attempts, number, last)
+    is_known = last is not None and last.number == number
+    _cancel(context, control, found[0], number, "" if is_known else NOT_RECEIVED)
 
 
-def _cancel(
-    context: CommandContext,
-    control: SlotControl,
-    request_attempts: RequestAttempts,
-    number: int,
-    last: RequestAttempt | None,
-) -> None:
-    process, name = request_attempts.process.name, request_attempts.name_of(number)
-    unseen = f" It has not been received yet: it is on RequestQueue, or {NOT_SENT_YET}"
-    if last and last.number == number:
-        unseen = ""
-    context.confirm(f"Cancel attempt {number} of request {request_attempts.request_id} ({process})?{unseen}")
-    audit("request cancel", process=process, request_id=request_attempts.request_id, attempt=number, execution=name)
+def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, number: int, warning: str) -> None:
+    process, name = of.process.name, of.name_of(number)
+    context.confirm(f"Cancel attempt {number} of request {of.request_id} ({process})?{warning}")
+    audit("request cancel", process=process, request_id=of.request_id, attempt=number, execution=name)
     now = time.time()
     by = context.stack.caller.rpartition(":")[2].rpartition("/")[2]
     outcome = control.operations.cancel_request(process, name, now, by)
@@ -133,19 +120,12 @@ def _cancel(
         )
     _undo_cancel_if_it_ran(control, process, name)
     first = control.process(process).waiting_execution == name
-    data = {
-        "cancelled": name,
-        "process": process,
-        "request_id": request_attempts.request_id,
-        "attempt": number,
-        "was_first": first,
-        "until": iso(now + KEEP_SECONDS),
-    }
+    data = {"cancelled": name, "process": process, "request_id": of.request_id, "attempt": number}
     when = "immediately" if first else "when the requests before it have started"
     context.out.result(
-        data,
-        f"{request_attempts.request_id} (attempt {number}, {name}) is cancelled: it goes to RequestDeadLetterQueue "
-        f"{when}, with code Cancelled.",
+        data | {"was_first": first, "until": iso(now + KEEP_SECONDS)},
+        f"{of.request_id} (attempt {number}, {name}) is cancelled: it goes to RequestDeadLetterQueue {when}, with code "
+        "Cancelled.",
     )
 
 
@@ -157,9 +137,7 @@ def _undo_cancel_if_it_ran(control: SlotControl, process: str, name: str) -> Non
     cancellation = control.process(process).cancelled.get(name)
     if cancellation is not None:
         control.processes.cancellations.drop(process, name, cancellation)
-    raise CommandRefused(
-        f"{name} has run meanwhile ({execution.status}), so it was not cancelled. Nothing was changed."
-    )
+    raise CommandRefused(f"{name} has run meanwhile ({execution.status}): it was not cancelled. Nothing was changed.")
 
 
 def _stop(context: CommandContext, attempt: RequestAttempt, stop: bool) -> None:
@@ -174,13 +152,8 @@ def _stop(context: CommandContext, attempt: RequestAttempt, stop: bool) -> None:
             "--stop to stop its execution and its Glue run. Nothing was changed."
         )
     context.confirm(f"Stop {attempt.execution}, running since {attempt.details['since']}, and its Glue run?")
-    audit(
-        "request cancel",
-        stop=True,
-        process=attempt.process,
-        execution=attempt.execution,
-        glue_run=attempt.details.get("glue_run"),
-    )
+    run = attempt.details.get("glue_run")
+    audit("request cancel", stop=True, process=attempt.process, execution=attempt.execution, glue_run=run)
     context.stack.client("stepfunctions").stop_execution(
         executionArn=context.stack.execution_arn(attempt.execution),
         error="Cancelled",
@@ -202,10 +175,6 @@ def _refuse_unless_queued(last: RequestAttempt | None, attempt: int | None) -> N
     if last.state in ("succeeded", "finishing") or (last.state == "failed" and attempt is not None):
         status = last.details["status"]
         raise CommandRefused(f"{last.execution} has run ({status}): there is nothing to cancel. Nothing was changed.")
-
-
-def _processes(control: SlotControl, only: str | None) -> list[Process]:
-    return [control.process(only)] if only else control.read_all()[0]
 
 
 def _as_dict(request_attempts: RequestAttempts, queued: int) -> dict[str, Any]:
@@ -248,11 +217,8 @@ def _render(console: Console, request_attempts: RequestAttempts, data: dict[str,
             if value:
                 console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}")
         if dead_letter := attempt.dlq_message:
-            console.print(
-                f"    dead-letter message: {dead_letter.message_id} in {dead_letter.queue.full_name}, "
-                f"{dead_letter.code}: {dead_letter.reason}",
-                markup=False,
-            )
+            message = f"{dead_letter.message_id} in {dead_letter.queue.full_name}"
+            console.print(f"    dead-letter message: {message}, {dead_letter.code}: {dead_letter.reason}")
     if next_attempt := data.get("next_attempt"):
         console.print(f"  attempt {next_attempt['attempt']}: perhaps queued  {next_attempt['execution']}")
 

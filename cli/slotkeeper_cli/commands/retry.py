@@ -36,7 +36,8 @@ OVERDUE_AFTER = 300
 
 app = typer.Typer(help="List waiting retries, cancel them, or run them now.", no_args_is_help=True)
 
-_PAYLOAD: dict[str, Any] = {"metavar": "FILE", "encoding": "utf-8"}
+_PAYLOAD_HELP = "File of the payload (JSON), if the message is delayed or lost; - for standard input."
+Payload = Annotated[typer.FileText | None, typer.Option(metavar="FILE", encoding="utf-8", help=_PAYLOAD_HELP)]
 
 
 @app.command("list", cls=StackCommand)
@@ -72,10 +73,7 @@ def list_retries(
 def cancel(
     request_id: Annotated[str, typer.Argument(help="Id of the request, as in slotkeeper retry list.")],
     why: Annotated[str, typer.Option(help="Reason, for the dead-letter message.")] = "by an operator",
-    payload: Annotated[
-        typer.FileText | None,
-        typer.Option(**_PAYLOAD, help="File of the payload (JSON), if the message is lost; - for standard input."),
-    ] = None,
+    payload: Payload = None,
 ) -> None:
     """Cancel a waiting retry: the request is dead-lettered with its whole history.
 
@@ -111,12 +109,7 @@ def cancel(
 def run_now(
     request_id: Annotated[str | None, typer.Argument(help="Id of the request.")] = None,
     overdue: Annotated[bool, typer.Option("--overdue", help="All retries that are more than 5 minutes late.")] = False,
-    payload: Annotated[
-        typer.FileText | None,
-        typer.Option(
-            **_PAYLOAD, help="File of the payload (JSON), if the message is delayed or lost; - for standard input."
-        ),
-    ] = None,
+    payload: Payload = None,
 ) -> None:
     """Run a waiting retry now. A later delivery of the same attempt has no effect.
 

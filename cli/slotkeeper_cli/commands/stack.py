@@ -47,9 +47,7 @@ def reconcile(
         _repair(context, control, chosen, report)
     context.out.result(report, lambda console: _render(console, report, check))
     if check and any(report.values()):
-        raise ProblemsFound(
-            "SlotTable does not match the running executions: repair it with slotkeeper stack reconcile"
-        )
+        raise ProblemsFound("SlotTable does not match the running executions: run slotkeeper stack reconcile")
 
 
 def _dead(control: SlotControl, chosen: list[Process]) -> list[str]:
@@ -71,9 +69,7 @@ def _repair(context: CommandContext, control: SlotControl, chosen: list[Process]
     # Counters first, since an adoption increments them.
     for one in chosen:
         if one.has_drifted and not control.processes.repair_counter(one):
-            context.out.note(
-                f"The counter of {one.name} was not repaired, since the process changed meanwhile: run this again."
-            )
+            context.out.note(f"{one.name} changed meanwhile, so its counter was not repaired: run this again.")
     report["adopted"] = [
         one.execution
         for one in slotless
@@ -88,9 +84,7 @@ def _janitor(context: CommandContext) -> dict[str, int]:
     answer = context.stack.invoke(context.stack.outputs["JanitorFunctionName"])
     payload = answer["Payload"].read()
     if answer.get("FunctionError"):
-        raise CommandFailed(
-            f"the janitor failed: {payload.decode(errors='replace')[:500]}. See its log, and run this again"
-        )
+        raise CommandFailed(f"the janitor failed (see its log): {payload.decode(errors='replace')[:500]}")
     counts: dict[str, int] = json.loads(payload)
     return counts
 
@@ -136,13 +130,12 @@ def restore(
             else:
                 existing.append(one.name)
     except dynamodb.exceptions.ResourceNotFoundException as error:
-        raise NotFound(
-            f"there is no table {source!r} in {context.stack.region}: give the name of the restored table"
-        ) from error
+        raise NotFound(f"there is no table {source!r} in {context.stack.region}: check --from") from error
     lines = [
         *(f"{name}: copied, paused." for name in created),
         *(f"{name}: exists already, unchanged." for name in existing),
         *(f"malformed, not copied: {text}" for text in malformed),
         *["Next: slotkeeper stack reconcile, then slotkeeper process resume."] * bool(created),
     ]
-    context.out.result({"taken": created, "left": existing, "malformed": malformed}, "\n".join(lines))
+    text = "\n".join(lines) or f"{source} has no processes."
+    context.out.result({"taken": created, "left": existing, "malformed": malformed}, text)

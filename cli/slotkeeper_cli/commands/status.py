@@ -87,16 +87,9 @@ def _process(
         }
         for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since)
     ]
-    return {
-        "name": process.name,
-        "slot_limit": process.slot_limit,
-        "slots_in_use": process.slots_in_use,
-        "paused": process.paused,
-        "has_drifted": process.has_drifted,
-        "job_name": process.job_name,
-        "holders": holders,
-        "waiting": _waiting(process, executions, now),
-    }
+    keys = ("name", "slot_limit", "slots_in_use", "paused", "has_drifted", "job_name")
+    data = {key: getattr(process, key) for key in keys}
+    return data | {"holders": holders, "waiting": _waiting(process, executions, now)}
 
 
 def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dict[str, Any] | None:

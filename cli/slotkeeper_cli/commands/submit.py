@@ -35,18 +35,14 @@ def submit(
     argument: Annotated[
         list[str] | None,
         typer.Option(
-            "--arg",
-            metavar="KEY=VALUE",
-            help="Argument of the Glue job, as in --arg=--day=2026-11-21; may be repeated.",
+            "--arg", metavar="KEY=VALUE", help="Argument of the job: --arg=--day=2026-11-21; may be repeated."
         ),
     ] = None,
-    request_id: Annotated[
-        str | None, typer.Option(help="Idempotency key of the request; by default a new UUID.")
-    ] = None,
+    request_id: Annotated[str | None, typer.Option(help="Idempotency key; by default a new UUID.")] = None,
     file: Annotated[
         typer.FileText | None,
         typer.Option(
-            metavar="FILE", encoding="utf-8", help="File of requests, one JSON object per line; - for standard input."
+            metavar="FILE", encoding="utf-8", help="File with one request (JSON) per line; - for standard input."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Send requests of processes that do not exist (yet).")] = False,
@@ -116,9 +112,7 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
         )
     for name in sorted(wanted & set(known)):
         if known[name].paused:
-            context.out.note(
-                f"Warning: process {name} is paused; its requests wait until slotkeeper process resume {name}."
-            )
+            context.out.note(f"Warning: process {name} is paused. Resume it with: slotkeeper process resume {name}")
     for one in requests:
         if one.process in known and one.execution_name in known[one.process].cancelled:
             context.out.note(
@@ -175,9 +169,9 @@ def _wait(context: CommandContext, requests: list[Request], seconds: float) -> d
                     continue
                 if execution.error == "RequestReturned":
                     current[name] = replace(request, attempt=request.attempt + 1)
-                    continue
-                ended[name] = execution
-                del current[name]
+                else:
+                    ended[name] = execution
+                    del current[name]
             progress.update(task, completed=len(ended))
             left = until - time.monotonic()
             if not current or left <= 0:

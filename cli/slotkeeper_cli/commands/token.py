@@ -36,14 +36,9 @@ def show() -> None:
 
 @app.command("invalidate", cls=StackCommand)
 def invalidate(
-    generation: Annotated[
-        int | None, typer.Option(help="Generation of the token to remove; by default the stored one.")
-    ] = None,
+    generation: Annotated[int | None, typer.Option(help="Generation to remove; by default the stored one.")] = None,
     clear_refusal: Annotated[
-        bool,
-        typer.Option(
-            "--clear-refusal", help="Also clear a refusal of the API, so that a token is requested again immediately."
-        ),
+        bool, typer.Option("--clear-refusal", help="Also clear a refusal, so that a token is requested immediately.")
     ] = False,
 ) -> None:
     """Remove the stored token, so that the next container that needs a token requests a new one.
@@ -58,19 +53,19 @@ def invalidate(
     lifts = clear_refusal and shown.refused_until is not None
     if not drops and not lifts:
         raise CommandRefused("there is no refusal to clear and no token to remove. Nothing was changed.")
-    context.confirm(_question(drops, lifts, shown))
+    removal = f"Remove the token of generation {shown.generation}" + " and clear the refusal" * lifts
+    context.confirm(f"{removal if drops else 'Clear the refusal'}?")
     audit("token invalidate", generation=shown.generation, removed=drops, refusal_lifted=lifts)
     if drops and not tokens.drop(ITEM_NAME, shown.generation):
         raise CommandRefused(
-            f"a newer token than generation {shown.generation} was stored meanwhile, and was not removed. Nothing was "
-            "changed."
+            f"a newer token than generation {shown.generation} was stored meanwhile. Nothing was changed."
         )
     lifted = lifts and tokens.clear_refusal(ITEM_NAME, shown.refused_until or 0)
     asked = _invoke_refresher(context.stack)
     lines = [f"The token of generation {shown.generation} is removed."] * drops
     if lifts:
         lines.append(
-            "The refusal is cleared." if lifted else "A newer refusal was stored meanwhile, and was not cleared."
+            "The refusal is cleared." if lifted else "A newer refusal was stored meanwhile: it is not cleared."
         )
     next_user = "The next container that needs a token requests a new one."
     lines.append("The refreshing function was invoked." if asked else next_user)
@@ -102,12 +97,6 @@ def _is_to_drop(shown: TokenStatus, generation: int | None, clear_refusal: bool,
     return True
 
 
-def _question(drops: bool, lifts: bool, shown: TokenStatus) -> str:
-    what = [f"Remove the token of generation {shown.generation}"] * drops + ["clear the refusal"] * lifts
-    text = " and ".join(what)
-    return f"{text[0].upper()}{text[1:]}?"
-
-
 def _read_token(tokens: TokenTable) -> TokenStatus:
     try:
         return tokens.status(ITEM_NAME)
@@ -135,9 +124,7 @@ def _invoke_refresher(stack: StackConnection) -> bool:
         return False
     names = [one.name for one in resources(stack) if one.logical_id == _REFRESHER]
     if not names:
-        raise CommandFailed(
-            f"the stack has no {_REFRESHER}, although its parameter TokenRefreshSchedule is set: deploy it again"
-        )
+        raise CommandFailed(f"the stack has TokenRefreshSchedule but no {_REFRESHER}: deploy the stack again")
     stack.client("lambda").invoke(FunctionName=names[0], InvocationType="Event", Payload=json.dumps({}))
     return True
 
@@ -170,16 +157,15 @@ def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: flo
     if shown.generation:
         removed = "" if shown.has_token else "; removed by an operator, and not requested since"
         made.add_row("stored", f"{local_time(shown.stored_at)}, {duration(now - shown.stored_at)} ago{removed}")
+    lock = refusal = "no"
     if shown.lock_expires is not None:
         left = duration(abs(now - shown.lock_expires))
         ends = f"expired {left} ago: its holder has died" if data["lock"]["expired"] else f"expires in {left}"
-        made.add_row("being refreshed", f"since {data['lock']['since']}; the lock {ends}")
-    else:
-        made.add_row("being refreshed", "no")
+        lock = f"since {data['lock']['since']}; the lock {ends}"
     if data["refused"]:
-        past = " (expired)" if data["refused"]["over"] else ""
-        made.add_row("refused", f"until {local_time(shown.refused_until or 0)}{past}: {shown.refused_reason}")
-    else:
-        made.add_row("refused", "no")
+        expired = " (expired)" if data["refused"]["over"] else ""
+        refusal = f"until {local_time(shown.refused_until or 0)}{expired}: {shown.refused_reason}"
+    made.add_row("being refreshed", lock)
+    made.add_row("refused", refusal)
     made.add_row("refreshed by", data["refreshed_by"])
     console.print(made)

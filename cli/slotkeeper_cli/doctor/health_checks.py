@@ -60,12 +60,8 @@ class HealthCheckResult:
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON shows it."""
-        return {
-            "check": self.check.name,
-            "level": self.level,
-            "about": self.check.about,
-            "findings": [vars(finding) for finding in self.findings],
-        }
+        data = {"check": self.check.name, "level": self.level, "about": self.check.about}
+        return data | {"findings": [vars(finding) for finding in self.findings]}
 
 
 def warn(saw: str, do: str) -> Finding:

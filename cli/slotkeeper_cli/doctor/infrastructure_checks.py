@@ -172,17 +172,10 @@ def stack_drift(facts: Facts) -> Iterator[Finding]:
 
 CHECKS = (
     HealthCheck("stack", "the last deployment has finished", stack),
-    HealthCheck(
-        "visibility", "visibility timeouts are at least six times the timeout of the queue's function", visibility
-    ),
+    HealthCheck("visibility", "visibility timeouts are at least six times the function's timeout", visibility),
     HealthCheck("redrive", "queues dead-letter a message after 1000 receives", redrive),
     HealthCheck("event-sources", "functions receive one message per batch, and report failed items", mappings),
-    HealthCheck(
-        "worker-concurrency",
-        "the worker's MaximumConcurrency is WorkerConcurrency, and below its reserved concurrency",
-        worker_concurrency,
-        flow="worker",
-    ),
+    HealthCheck("worker-concurrency", "the worker's concurrency is as in the parameters", worker_concurrency, "worker"),
     HealthCheck("functions", "no function has a reserved concurrency of 0", stopped_functions),
     HealthCheck("recursion", "the RecursiveLoop setting of each function is as in the template", recursion),
     HealthCheck("tables", "TTL and point-in-time recovery of tables are as in the template", tables),

@@ -42,9 +42,8 @@ def paused(facts: Facts) -> Iterator[Finding]:
                 f"slotkeeper process resume {one.name}, when it is to admit requests again",
             )
         elif one.slot_limit == 0:
-            yield warn(
-                f"process {one.name} has no slots and admits no request", f"slotkeeper process set-limit {one.name} 1"
-            )
+            saw = f"process {one.name} has no slots and admits no request"
+            yield warn(saw, f"slotkeeper process set-limit {one.name} 1")
 
 
 def jobs(facts: Facts) -> Iterator[Finding]:
@@ -69,7 +68,7 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
             yield problem(saw, f"set it above {wanted}; until then requests hold slots while Glue refuses their runs")
         elif most == wanted:
             yield warn(
-                saw, "set it higher: Glue counts a run for some seconds after it has ended, and refuses the next run"
+                saw, "set it higher: Glue counts a run for some seconds after it has ended, and refuses the next"
             )
 
 
