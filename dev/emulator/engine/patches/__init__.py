@@ -26,6 +26,7 @@ ORDER = (
     "event_source_groups",
     "lambda_code",
     "lambda_layers",
+    "lambda_packages",
     "schedules",
     "apigateway_responses",
     "injected_faults",
