@@ -15,6 +15,17 @@ same_examples()  # before a test is read; --hypothesis-profile loads another pro
 # that takes time to start, or (`least_privilege`) a record that takes time to make, and every worker would; and all the
 # deployments of `e2e` come from one build folder.
 TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
+# Modules of such a folder that use an engine of their own alone: each of them takes turns with none but itself.
+ALONE = (
+    "tests/e2e/test_flow_deployments.py",
+    "tests/e2e/test_guided.py",
+    "tests/e2e/test_run_chatbot.py",
+    "tests/e2e/test_run_worker.py",
+    "tests/engine/test_cli.py",
+    "tests/engine/test_dynamodb_local.py",
+    "tests/engine/test_restarts.py",
+    "tests/engine/test_stack_deletion.py",
+)
 
 quick_clients.install()  # before a test makes a session
 
@@ -29,8 +40,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Turns(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            _tests, _, rest = nodeid.partition("/")
-            folder = rest.partition("/")[0]
+            module, folder = nodeid.partition("::")[0], nodeid.split("/")[1]
+            if module in ALONE:
+                return module
             return folder if folder in TURNS else nodeid
 
     return Turns(config, log)
