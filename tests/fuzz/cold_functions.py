@@ -179,8 +179,8 @@ class Functions:
         output = io.StringIO()
         everything = logging.StreamHandler(output)
         root = logging.getLogger()
-        level = root.level
-        root.addHandler(everything)
+        level, handlers = root.level, root.handlers
+        root.handlers = [everything]  # pytest's own would format each of some thousand records twice more
         root.setLevel(logging.DEBUG)
         answer, raised = None, None
         try:
@@ -191,7 +191,7 @@ class Functions:
                 except Exception as error:
                     raised = error
         finally:
-            root.removeHandler(everything)
+            root.handlers = handlers
             root.setLevel(level)
         output.write("".join(str(one.message) for one in warned))
         self.account.check_events()
