@@ -128,7 +128,7 @@ def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work:
     work.send(request, payload=payload)
     letter = work.dead_letter(request)
     assert letter["code"] == "TooLarge"
-    assert "a request may have 1015808" in letter["reason"]
+    assert "a request may have at most 1015808" in letter["reason"]
     assert len(letter["body"]) == largest
 
 
