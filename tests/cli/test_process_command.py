@@ -60,14 +60,11 @@ def test_set_limit_rejects_an_invalid_limit(operator: Operator, limit: str) -> N
     assert operator.process().slot_limit == 1
 
 
-def test_set_limit_warns_of_max_concurrent_runs(operator: Operator) -> None:
+def test_set_limit_warns_of_max_concurrent_runs_and_of_the_item_size(operator: Operator) -> None:
     operator.glue.create_job(Name="tight", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 3})
     operator.processes.create("second", 1, "tight")
 
     assert "MaxConcurrentRuns" in operator.run("process", "set-limit", "second", "3").stderr
-
-
-def test_set_limit_warns_of_the_item_size(operator: Operator) -> None:
     assert "divide it" not in operator.run("process", "set-limit", "sample", "100").stderr
     assert "divide it" in operator.run("process", "set-limit", "sample", "500").stderr
 
@@ -134,15 +131,12 @@ def test_add_refuses_a_job_with_all_its_problems(operator: Operator) -> None:
     assert operator.audited()[-1]["forced"] is True
 
 
-def test_add_accepts_a_job_of_the_parameters(operator: Operator) -> None:
+def test_add_accepts_a_job_of_the_parameters_and_refuses_an_unknown_job(operator: Operator) -> None:
     operator.glue.create_job(Name="other", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 9})
     operator.parameters["MoreGlueJobArns"] = "arn:aws:glue:us-east-1:123456789012:job/other"
 
     assert operator.run("process", "add", "second", "--limit", "2", "--job", "other").exit_code == 0
-
-
-def test_add_refuses_an_unknown_job(operator: Operator) -> None:
-    assert "does not exist" in operator.run("process", "add", "second", "--limit", "2", "--job", "nowhere").stderr
+    assert "does not exist" in operator.run("process", "add", "third", "--limit", "2", "--job", "nowhere").stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 48])

@@ -79,13 +79,6 @@ def test_submit_sends_a_file_in_order_in_batches_of_ten(operator: Operator, tmp_
     assert (line["action"], line["requests"], line["processes"]) == ("request submit", 12, {"sample": 12})
 
 
-def test_submit_reads_standard_input(operator: Operator) -> None:
-    ended = operator.run(
-        "request", "submit", "--file", "-", "--json", stdin='{"process": "sample", "request_id": "a"}\n'
-    )
-    assert [one["request_id"] for one in ended.json["sent"]] == ["a"]
-
-
 def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) -> None:
     lines = [
         '{"process": "sample", "request_id": "good"}',

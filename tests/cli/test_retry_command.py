@@ -107,11 +107,6 @@ def test_list_marks_overdue_retries(operator: Operator, waiting: Waiting) -> Non
     assert "[bold]not markup" in output
 
 
-def test_list_without_retries(operator: Operator) -> None:
-    ended = operator.run("retry", "list")
-    assert (ended.exit_code, ended.stdout) == (0, "No request waits for another attempt.\n")
-
-
 def test_list_counts_retries_above_the_limit(operator: Operator, waiting: Waiting) -> None:
     for number in (1, 2, 3):
         waiting.fail(f"r{number}", number * HOUR)
@@ -322,7 +317,9 @@ def test_cancel_with_payload_dead_letters_a_request_whose_message_is_lost(operat
     assert [len(body["retries"]) for body in waiting.bodies()] == [1]
 
 
-def test_run_now_overdue_without_overdue_retries(operator: Operator, waiting: Waiting) -> None:
+def test_list_and_run_now_without_retries(operator: Operator, waiting: Waiting) -> None:
+    listed = operator.run("retry", "list")
+    assert (listed.exit_code, listed.stdout) == (0, "No request waits for another attempt.\n")
     waiting.fail("in-time", HOUR)
     ended = operator.run("retry", "run-now", "--overdue")
     assert (ended.exit_code, ended.stdout, operator.audited()) == (0, "No attempt is overdue.\n", [])

@@ -127,11 +127,8 @@ def test_a_queued_request_takes_four_writes_with_a_precheck_and_five_without() -
     assert (most.bytes, most.cycle_units, most.queued_units) == (39_626, 3 * 39, 4 * 39)
     assert most.starts_a_second == pytest.approx(1000 / 156)
     assert most.shortest_job == pytest.approx(78.0)
+    assert demand(*SHORT, 0).shortest_job == 0
     assert [demand(*SHORT, slots).queued_units for slots in (PRECHECK_FROM_HOLDERS - 1, PRECHECK_FROM_HOLDERS)] == [
         5 * 3,
         4 * 3,
     ]
-
-
-def test_the_demand_of_a_process_without_slots() -> None:
-    assert demand(*SHORT, 0).shortest_job == 0

@@ -97,12 +97,14 @@ def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dic
     first = process.waiting_execution
     if process.waiting_since is None or first in process.holders or (first and first in executions):
         return None
+    behind = "nobody"  # words: allowed; a value of the JSON output. A slot is free, and the request is being woken.
+    if process.paused or not process.has_free_slot:
+        behind = "a pause" if process.paused else "other requests"
     return {
         "execution": first,
         "since": iso(process.waiting_since),
         "waited_seconds": int(now - process.waiting_since),
-        # If a slot is free, the registered request is being woken.
-        "behind": "a pause" if process.paused else "other requests" if not process.has_free_slot else "nobody",
+        "behind": behind,
     }
 
 
