@@ -1,4 +1,4 @@
-"""What the tests of every folder share: Hypothesis' profile, botocore's descriptions of AWS, and who takes turns."""
+"""Setup of all tests: Hypothesis' profile, caches for botocore, and the folders that run on one worker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 from tests.support import quick_clients
 from tests.support.profiles import same_examples
 
-same_examples()  # before a test is read; --hypothesis-profile loads another profile after this
+same_examples()  # before the tests are imported; --hypothesis-profile loads another profile later
 
-# The tests of such a folder take turns, on one worker of xdist's, beside those of all other folders. Each has an engine
-# that takes time to start, or (`least_privilege`) a record that takes time to make, and every worker would; and all the
-# deployments of `e2e` come from one build folder.
+# The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
+# record: each worker would do it again. The deployments of `e2e` share one build folder.
 TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
 # Modules of such a folder that use an engine of their own alone: each of them takes turns with none but itself.
 ALONE = (
@@ -27,14 +26,14 @@ ALONE = (
     "tests/engine/test_stack_deletion.py",
 )
 
-quick_clients.install()  # before a test makes a session
+quick_clients.install()  # before a test creates a session
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each folder of TURNS for one worker, the largest first; every other test for whoever has nothing to do.
+    """Each folder of TURNS on one worker, the largest first. Every other test on the next idle worker.
 
-    Not `--dist loadgroup`: xdist 3.8.0 writes a test's group where pytest 9.2 does not read it any more.
+    `--dist loadgroup` does not work: pytest 9.2 does not read a test's group where xdist 3.8.0 writes it.
     """
     from xdist.scheduler import LoadScopeScheduling
 

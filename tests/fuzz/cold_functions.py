@@ -25,7 +25,8 @@ from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots import run_report as findings
-from tests.support.in_process_aws import InProcessAws, note_parameters
+from tests.support.boundary import note_parameters
+from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
 from tests.unit.conftest import CONTEXT, CurrentStdout
 
@@ -145,7 +146,7 @@ class Functions:
             client = self._session.client(service)
             client.meta.events.register("before-parameter-build", note_parameters)
             client.meta.events.register(
-                "before-call", lambda model, context, **_: self.account.answer(model, context["asked"])
+                "before-call", lambda model, context, **_: self.account.answer(model, context["parameters"])
             )
             self._clients[service] = client
         return self._clients[service]

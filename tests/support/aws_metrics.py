@@ -1,9 +1,9 @@
-"""Metrics that AWS writes by itself, with the dimensions under which it writes them; only those that are used here."""
+"""The metrics of AWS services that the template uses, with the dimensions under which AWS writes them."""
 
 from __future__ import annotations
 
 QUEUE, FUNCTION, MACHINE = ("QueueName",), ("FunctionName",), ("StateMachineArn",)
-# Namespace and dimensions -> names. A metric asked for under other dimensions is another one, without data.
+# Namespace and dimensions -> names. Under other dimensions, a metric of the same name has no data.
 KNOWN: dict[tuple[str, tuple[str, ...]], set[str]] = {
     # SQS guide, "Available CloudWatch metrics for Amazon SQS"
     ("AWS/SQS", QUEUE): {
@@ -38,13 +38,12 @@ KNOWN: dict[tuple[str, tuple[str, ...]], set[str]] = {
     # the same guide, "CloudWatch throttling metrics"
     ("AWS/DynamoDB", ("TableName",)): {"WriteKeyRangeThroughputThrottleEvents"},
 }
-# Operands that AWS writes only when there is something to count: a zero is missing. A queue's number
-# of visible messages is written while the queue is in use.
-ONLY_WHEN_THERE_IS_SOMETHING = {"NumberOfMessagesReceived", "WriteKeyRangeThroughputThrottleEvents"}
-# DynamoDB's: an alarm on one of these itself keeps its state where data is missing, whatever it says of missing data
-# (CloudWatch guide, "Configuring how CloudWatch alarms treat missing data").
+# AWS writes these only above zero. It writes a queue's number of visible messages while the queue is in use.
+ONLY_ABOVE_ZERO = {"NumberOfMessagesReceived", "WriteKeyRangeThroughputThrottleEvents"}
+# An alarm on a metric of this namespace ignores missing data, also with another TreatMissingData (CloudWatch guide,
+# "Configuring how CloudWatch alarms treat missing data").
 MISSING_IS_IGNORED = "AWS/DynamoDB"
-# The resources that a dimension's value may name.
+# Dimension -> type of the resource that its value names.
 NAMED_BY = {
     "QueueName": "AWS::SQS::Queue",
     "FunctionName": "AWS::Serverless::Function",

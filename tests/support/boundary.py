@@ -1,4 +1,4 @@
-"""Faults at the botocore boundary: what a caller sees when a network or a service fails it."""
+"""Faults at the botocore boundary: lost answers, refusals, and a caller that dies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 
 class Killed(BaseException):
-    """The process died here: no except clause of the code under test may see it."""
+    """The process dies here. A BaseException, so that no `except Exception` of the code under test catches it."""
 
 
 def _hook(client: Any, event: str, operation: str, error: BaseException, times: int) -> None:
@@ -24,12 +24,12 @@ def _hook(client: Any, event: str, operation: str, error: BaseException, times: 
 
 
 def lose_answer(client: Any, operation: str, times: int = 1) -> None:
-    """The call is made and takes effect; its answer never arrives."""
+    """Let the call take effect and lose its answer."""
     _hook(client, "after-call", operation, ReadTimeoutError(endpoint_url="the service"), times)
 
 
 def lose_answers(client: Any, operation: str, lost: Callable[[], bool]) -> None:
-    """As `lose_answer`, of every call of which `lost` says so when its answer comes."""
+    """As `lose_answer`, for each call for which `lost` returns true when its answer arrives."""
 
     def raise_it(**_: Any) -> None:
         if lost():
@@ -39,17 +39,17 @@ def lose_answers(client: Any, operation: str, lost: Callable[[], bool]) -> None:
 
 
 def kill_before(client: Any, operation: str) -> None:
-    """The caller dies just before the call."""
+    """Kill the caller just before the call."""
     _hook(client, "before-call", operation, Killed(), 1)
 
 
 def kill_after(client: Any, operation: str) -> None:
-    """The caller dies just after the call took effect."""
+    """Kill the caller just after the call took effect."""
     _hook(client, "after-call", operation, Killed(), 1)
 
 
 def refuse(client: Any, operation: str, code: str, times: int = 1, retry_attempts: int = 0, **parameters: Any) -> None:
-    """The service refuses the call with this error code; nothing takes effect. `told` is added to its answer."""
+    """Refuse the call with this error code, without effect. `parameters` are added to the answer."""
     response: Any = {
         **parameters,
         "Error": {"Code": code, "Message": f"refused with {code}"},
@@ -59,7 +59,7 @@ def refuse(client: Any, operation: str, code: str, times: int = 1, retry_attempt
 
 
 class Calls:
-    """Counts the calls that clients make, by operation name."""
+    """The operation names of the calls that clients make, in order."""
 
     def __init__(self, *clients: Any) -> None:
         self.made: list[str] = []
@@ -68,3 +68,8 @@ class Calls:
 
     def _note(self, model: Any, **_: Any) -> None:
         self.made.append(model.name)
+
+
+def note_parameters(params: Any, context: dict[str, Any], **_: Any) -> None:
+    """For `before-parameter-build`: keeps the call's parameters for the hooks of `before-call`."""
+    context["parameters"] = dict(params)

@@ -1,4 +1,4 @@
-"""The timeouts of clients as a function's code states them, without importing it: that needs its settings."""
+"""The client timeouts in a function's code, read without importing it: an import needs the function's settings."""
 
 import ast
 from pathlib import Path
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def client_configs(function: str) -> dict[str, Config]:
-    """Variable -> what `client_config` makes of the arguments that `functions/<function>/app.py` gives it."""
+    """Variable -> the result of its `client_config(...)` in `functions/<function>/app.py`."""
     assigned = [
         (statement.targets[0], statement.value)
         for statement in ast.parse((ROOT / "functions" / function / "app.py").read_text()).body
@@ -28,6 +28,6 @@ def client_configs(function: str) -> dict[str, Config]:
 
 
 def longest_call(config: Config) -> float:
-    """The seconds of a call that no attempt of is answered, with the longest waits between its attempts."""
+    """The seconds of a call without an answer: all attempts time out, with the longest backoff between them."""
     attempts = config.retries["total_max_attempts"]
     return attempts * (config.connect_timeout + config.read_timeout) + sum(2**n for n in range(attempts - 1))

@@ -1,6 +1,6 @@
-"""AWS in the process, without HTTP: some hundred examples a second, and what AWS refuses is refused.
+"""AWS in the process, without HTTP, for hundreds of examples a second. Calls that AWS refuses are refused.
 
-Queues take what SQS takes (SQS API Reference, SendMessage): the characters, sizes and counts. The rest are dicts.
+Queues have the rules of SQS for characters, sizes and counts (SQS API Reference, SendMessage). The rest are dicts.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from botocore.response import StreamingBody
 
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.events import SCHEMA_FILE
+from tests.support.boundary import note_parameters
 from tests.support.in_process_tables import Refusal, Tables
 from tests.unit.work_messages import ALLOWED
 
 LARGEST_MESSAGE = 1_048_576
 MOST_ATTRIBUTES = 10
 GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
-# Step Functions API Reference, StartExecution, `name`: what a name must not hold.
+# Characters that a name must not contain (Step Functions API Reference, StartExecution, `name`).
 NO_NAME = re.compile(r"[\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 LARGEST_INPUT = 262_144
 LARGEST_EVENT = 262_144
-_VALID_NEWS = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
+_VALID_EVENT = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 Parameters = dict[str, Any]
 Answer = tuple[Any, dict[str, Any]]
 
 
 class InProcessAws:
-    """One small account, empty at first. `sent` is what was sent, as (queue's name, what was asked)."""
+    """One small account, empty at first. `sent` has each message as (queue's name, parameters of SendMessage)."""
 
     def __init__(self) -> None:
         self.tables = Tables()
@@ -51,13 +52,11 @@ class InProcessAws:
         self.parameter = "{}"
         self.secrets: dict[str, Parameters] = {}
         self.objects: dict[str, bytes] = {}
-        self.asked: list[str] = []
         self.refuse: dict[str, str] = {}
         self._ids = itertools.count(1)
 
     def answer(self, model: Any, parameters: Parameters) -> Answer:
-        """For `before-call`: the answer to an operation that is asked with these parameters."""
-        self.asked.append(model.name)
+        """For `before-call`: the answer to an operation with these parameters."""
         try:
             if model.name in self.refuse:
                 raise Refusal(self.refuse[model.name])
@@ -68,9 +67,11 @@ class InProcessAws:
             return SimpleNamespace(status_code=400, headers={}), refusal.answer
 
     def answer_calls_of(self, client: Any) -> None:
-        """Answers what this client calls from here on."""
+        """Answer each later call of this client."""
         client.meta.events.register("before-parameter-build", note_parameters)
-        client.meta.events.register("before-call", lambda model, context, **_: self.answer(model, context["asked"]))
+        client.meta.events.register(
+            "before-call", lambda model, context, **_: self.answer(model, context["parameters"])
+        )
 
     # SQS
 
@@ -122,7 +123,7 @@ class InProcessAws:
         self.executions[name] |= closed | more
 
     def age_executions(self, seconds: float) -> None:
-        """Lets so much time pass for those that there are."""
+        """Move the times of all executions so far back."""
         for execution in self.executions.values():
             for name in execution.keys() & {"startDate", "stopDate"}:
                 execution[name] -= timedelta(seconds=seconds)
@@ -208,10 +209,10 @@ class InProcessAws:
         return {"FailedEntryCount": 0, "Entries": [{"EventId": "event"}]}
 
     def check_events(self) -> None:
-        """Raises if one of them is no news. Not as it is sent, since who sends it gets over whatever is raised."""
+        """Raise if an event is invalid. It is not checked when it is sent, since the sender catches every error."""
         for event in self.events:
             assert len(event["Detail"]) <= LARGEST_EVENT
-            _VALID_NEWS.validate(json.loads(event["Detail"]))
+            _VALID_EVENT.validate(json.loads(event["Detail"]))
 
     # S3
 
@@ -225,7 +226,7 @@ class InProcessAws:
     def _PutObject(self, parameters: Parameters) -> Parameters:
         if parameters.get("IfNoneMatch") and parameters["Key"] in self.objects:
             raise Refusal("PreconditionFailed")
-        self.objects[parameters["Key"]] = parameters["Body"].read()  # botocore has made a file of it
+        self.objects[parameters["Key"]] = parameters["Body"].read()  # botocore has wrapped it in a file
         return {}
 
     def _ListObjectsV2(self, parameters: Parameters) -> Parameters:
@@ -235,8 +236,3 @@ class InProcessAws:
         for one in parameters["Delete"]["Objects"]:
             self.objects.pop(one["Key"], None)
         return {}
-
-
-def note_parameters(params: Any, context: dict[str, Any], **_: Any) -> None:
-    """For `before-parameter-build`: keeps what the call was asked for `before-call`."""
-    context["asked"] = dict(params)

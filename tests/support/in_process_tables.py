@@ -1,4 +1,4 @@
-"""DynamoDB's tables in the process: those of the simulation, called as botocore calls the service."""
+"""The simulation's DynamoDB tables, called as botocore calls the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Item = dict[str, Any]
 
 
 class Refusal(Exception):
-    """An error that the service answers."""
+    """An error answer of the service."""
 
     def __init__(self, code: str, **more: Any) -> None:
         super().__init__(code)
@@ -29,7 +29,7 @@ class Tables:
         self._state = dynamodb.tables(**{table: [] for table in dynamodb.KEY_ATTRIBUTES})
 
     def put(self, table: str, item: Item) -> Item:
-        """Writes any item; returns it as DynamoDB keeps it."""
+        """Write any item, and return it as DynamoDB stores it."""
         self.perform("PutItem", {"TableName": table, "Item": item})
         return self.item(table, item[dynamodb.KEY_ATTRIBUTES[table]]["S"])
 

@@ -1,7 +1,6 @@
-"""A network that loses answers: an HTTP proxy on 127.0.0.1 that carries a request out and ends the connection instead.
+"""An HTTP proxy on 127.0.0.1 that forwards a request and closes the connection instead of answering it.
 
-The client cannot know whether its request took effect. botocore then sends it again by itself, which no hook inside
-botocore can show.
+The client cannot know whether its request took effect, and botocore repeats it. No hook inside botocore shows that.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tests.support.waiting import NEVER
 
 
 class LosingProxy:
-    """Passes everything to `target`, a URL, and loses the answers it was told to lose. A context manager."""
+    """Forwards every request to `target`, a URL, and loses the chosen answers. A context manager."""
 
     def __init__(self, target: str) -> None:
         self.lost: list[bytes] = []  # the bodies of the requests whose answers were lost
@@ -79,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        # The signature covers Host, so the request goes on as it came.
+        # The signature covers Host, so the headers are forwarded unchanged.
         answer = self.server.proxy.carry_out(self.path, body, dict(self.headers.items()))
         if answer is None:
             self.close_connection = True
@@ -94,4 +93,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """It says nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""The metrics that the code can write, read from its source, and those that it has written, read from its output."""
+"""The metrics that the code can write, read from its source, and those that it wrote, read from its output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Metric:
 
 @cache
 def in_source() -> frozenset[Metric]:
-    """What the functions, the layer and the workflow can write."""
+    """The metrics that the functions, the layer and the workflow can write."""
     metrics = {metric for tree in _trees() for metric in _of(tree)}
     metrics |= {Metric(name, "Count", STACK) for name in findings_in_source()}
     states = json.loads(WORKFLOW.read_text())["States"].values()
@@ -49,13 +49,13 @@ def _trees() -> list[ast.Module]:
 
 
 def findings_in_source() -> set[str]:
-    """What the janitor can note (slotkeeper.slots.run_report.RunReport), each name that of a metric."""
+    """The janitor's findings (slotkeeper.slots.run_report.RunReport). Each has a metric of its name."""
     texts = (call.args[0] for call in _calls("note"))
     return {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
 
 
 def details_in_source() -> set[str]:
-    """What a finding can say beside its message."""
+    """The fields that a finding can have in addition to its message."""
     return {
         str(keyword.arg)
         for call in (call for method in ("note", "guard", "failed", "cut_short") for call in _calls(method))
@@ -70,7 +70,7 @@ def _calls(method: str) -> list[ast.Call]:
 
 @cache
 def _calls_of_methods() -> dict[str, list[ast.Call]]:
-    """The calls in the source, by the method that is called."""
+    """Method name -> its calls in the source."""
     calls: dict[str, list[ast.Call]] = defaultdict(list)
     for tree in _trees():
         for node in ast.walk(tree):
@@ -100,7 +100,7 @@ def _texts(name: ast.expr) -> Iterator[str]:
 
 
 def in_output(output: str) -> set[Metric]:
-    """What was written in the embedded metric format (CloudWatch guide, "Specification: Embedded metric format")."""
+    """An output's metrics (CloudWatch guide, "Specification: Embedded metric format")."""
     metrics = set()
     for line in output.splitlines():
         written: dict[str, Any] = json.loads(line) if line.startswith("{") and '"_aws"' in line else {}

@@ -1,4 +1,4 @@
-"""The `time` of one module, so that a test's clock moves no thread that another test has left behind."""
+"""A test's clock in one module. The clock of all modules would also move threads that another test left running."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ import pytest
 
 
 def replace_time(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **functions: Callable[..., Any]) -> None:
-    """Replace functions of `time` where this module calls them, and nowhere else."""
+    """Replace functions of `time` in this module only."""
     monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(module.time), **functions}))

@@ -1,12 +1,12 @@
-"""How hard Hypothesis tries: one profile for every property of the tree. tests/conftest.py loads it.
+"""Hypothesis' profiles: how many examples each property of the tree has. tests/conftest.py loads the short one.
 
-`make test` tries each property with the same examples every time, and judges none by its time, so that neither chance
-nor a busy machine makes it fail. More examples, by chance:
+`make test` uses the same examples every time and sets no deadline, so that neither chance nor a busy machine makes a
+property fail. More examples, chosen at random:
 
     python -m pytest tests/fuzz --hypothesis-profile=long
 
 Hypothesis also draws constants that it finds in the loaded modules of the project, and pytest-xdist loads other modules
-in each run. `same_examples` leaves these constants to the long profile.
+in each run. `same_examples` removes these constants from the short profile.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ settings.register_profile(
 
 
 def share(of_examples: float) -> settings:
-    """The loaded profile with a share of its examples. It decorates a property whose examples take long."""
+    """Decorator for a property with slow examples: the loaded profile with a share of its examples."""
     loaded = settings()
     return settings(loaded, max_examples=max(1, int(loaded.max_examples * of_examples)))
 
 
 def same_examples() -> None:
-    """Load the short profile, and make its examples the same whichever modules are loaded.
+    """Load the short profile, and make its examples independent of the loaded modules.
 
-    Hypothesis has no setting for this. A profile that is not derandomized draws the constants as before.
+    Hypothesis has no setting for this. A profile that is not derandomized still draws the constants.
     """
     settings.load_profile(SHORT)
     get_local_constants = providers._get_local_constants

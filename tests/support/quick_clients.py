@@ -1,8 +1,8 @@
-"""Caches for botocore and moto: the same clients and the same answers at a third of the cost.
+"""Caches for botocore and moto: the same clients and answers at a third of the processor time.
 
-Every test makes sessions and clients of its own. For each, botocore parses the description of the service anew, copies
-its handlers and compiles the rules of its endpoints: most of the time of a test with a client or two. Each function
-here replaces one of botocore's or moto's by one with the same result. What is shared is only ever read.
+Every test creates its own sessions and clients. For each client botocore parses the service's description, copies its
+handlers and compiles its endpoint rules: most of the time of a test with one or two clients. Each function here
+replaces one of botocore or moto by one with the same result. The shared objects are read only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VARIABLE_KEYWORDS = inspect.CO_VARKEYWORDS
 
 
 def install() -> None:
-    """Install the caches. They have to be there before the first session."""
+    """Install the caches. Call it before the first session is created."""
     botocore.session.create_loader = functools.cache(botocore.session.create_loader)
     client.ServiceModel = _once_for_each_description(client.ServiceModel)
     regions.EndpointProvider = _once_for_each_description(regions.EndpointProvider)
@@ -34,11 +34,11 @@ def install() -> None:
     useragent.UserAgentComponent.to_string = functools.cache(useragent.UserAgentComponent.to_string)
     for function in ("camelcase_to_underscores", "method_names_from_class"):
         setattr(moto_responses, function, functools.cache(getattr(moto_responses, function)))
-    moto_models.RESPONSES_METHODS.clear()  # for callers that use `requests`, which is none of ours
+    moto_models.RESPONSES_METHODS.clear()  # only callers of the `requests` library need them
 
 
 def _once_for_each_description(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Botocore's loader returns the same object for the same file, so that its identity is a key."""
+    """Cache by identity: botocore's loader returns the same object for the same file."""
     made: dict[int, tuple[Any, Any]] = {}
 
     def make_once(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The template as it is deployed, parsed once for all tests. It is read only: whoever changes it takes a copy."""
+"""The deployed template, parsed once for all tests. It is read only: a test that changes it takes a copy."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 
-# Seconds. A safety net for what never comes, and no bound of anything: a test passes on a machine of any speed.
+# Seconds. It ends a test whose condition never becomes true. It is no upper bound: a slow machine passes.
 NEVER = 180.0
 
 
 def wait_until[Value](condition: Callable[[], Value], what: str, interval: float = 0.05) -> Value:
     """Call `condition` until its value is true, and return that value.
 
-    Raises AssertionError after NEVER; it says `what` was awaited and what the last value was.
+    Raises AssertionError after NEVER seconds, with `what` and the last value.
     """
     deadline = time.monotonic() + NEVER
     while True:

@@ -12,7 +12,7 @@ import typer.main
 
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper_cli.app import app
-from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_WHEN_THERE_IS_SOMETHING
+from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO
 from tests.support.metrics import ROOT
 from tests.template.metric_math import Point, value
 from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE
@@ -147,7 +147,7 @@ COMPUTED = [alarm for alarm in ALARMS if "Metrics" in ALARMS[alarm]]
 def test_an_expression_has_a_value_when_aws_writes_no_zero(alarm: str) -> None:
     """Otherwise the alarm has no data in the case that it is for, or never returns to OK."""
     metrics = _metrics(alarm)
-    points = {name: None if metric in ONLY_WHEN_THERE_IS_SOMETHING else 1.0 for name, metric in metrics.items()}
+    points = {name: None if metric in ONLY_ABOVE_ZERO else 1.0 for name, metric in metrics.items()}
     assert None in points.values()
     assert _result(alarm, **points) is not None
 

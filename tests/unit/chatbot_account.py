@@ -1,4 +1,4 @@
-"""The chatbot's world: the chat API's stand-in, tables and secrets in moto, and messages that are signed."""
+"""An account with a chatbot: a simulated chat API, tables and secrets in moto, and signed messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import boto3
 
 from dev.emulator.chat_service import ChatService
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from tests.support.tables import create_table
 
 KEY = "a-key-for-tests-0123456789"
 TOKEN_TABLE, SEEN_TABLE = "chat-token", "seen-signatures"
@@ -17,13 +18,13 @@ SIGNING, CREDENTIALS = "signing-key", "api-credentials"
 
 
 def next_clients(service: str) -> Any:
-    """All clients of a service that are made from here on in this test, for tests.support.boundary."""
+    """The clients of a service that this test creates later, for the faults of tests.support.boundary."""
     events = boto3._get_default_session().events
     return SimpleNamespace(meta=SimpleNamespace(events=events, service_model=SimpleNamespace(service_name=service)))
 
 
 class ChatbotAccount:
-    """One account with a chatbot; `now` is the moment at which its messages are signed."""
+    """One account with a chatbot. Its messages are signed at `now`."""
 
     def __init__(self, dynamodb: Any, secretsmanager: Any, now: float) -> None:
         self.service = ChatService()
@@ -34,12 +35,7 @@ class ChatbotAccount:
     def __enter__(self) -> Self:
         self.service.start()
         for table, key in ((TOKEN_TABLE, "token_name"), (SEEN_TABLE, "signature")):
-            self.dynamodb.create_table(
-                TableName=table,
-                BillingMode="PAY_PER_REQUEST",
-                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
-                KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
-            )
+            create_table(self.dynamodb, table, key)
         known = {"client_id": self.service.client_id, "client_secret": self.service.client_secret}
         self.secretsmanager.create_secret(Name=CREDENTIALS, SecretString=json.dumps(known))
         self.secretsmanager.create_secret(Name=SIGNING, SecretString=json.dumps({"signing_key": KEY}))
@@ -66,7 +62,7 @@ class ChatbotAccount:
         return {TIMESTAMP_HEADER: str(now), SIGNATURE_HEADER: sign(key, now, body)}
 
     def event(self, fields: Any, **changes: Any) -> dict[str, Any]:
-        """What API Gateway hands the function. `changes` replace parts of it."""
+        """The event of API Gateway. `changes` replace parts of it."""
         body = fields if isinstance(fields, str) else json.dumps(fields)
         return {
             "resource": "/messages",
@@ -85,10 +81,10 @@ class ChatbotAccount:
         return scanned["Items"][0] if scanned["Items"] else {}
 
     def seen(self) -> list[dict[str, Any]]:
-        """The signatures that are noted as used."""
+        """The items of used signatures."""
         items: list[dict[str, Any]] = self.dynamodb.scan(TableName=SEEN_TABLE, ConsistentRead=True)["Items"]
         return items
 
     def asked(self, path: str) -> int:
-        """How many requests for a path have reached the API."""
+        """How many requests with this path the API has received."""
         return sum(request.path == path for request in self.service.log)

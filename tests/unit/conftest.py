@@ -1,4 +1,4 @@
-"""One small account in moto, single-threaded: what the functions talk to. It never judges a race."""
+"""One small account in moto, for tests of one thread. tests/races has the races."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.process import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import CONFIRM_UPDATE, Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.run_report import RunReport
@@ -36,6 +36,7 @@ from slotkeeper.slots.settlement_table import SettlementTable
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
 from tests.support.in_process_aws import InProcessAws
+from tests.support.tables import create_table
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.token_instances import Api, Instances, VirtualTime
 from tests.unit.work_account import WorkAccount
@@ -58,7 +59,7 @@ CONTEXT = SimpleNamespace(
 
 
 @pytest.fixture(autouse=True)
-def _nobodys_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
@@ -73,7 +74,7 @@ def _nobodys_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Account:
-    """The account's clients and names, and the two actors over them."""
+    """The account's clients and names, with a starter, a janitor and the handler of status events."""
 
     dynamodb: Any
     sqs: Any
@@ -112,7 +113,7 @@ class Account:
         )
 
     def new_janitor(self) -> None:
-        """A container of the janitor that remembers nothing."""
+        """Replace the janitor's container: its memory is empty."""
         self.settlement.memory = type(self.settlement.memory)()
         self.settlement.settled = SettlementTable(self.dynamodb, self.settled_table)
         self.janitor = Janitor(
@@ -134,23 +135,52 @@ class Account:
         return self.janitor.run()
 
     def event_at(self, execution: str, now: float, redrives: int = 0) -> tuple[int | None, RunReport]:
-        """One receive of an execution's status event: the seconds until the next, and what was done."""
+        """Handle one receive of a status event. Returns the seconds until the next receive, and the report."""
         self.now = now
         report = RunReport()
         return self.closed_executions.handle(execution, redrives, report), report
 
     def status_event(self, execution: str) -> str:
-        """Sends an execution's status event and receives it; the receipt handle."""
+        """Send an execution's status event and receive it. Returns the receipt handle."""
         body = json.dumps({"detail": {"name": execution}})
         self.sqs.send_message(QueueUrl=self.status_event_url, MessageBody=body)
         received = self.sqs.receive_message(QueueUrl=self.status_event_url)["Messages"]
         return str(received[0]["ReceiptHandle"])
 
+    def fill(self) -> None:
+        """Reserve the only slot of `p` for another execution, p-other."""
+        self.slots.reserve("p", "p-other", NOW)
+
+    def lose_wake(self) -> Delivery:
+        """Register a waiting request, then free a slot of `p` without a wake."""
+        self.slots.reserve("p", "p-1", NOW)
+        waiting = self.send()
+        self.slots.wait("p", "p-waits", waiting)
+        self.slots.cancel("p", "p-1")
+        return waiting
+
+    def confirm(self, execution: str) -> None:
+        """Confirm the slot of a holder of `p`, as the workflow does."""
+        self.dynamodb.update_item(
+            TableName=self.slot_table,
+            Key={"process_name": {"S": "p"}},
+            UpdateExpression=CONFIRM_UPDATE,
+            ExpressionAttributeNames={"#me": execution, "#state": "state"},
+            ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+        )
+
+    def finish(self, execution: str) -> None:
+        """Close an execution."""
+        self.stepfunctions.stop_execution(executionArn=self.execution_arn(execution))
+
+    def execution_arn(self, execution: str) -> str:
+        return self.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + execution
+
     def item(self, process: str = "p") -> Any:
         return self.slots.read(process)
 
     def write(self, attribute: str, value: dict[str, Any]) -> None:
-        """Sets an attribute of the process's item, as somebody does who knows no protocol."""
+        """Set an attribute of the process's item, without the conditions of the protocol."""
         self.dynamodb.update_item(
             TableName=self.slot_table,
             Key={"process_name": {"S": "p"}},
@@ -174,7 +204,7 @@ class Account:
         return list(answer.get("Messages", []))
 
     def send(self, body: Any = None, group: str = "p", message_id: str = "") -> Delivery:
-        """Sends a message and receives it once, as the event source mapping would."""
+        """Send a message and receive it once, as the event source mapping does."""
         text = body if isinstance(body, str) else json.dumps(body if body is not None else {"process": group})
         self.sqs.send_message(
             QueueUrl=self.queue_url,
@@ -197,7 +227,7 @@ class Account:
 
 
 def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
-    """A delivery made up, for what needs no queue."""
+    """A delivery without a queue."""
     text = body if isinstance(body, str) else json.dumps(body)
     return replace(Delivery("message-1", text, group, "handle-1", "1", 1, NOW), **changes)
 
@@ -206,14 +236,8 @@ def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
 def account() -> Iterator[Account]:
     with mock_aws():
         dynamodb = boto3.client("dynamodb")
-        tables = {"slots": "process_name", "settled": "execution_name"}
-        for table, key in tables.items():
-            dynamodb.create_table(
-                TableName=table,
-                BillingMode="PAY_PER_REQUEST",
-                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
-                KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
-            )
+        for table, key in {"slots": "process_name", "settled": "execution_name"}.items():
+            create_table(dynamodb, table, key)
         sqs = boto3.client("sqs")
         fifo = {"FifoQueue": "true", "VisibilityTimeout": str(VISIBILITY)}
         stepfunctions = boto3.client("stepfunctions")
@@ -240,7 +264,7 @@ def account() -> Iterator[Account]:
 
 
 class CurrentStdout:
-    """Standard output as it is when something is written: pytest puts another one in its place for every phase."""
+    """Writes to the current `sys.stdout`, which pytest replaces in each phase of a test."""
 
     def write(self, text: str) -> None:
         sys.stdout.write(text)
@@ -251,7 +275,7 @@ class CurrentStdout:
 
 @pytest.fixture
 def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Loads a function's app.py anew, as a cold container does."""
+    """Loads a function's app.py again, as a cold start does."""
     for name, value in {
         "SLOT_TABLE_NAME": account.slot_table,
         "SETTLED_TABLE_NAME": account.settled_table,
@@ -271,7 +295,7 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         "POWERTOOLS_TRACE_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
-    # Powertools reads its variables when its objects are made.
+    # Powertools reads its variables when its objects are created.
     importlib.reload(observability)
     for module in (chat_token, events, retrying_worker, retry):
         importlib.reload(module)
@@ -296,9 +320,9 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
 
 @pytest.fixture
 def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatbotAccount]:
-    """The chat API's stand-in, and in the account what the chatbot needs beside it.
+    """A simulated chat API, and the chatbot's tables, secrets and variables.
 
-    The functions' clients come from a session of this test's own, so that what is hooked into it ends with the test.
+    The functions' clients come from a session of this test, so that its hooks end with the test.
     """
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
     with ChatbotAccount(account.dynamodb, boto3.client("secretsmanager"), NOW) as made:
@@ -309,7 +333,7 @@ def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatbotA
 
 @pytest.fixture
 def work_account(account: Account, monkeypatch: pytest.MonkeyPatch) -> WorkAccount:
-    """In the same account, what the worker needs."""
+    """The worker's resources and variables, in the same account."""
     made = WorkAccount()
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
@@ -318,7 +342,7 @@ def work_account(account: Account, monkeypatch: pytest.MonkeyPatch) -> WorkAccou
 
 @pytest.fixture
 def virtual_time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
-    """For tests of one thread: what waits for a token waits in virtual time."""
+    """Waiting for a token takes virtual time. For tests of one thread."""
     virtual = VirtualTime()
     for module in (token_lock, token_refresh, backoff._sync):
         monkeypatch.setattr(module, "time", virtual)
@@ -339,5 +363,5 @@ def workplace() -> Iterator[WorkerHarness]:
 
 @pytest.fixture
 def quick_workplace() -> WorkerHarness:
-    """The same without moto, for lives by the thousand."""
+    """A workplace without moto, for thousands of deliveries."""
     return WorkerHarness(InProcessAws())

@@ -1,4 +1,4 @@
-"""Everything that the functions can say: each outcome handed to the real handlers, and what they wrote about it."""
+"""The logs and metrics of the real handlers, for each outcome that they can have."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from tests.unit.conftest import CONTEXT
 
 Load = Callable[[str], ModuleType]
 PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job", waiting_since=None)
-DETAILS = dict.fromkeys(details_in_source(), "told")
+DETAILS = dict.fromkeys(details_in_source(), "a detail")
 
 
 class Surprise(Exception):
-    """Nobody expected it."""
+    """An unexpected error."""
 
 
 def by_function(load: Load) -> dict[str, str]:
     """Function -> its log and metrics."""
-    reset_cold_start_flag()  # this process has loaded functions before
+    reset_cold_start_flag()  # this test process has loaded functions before
     return {
         "starter": _output_of(_starter(load("starter"))),
         "janitor": _output_of(_janitor(load("janitor"))),
@@ -55,7 +55,7 @@ def _output_of(invocations: Iterator[None]) -> str:
 
 
 def _starter(module: ModuleType) -> Iterator[None]:
-    request, name_it = Request("p", {}, "order-1", 1), module._starter.on_request
+    request, on_request = Request("p", {}, "order-1", 1), module._starter.on_request
     outcomes = [
         admission.Admitted(request.execution_name, "p"),
         admission.Repeated(request.execution_name, "p"),
@@ -67,7 +67,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
     for outcome in outcomes:
 
         def admit(*_: Any, outcome: Any = outcome) -> Any:
-            name_it(request)
+            on_request(request)
             if outcome is None:
                 raise Surprise
             return outcome
@@ -77,16 +77,16 @@ def _starter(module: ModuleType) -> Iterator[None]:
 
 
 def _janitor(module: ModuleType) -> Iterator[None]:
-    def go_round(_: float) -> RunReport:
+    def run(_: float) -> RunReport:
         report = RunReport(processes=[PROCESS])
         for name in sorted(findings_in_source()):
             report.note(name, "A finding", **DETAILS)
         return report
 
-    module._janitor = SimpleNamespace(run=go_round)
+    module._janitor = SimpleNamespace(run=run)
     module._hand_offs = SimpleNamespace(measure=lambda *_: {"p": 1.5})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_report, "logger", observability.logger)  # the one that was made anew for this test
+        patch.setattr(run_report, "logger", observability.logger)  # the one that this test has reloaded
         for took in (True, False):
             module._lease = SimpleNamespace(take=lambda _, took=took: took, release=lambda: None)
             yield module.handler({}, CONTEXT)

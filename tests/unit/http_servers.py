@@ -1,4 +1,4 @@
-"""Servers on 127.0.0.1 that answer as no well-behaved one would."""
+"""Misbehaving servers on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import socket
 import threading
 from typing import Self
 
-# Enough to outlast every deadline here by far; and a client without one ends all the same, with another error.
+# It outlasts every deadline of the tests by far. A client without a deadline ends too, with another error.
 ENDLESS = 500
 
 
 class Listener:
-    """Answers every connection with the same bytes, one piece after the other.
+    """Answers every connection with the same pieces, one after the other.
 
     Args:
         pause: seconds between two pieces.
-        endless: the last piece again and again, for as long as the client stays, up to ENDLESS times.
+        endless: repeat the last piece while the client is connected, up to ENDLESS times.
     """
 
     def __init__(self, *pieces: bytes, pause: float = 0.0, endless: bool = False) -> None:
@@ -24,7 +24,7 @@ class Listener:
         self._closed = threading.Event()
         self.received = b""
         self.connections = 0
-        self.exhausted = False  # whether a client has stayed to the last piece
+        self.exhausted = False  # whether a client received the last piece
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
@@ -46,7 +46,7 @@ class Listener:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                return  # the test is over
+                return  # the test has ended
             self.connections += 1
             self.received = b""
             with connection:
@@ -59,21 +59,20 @@ class Listener:
             try:
                 connection.sendall(piece)
             except OSError:
-                return  # the client has gone, as it should
+                return  # the client has closed the connection, as it should
             if self._closed.wait(self._pause):
                 return
         self.exhausted = True
 
 
 def http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    """A whole answer."""
+    """A complete answer."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
 
 
 class DroppingServer:
-    """A server that answers one request on each connection, and breaks the connection off at the second: as a NAT
-    gateway does that has forgotten it, without a word beforehand."""
+    """Answers the first request on each connection and drops the second, as a NAT gateway does after its idle time."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -91,10 +90,10 @@ class DroppingServer:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                return  # nobody came a second time
+                return  # the client did not connect again
             with connection:
                 received = b""
-                while not received.endswith(b"}"):  # the headers and the body may come one after the other
+                while not received.endswith(b"}"):  # headers and body may arrive separately
                     received += connection.recv(65536)
                 connection.sendall(http(b'{"access_token": "token-%d"}' % number))
                 connection.recv(65536)

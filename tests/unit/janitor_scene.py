@@ -1,9 +1,10 @@
-"""What the janitor meets: an execution that took a slot, and Glue as a list of its runs."""
+"""A process with a holder, for the tests of the janitor."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper.slots.request import execution_name
@@ -11,7 +12,7 @@ from tests.unit.conftest import NOW, Account, delivery
 
 
 class JanitorScene:
-    """One process with one slot, an execution that took it, and Glue as a list of its runs."""
+    """A process with one slot, the execution that holds it, and Glue as a list of job runs."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -22,7 +23,7 @@ class JanitorScene:
         self.checked_at: list[float] = []
         self.check_takes = 0.0
         self.stopping_is_denied = False
-        self.endless = False  # every page of runs has another
+        self.endless = False  # each page of runs has a next page
         self.execution = execution_name("p", "order-1", 1)
         account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
         account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
@@ -47,38 +48,26 @@ class JanitorScene:
 
     def start(self) -> None:
         self.account.starter.admit(delivery({"process": "p", "request_id": "order-1"}), NOW)
-        self.confirm()
+        self.account.confirm(self.execution)
 
     def start_execution(self) -> None:
-        """Without the confirm that follows."""
+        """Start the execution without its confirm."""
         given = '{"process": "p", "request_id": "order-1", "attempt": 1}'
         self.account.stepfunctions.start_execution(
             stateMachineArn=self.account.workflow_arn, name=self.execution, input=given
         )
 
-    def confirm(self) -> None:
-        """As the workflow does it."""
-        self.account.dynamodb.update_item(
-            TableName=self.account.slot_table,
-            Key={"process_name": {"S": "p"}},
-            UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
-            ExpressionAttributeNames={"#me": self.execution, "#state": "state"},
-            ExpressionAttributeValues={":running": {"S": "RUNNING"}},
-        )
-
     def abort(self, at: float = NOW) -> None:
-        """Closes the execution; moto's clock is the real one, so the time it tells is put in place here."""
-        arn = self.account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + self.execution
-        self.account.stepfunctions.stop_execution(executionArn=arn)
-
+        """Abort the execution, and replace the real times in moto's answers by the test's."""
+        self.account.finish(self.execution)
         self._stopped_at, self._redrives = at, 0
-        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", self._tell)
+        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", self._set_dates)
 
     def abort_again(self, at: float) -> None:
-        """As after a redrive, which moto does not have."""
+        """Abort the execution again, as after a redrive, which moto does not have."""
         self._stopped_at, self._redrives = at, self._redrives + 1
 
-    def _tell(self, parsed: Any, **_: Any) -> None:
+    def _set_dates(self, parsed: Any, **_: Any) -> None:
         for execution in [parsed, *parsed.get("executions", [])]:
             if "startDate" in execution:
                 execution |= {"startDate": datetime.fromtimestamp(NOW, UTC), "redriveCount": self._redrives}
@@ -97,7 +86,4 @@ class JanitorScene:
 
 
 def http(status: int) -> Any:
-    class Answer:
-        status_code = status
-
-    return Answer()
+    return SimpleNamespace(status_code=status)

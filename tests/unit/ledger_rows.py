@@ -1,4 +1,4 @@
-"""The steps of a request's row, in the words of the ledger's tests."""
+"""The steps of a request's row, for the tests of the ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def claimed(ledger: Ledger, message: Message = FIRST, token: str = ME, now: floa
 
 
 def end(ledger: Ledger, status: str, message: Message = FIRST) -> None:
-    """Brings the message's attempt to a status, the claim being ME's."""
+    """Bring the message's attempt to a status, with the claim of ME."""
     mine = claimed(ledger, message)
     if status in (FAILED, WAITING, DEAD_LETTERED):
         ledger.record(message, mine, PLAN, "failed")

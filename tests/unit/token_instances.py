@@ -6,17 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from slotkeeper.token import AuthenticationRefused, SharedToken, Timing, TokenEvent, TokenTable, Unauthorized
+from tests.support.tables import create_table
 
 TABLE = "tokens"
 NAME = "bot"
 NOW = 1_800_000_000.0
-# For tests that wait for its end; many times as long as moto needs for an answer on a busy machine.
+# For tests that wait for the end of these times. They are many times the time of a call to moto on a busy machine.
 BRIEF = Timing(api=1.0, store=0.5, clock_skew=0.0, min_interval=0.0)
 QUICK = Timing(api=2.0, store=1.0, clock_skew=0.0, min_interval=0.0)
 
 
 class VirtualTime:
-    """A monotonic clock that only sleeping moves."""
+    """A monotonic clock that only `sleep` advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -29,7 +30,7 @@ class VirtualTime:
 
 
 class Api:
-    """One live token; each `authenticate` kills the one before."""
+    """An API with one live token: each `authenticate` invalidates the token before."""
 
     def __init__(self) -> None:
         self.live = ""
@@ -55,15 +56,10 @@ class Api:
 
 
 class Instances:
-    """What several containers would be: each with a cache of its own."""
+    """Creates the token of several containers, each with its own cache, over one table."""
 
     def __init__(self, dynamodb: Any, api: Api) -> None:
-        dynamodb.create_table(
-            TableName=TABLE,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "token_name", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "token_name", "KeyType": "HASH"}],
-        )
+        create_table(dynamodb, TABLE, "token_name")
         self.dynamodb = dynamodb
         self.api = api
         self.time = NOW
@@ -81,7 +77,7 @@ class Instances:
         return SharedToken(self.table, NAME, **arguments)
 
     def put(self, **attributes: Any) -> None:
-        """The item, as somebody else may have written it."""
+        """Replace the item."""
         self.dynamodb.put_item(TableName=TABLE, Item={"token_name": {"S": NAME}, **attributes})
 
     def raw_item(self) -> dict[str, Any]:
@@ -90,6 +86,6 @@ class Instances:
 
 
 def lock_of_another(instances: Instances, expires: float, **more: Any) -> None:
-    """The item, locked by an instance that is not there."""
+    """Replace the item by one that a dead instance has locked."""
     lock = {"M": {"release_code": {"S": "other"}, "expires": {"N": str(expires)}}}
     instances.put(refresh_lock=lock, **more)

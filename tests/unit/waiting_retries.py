@@ -1,4 +1,4 @@
-"""Retries that wait, for the tests of what operators do to them."""
+"""Waiting retries, for the tests of operators' commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOON = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 300, "
 
 
 def fail_once(workplace: WorkerHarness, policy: dict[str, Any] = LATER, fails: int = 1) -> None:
-    """A request "r" whose first attempt has failed, and whose second one waits."""
+    """A request "r" whose first attempt has failed, and whose second attempt waits."""
     workplace.put_policy(json.dumps(policy))
     workplace.deliver(workplace.send(fails=fails))
     workplace.wait(60)
@@ -27,8 +27,8 @@ def only_dead_letter(workplace: WorkerHarness) -> QueuedMessage:
     return workplace.dead_letters[0]
 
 
-def attribute_text(letter: QueuedMessage, name: str) -> str:
-    return str(letter.attributes[name]["StringValue"])
+def attribute_text(message: QueuedMessage, name: str) -> str:
+    return str(message.attributes[name]["StringValue"])
 
 
 def killed() -> None:
@@ -44,7 +44,7 @@ MADE = MAX_HISTORY_ENTRIES + 3
 
 
 def put_long_row(workplace: WorkerHarness) -> list[str]:
-    """A request that waits after so many attempts that its row tells of some only; when those began."""
+    """A waiting request with more attempts than its row has entries; returns the times of the entries."""
     times = {attempt: instant(NOW + attempt) for attempt in (1, *range(5, MADE + 1))}
     history = [
         {"M": {"attempt": {"N": str(attempt)}, "at": {"S": at}, "error": {"S": "not now"}}}

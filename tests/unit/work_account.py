@@ -1,4 +1,4 @@
-"""What the worker function needs of an account, made in moto, and the environment that names it."""
+"""The worker function's resources in moto, and its environment variables."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from typing import Any
 
 import boto3
 
+from tests.support.tables import create_table
+
 ORDERS = b'{"city": "Oslo", "n": 1}\n{"city": "Bergen", "n": 2}\n'
 
 
 class WorkAccount:
-    """The worker's queues, ledger, schedule group, policy and bucket; the bucket has the sample events' input."""
+    """The worker's queues, ledger, schedule group, policy and bucket. The bucket has the input of the sample events."""
 
     def __init__(self) -> None:
         self.sqs, self.dynamodb, self.s3 = (boto3.client(name) for name in ("sqs", "dynamodb", "s3"))
         self.queue_url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
         self.dead_letter_url = self.sqs.create_queue(QueueName="work-dead")["QueueUrl"]
-        self.dynamodb.create_table(
-            TableName="ledger",
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
-        )
+        create_table(self.dynamodb, "ledger", "request_id")
         boto3.client("scheduler").create_schedule_group(Name="retries")
         boto3.client("ssm").put_parameter(Name="/policy", Value="{}", Type="String")
         self.s3.create_bucket(Bucket="data")
@@ -54,7 +51,7 @@ class WorkAccount:
 
 
 def record(body: Any, message_id: str = "m1", **attributes: str) -> dict[str, Any]:
-    """A message as the event source mapping hands it over."""
+    """A message as the event source mapping delivers it."""
     return {
         "messageId": message_id,
         "receiptHandle": f"handle-{message_id}",
@@ -67,7 +64,7 @@ def record(body: Any, message_id: str = "m1", **attributes: str) -> dict[str, An
 
 
 def invocation(seconds: float = 120.0) -> Any:
-    """The context of an invocation with so much time left."""
+    """The context of an invocation with this much time left."""
     return SimpleNamespace(
         function_name="worker",
         memory_limit_in_mb=512,

@@ -1,4 +1,4 @@
-"""Messages on the way to a worker, and schedules that will bring some."""
+"""Messages on the work queue, and one-time schedules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-# What SQS takes in a body or a text attribute (SQS API Reference, SendMessage).
+# The characters that SQS allows in a body or a text attribute (SQS API Reference, SendMessage).
 ALLOWED = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
 
 
 @dataclass(eq=False)
 class QueuedMessage:
-    """A message on the work queue, sent at `sent_at`, to be received from `visible_at` on."""
+    """A message on the work queue, visible from `visible_at`."""
 
     body: str
     visible_at: float
@@ -26,12 +26,12 @@ class QueuedMessage:
 
     @property
     def handle(self) -> str:
-        """Of the delivery that is under way."""
+        """The receipt handle of the current delivery."""
         return f"{self.message_id}/{self.receives}"
 
     @property
     def record(self) -> SQSRecord:
-        """As the event source mapping hands it over."""
+        """The message as the event source mapping delivers it."""
         attributes = {
             name: {"dataType": value["DataType"], "stringValue": value["StringValue"]}
             for name, value in self.attributes.items()
@@ -51,6 +51,6 @@ class QueuedMessage:
 
 
 def due(schedule: dict[str, Any]) -> float:
-    """When a one-time schedule comes, in seconds since the epoch."""
+    """The time of a one-time schedule, in seconds since the epoch."""
     expression = schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")")
     return datetime.fromisoformat(expression).replace(tzinfo=UTC).timestamp()

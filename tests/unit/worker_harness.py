@@ -1,7 +1,7 @@
-"""A worker's world in moto, on a clock that the test moves: messages, schedules, a plug that does as it is told.
+"""A worker over moto with a test's clock: messages, schedules, and work whose outcome the payload sets.
 
-moto keeps what is sent, and checks it as AWS would. When a message can be received is reckoned here, since moto's
-delays and visibility go by the real clock.
+moto stores and validates each message and schedule. The harness computes when a message is visible, since moto uses the
+real clock for delays and visibility timeouts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
-from tests.support.boundary import Killed
+from tests.support.boundary import Killed, note_parameters
 from tests.support.in_process_aws import InProcessAws
+from tests.support.tables import create_table
 from tests.unit.work_messages import ALLOWED, QueuedMessage, due
 
 NOW = 1_800_000_000.0
@@ -52,16 +53,16 @@ When = Literal["before", "after"]
 
 @cache
 def _session() -> Any:
-    """One for all tests: it keeps the services' models that it has read. What is hooked is hooked into clients."""
+    """One session for all tests: it caches the services' models. Hooks are registered with clients."""
     return boto3.Session()
 
 
 class WorkerHarness:
-    """The worker's clients have `calls` noted and can be struck; the test looks through others."""
+    """A worker whose calls are recorded in `calls` and can be interrupted. The test reads with other clients."""
 
     def __init__(self, engine: InProcessAws | None = None) -> None:
         session = _session()
-        self._looking = SimpleNamespace(**{name: session.client(name) for name in ("dynamodb", "scheduler", "ssm")})
+        self._own = SimpleNamespace(**{name: session.client(name) for name in ("dynamodb", "scheduler", "ssm")})
         self.dynamodb, self.sqs, self.scheduler, self.ssm = (
             session.client(name) for name in ("dynamodb", "sqs", "scheduler", "ssm")
         )
@@ -70,16 +71,11 @@ class WorkerHarness:
         self._unnoted = True
         self._hook("before")
         if engine:
-            for client in (self.dynamodb, self.sqs, self.scheduler, self.ssm, *vars(self._looking).values()):
+            for client in (self.dynamodb, self.sqs, self.scheduler, self.ssm, *vars(self._own).values()):
                 engine.answer_calls_of(client)
         for table in (TABLE, EFFECTS):
-            self._looking.dynamodb.create_table(
-                TableName=table,
-                BillingMode="PAY_PER_REQUEST",
-                AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
-                KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
-            )
-        self._looking.scheduler.create_schedule_group(Name=GROUP)
+            create_table(self._own.dynamodb, table, "request_id")
+        self._own.scheduler.create_schedule_group(Name=GROUP)
         self.put_policy("{}")
         self.queue_url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
         self.dead_letter_url = self.sqs.create_queue(QueueName="work-dead")["QueueUrl"]
@@ -97,8 +93,8 @@ class WorkerHarness:
         self.invalid_policies: list[str] = []
         self.remaining = INVOCATION
         self._ids = itertools.count(1)
-        self.sqs.meta.events.register("before-parameter-build.sqs.SendMessage", self._note_asked)
-        self.dynamodb.meta.events.register("before-parameter-build.dynamodb.PutItem", self._note_asked)
+        self.sqs.meta.events.register("before-parameter-build.sqs.SendMessage", note_parameters)
+        self.dynamodb.meta.events.register("before-parameter-build.dynamodb.PutItem", note_parameters)
         self.sqs.meta.events.register("after-call.sqs.SendMessage", self._note_sent)
         self.dynamodb.meta.events.register("after-call.dynamodb.PutItem", self._note_effect)
         self.sqs.meta.events.register_last("before-call.sqs.ChangeMessageVisibility", self._change_visibility)
@@ -107,7 +103,7 @@ class WorkerHarness:
         self.use()
 
     def use(self, max_delay: int = 900, max_message_bytes: int = LARGEST) -> None:
-        """A new container, with these settings; the queue takes messages as large."""
+        """Replace the container. The queue allows messages of the same size."""
         with self.unnoted():
             self.sqs.set_queue_attributes(
                 QueueUrl=self.queue_url, Attributes={"MaximumMessageSize": str(max_message_bytes)}
@@ -147,11 +143,8 @@ class WorkerHarness:
         if strike:
             strike()
 
-    def _note_asked(self, params: dict[str, Any], context: Any, **_: Any) -> None:
-        context["asked"] = dict(params)
-
     def _note_sent(self, parsed: dict[str, Any], context: Any, **_: Any) -> None:
-        sent = context["asked"]
+        sent = context["parameters"]
         if "MessageId" not in parsed:
             return
         texts = [sent["MessageBody"], *(value["StringValue"] for value in sent["MessageAttributes"].values())]
@@ -159,93 +152,93 @@ class WorkerHarness:
         assert message_attributes.size(texts[0], sent["MessageAttributes"]) <= 1_048_576
         delay = sent.get("DelaySeconds", 0)
         assert 0 <= delay <= 900
-        letter = QueuedMessage(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
-        letter.sent_at = self.now
-        (self.queue if sent["QueueUrl"] == self.queue_url else self.dead_letters).append(letter)
+        message = QueuedMessage(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
+        message.sent_at = self.now
+        (self.queue if sent["QueueUrl"] == self.queue_url else self.dead_letters).append(message)
 
     def _change_visibility(self, params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
         asked = json.loads(params["body"])
-        (letter,) = [each for each in self.seen if each.handle == asked["ReceiptHandle"]]
+        (message,) = [each for each in self.seen if each.handle == asked["ReceiptHandle"]]
         assert 0 <= asked["VisibilityTimeout"] <= 43_200  # SQS API Reference, ChangeMessageVisibility
-        letter.visible_at = self.now + asked["VisibilityTimeout"]
+        message.visible_at = self.now + asked["VisibilityTimeout"]
         return SimpleNamespace(status_code=200), {}
 
     def _note_effect(self, parsed: dict[str, Any], context: Any, **_: Any) -> None:
         if "Error" not in parsed:
-            item = context["asked"]["Item"]
+            item = context["parameters"]["Item"]
             self.effects.append((item["request_id"]["S"], int(item["attempt"]["N"])))
 
     def strike(self, call: int, when: When, strike: Callable[[], None]) -> None:
-        """Has something happen at the worker's call of this number from now, the next one being 1."""
+        """Call `strike` before or after the worker's call of this number. The next call has number 1."""
         self._strikes[len(self.calls) + call, when] = strike
 
     def unstruck(self) -> bool:
-        """Whether a strike has found no call; it is taken back."""
+        """Whether a strike was left without its call. Removes it."""
         left, self._strikes = bool(self._strikes), {}
         return left
 
     @contextmanager
     def unnoted(self) -> Any:
-        """What another worker does meanwhile, whose calls are not counted."""
+        """For the actions of another worker: its calls are not recorded."""
         before, self._unnoted = self._unnoted, True
         yield
         self._unnoted = before
 
-    # What a producer, an operator and the event source mapping do.
+    # The producer, the operator and the event source mapping.
 
     def send(
         self, request_id: str = "r", body: str | None = None, attributes: Any = None, **payload: Any
     ) -> QueuedMessage:
         text = body if body is not None else json.dumps({"request_id": request_id, "payload": payload})
-        letter = QueuedMessage(text, self.now, f"message-{next(self._ids)}", attributes or {}, sent_at=self.now)
-        self.queue.append(letter)
-        return letter
+        message = QueuedMessage(text, self.now, f"message-{next(self._ids)}", attributes or {}, sent_at=self.now)
+        self.queue.append(message)
+        return message
 
-    def copy(self, letter: QueuedMessage) -> QueuedMessage:
-        """The same message once more, as a standard queue may deliver it."""
+    def copy(self, message: QueuedMessage) -> QueuedMessage:
+        """A second delivery of a message, as a standard queue allows."""
         again = QueuedMessage(
-            letter.body, self.now, letter.message_id, letter.attributes, letter.receives + 1, letter.sent_at
+            message.body, self.now, message.message_id, message.attributes, message.receives + 1, message.sent_at
         )
         self.queue.append(again)
         return again
 
     def copy_in_flight(self) -> QueuedMessage:
-        """The message that is being worked on, once more."""
+        """A second delivery of the message that the worker currently handles."""
         assert self.delivering
         return self.copy(self.delivering)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
-    def redrive(self, letter: QueuedMessage) -> QueuedMessage:
-        """A dead letter moved back by SQS: the same body and attributes under a new message id."""
-        self.dead_letters.remove(letter)
-        return self.send(body=letter.body, attributes=letter.attributes)
+    def redrive(self, message: QueuedMessage) -> QueuedMessage:
+        """A dead-letter message moved back by SQS: the same body and attributes under a new message id."""
+        self.dead_letters.remove(message)
+        return self.send(body=message.body, attributes=message.attributes)
 
     def put_policy(self, value: str) -> None:
-        self._looking.ssm.put_parameter(Name=PARAMETER, Value=value, Type="String", Overwrite=True)
+        self._own.ssm.put_parameter(Name=PARAMETER, Value=value, Type="String", Overwrite=True)
 
-    def consume(self, letter: QueuedMessage) -> Outcome:
-        """A delivery that is seen through, or raises what it raised and leaves the message on the queue."""
-        self.now = max(self.now, letter.visible_at)
-        letter.visible_at = self.now + VISIBILITY
+    def consume(self, message: QueuedMessage) -> Outcome:
+        """Deliver a message and delete it. If the consumer raises, the message stays on the queue."""
+        self.now = max(self.now, message.visible_at)
+        message.visible_at = self.now + VISIBILITY
         context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: int(self.remaining * 1000))
-        outer, self.delivering = self.delivering, letter
-        if letter not in self.seen:
-            self.seen.append(letter)
+        outer, self.delivering = self.delivering, message
+        if message not in self.seen:
+            self.seen.append(message)
         try:
-            outcome = self.consumer.consume(letter.record, self.perform, context)
+            outcome = self.consumer.consume(message.record, self.perform, context)
         finally:
-            letter.receives += 1
+            message.receives += 1
             self.delivering = outer
-        if letter in self.queue:  # another delivery may have been the end of it
-            self.queue.remove(letter)
+        if message in self.queue:  # another delivery may have deleted it
+            self.queue.remove(message)
         return outcome
 
-    def deliver(self, letter: QueuedMessage) -> Outcome | None:
-        """A delivery, whatever becomes of it; None if the message stays on the queue."""
+    def deliver(self, message: QueuedMessage) -> Outcome | None:
+        """Deliver a message. Returns None if it stays on the queue."""
         try:
-            return self.consume(letter)
+            return self.consume(message)
         except Killed:
             self.deaths += 1
         except LEFT_ON_THE_QUEUE as error:
@@ -253,9 +246,9 @@ class WorkerHarness:
         return None
 
     def live(self, deliveries: int = 60) -> None:
-        """Delivers what there is, each message and schedule at its time, until nothing is left."""
+        """Deliver each message and schedule at its time until none is left."""
         for _ in range(deliveries):
-            first = min(self.queue, key=lambda letter: letter.visible_at, default=None)
+            first = min(self.queue, key=lambda message: message.visible_at, default=None)
             schedule = min(self.schedules(), key=due, default=None)
             if schedule and (first is None or due(schedule) <= first.visible_at):
                 self.fire(schedule)
@@ -263,33 +256,33 @@ class WorkerHarness:
                 self.deliver(first)
             else:
                 return
-        raise AssertionError(f"not at an end after {deliveries} deliveries: {self.queue}")
+        raise AssertionError(f"the queue is not empty after {deliveries} deliveries: {self.queue}")
 
     def fire(self, schedule: dict[str, Any]) -> QueuedMessage:
-        """A schedule's time has come: it sends its input, and is gone."""
+        """Advance the clock to a schedule's time: it sends its input and is deleted."""
         self.now = max(self.now, due(schedule))
-        self._looking.scheduler.delete_schedule(Name=schedule["Name"], GroupName=GROUP)
+        self._own.scheduler.delete_schedule(Name=schedule["Name"], GroupName=GROUP)
         return self.send(body=schedule["Target"]["Input"])
 
     def schedules(self) -> list[dict[str, Any]]:
-        listed = self._looking.scheduler.list_schedules(GroupName=GROUP)["Schedules"]
-        return [self._looking.scheduler.get_schedule(Name=one["Name"], GroupName=GROUP) for one in listed]
+        listed = self._own.scheduler.list_schedules(GroupName=GROUP)["Schedules"]
+        return [self._own.scheduler.get_schedule(Name=one["Name"], GroupName=GROUP) for one in listed]
 
     def row(self, request_id: str = "r") -> dict[str, Any]:
         """The ledger's item, without the types."""
         key = {"request_id": {"S": request_id}}
-        item = self._looking.dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True).get("Item", {})
+        item = self._own.dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True).get("Item", {})
         return {name: next(iter(value.values())) for name, value in item.items()}
 
     def put_row(self, request_id: str = "r", **attributes: Any) -> None:
-        """The ledger's item, as somebody else may have written it."""
+        """Replace the ledger's item."""
         item = {"request_id": {"S": request_id}, **attributes}
-        self._looking.dynamodb.put_item(TableName=TABLE, Item=item)
+        self._own.dynamodb.put_item(TableName=TABLE, Item=item)
 
-    # The plug.
+    # The work.
 
     def perform(self, request: WorkRequest, seconds: float) -> dict[str, Any]:
-        """Has its effect once, by a conditional write; `dies`, `fails` and `poison` in the payload say when not."""
+        """Write the effect once, by a conditional write, unless `dies`, `fails` or `poison` of the payload apply."""
         payload = request.payload
         self.performed.append((request.request_id, request.attempt))
         self.seconds = seconds

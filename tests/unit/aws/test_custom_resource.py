@@ -1,4 +1,4 @@
-"""The answer to CloudFormation: within its time, once more if it was not taken, and never silent about it."""
+"""The answer to CloudFormation: its deadline, its repetition after an error, and its log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slotkeeper.aws import custom_resource
 from tests.unit.http_servers import Listener, http
 
 EVENT = {"StackId": "stack", "RequestId": "request", "LogicalResourceId": "Process"}
-SIGNED = "X-Amz-Signature=by-which-anybody-could-answer"
+SIGNED = "X-Amz-Signature=a-secret"
 
 
 def answer(server: Listener) -> None:

@@ -1,4 +1,4 @@
-"""The starter, message by message, with faults at the botocore boundary."""
+"""Admission of single messages, with faults at the botocore boundary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
-from slotkeeper.slots.protocol import CONFIRM_UPDATE
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import execution_name
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
@@ -21,23 +20,14 @@ REQUEST = {"process": "p", "request_id": "order-1"}
 EXECUTION = execution_name("p", "order-1", 1)
 
 
-def _finish(account: Account, execution: str) -> None:
-    arn = account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + execution
-    account.stepfunctions.stop_execution(executionArn=arn)
-
-
 def _hidden_for(account: Account) -> list[int]:
-    """For how many seconds messages are hidden from now on."""
+    """The seconds for which later messages are hidden."""
     hidden: list[int] = []
     account.sqs.meta.events.register(
         "provide-client-params.sqs.ChangeMessageVisibility",
         lambda params, **_: hidden.append(params["VisibilityTimeout"]),
     )
     return hidden
-
-
-def _fill(account: Account) -> None:
-    account.slots.reserve("p", "p-somebody", NOW)
 
 
 def test_an_admitted_message_costs_two_calls(account: Account) -> None:
@@ -48,8 +38,8 @@ def test_an_admitted_message_costs_two_calls(account: Account) -> None:
 
 def test_the_workflow_gets_the_request_as_its_input(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
-    arn = account.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + EXECUTION
-    started = json.loads(account.stepfunctions.describe_execution(executionArn=arn)["input"])
+    described = account.stepfunctions.describe_execution(executionArn=account.execution_arn(EXECUTION))
+    started = json.loads(described["input"])
     assert started == {"process": "p", "request_id": "order-1", "arguments": {}, "attempt": 1}
 
 
@@ -115,7 +105,7 @@ def test_a_definite_refusal_of_the_stack_cancels_the_reservation_and_keeps_the_m
     assert isinstance(outcome, Deferred)
     assert code in outcome.reason
     assert account.item().slots_in_use == 0
-    assert hidden == [5]  # not by how long it has waited: nothing wakes it when the trouble is over
+    assert hidden == [5]  # independent of its age: nothing wakes it when Step Functions starts again
     assert account.messages(account.dead_letter_url) == []
 
 
@@ -128,7 +118,7 @@ def test_a_definite_refusal_of_the_message_dead_letters_it(account: Account) -> 
 
 def test_a_request_that_has_run_cancels_its_reservation_and_is_consumed(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
-    _finish(account, EXECUTION)
+    account.finish(EXECUTION)
     account.slots.cancel("p", EXECUTION)
     assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
     assert account.item().slots_in_use == 0
@@ -137,26 +127,20 @@ def test_a_request_that_has_run_cancels_its_reservation_and_is_consumed(account:
 def test_s6_a_slot_reserved_between_release_and_end_is_freed_by_the_next_delivery(
     account: Account,
 ) -> None:
-    """Until a workflow that has given its slot back is over, its request can reserve one that nobody will confirm."""
+    """Until a workflow that released its slot has ended, its request can reserve a slot that no execution confirms."""
     account.starter.admit(delivery(REQUEST), NOW)
     account.slots.cancel("p", EXECUTION)  # as the workflow's release
     assert isinstance(account.starter.admit(delivery(REQUEST, receives=2), NOW), Admitted)
     assert account.item().slots_in_use == 1
-    _finish(account, EXECUTION)
+    account.finish(EXECUTION)
     assert account.starter.admit(delivery(REQUEST, receives=3), NOW) == Repeated(EXECUTION, "p")
     assert account.item().slots_in_use == 0
 
 
 def test_a_request_that_has_run_leaves_a_confirmed_slot(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression=CONFIRM_UPDATE,
-        ExpressionAttributeNames={"#me": EXECUTION, "#state": "state"},
-        ExpressionAttributeValues={":running": {"S": "RUNNING"}},
-    )
-    _finish(account, EXECUTION)
+    account.confirm(EXECUTION)
+    account.finish(EXECUTION)
     assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
     assert account.item().slots_in_use == 1
 
@@ -175,7 +159,7 @@ def test_a_reused_request_id_leaves_the_reservation_of_the_open_execution(accoun
 
 
 def test_a_reservation_made_by_a_reused_request_id_is_cancelled(account: Account) -> None:
-    """The first workflow has released its slot and has not ended yet, so its name can reserve one more."""
+    """The first workflow has released its slot and has not ended yet, so its name can reserve another."""
     account.starter.admit(delivery(REQUEST), NOW)
     account.slots.cancel("p", EXECUTION)  # as the workflow's release
     outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
@@ -185,7 +169,7 @@ def test_a_reservation_made_by_a_reused_request_id_is_cancelled(account: Account
 
 def test_a_reused_request_id_cancels_the_reservation_of_a_closed_execution(account: Account) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
-    _finish(account, EXECUTION)
+    account.finish(EXECUTION)
     outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
     assert isinstance(outcome, DeadLettered)
     assert "which ran with other arguments" in outcome.reason
@@ -193,7 +177,7 @@ def test_a_reused_request_id_cancels_the_reservation_of_a_closed_execution(accou
 
 
 def test_a_message_is_retried_while_its_execution_cannot_be_described(account: Account) -> None:
-    """DescribeExecution is eventually consistent, so it may not know yet what StartExecution refuses."""
+    """DescribeExecution is eventually consistent: it may not find the execution for which StartExecution refuses."""
     account.starter.admit(delivery(REQUEST), NOW)
     refuse(account.stepfunctions, "DescribeExecution", "ExecutionDoesNotExist")
     with pytest.raises(ClientError, match="ExecutionAlreadyExists"):
@@ -202,7 +186,7 @@ def test_a_message_is_retried_while_its_execution_cannot_be_described(account: A
 
 
 def test_a_closed_execution_that_is_still_described_as_running_has_run(account: Account) -> None:
-    """An open execution would have answered the same input with success."""
+    """StartExecution succeeds for an open execution with the same input."""
     account.starter.admit(delivery(REQUEST), NOW)
     refuse(account.stepfunctions, "StartExecution", "ExecutionAlreadyExists")
     assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
@@ -213,40 +197,40 @@ def test_a_closed_execution_that_is_still_described_as_running_has_run(account: 
 def test_the_same_request_in_another_spelling_is_the_same_request(
     account: Account, is_open: bool, outcome: type
 ) -> None:
-    """As another version of this code has written it, during a deployment."""
+    """During a deployment another version of the code may have written the input differently."""
     account.stepfunctions.start_execution(
         stateMachineArn=account.workflow_arn,
         name=EXECUTION,
         input=json.dumps(REQUEST | {"attempt": 1, "arguments": {}}, indent=1),
     )
     if not is_open:
-        _finish(account, EXECUTION)
+        account.finish(EXECUTION)
     assert isinstance(account.starter.admit(delivery(REQUEST), NOW), outcome)
     assert account.item().slots_in_use == int(is_open)
 
 
 def test_a_cancelled_reservation_wakes_the_waiting_request(account: Account) -> None:
     waiting = account.send({"process": "p", "request_id": "waits"}, message_id="waits")
-    _fill(account)
+    account.fill()
     account.slots.wait("p", "p-waits", waiting)
-    account.slots.cancel("p", "p-somebody")
+    account.slots.cancel("p", "p-other")
     refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
     account.starter.admit(delivery(REQUEST), NOW)
     assert len(account.messages(account.queue_url)) == 1
 
 
 def test_a_refused_message_is_registered_hidden_and_checked_again(account: Account) -> None:
-    _fill(account)
+    account.fill()
     refused = account.send(REQUEST)
     calls = Calls(account.dynamodb, account.sqs)
     assert account.starter.admit(refused, NOW) == Waiting("p", "full", 0.0)
-    # reserve, register, hide, look
+    # reserve, register, hide, check
     assert calls.made == ["UpdateItem", "UpdateItem", "ChangeMessageVisibility", "GetItem"]
     assert account.messages(account.queue_url) == []
 
 
 def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: Account) -> None:
-    _fill(account)
+    account.fill()
     freed = []
 
     def free_it_between(model: Any, **_: Any) -> None:
@@ -254,24 +238,24 @@ def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: A
             freed.append(True)
         elif model.name == "UpdateItem" and len(freed) == 1:
             freed.append(True)
-            account.slots.cancel("p", "p-somebody")
+            account.slots.cancel("p", "p-other")
 
     account.dynamodb.meta.events.register("before-call", free_it_between)
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Admitted)
 
 
 def test_a_slot_freed_between_registration_and_hide_is_reserved_immediately(account: Account) -> None:
-    """A wakes the message, the starter hides it after all: only the look after the hide finds the room."""
-    _fill(account)
+    """The release wakes the message before the starter hides it, so only the check after the hide finds the slot."""
+    account.fill()
     refused = account.send(REQUEST)
     account.sqs.meta.events.register(
-        "before-call.sqs.ChangeMessageVisibility", lambda **_: account.slots.cancel("p", "p-somebody") and None
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: account.slots.cancel("p", "p-other") and None
     )
     assert isinstance(account.starter.admit(refused, NOW), Admitted)
 
 
 def _before_the_hide(account: Account, act: Callable[[], Any]) -> None:
-    """Acts once, between the registration and the hide."""
+    """Call `act` once, between the registration and the hide."""
     acts = [act]
     account.sqs.meta.events.register(
         "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()() if acts else None) and None
@@ -304,7 +288,7 @@ def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_agai
 def test_s6_after_an_error_a_message_returns_within_seconds_at_first(
     account: Account, receives: int, seconds: int
 ) -> None:
-    """Nothing would wake it: it is not registered, and its whole group waits behind it."""
+    """Nothing wakes it, since it is not registered, and its whole group waits behind it."""
     sent = replace(account.send(REQUEST), receives=receives)
     hidden = _hidden_for(account)
     assert account.starter.defer(sent, NOW, RuntimeError("why")).reason.startswith("RuntimeError: why")
@@ -315,8 +299,8 @@ def test_a_lasting_error_dead_letters_a_message_before_sqs_does_without_a_reason
     outcome = account.starter.defer(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW, RuntimeError("why"))
     assert isinstance(outcome, DeadLettered)
     assert outcome.request is not None
-    (letter,) = account.messages(account.dead_letter_url)
-    reason = letter["MessageAttributes"]["reason"]["StringValue"]
+    (message,) = account.messages(account.dead_letter_url)
+    reason = message["MessageAttributes"]["reason"]["StringValue"]
     assert reason.startswith("received 999 times, nearly the queue's maximum of 1000: RuntimeError: why")
 
 
@@ -325,14 +309,14 @@ def test_a_malformed_message_is_deferred_too(account: Account) -> None:
 
 
 def test_a_hide_refused_after_a_faster_wake_is_no_error(account: Account) -> None:
-    _fill(account)
+    account.fill()
     refused = account.send(REQUEST)
     refuse(account.sqs, "ChangeMessageVisibility", "MessageNotInflight")
     assert isinstance(account.starter.admit(refused, NOW), Waiting)
 
 
 def test_a_message_at_the_end_of_its_retention_is_dead_lettered(account: Account) -> None:
-    _fill(account)
+    account.fill()
     outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == "Expired"
@@ -340,15 +324,15 @@ def test_a_message_at_the_end_of_its_retention_is_dead_lettered(account: Account
 
 
 def test_a_burst_of_a_queues_maximum_is_dead_lettered_before_sqs_deletes_it(account: Account) -> None:
-    """One after the other, half a second each, after a head that is seen half an hour late."""
+    """Each message takes half a second, and the head is received half an hour late."""
     burst = 120_000 * 0.5 + MAX_HIDE_SECONDS
-    _fill(account)
+    account.fill()
     outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + burst), NOW)
     assert isinstance(outcome, DeadLettered)
 
 
 def test_a_request_may_wait_for_thirteen_days(account: Account) -> None:
-    _fill(account)
+    account.fill()
     sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + 86_401)
     assert isinstance(account.starter.admit(sent, NOW), Waiting)
 
@@ -357,7 +341,7 @@ def test_a_request_may_wait_for_thirteen_days(account: Account) -> None:
 def test_after_an_error_a_request_is_dead_lettered_in_the_last_hour_only(
     account: Account, left: int, outcome: type
 ) -> None:
-    """Its workflow may have started, which the next delivery finds out."""
+    """Its workflow may have started, and the next delivery finds it."""
     sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
     assert isinstance(account.starter.defer(sent, NOW, RuntimeError("why")), outcome)
 
@@ -384,13 +368,13 @@ def test_f22_a_bad_message_is_dead_lettered_immediately_and_changes_nothing_else
     before = account.raw_item()
     outcome = account.starter.admit(delivery('{"process": "p", "priority": 1}'), NOW)
     assert isinstance(outcome, DeadLettered)
-    (letter,) = account.messages(account.dead_letter_url)
-    assert "priority" in letter["MessageAttributes"]["reason"]["StringValue"]
+    (message,) = account.messages(account.dead_letter_url)
+    assert "priority" in message["MessageAttributes"]["reason"]["StringValue"]
     assert account.raw_item() == before
 
 
 def test_f19_a_message_of_an_unknown_process_is_dead_lettered(account: Account) -> None:
-    outcome = account.starter.admit(delivery({"process": "nobody"}, group="nobody"), NOW)
+    outcome = account.starter.admit(delivery({"process": "unknown"}, group="unknown"), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == "UnknownProcess"
 
@@ -404,14 +388,14 @@ def test_f7_a_malformed_process_keeps_its_messages(account: Account) -> None:
 
 
 def test_a_redriven_message_that_is_refused_again_has_its_own_deduplication_id(account: Account) -> None:
-    """SQS remembers deduplication ids for five minutes: the message that comes back is another one, with another id."""
+    """SQS drops a message with a deduplication id of the last five minutes. A redriven message has a new message id."""
     ids: list[str] = []
     account.sqs.meta.events.register(
         "provide-client-params.sqs.SendMessage", lambda params, **_: ids.append(params["MessageDeduplicationId"])
     )
     for message_id in ("first", "moved-back"):
-        body = {"process": "nobody", "request_id": "order-1"}
-        account.starter.admit(delivery(body, group="nobody", message_id=message_id), NOW)
+        body = {"process": "unknown", "request_id": "order-1"}
+        account.starter.admit(delivery(body, group="unknown", message_id=message_id), NOW)
     assert ids == ["first", "moved-back"]
 
 
@@ -422,7 +406,7 @@ def test_a_dead_letter_that_cannot_be_sent_leaves_the_message_on_the_queue(accou
 
 
 def test_the_hide_is_longer_than_the_queues_default(account: Account) -> None:
-    _fill(account)
+    account.fill()
     refused = account.send(REQUEST)
     hidden = _hidden_for(account)
     account.starter.admit(refused, NOW)

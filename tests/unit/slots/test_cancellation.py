@@ -1,4 +1,4 @@
-"""A request that an operator cancels while it is queued never starts, and stands in the dead-letter queue."""
+"""A request that an operator cancels while it is queued never starts, and is dead-lettered."""
 
 from __future__ import annotations
 
@@ -24,19 +24,6 @@ def operations(account: Account) -> Operations:
     return Operations(account.processes, account.slots, account.queue)
 
 
-def _fill(account: Account) -> None:
-    account.slots.reserve("p", "p-somebody", NOW)
-
-
-def _write(account: Account, cancelled: dict[str, Any]) -> None:
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression="SET cancelled = :value",
-        ExpressionAttributeValues={":value": cancelled},
-    )
-
-
 def test_a_cancelled_request_is_refused_although_a_slot_is_free(account: Account, operations: Operations) -> None:
     assert operations.cancel_request("p", EXECUTION, NOW, "anna") is CancelOutcome.CANCELLED
     assert account.slots.reserve("p", EXECUTION, NOW) == Cancelled(int(NOW), "anna")
@@ -49,20 +36,20 @@ def test_its_message_is_dead_lettered_with_operator_and_time(
     account: Account, operations: Operations, state: str
 ) -> None:
     if state == "full":
-        _fill(account)
+        account.fill()
     elif state == "paused":
         operations.pause("p")
     operations.cancel_request("p", EXECUTION, NOW, "anna")
     outcome = account.starter.admit(delivery(REQUEST), NOW)
     assert outcome == DeadLettered("Cancelled", "cancelled by anna at 2027-01-15T08:00:00Z")
-    (letter,) = account.messages(account.dead_letter_url)
-    assert letter["MessageAttributes"]["code"]["StringValue"] == "Cancelled"
-    assert json.loads(letter["Body"]) == REQUEST
+    (message,) = account.messages(account.dead_letter_url)
+    assert message["MessageAttributes"]["code"]["StringValue"] == "Cancelled"
+    assert json.loads(message["Body"]) == REQUEST
     assert account.executions() == []
 
 
 def test_a_redelivery_after_the_dead_letter_is_not_started(account: Account, operations: Operations) -> None:
-    """The starter dies between the dead letter and the message's end; the note must outlive that."""
+    """The starter dies after it sent the dead-letter message and before SQS deletes the request."""
     operations.cancel_request("p", EXECUTION, NOW)
     for receive in (1, 2):
         outcome = account.starter.admit(delivery(REQUEST, receives=receive), NOW)
@@ -83,7 +70,7 @@ def test_the_next_attempt_is_not_cancelled(account: Account, operations: Operati
 
 
 def test_a_cancelled_head_is_woken(account: Account, operations: Operations) -> None:
-    _fill(account)
+    account.fill()
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Waiting)
     assert account.item().waiting_execution == EXECUTION
     assert account.messages(account.queue_url) == []
@@ -92,14 +79,14 @@ def test_a_cancelled_head_is_woken(account: Account, operations: Operations) -> 
 
 
 def test_the_head_is_not_woken_when_another_request_is_cancelled(account: Account, operations: Operations) -> None:
-    _fill(account)
+    account.fill()
     account.starter.admit(account.send(REQUEST), NOW)
     operations.cancel_request("p", "p-another", NOW)
     assert account.messages(account.queue_url) == []
 
 
 def test_a_registration_without_execution_is_woken(account: Account, operations: Operations) -> None:
-    _fill(account)
+    account.fill()
     account.starter.admit(account.send(REQUEST), NOW)
     account.dynamodb.update_item(
         TableName=account.slot_table,
@@ -115,8 +102,8 @@ def test_a_registration_without_execution_is_woken(account: Account, operations:
 def test_a_request_cancelled_after_its_refusal_is_dead_lettered_immediately(
     account: Account, operations: Operations, before: str
 ) -> None:
-    """The operator finds nobody to wake yet, or the hide undoes the wake: the look after the hide finds the note."""
-    _fill(account)
+    """The check after the hide finds a cancellation that woke no message, or whose wake the hide has undone."""
+    account.fill()
     refused = account.send(REQUEST)
     steps: list[str] = []
 
@@ -136,8 +123,7 @@ def test_a_second_cancellation_replaces_the_first(account: Account, operations: 
 
 
 def test_cancellations_have_a_maximum(account: Account, operations: Operations) -> None:
-    noted = {f"p-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS - 1)}
-    _write(account, {"M": noted})
+    account.write("cancelled", {"M": {f"p-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS - 1)}})
     assert operations.cancel_request("p", "p-last", NOW) is CancelOutcome.CANCELLED
     assert operations.cancel_request("p", "p-more", NOW) is CancelOutcome.TOO_MANY
     assert operations.cancel_request("p", "p-0", NOW) is CancelOutcome.CANCELLED
@@ -162,12 +148,12 @@ def test_a_renewed_cancellation_is_not_dropped(account: Account, operations: Ope
 
 
 def test_a_cancellation_in_an_unknown_process_is_refused(operations: Operations) -> None:
-    with pytest.raises(LookupError, match="process 'nobody' does not exist"):
-        operations.cancel_request("nobody", "nobody-1", NOW)
+    with pytest.raises(LookupError, match="process 'unknown' does not exist"):
+        operations.cancel_request("unknown", "unknown-1", NOW)
 
 
 def test_a_cancellation_is_below_200_bytes(account: Account, operations: Operations) -> None:
-    """Each costs every write of the item its share; who did it may have a long name."""
+    """The write units of each write grow with the item. The operator's name may be long."""
     name = "p" * 47 + "-" + "a" * 32
     operations.cancel_request("p", name, NOW, "anna" * 100)
     fields = account.raw_item()["cancelled"]["M"][name]["M"]
@@ -178,6 +164,6 @@ def test_a_cancellation_is_below_200_bytes(account: Account, operations: Operati
     "value", [{"S": "me"}, {"M": {"p-1": {"S": "x"}}}, {"M": {"p-1": {"M": {"since": {"S": "today"}}}}}]
 )
 def test_malformed_cancellations_are_reported(account: Account, value: dict[str, Any]) -> None:
-    _write(account, value)
+    account.write("cancelled", value)
     with pytest.raises(MalformedProcess, match="cancelled"):
         account.item()

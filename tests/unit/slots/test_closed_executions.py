@@ -1,4 +1,4 @@
-"""The status event of a workflow that closed without success: settled at once, its slot free after two checks."""
+"""The status event of a failed workflow: its request is kept immediately, its slot is freed after two checks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ FIRST = NOW + LOOK_GAP
 SECOND = FIRST + LOOK_GAP
 
 
-@pytest.fixture
-def scene(account: Account) -> JanitorScene:
-    return JanitorScene(account)
-
-
 def _receives(scene: JanitorScene, *moments: float) -> list[int | None]:
     return [scene.account.event_at(scene.execution, moment)[0] for moment in moments]
 
@@ -41,44 +36,36 @@ def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(scene: Ja
     assert len(scene.account.messages(scene.account.queue_url)) == 1
 
 
-def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(scene: JanitorScene) -> None:
-    """A StartJobRun that was under way at the abort may land, and show, only then."""
-    scene.start()
-    scene.abort()
-    _receives(scene, SOON, FIRST - 1)
-    assert scene.account.item().holders[scene.execution].quiet_since is None
+def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(aborted: JanitorScene) -> None:
+    """A StartJobRun that was sent before the abort may show within the gap."""
+    _receives(aborted, SOON, FIRST - 1)
+    assert aborted.account.item().holders[aborted.execution].quiet_since is None
 
 
-def test_s1b_the_gap_lies_between_the_two_checks(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.check_takes = 5
-    assert _receives(scene, FIRST) == [LOOK_GAP + 1]
-    scene.check_takes = 0
-    assert _receives(scene, SECOND + 4) == [2]
-    assert scene.account.item().slots_in_use == 1
-    assert _receives(scene, SECOND + 5) == [None]
+def test_s1b_the_gap_lies_between_the_two_checks(aborted: JanitorScene) -> None:
+    aborted.check_takes = 5
+    assert _receives(aborted, FIRST) == [LOOK_GAP + 1]
+    aborted.check_takes = 0
+    assert _receives(aborted, SECOND + 4) == [2]
+    assert aborted.account.item().slots_in_use == 1
+    assert _receives(aborted, SECOND + 5) == [None]
 
 
-def test_s1b_a_check_before_a_redrive_does_not_count(scene: JanitorScene) -> None:
-    """Aborted, checked once, redriven and aborted again: what ran meanwhile shows only at checks after the last end."""
-    scene.start()
-    scene.abort()
-    _receives(scene, FIRST)
-    scene.abort_again(at=SECOND)
-    assert _receives(scene, SECOND + LOOK_GAP) == [LOOK_GAP + 1]
-    assert scene.account.item().slots_in_use == 1
+def test_s1b_a_check_before_a_redrive_does_not_count(aborted: JanitorScene) -> None:
+    """A run that the redrive started shows only in checks after the last end."""
+    _receives(aborted, FIRST)
+    aborted.abort_again(at=SECOND)
+    assert _receives(aborted, SECOND + LOOK_GAP) == [LOOK_GAP + 1]
+    assert aborted.account.item().slots_in_use == 1
 
 
-def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_its_end(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.run("RUNNING")
-    assert _receives(scene, SOON, FIRST, SECOND) == [WHILE_STOPPING_SECONDS] * 3
-    assert set(scene.stopped) == {"jr_1"}
-    assert scene.account.item().slots_in_use == 1
-    scene.run("STOPPED")
-    assert _receives(scene, SECOND + 10, SECOND + 10 + LOOK_GAP) == [LOOK_GAP + 1, None]
+def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until_its_end(aborted: JanitorScene) -> None:
+    aborted.run("RUNNING")
+    assert _receives(aborted, SOON, FIRST, SECOND) == [WHILE_STOPPING_SECONDS] * 3
+    assert set(aborted.stopped) == {"jr_1"}
+    assert aborted.account.item().slots_in_use == 1
+    aborted.run("STOPPED")
+    assert _receives(aborted, SECOND + 10, SECOND + 10 + LOOK_GAP) == [LOOK_GAP + 1, None]
 
 
 def test_a_reservation_of_a_closed_execution_is_cancelled_immediately(scene: JanitorScene) -> None:
@@ -89,93 +76,75 @@ def test_a_reservation_of_a_closed_execution_is_cancelled_immediately(scene: Jan
     assert scene.account.item().slots_in_use == 0
 
 
-def test_the_kept_request_has_the_final_state_of_its_glue_run(scene: JanitorScene) -> None:
-    """Aborted right after its run had succeeded: whoever sends it again runs the work a second time."""
-    scene.start()
-    scene.abort()
-    scene.run("SUCCEEDED")
-    _receives(scene, SOON)
-    assert _kept(scene)[0]["glue_run_state"]["StringValue"] == "SUCCEEDED"
+def test_the_kept_request_has_the_final_state_of_its_glue_run(aborted: JanitorScene) -> None:
+    """Its run had succeeded before the abort: sending it again would run the work twice."""
+    aborted.run("SUCCEEDED")
+    _receives(aborted, SOON)
+    assert _kept(aborted)[0]["glue_run_state"]["StringValue"] == "SUCCEEDED"
 
 
-def test_a_request_is_kept_although_glue_does_not_answer(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    refuse(scene.account.glue, "GetJobRuns", "InternalServiceException")
-    assert _receives(scene, SOON) == [AFTER_FAILURE_SECONDS]
-    assert "glue_run_state" not in _kept(scene)[0]
+def test_a_request_is_kept_although_glue_does_not_answer(aborted: JanitorScene) -> None:
+    refuse(aborted.account.glue, "GetJobRuns", "InternalServiceException")
+    assert _receives(aborted, SOON) == [AFTER_FAILURE_SECONDS]
+    assert "glue_run_state" not in _kept(aborted)[0]
 
 
-def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(scene: JanitorScene) -> None:
-    """Its letter may have been discarded as done with: an execution ends as often as it is redriven."""
-    scene.start()
-    scene.abort()
-    _receives(scene, SOON, FIRST, SECOND)
-    scene.abort_again(at=SECOND + 60)
-    scene.account.event_at(scene.execution, SECOND + 61, redrives=1)
-    assert len(_kept(scene)) == 2
+def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(aborted: JanitorScene) -> None:
+    """Each redrive ends again, and an operator may have deleted the first message."""
+    _receives(aborted, SOON, FIRST, SECOND)
+    aborted.abort_again(at=SECOND + 60)
+    aborted.account.event_at(aborted.execution, SECOND + 61, redrives=1)
+    assert len(_kept(aborted)) == 2
 
 
-def test_s3_the_janitor_keeps_a_second_end_too(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.account.run_at(NOW + GRACE)
-    scene.abort_again(at=NOW + 500)
+def test_s3_the_janitor_keeps_a_second_end_too(aborted: JanitorScene) -> None:
+    aborted.account.run_at(NOW + GRACE)
+    aborted.abort_again(at=NOW + 500)
     for seconds in (0, 60):
-        scene.account.run_at(NOW + 500 + GRACE + seconds)
-    assert len(_kept(scene)) == 2
+        aborted.account.run_at(NOW + 500 + GRACE + seconds)
+    assert len(_kept(aborted)) == 2
 
 
-def test_an_event_delivered_twice_keeps_the_request_once(scene: JanitorScene) -> None:
-    """The second copy comes while the first is between its claim and its note."""
-    scene.start()
-    scene.abort()
-    kill_before(scene.account.sqs, "SendMessage")
+def test_an_event_delivered_twice_keeps_the_request_once(aborted: JanitorScene) -> None:
+    """The second delivery arrives after the first has claimed the request and before it has recorded the outcome."""
+    kill_before(aborted.account.sqs, "SendMessage")
     with pytest.raises(Killed):
-        _receives(scene, SOON)
-    assert _receives(scene, SOON + 1) == [LOOK_GAP - 1]
-    assert _kept(scene) == []
-    _receives(scene, SOON + 60)
-    assert len(_kept(scene)) == 1
+        _receives(aborted, SOON)
+    assert _receives(aborted, SOON + 1) == [LOOK_GAP - 1]
+    assert _kept(aborted) == []
+    _receives(aborted, SOON + 60)
+    assert len(_kept(aborted)) == 1
 
 
-def test_a_function_that_dies_after_keeping_keeps_at_most_once_more(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    kill_after(scene.account.sqs, "SendMessage")
+def test_a_function_that_dies_after_keeping_keeps_at_most_once_more(aborted: JanitorScene) -> None:
+    kill_after(aborted.account.sqs, "SendMessage")
     with pytest.raises(Killed):
-        _receives(scene, SOON)
+        _receives(aborted, SOON)
     for seconds in range(60, 600, 60):
-        scene.account.run_at(SOON + GRACE + seconds)
-    assert len(_kept(scene)) == 2
+        aborted.account.run_at(SOON + GRACE + seconds)
+    assert len(_kept(aborted)) == 2
 
 
-def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    _receives(scene, SOON)
-    scene.account.run_at(NOW + GRACE)
-    scene.account.run_at(NOW + GRACE + LOOK_GAP)
-    refuse(scene.account.stepfunctions, "DescribeExecution", "ThrottlingException", times=9)
-    assert _receives(scene, NOW + GRACE + 60) == [None]
+def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(aborted: JanitorScene) -> None:
+    _receives(aborted, SOON)
+    aborted.account.run_at(NOW + GRACE)
+    aborted.account.run_at(NOW + GRACE + LOOK_GAP)
+    refuse(aborted.account.stepfunctions, "DescribeExecution", "ThrottlingException", times=9)
+    assert _receives(aborted, NOW + GRACE + 60) == [None]
 
 
-def test_a_request_is_kept_although_its_process_is_malformed(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
+def test_a_request_is_kept_although_its_process_is_malformed(aborted: JanitorScene) -> None:
     item = {"process_name": {"S": "p"}, "slot_limit": {"S": "3"}}
-    scene.account.dynamodb.put_item(TableName=scene.account.slot_table, Item=item)
-    assert _receives(scene, SOON) == [None]
-    assert len(_kept(scene)) == 1
+    aborted.account.dynamodb.put_item(TableName=aborted.account.slot_table, Item=item)
+    assert _receives(aborted, SOON) == [None]
+    assert len(_kept(aborted)) == 1
 
 
-def test_a_job_with_very_many_runs_is_left_to_the_janitor(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.run("SUCCEEDED")
-    scene.endless = True
-    assert _receives(scene, FIRST) == [AFTER_FAILURE_SECONDS]
-    assert scene.account.item().holders[scene.execution].quiet_since is None
+def test_a_job_with_very_many_runs_is_left_to_the_janitor(aborted: JanitorScene) -> None:
+    aborted.run("SUCCEEDED")
+    aborted.endless = True
+    assert _receives(aborted, FIRST) == [AFTER_FAILURE_SECONDS]
+    assert aborted.account.item().holders[aborted.execution].quiet_since is None
 
 
 # -------------------------------------------------------------------------------------------------------- the handler

@@ -1,11 +1,9 @@
+"""The name of an execution, which follows from process, request id and attempt."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.slots.request import execution_name
-
-
-def test_the_name_is_the_same_for_the_same_request() -> None:
-    assert execution_name("p", "order-1", 1) == execution_name("p", "order-1", 1)
 
 
 def test_the_name_is_the_documented_hash() -> None:

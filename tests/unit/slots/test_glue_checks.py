@@ -1,4 +1,4 @@
-"""The checks of Glue in one run: jobs in turns, one search for all holders of a job, no failure that is another's."""
+"""The Glue checks of a janitor run: jobs in turns, one search for all holders of a job, isolated failures."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from slotkeeper.slots.glue import JobRunSearch
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.conftest import GRACE, LOOK_GAP, NOW
 from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
 
 
-@pytest.fixture
-def scene(account: Account) -> JanitorScene:
-    return JanitorScene(account)
-
-
 def _dead(scene: JanitorScene, process: str, job: str, holders: int = 1) -> None:
-    """Another process, with holders whose workflows nobody knows any more."""
+    """Another process, with holders whose executions Step Functions no longer has."""
     scene.account.processes.create(process, 10, job)
     for number in range(holders):
         name = f"{process}-{number}"
@@ -50,12 +45,12 @@ def test_glue_is_called_once_a_run_while_it_does_not_answer(scene: JanitorScene)
 
 
 def test_a_refused_job_leaves_only_its_own_holders_unchecked(scene: JanitorScene) -> None:
-    """A job that the stack's roles may not touch (MoreGlueJobArns)."""
+    """The stack's roles lack permission for the job (MoreGlueJobArns)."""
     _dead(scene, "p2", "job")
-    _dead(scene, "p3", "somebody-elses-job")
+    _dead(scene, "p3", "another-stacks-job")
 
     def refuse(params: Any, **_: Any) -> Any:
-        if "somebody-elses-job" in str(params["body"]):
+        if "another-stacks-job" in str(params["body"]):
             return http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not yours"}}
         return None
 
@@ -66,7 +61,7 @@ def test_a_refused_job_leaves_only_its_own_holders_unchecked(scene: JanitorScene
 
 
 def test_the_next_run_continues_a_search_that_was_cut_short(scene: JanitorScene) -> None:
-    """A holder of two days on a job that starts a run every second is hundreds of pages."""
+    """A holder of two days, whose job starts a run each second, has hundreds of pages."""
     _dead(scene, "p2", "job")
     pages: list[str] = []
 

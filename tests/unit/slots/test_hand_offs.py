@@ -1,4 +1,4 @@
-"""hand_offs: how long a slot stood free before the request that waited for it was started."""
+"""Hand-offs: the seconds that a slot was free before the request that waited for it started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slotkeeper.slots.process import Process
 from tests.unit.conftest import CONTEXT, NOW, Account
 
 WAITING = Process("p", 1, 1, {}, paused=False, job_name="job", waiting_since=0, waiting_execution="p-b")
-ROUND = 60.0
+INTERVAL = 60.0
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,13 @@ ROUND = 60.0
         ([Stay(0, 90)], 1, 10.0),
         ([Stay(0, 90), Stay(0)], 2, 10.0),
         ([Stay(0, 80), Stay(0, 90)], 2, 20.0),
-        ([Stay(0, 80), Stay(80, 90), Stay(0)], 2, 10.0),  # the slot that came free at 80 was taken at once
-        ([Stay(0), Stay(90), Stay(0, 90), Stay(0, 50)], 3, 50.0),  # one took another's slot at 90; the third was free
-        ([Stay(0, 100.2)], 1, 0.0),  # had released its slot, and ended a moment later
+        ([Stay(0, 80), Stay(80, 90), Stay(0)], 2, 10.0),  # the slot freed at 80 was reserved immediately
+        (
+            [Stay(0), Stay(90), Stay(0, 90), Stay(0, 50)],
+            3,
+            50.0,
+        ),  # 90: freed and reserved; the third was free
+        ([Stay(0, 100.2)], 1, 0.0),  # released its slot, and ended a moment later
         ([Stay(0, 90), Stay(200, 300)], 1, 10.0),
     ],
 )
@@ -45,9 +49,11 @@ seconds = st.integers(0, 1000).map(lambda tenths: tenths / 8)  # no rounding
 
 
 @given(st.lists(st.tuples(seconds, seconds), min_size=2, max_size=12))
-def test_with_one_slot_a_hand_off_is_the_gap_that_make_run_measures(rounds: list[tuple[float, float]]) -> None:
+def test_with_one_slot_a_hand_off_is_the_gap_that_make_run_measures(
+    pairs: list[tuple[float, float]],
+) -> None:
     now, stays = 0.0, []
-    for gap, length in rounds:
+    for gap, length in pairs:
         stays.append(Stay(now + gap, now + gap + length + 1))
         now = stays[-1].ended or now
     releases = [Release(str(stay), stay.ended or 0, stay.ended or 0) for stay in stays]
@@ -57,15 +63,15 @@ def test_with_one_slot_a_hand_off_is_the_gap_that_make_run_measures(rounds: list
 
 
 class Executions:
-    """Step Functions' list, as a Workflow tells it."""
+    """Step Functions' list of executions, as `Workflow` returns it."""
 
     def __init__(self) -> None:
-        self.told: dict[str, tuple[float, float | None]] = {}
-        self.asked: list[float] = []
+        self.listed: dict[str, tuple[float, float | None]] = {}
+        self.reads: list[float] = []
 
     def since(self, moment: float) -> Iterator[Execution]:
-        self.asked.append(moment)
-        for name, (started, stopped) in self.told.items():
+        self.reads.append(moment)
+        for name, (started, stopped) in self.listed.items():
             status = "RUNNING" if stopped is None else "SUCCEEDED"
             yield Execution(name, status, stopped, started_at=started)
 
@@ -77,25 +83,25 @@ def executions() -> Executions:
 
 @pytest.fixture
 def hand_offs(executions: Executions) -> HandOffs:
-    """After a round in which p-b waited for p-a's slot."""
-    executions.told["p-a"] = (NOW - 100, None)
+    """After a run in which p-b waited for p-a's slot."""
+    executions.listed["p-a"] = (NOW - 100, None)
     made = HandOffs(executions)  # type: ignore[arg-type]
     assert made.measure([WAITING], NOW) == {}
     return made
 
 
 def _hand_on(executions: Executions, ended: float, started: float) -> None:
-    executions.told |= {"p-a": (NOW - 100, ended), "p-b": (started, None)}
+    executions.listed |= {"p-a": (NOW - 100, ended), "p-b": (started, None)}
 
 
 def test_a_hand_off_is_measured_once(executions: Executions, hand_offs: HandOffs) -> None:
     _hand_on(executions, NOW + 20, NOW + 23)
-    assert hand_offs.measure([WAITING], NOW + ROUND) == {"p": 3.0}
-    assert hand_offs.measure([WAITING], NOW + 2 * ROUND) == {}
+    assert hand_offs.measure([WAITING], NOW + INTERVAL) == {"p": 3.0}
+    assert hand_offs.measure([WAITING], NOW + 2 * INTERVAL) == {}
 
 
 def test_a_start_is_measured_after_the_lists_lag(executions: Executions, hand_offs: HandOffs) -> None:
-    executions.told["p-b"] = (NOW + 23, None)  # p-a seems to run still
+    executions.listed["p-b"] = (NOW + 23, None)  # p-a is still listed as running
     assert hand_offs.measure([WAITING], NOW + 24) == {}
     _hand_on(executions, NOW + 20, NOW + 23)
     assert hand_offs.measure([WAITING], NOW + 23 + LIST_LAG_SECONDS) == {"p": 3.0}
@@ -106,22 +112,22 @@ def test_after_a_change_by_an_operator_there_is_no_sample(
     executions: Executions, hand_offs: HandOffs, changed: dict[str, int | bool]
 ) -> None:
     _hand_on(executions, NOW + 20, NOW + 50)
-    assert hand_offs.measure([replace(WAITING, **changed)], NOW + ROUND) == {}  # type: ignore[arg-type]
-    assert hand_offs.measure([WAITING], NOW + 2 * ROUND) == {}
+    assert hand_offs.measure([replace(WAITING, **changed)], NOW + INTERVAL) == {}  # type: ignore[arg-type]
+    assert hand_offs.measure([WAITING], NOW + 2 * INTERVAL) == {}
 
 
 def test_a_start_before_the_containers_first_run_is_no_sample(executions: Executions) -> None:
     _hand_on(executions, NOW - 60, NOW - 50)
     hand_offs = HandOffs(executions)  # type: ignore[arg-type]
-    assert [hand_offs.measure([WAITING], NOW), hand_offs.measure([WAITING], NOW + ROUND)] == [{}, {}]
+    assert [hand_offs.measure([WAITING], NOW), hand_offs.measure([WAITING], NOW + INTERVAL)] == [{}, {}]
 
 
 def test_the_list_is_read_once_for_an_old_registration(executions: Executions) -> None:
     hand_offs = HandOffs(executions)  # type: ignore[arg-type]
     idle = replace(WAITING, slots_in_use=0)
     for number in range(3):
-        hand_offs.measure([idle], NOW + number * ROUND)
-    assert executions.asked == [NOW - LOOK_BACK_SECONDS]
+        hand_offs.measure([idle], NOW + number * INTERVAL)
+    assert executions.reads == [NOW - LOOK_BACK_SECONDS]
 
 
 def test_nothing_is_measured_above_the_maximum_of_executions(
@@ -129,12 +135,12 @@ def test_nothing_is_measured_above_the_maximum_of_executions(
 ) -> None:
     monkeypatch.setattr("slotkeeper.slots.hand_off.MAX_EXECUTIONS", 1)
     _hand_on(executions, NOW + 20, NOW + 23)
-    assert hand_offs.measure([WAITING], NOW + ROUND) == {}
+    assert hand_offs.measure([WAITING], NOW + INTERVAL) == {}
 
 
 def test_the_list_is_not_read_when_no_request_waited(executions: Executions) -> None:
     HandOffs(executions).measure([replace(WAITING, waiting_execution=None)], NOW)  # type: ignore[arg-type]
-    assert executions.asked == []
+    assert executions.reads == []
 
 
 def test_a_run_continues_when_the_measurement_fails(

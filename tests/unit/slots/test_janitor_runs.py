@@ -1,4 +1,4 @@
-"""The janitor: what it may take back, and what it must not."""
+"""Which slots the janitor frees, and which it must not free."""
 
 from __future__ import annotations
 
@@ -47,11 +47,6 @@ def test_f9_age_alone_frees_no_slot(holder: Holder, execution: Execution | None,
     assert judge(holder, execution, now, GRACE) == verdict
 
 
-@pytest.fixture
-def scene(account: Account) -> JanitorScene:
-    return JanitorScene(account)
-
-
 def test_f15_a_reservation_without_a_workflow_is_cancelled(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     assert account.run_at(NOW + GRACE - 1).counts == {}
@@ -59,115 +54,93 @@ def test_f15_a_reservation_without_a_workflow_is_cancelled(account: Account) -> 
     assert account.item().slots_in_use == 0
 
 
-def test_f18_an_aborted_workflow_is_settled_without_its_status_event(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    first = scene.account.run_at(LATER)
-    second = scene.account.run_at(LATER + LOOK_GAP)
+def test_f18_an_aborted_workflow_is_settled_without_its_status_event(aborted: JanitorScene) -> None:
+    first = aborted.account.run_at(LATER)
+    second = aborted.account.run_at(LATER + LOOK_GAP)
     assert (first.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
-    assert scene.account.item().slots_in_use == 0
+    assert aborted.account.item().slots_in_use == 0
 
 
-def test_f2_a_slot_stays_taken_while_its_glue_run_lives(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.run("RUNNING")
+def test_f2_a_slot_stays_taken_while_its_glue_run_lives(aborted: JanitorScene) -> None:
+    aborted.run("RUNNING")
     for n in range(5):
-        scene.account.run_at(LATER + n * LOOK_GAP)
-    assert scene.account.item().slots_in_use == 1
-    assert set(scene.stopped) == {"jr_1"}
+        aborted.account.run_at(LATER + n * LOOK_GAP)
+    assert aborted.account.item().slots_in_use == 1
+    assert set(aborted.stopped) == {"jr_1"}
 
 
-def test_f2_one_check_is_not_enough(scene: JanitorScene) -> None:
-    """A StartJobRun that was on its way when the workflow was aborted shows only later."""
-    scene.start()
-    scene.abort()
-    scene.account.run_at(LATER)
-    scene.account.run_at(LATER + LOOK_GAP - 1)
-    scene.run("STARTING")
-    scene.account.run_at(LATER + LOOK_GAP)
-    assert scene.account.item().slots_in_use == 1
-    scene.run("STOPPED")
-    scene.account.run_at(LATER + 2 * LOOK_GAP)
-    assert scene.account.item().slots_in_use == 1
-    scene.account.run_at(LATER + 3 * LOOK_GAP)
-    assert scene.account.item().slots_in_use == 0
+def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
+    """A StartJobRun that was sent before the abort shows later."""
+    aborted.account.run_at(LATER)
+    aborted.account.run_at(LATER + LOOK_GAP - 1)
+    aborted.run("STARTING")
+    aborted.account.run_at(LATER + LOOK_GAP)
+    assert aborted.account.item().slots_in_use == 1
+    aborted.run("STOPPED")
+    aborted.account.run_at(LATER + 2 * LOOK_GAP)
+    assert aborted.account.item().slots_in_use == 1
+    aborted.account.run_at(LATER + 3 * LOOK_GAP)
+    assert aborted.account.item().slots_in_use == 0
 
 
-def test_a_run_of_another_execution_is_not_stopped(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.run("RUNNING")
-    scene.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-somebody-else"}
-    scene.account.run_at(LATER)
-    scene.account.run_at(LATER + LOOK_GAP)
-    assert scene.stopped == []
-    assert scene.account.item().slots_in_use == 0
+def test_a_run_of_another_execution_is_not_stopped(aborted: JanitorScene) -> None:
+    aborted.run("RUNNING")
+    aborted.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-other"}
+    aborted.account.run_at(LATER)
+    aborted.account.run_at(LATER + LOOK_GAP)
+    assert aborted.stopped == []
+    assert aborted.account.item().slots_in_use == 0
 
 
-def test_a_deleted_job_runs_nothing(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.job_exists = False
-    counts = scene.account.run_at(LATER).counts
-    scene.account.run_at(LATER + LOOK_GAP)
+def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
+    aborted.job_exists = False
+    counts = aborted.account.run_at(LATER).counts
+    aborted.account.run_at(LATER + LOOK_GAP)
     assert counts["GlueJobsMissing"] == 1
-    assert scene.account.item().slots_in_use == 0
+    assert aborted.account.item().slots_in_use == 0
 
 
-def test_f16_the_request_of_an_aborted_workflow_is_kept(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.account.event_at(scene.execution, NOW + 1)
-    (kept,) = scene.account.messages(scene.account.failed_url)
+def test_f16_the_request_of_an_aborted_workflow_is_kept(aborted: JanitorScene) -> None:
+    aborted.account.event_at(aborted.execution, NOW + 1)
+    (kept,) = aborted.account.messages(aborted.account.failed_url)
     assert json.loads(kept["Body"])["request_id"] == "order-1"
-    assert kept["MessageAttributes"]["execution_name"]["StringValue"] == scene.execution
+    assert kept["MessageAttributes"]["execution_name"]["StringValue"] == aborted.execution
     assert kept["MessageAttributes"]["error"]["StringValue"] == "ABORTED"
 
 
-def test_a_request_is_kept_once_by_event_and_runs(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.account.event_at(scene.execution, NOW + 1)
+def test_a_request_is_kept_once_by_event_and_runs(aborted: JanitorScene) -> None:
+    aborted.account.event_at(aborted.execution, NOW + 1)
     for n in range(3):
-        scene.account.run_at(LATER + n * LOOK_GAP)
-    assert len(scene.account.messages(scene.account.failed_url)) == 1
+        aborted.account.run_at(LATER + n * LOOK_GAP)
+    assert len(aborted.account.messages(aborted.account.failed_url)) == 1
 
 
-def test_f34_a_settled_execution_expires_after_three_weeks(scene: JanitorScene) -> None:
-    """TTL is in seconds; later than the horizon, since who is forgotten before it has its request kept again."""
-    scene.start()
-    scene.abort()
-    scene.account.event_at(scene.execution, NOW + 1)
-    (entry,) = scene.account.dynamodb.scan(TableName=scene.account.settled_table)["Items"]
+def test_f34_a_settled_execution_expires_after_three_weeks(aborted: JanitorScene) -> None:
+    """TTL is in seconds. An entry that expired before the horizon would let its request be kept again."""
+    aborted.account.event_at(aborted.execution, NOW + 1)
+    (entry,) = aborted.account.dynamodb.scan(TableName=aborted.account.settled_table)["Items"]
     assert NOW + HORIZON_SECONDS < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
 
 
-def test_a_request_that_could_not_be_kept_is_kept_in_the_next_run(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    refuse(scene.account.sqs, "SendMessage", "ServiceUnavailable")
-    assert scene.account.run_at(LATER).counts["JanitorErrors"] == 1
-    scene.account.run_at(LATER + 60)
-    assert len(scene.account.messages(scene.account.failed_url)) == 1
+def test_a_request_that_could_not_be_kept_is_kept_in_the_next_run(aborted: JanitorScene) -> None:
+    refuse(aborted.account.sqs, "SendMessage", "ServiceUnavailable")
+    assert aborted.account.run_at(LATER).counts["JanitorErrors"] == 1
+    aborted.account.run_at(LATER + 60)
+    assert len(aborted.account.messages(aborted.account.failed_url)) == 1
 
 
 @pytest.mark.parametrize(("error", "kept"), [("RequestFailed", 0), ("RequestReturned", 0), ("RequestNotKept", 1)])
-def test_a_request_is_kept_unless_its_workflow_settled_it(scene: JanitorScene, error: str, kept: int) -> None:
-    scene.start()
-    scene.abort()
-    scene.account.stepfunctions.meta.events.register(
+def test_a_request_is_kept_unless_its_workflow_settled_it(aborted: JanitorScene, error: str, kept: int) -> None:
+    aborted.account.stepfunctions.meta.events.register(
         "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status="FAILED", error=error)
     )
-    scene.account.run_at(LATER)
-    assert len(scene.account.messages(scene.account.failed_url)) == kept
+    aborted.account.run_at(LATER)
+    assert len(aborted.account.messages(aborted.account.failed_url)) == kept
 
 
-def test_executions_before_the_horizon_are_ignored(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.account.run_at(NOW + HORIZON_SECONDS + 1)
-    assert scene.account.messages(scene.account.failed_url) == []
+def test_executions_before_the_horizon_are_ignored(aborted: JanitorScene) -> None:
+    aborted.account.run_at(NOW + HORIZON_SECONDS + 1)
+    assert aborted.account.messages(aborted.account.failed_url) == []
 
 
 def test_the_event_of_a_workflow_that_runs_again_does_nothing(scene: JanitorScene) -> None:
@@ -179,22 +152,14 @@ def test_the_event_of_a_workflow_that_runs_again_does_nothing(scene: JanitorScen
 
 
 def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    waiting = account.send()
-    account.slots.wait("p", "p-waits", waiting)
-    account.slots.cancel("p", "p-1")  # and its wake is lost
+    account.lose_wake()
     assert account.run_at(NOW).counts["WaitingWoken"] == 1
     assert len(account.messages(account.queue_url)) == 1
 
 
 def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression="SET slots_in_use = :n",
-        ExpressionAttributeValues={":n": {"N": "5"}},
-    )
+    account.write("slots_in_use", {"N": "5"})
     assert account.run_at(NOW).counts["CounterDrift"] == 1
     assert account.item().slots_in_use == 1
 
@@ -210,7 +175,7 @@ def test_a_malformed_process_does_not_block_the_others(account: Account) -> None
 
 def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(scene: JanitorScene) -> None:
     scene.account.slots.reserve("p", scene.execution, NOW)
-    scene.confirm()
+    scene.account.confirm(scene.execution)
     day = 86400
     first = scene.account.run_at(NOW + day)
     scene.account.run_at(NOW + day + LOOK_GAP)
@@ -218,35 +183,29 @@ def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(sc
     assert scene.account.item().slots_in_use == 0
 
 
-def test_a_run_beyond_the_first_page_is_found(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.run("RUNNING")
-    scene.older_runs, scene.runs = scene.runs, [{**scene.runs[0], "Id": "jr_2", "Arguments": {}}]
-    scene.account.run_at(LATER)
-    assert scene.stopped == ["jr_1"]
+def test_a_run_beyond_the_first_page_is_found(aborted: JanitorScene) -> None:
+    aborted.run("RUNNING")
+    aborted.older_runs, aborted.runs = aborted.runs, [{**aborted.runs[0], "Id": "jr_2", "Arguments": {}}]
+    aborted.account.run_at(LATER)
+    assert aborted.stopped == ["jr_1"]
 
 
-def test_a_run_without_a_start_does_not_end_the_search(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.run("WAITING")
-    del scene.runs[0]["StartedOn"]
-    scene.account.run_at(LATER)
-    assert scene.stopped == ["jr_1"]
+def test_a_run_without_a_start_does_not_end_the_search(aborted: JanitorScene) -> None:
+    aborted.run("WAITING")
+    del aborted.runs[0]["StartedOn"]
+    aborted.account.run_at(LATER)
+    assert aborted.stopped == ["jr_1"]
 
 
-def test_the_gap_lies_between_the_checks_and_not_between_the_runs(scene: JanitorScene) -> None:
-    """A check lasts: the second must begin a gap after the end of the first."""
-    scene.start()
-    scene.abort()
-    scene.check_takes = LOOK_GAP + 5
-    scene.account.run_at(LATER)
-    scene.check_takes = 0
-    scene.account.run_at(scene.account.now + LOOK_GAP - 1)
-    assert scene.account.item().slots_in_use == 1
-    scene.account.run_at(scene.account.now + 1)
-    assert scene.account.item().slots_in_use == 0
+def test_the_gap_lies_between_the_checks_and_not_between_the_runs(aborted: JanitorScene) -> None:
+    """A check takes time: the second must start a gap after the end of the first."""
+    aborted.check_takes = LOOK_GAP + 5
+    aborted.account.run_at(LATER)
+    aborted.check_takes = 0
+    aborted.account.run_at(aborted.account.now + LOOK_GAP - 1)
+    assert aborted.account.item().slots_in_use == 1
+    aborted.account.run_at(aborted.account.now + 1)
+    assert aborted.account.item().slots_in_use == 0
 
 
 def test_a_holder_that_cannot_be_checked_does_not_block_the_others(scene: JanitorScene) -> None:
@@ -263,19 +222,15 @@ def test_a_holder_that_cannot_be_checked_does_not_block_the_others(scene: Janito
 
 @pytest.mark.parametrize("operation", ["ListExecutions", "DescribeExecution"])
 def test_waiting_requests_are_woken_although_step_functions_fails(account: Account, operation: str) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", "p-waits", account.send())
-    account.slots.cancel("p", "p-1")
+    account.lose_wake()
     refuse(account.stepfunctions, operation, "ThrottlingException", times=9)
     assert account.run_at(LATER).counts["WaitingWoken"] == 1
 
 
-def test_slots_are_freed_without_the_settled_table(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.account.dynamodb.delete_table(TableName=scene.account.settled_table)
-    scene.account.run_at(LATER)
-    counts = scene.account.run_at(LATER + LOOK_GAP).counts
+def test_slots_are_freed_without_the_settled_table(aborted: JanitorScene) -> None:
+    aborted.account.dynamodb.delete_table(TableName=aborted.account.settled_table)
+    aborted.account.run_at(LATER)
+    counts = aborted.account.run_at(LATER + LOOK_GAP).counts
     assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
 
 
@@ -286,18 +241,16 @@ def test_a_recently_closed_execution_is_left_to_its_status_event(scene: JanitorS
     assert scene.account.messages(scene.account.failed_url) == []
 
 
-def test_the_error_of_a_stop_command_is_not_taken_for_the_workflows(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.account.stepfunctions.meta.events.register(
+def test_the_error_of_a_stop_command_is_not_taken_for_the_workflows(aborted: JanitorScene) -> None:
+    aborted.account.stepfunctions.meta.events.register(
         "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(error="RequestFailed")
     )
-    scene.account.run_at(LATER)
-    assert len(scene.account.messages(scene.account.failed_url)) == 1
+    aborted.account.run_at(LATER)
+    assert len(aborted.account.messages(aborted.account.failed_url)) == 1
 
 
 def test_the_list_of_executions_is_read_up_to_the_horizon(account: Account) -> None:
-    """Sorted by end, the last first."""
+    """Step Functions sorts it by end, the last first."""
     pages: list[str] = []
 
     def answer(params: Any, **_: Any) -> Any:
@@ -310,7 +263,7 @@ def test_the_list_of_executions_is_read_up_to_the_horizon(account: Account) -> N
 
 
 def test_an_old_execution_that_was_redriven_hides_none_that_ended_before_it(account: Account) -> None:
-    """It began weeks ago, was redriven, and ended last: it stands first in the list."""
+    """It started weeks ago, was redriven, and ended last: it is first in the list."""
     executions = [listed("p-redriven", NOW - 30 * 86400, NOW - 10), listed("p-aborted", NOW - 60, NOW - 20)]
 
     def answer(params: Any, **_: Any) -> Any:
@@ -323,13 +276,13 @@ def test_an_old_execution_that_was_redriven_hides_none_that_ended_before_it(acco
 
 
 def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
-    """An aborted execution as ListExecutions tells it."""
+    """An aborted execution as ListExecutions returns it."""
     times = {"startDate": datetime.fromtimestamp(started_at, UTC), "stopDate": datetime.fromtimestamp(stopped_at, UTC)}
     return {"name": name, "status": "ABORTED", **times}
 
 
 def test_a_reservation_renewed_since_it_was_read_is_not_cancelled(account: Account) -> None:
-    """A run reads the table, another one takes the reservation back, and a redelivery reserves again."""
+    """After the janitor read the table, the reservation was cancelled, and a redelivery reserved again."""
     account.slots.reserve("p", "p-1", NOW)
     answers = account.stepfunctions.meta.events
 

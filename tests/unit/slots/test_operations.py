@@ -1,3 +1,5 @@
+"""Operators' changes of a process that free a slot wake the waiting request."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,7 +10,7 @@ from tests.unit.conftest import NOW, Account
 
 @pytest.fixture
 def operations(account: Account) -> Operations:
-    """Over a process that is full and has a message waiting."""
+    """The operators' changes, over a full process with a waiting request."""
     account.slots.reserve("p", "p-1", NOW)
     account.slots.wait("p", "p-waits", account.send())
     return Operations(account.processes, account.slots, account.queue)

@@ -1,4 +1,4 @@
-"""The slot protocol, step by step, in one thread. Races are judged on an atomic engine (tests/races)."""
+"""The steps of the slot protocol, in one thread. tests/races has its races, on an atomic engine."""
 
 from __future__ import annotations
 
@@ -22,17 +22,6 @@ from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery
 
 
-def _confirm(account: Account, execution: str) -> None:
-    """As the workflow does it."""
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = job_name",
-        ExpressionAttributeNames={"#me": execution, "#state": "state"},
-        ExpressionAttributeValues={":running": {"S": "RUNNING"}},
-    )
-
-
 def test_a_granted_slot_is_counted_with_its_holder(account: Account) -> None:
     assert account.slots.reserve("p", "p-1", NOW) == Granted()
     assert account.item().slots_in_use == 1
@@ -51,7 +40,7 @@ def test_reserve_is_refused_when_the_limit_is_reached(account: Account) -> None:
     assert account.item().slots_in_use == 1
 
 
-@pytest.mark.parametrize("limit", [1, 2], ids=["while full", "while there is room"])
+@pytest.mark.parametrize("limit", [1, 2], ids=["full", "a slot free"])
 def test_f17_a_repeated_reserve_returns_already_held(account: Account, limit: int) -> None:
     account.processes.set_limit("p", limit)
     account.slots.reserve("p", "p-1", NOW)
@@ -75,7 +64,7 @@ def test_f6_reserve_is_refused_until_the_process_is_below_a_lowered_limit(accoun
 
 
 def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account: Account) -> None:
-    # DynamoDB answers a comparison across types with false; moto cannot compare them at all.
+    # For DynamoDB a comparison across types is false; moto fails on it.
     item = account.raw_item() | {"slot_limit": {"S": "10"}}
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
     outcome = account.slots.reserve("p", "p-1", NOW)
@@ -105,7 +94,7 @@ def test_f7_a_limit_of_another_type_is_refused_on_write(account: Account, limit:
 
 
 def test_f19_a_missing_process_is_not_taken_for_full(account: Account) -> None:
-    assert account.slots.reserve("nobody", "nobody-1", NOW) == UnknownProcess()
+    assert account.slots.reserve("unknown", "unknown-1", NOW) == UnknownProcess()
 
 
 def test_f8_creating_a_process_again_keeps_its_holders(account: Account) -> None:
@@ -142,7 +131,7 @@ def test_f5_a_second_cancel_frees_no_slot(account: Account) -> None:
 
 def test_f13_a_confirmed_slot_cannot_be_cancelled(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
-    _confirm(account, "p-1")
+    account.confirm("p-1")
     assert account.slots.cancel("p", "p-1") is False
     assert account.item().holders["p-1"].job == "job"
 
@@ -150,7 +139,7 @@ def test_f13_a_confirmed_slot_cannot_be_cancelled(account: Account) -> None:
 def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Account) -> None:
     account.slots.reserve("p", "p-1", NOW)
     seen = account.item().holders["p-1"].raw
-    _confirm(account, "p-1")
+    account.confirm("p-1")
     assert account.slots.release("p", "p-1", seen) is False
     assert account.slots.release("p", "p-1", account.item().holders["p-1"].raw) is True
 
@@ -159,7 +148,7 @@ def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Accoun
 def test_a_check_is_recorded_only_on_an_unchanged_holder(account: Account, now: float | None) -> None:
     account.slots.reserve("p", "p-1", NOW)
     seen = account.item().holders["p-1"].raw
-    _confirm(account, "p-1")
+    account.confirm("p-1")
     assert account.slots.mark_quiet("p", "p-1", seen, now) is False
     assert account.slots.mark_quiet("p", "p-1", account.item().holders["p-1"].raw, now) is True
 
@@ -171,7 +160,7 @@ def test_wait_returns_reserve_again_when_a_slot_is_free(account: Account) -> Non
 
 def test_wait_returns_reserve_again_when_the_process_was_removed(account: Account) -> None:
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
-    assert account.slots.wait("nobody", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
+    assert account.slots.wait("unknown", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
 
 
 def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:
@@ -222,10 +211,10 @@ def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> No
 
 
 def test_a_holder_is_below_150_bytes(account: Account) -> None:
-    """500 holders fit an item's 400 KB, and each costs every write of the item its share."""
+    """500 holders fit an item of 400 KB, and the write units of each write grow with the item."""
     name = "p" * 47 + "-" + "a" * 32
     account.slots.reserve("p", name, NOW)
-    _confirm(account, name)
+    account.confirm(name)
     holder = account.item().holders[name]
     account.slots.mark_quiet("p", name, holder.raw, NOW)
     fields = account.raw_item()["holders"]["M"][name]["M"]
@@ -234,8 +223,8 @@ def test_a_holder_is_below_150_bytes(account: Account) -> None:
 
 
 def test_a_change_of_an_unknown_process_is_refused(account: Account) -> None:
-    with pytest.raises(LookupError, match="process 'nobody' does not exist"):
-        account.processes.set_limit("nobody", 1)
+    with pytest.raises(LookupError, match="process 'unknown' does not exist"):
+        account.processes.set_limit("unknown", 1)
 
 
 def test_a_drifted_counter_is_repaired_only_if_it_is_unchanged(account: Account) -> None:
@@ -290,7 +279,7 @@ def test_a_process_without_counters_wakes_no_request(account: Account, without: 
 
 
 def test_an_unknown_process_wakes_no_request(account: Account) -> None:
-    assert account.slots.waiting_at_free_slot("nobody") is None
+    assert account.slots.waiting_at_free_slot("unknown") is None
 
 
 @pytest.mark.parametrize(
@@ -301,7 +290,7 @@ def test_an_unknown_process_wakes_no_request(account: Account) -> None:
         ("holders", {"M": {"p-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1.5"}}}}}),
         ("holders", {"M": {"p-1": {"M": {"since": {"N": "1"}}}}}),
         ("holders", {"M": {"p-1": {"S": "RUNNING"}}}),
-        ("waiting", {"S": "somebody"}),
+        ("waiting", {"S": "p-waits"}),
         ("waiting", {"M": {"sequence": {"S": "1"}}}),
         ("waiting", {"M": {**WAITING, "receipt_handle": {"N": "1"}}}),
         ("waiting", {"M": {**WAITING, "sequence": {"N": "1"}}}),

@@ -1,4 +1,4 @@
-"""The workflow's own writes to the slot table, as its definition says them, made on a table."""
+"""The workflow's writes to the slot table, from its definition, made on a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.workflow.interpreter import evaluate
 
 
 def _do(account: Account, state: str, execution: str) -> dict[str, Any]:
-    """Makes a state's call, as an execution of this name."""
+    """Make a state's call, as an execution of this name."""
     known = {"context": {"Execution": {"Name": execution, "Input": {"process": "p"}}}}
     arguments = evaluate(states()[state]["Arguments"], known)
     answer: dict[str, Any] = account.dynamodb.update_item(**arguments | {"TableName": account.slot_table})
@@ -21,7 +21,7 @@ def _do(account: Account, state: str, execution: str) -> dict[str, Any]:
 
 
 def _refusal(account: Account, state: str, execution: str) -> str:
-    """The code with which a state's call is refused; empty if it is not."""
+    """The error code of a state's call, or an empty text."""
     try:
         _do(account, state, execution)
     except ClientError as error:
@@ -37,7 +37,7 @@ def test_a_confirmed_holder_runs_the_job_of_its_process(account: Account) -> Non
 
 
 def test_f13_a_cancelled_reservation_is_not_confirmed(account: Account) -> None:
-    """The janitor took it back from a starter that was slow, and whose execution begins after all."""
+    """The janitor cancelled the reservation of a slow starter, whose execution starts later."""
     account.slots.reserve("p", "p-1", NOW)
     account.slots.cancel("p", "p-1")
     account.slots.reserve("p", "p-2", NOW)

@@ -1,3 +1,5 @@
+"""Hiding, waking and dead-lettering messages of the queue."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,7 +8,7 @@ import pytest
 
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS, hide_seconds, wake_next
 from tests.support.boundary import refuse
-from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
+from tests.unit.conftest import RETENTION, VISIBILITY, Account, delivery
 
 
 def test_f21_waiting_for_the_whole_retention_does_not_use_up_the_receives() -> None:
@@ -14,7 +16,7 @@ def test_f21_waiting_for_the_whole_retention_does_not_use_up_the_receives() -> N
     while waited < RETENTION:
         waited += hide_seconds(waited, VISIBILITY)
         receives += 1
-    assert receives < 750  # of 1,000: the rest is for wakes
+    assert receives < 750  # of 1,000: the others are for wakes
 
 
 @pytest.mark.parametrize("waited", [0, 60, 1e4, 1e6])
@@ -39,37 +41,28 @@ def test_a_spent_handle_is_no_error(account: Account, code: str) -> None:
 
 def test_a_dead_letter_message_has_its_reason_and_the_unchanged_body(account: Account) -> None:
     account.queue.dead_letter(delivery("junk \u2603"), "InvalidRequest", "because\x00of a \x07 bell")
-    (letter,) = account.messages(account.dead_letter_url)
-    assert letter["Body"] == "junk \u2603"
-    assert letter["MessageAttributes"]["reason"]["StringValue"] == "because?of a ? bell"
-    assert letter["MessageAttributes"]["code"]["StringValue"] == "InvalidRequest"
+    (message,) = account.messages(account.dead_letter_url)
+    assert message["Body"] == "junk \u2603"
+    assert message["MessageAttributes"]["reason"]["StringValue"] == "because?of a ? bell"
+    assert message["MessageAttributes"]["code"]["StringValue"] == "InvalidRequest"
 
 
 def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    waiting = account.send()
-    account.slots.wait("p", "p-waits", waiting)
-    account.slots.cancel("p", "p-1")
+    account.lose_wake()
     assert wake_next(account.slots, account.queue, "p") is True
     assert len(account.messages(account.queue_url)) == 1
 
 
 def test_s6_a_slow_delivery_wakes_the_later_one_of_its_message(account: Account) -> None:
-    """The message was given out again under a starter that stood still; the second delivery found no room and hid it.
-
-    The first one then finds that the request has run, gives its slot back, and cannot delete with its old handle. Taken
-    for its own, the message would sleep on beside a free slot.
+    """1. Starter A is frozen with the message, which SQS delivers again.
+    2. Starter B finds no free slot, registers the message and hides it.
+    3. A finds that the request has run, and frees its slot. Its old receipt handle cannot delete the message.
+    4. A must wake the message. Otherwise it stays hidden although a slot is free.
     """
-    account.slots.reserve("p", "p-1", NOW)
-    later = account.send()
-    account.slots.wait("p", "p-waits", later)
-    account.slots.cancel("p", "p-1")
+    later = account.lose_wake()
     assert wake_next(account.slots, account.queue, "p", but_not=replace(later, receives=later.receives - 1)) is True
 
 
 def test_a_starter_does_not_wake_its_own_delivery(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    mine = account.send()
-    account.slots.wait("p", "p-waits", mine)
-    account.slots.cancel("p", "p-1")
+    mine = account.lose_wake()
     assert wake_next(account.slots, account.queue, "p", but_not=mine) is False

@@ -1,3 +1,5 @@
+"""Parsing and validation of request messages."""
+
 from __future__ import annotations
 
 import json
@@ -42,7 +44,7 @@ FULL = {
     "many short arguments": json.dumps(
         {"process": "p", "arguments": {f"--{n}": "" for n in range(5_500)}}, separators=(",", ":")
     ),
-    "what SQS takes only escaped": '{"process": "p", "arguments": {"--t": "' + "\\uffff" * 10_000 + '"}}',
+    "characters that SQS allows only escaped": '{"process": "p", "arguments": {"--t": "' + "\\uffff" * 10_000 + '"}}',
 }
 
 
@@ -66,7 +68,7 @@ def test_a_request_never_grows_by_more_than_its_id_and_attempt(
 ) -> None:
     fields = {"process": "p", "arguments": arguments}
     body = json.dumps(fields, ensure_ascii=ensure_ascii, separators=separators)
-    body = body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")  # as SQS would have taken it
+    body = body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")  # SQS allows them only escaped
     again = replace(parse_request(delivery(body, message_id="i" * 36)), attempt=1_000_000)
     assert len(again.to_json().encode()) - len(body.encode()) <= len(',"request_id":"","attempt":1000000') + 36
 
@@ -74,7 +76,7 @@ def test_a_request_never_grows_by_more_than_its_id_and_attempt(
 BAD_BODIES = {
     "not JSON": ("{", "not JSON"),
     "empty": ("", "not JSON"),
-    "nested without end": ("[" * 100_000, "not JSON"),
+    "nested too deeply": ("[" * 100_000, "not JSON"),
     "half a surrogate pair": ('{"process": "p", "request_id": "\\ud800"}', "surrogate"),
     "not an object": ("[]", "body must be object"),
     "no process": ("{}", "process"),
@@ -150,7 +152,7 @@ _nearly_requests = st.fixed_dictionaries(
 
 @given(_nearly_requests | _json_values)
 def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> None:
-    """The schema is a file that producers validate with: what passes there must pass here, and the reverse."""
+    """Producers validate with the schema's file: a body must be valid for both or for neither."""
     text = json.dumps(body)
     try:
         request = parse_request(delivery(text, group=body.get("process", "") if isinstance(body, dict) else ""))

@@ -1,4 +1,4 @@
-"""The lease of the janitor's run: one holder, until its invocation's deadline at the latest."""
+"""The lease of a janitor run: one run at a time, until its invocation's deadline at the latest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.conftest import NOW, Account
 
 
 class Runs:
-    """Runs that take their lease from one table, by one clock."""
+    """Creates leases over one table with one clock."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -51,7 +51,7 @@ def test_a_late_run_does_not_release_the_next_runs_lease(runs: Runs) -> None:
 
 
 def test_a_lease_whose_answer_was_lost_is_held_by_the_call_that_the_sdk_repeats(runs: Runs) -> None:
-    """Twice the same item: the second write is refused by the first."""
+    """The repeated write finds the item of the first, and is refused."""
     lease = RunLease(runs.account.dynamodb, runs.account.settled_table, lambda: NOW, lambda: "code")
     lose_answer(runs.account.dynamodb, "PutItem")
     with pytest.raises(Exception, match="Read timeout"):

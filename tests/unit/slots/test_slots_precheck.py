@@ -1,4 +1,4 @@
-"""Whoever looks before it writes, at a process with many holders, is answered as whoever writes at once."""
+"""The precheck: reserve first reads a process with many holders, and returns the same answers as the write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.conftest import NOW, Account
 
 
 def test_a_full_large_process_is_read_and_not_written(account: Account) -> None:
-    """A refused write is charged by the item's size, as one that is made; a read costs a twentieth of it."""
+    """A refused write costs as much as a successful one, by the item's size. A read costs a twentieth."""
     account.processes.set_limit("p", PRECHECK_FROM_HOLDERS)
     for n in range(PRECHECK_FROM_HOLDERS):
         account.slots.reserve("p", f"p-{n}", NOW)
@@ -50,7 +50,7 @@ def test_a_process_that_is_no_longer_large_is_written_without_a_read(account: Ac
         ("paused", {"BOOL": True}, Paused()),
         ("holders", {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}}}, AlreadyHeld()),
         ("cancelled", {"M": {"p-2": {"M": {"since": {"N": "1"}, "by": {"S": "me"}}}}}, Cancelled(1, "me")),
-        ("holders", {"S": "somebody"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'somebody'}")),
+        ("holders", {"S": "p-1"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'p-1'}")),
     ],
 )
 def test_the_precheck_returns_the_answer_of_the_write(
@@ -62,5 +62,5 @@ def test_the_precheck_returns_the_answer_of_the_write(
 
 
 def test_the_precheck_reports_an_unknown_process(account: Account) -> None:
-    slots = Slots(account.dynamodb, account.slot_table, large={"nobody"})
-    assert slots.reserve("nobody", "nobody-1", NOW) == UnknownProcess()
+    slots = Slots(account.dynamodb, account.slot_table, large={"unknown"})
+    assert slots.reserve("unknown", "unknown-1", NOW) == UnknownProcess()
