@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+from slotkeeper import __version__
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
 from slotkeeper_cli.doctor.facts import LedgerRows
@@ -52,6 +53,7 @@ WHOLE: dict[str, Any] = {
     "now": NOW,
     "not_deployed": [],
     "stack_status": "UPDATE_COMPLETE",
+    "stack_version": __version__,
     "stack_age": 30 * 86_400.0,
     "parameters": {"GlueTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},
     "processes": [process()],

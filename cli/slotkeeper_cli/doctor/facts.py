@@ -79,6 +79,11 @@ class Facts:
         return str(self._stack.description["StackStatus"])
 
     @property
+    def stack_version(self) -> str:
+        """The version of the deployed code; empty for a stack from before version 0.1.0."""
+        return self._stack.outputs.get("SlotkeeperVersion", "")
+
+    @property
     def stack_age(self) -> float:
         """Seconds since the stack was created."""
         created: datetime = self._stack.description["CreationTime"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from slotkeeper import __version__
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count
@@ -34,6 +35,11 @@ def stack(facts: Facts) -> Iterator[Finding]:
         )
     elif status.endswith("_IN_PROGRESS"):
         yield warn(f"the stack is {status}", "run this again when the deployment has finished")
+    if facts.stack_version != __version__:
+        yield warn(
+            f"the stack has version {facts.stack_version or 'unknown'}, but this command has {__version__}",
+            "install the command of the stack's version, or deploy this version",
+        )
 
 
 def _consumed(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -171,7 +177,7 @@ def stack_drift(facts: Facts) -> Iterator[Finding]:
 
 
 CHECKS = (
-    HealthCheck("stack", "the last deployment has finished", stack),
+    HealthCheck("stack", "the last deployment has finished, with this command's version", stack),
     HealthCheck("visibility", "visibility timeouts are at least six times the function's timeout", visibility),
     HealthCheck("redrive", "queues dead-letter a message after 1000 receives", redrive),
     HealthCheck("event-sources", "functions receive one message per batch, and report failed items", mappings),
