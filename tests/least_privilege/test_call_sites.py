@@ -37,7 +37,7 @@ def _elsewhere(function: str) -> set[Site]:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_every_place_that_asks_aws_is_among_the_recorded_calls(function: str) -> None:
+def test_every_call_site_is_recorded(function: str) -> None:
     variants = ("as it is", "one writer of the token")
     recorded = [call for variant in variants for call in evidence.calls(variant).get(function, [])]
     seen = {(call.operation, call.site) for call in recorded}
@@ -48,7 +48,7 @@ def test_every_place_that_asks_aws_is_among_the_recorded_calls(function: str) ->
 
 
 @pytest.mark.parametrize("function", ANOTHERS)
-def test_what_is_said_to_be_anothers_is_not_called(function: str) -> None:
+def test_excluded_call_sites_are_not_called(function: str) -> None:
     assert not _elsewhere(function) & {call.site for call in evidence.calls("one writer of the token")[function]}
 
 

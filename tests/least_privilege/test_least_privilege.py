@@ -34,7 +34,7 @@ def test_every_permission_is_used(variant: str, role: str) -> None:
 
 
 @each_role
-def test_what_a_call_is_for_is_a_condition_of_its_permission(variant: str, role: str) -> None:
+def test_the_context_of_a_call_is_a_condition_of_its_permission(variant: str, role: str) -> None:
     """A role passed to one service, an object in one account, a metric in one namespace, and no other."""
     for grant in grants(stack(variant), role):
         for need in filter(grant.allows, needed(variant)[role]):
@@ -87,14 +87,14 @@ def _log_groups(variant: str) -> list[str]:
 
 
 @each_role
-def test_a_resource_is_named_where_it_has_a_name(variant: str, role: str) -> None:
+def test_a_resource_with_a_name_is_granted_by_its_name(variant: str, role: str) -> None:
     for grant in grants(stack(variant), role):
         assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, f"{grant}: there is an ARN for that"
     for pattern, action in _patterns(variant, role):
         assert action in PATTERNS.get(pattern, ((),))[0], f"{action} on {pattern}: name it, or say here why not"
 
 
-def test_every_pattern_is_there_still() -> None:
+def test_every_listed_pattern_exists() -> None:
     matched: dict[tuple[str, str], set[str]] = {}
     for role in stack("as it is").of_type("AWS::IAM::Role"):
         for pattern, action in _patterns("as it is", role):

@@ -52,7 +52,7 @@ def test_every_grant_is_on_the_page_and_nothing_else() -> None:
 SERVICES = {"StepFunctions": "states", "Custom": "lambda"}
 
 
-def test_who_deploys_is_told_every_service() -> None:
+def test_the_page_lists_every_service_that_a_deployment_uses() -> None:
     kinds = {
         resource["Type"].removeprefix("AWS::").partition("::")[0] for resource in stack("everything").resources.values()
     }

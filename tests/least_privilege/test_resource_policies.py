@@ -41,7 +41,7 @@ def _guarded() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("kind", "name"), list(_guarded()))
-def test_nobody_comes_by_plain_http(kind: str, name: str) -> None:
+def test_plain_http_is_denied(kind: str, name: str) -> None:
     made = stack(ALL)
     policy, actions = GUARDED[kind]
     wanted = {made.arn(name)} | ({made.arn(name) + "/*"} if kind == "AWS::S3::Bucket" else set())
@@ -64,7 +64,7 @@ def _attached(policy: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [policy for policy, _ in GUARDED.values()])
-def test_only_services_that_send_there_are_let_in_and_only_for_this_account(kind: str) -> None:
+def test_only_sending_services_of_this_account_are_allowed(kind: str) -> None:
     made = stack(ALL)
     for statement in _statements(made, kind):
         if statement["Effect"] == "Allow":
@@ -75,7 +75,7 @@ def test_only_services_that_send_there_are_let_in_and_only_for_this_account(kind
                 assert service in _senders(made, resource), f"{service} sends nothing to {resource}"
 
 
-def test_every_service_that_sends_to_a_topic_is_let_in() -> None:
+def test_every_service_that_sends_to_a_topic_is_allowed() -> None:
     made = stack(ALL)
     for name in made.of_type("AWS::SNS::Topic"):
         let_in = {
@@ -99,7 +99,7 @@ def _senders(made: Stack, arn: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", list(stack(ALL).of_type("AWS::Lambda::Permission")))
-def test_a_function_is_invoked_from_one_place_only(name: str) -> None:
+def test_a_function_is_invoked_from_one_source_only(name: str) -> None:
     """Without a SourceArn, any rule or API of any account could (Lambda guide, "Granting Lambda function access to AWS
     services")."""
     made = stack(ALL)
@@ -118,7 +118,7 @@ def test_a_function_is_invoked_from_one_place_only(name: str) -> None:
             raise NotImplementedError(f"{other}: say where it may invoke a function from")
 
 
-def test_every_rule_may_invoke_what_it_aims_at() -> None:
+def test_every_rule_may_invoke_its_targets() -> None:
     made = stack(ALL)
     permissions = list(made.of_type("AWS::Lambda::Permission").values())
     for name, rule in made.of_type("AWS::Events::Rule").items():
@@ -128,7 +128,7 @@ def test_every_rule_may_invoke_what_it_aims_at() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_role_is_taken_by_the_service_of_who_works_with_it_and_by_no_other(variant: str) -> None:
+def test_a_role_trusts_only_the_service_that_uses_it(variant: str) -> None:
     made = stack(variant)
     for role, properties in made.of_type("AWS::IAM::Role").items():
         (trust,) = properties["AssumeRolePolicyDocument"]["Statement"]
@@ -143,7 +143,7 @@ def test_a_role_is_taken_by_the_service_of_who_works_with_it_and_by_no_other(var
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_function_has_a_role_of_its_own(variant: str) -> None:
+def test_every_function_has_its_own_role(variant: str) -> None:
     made = stack(variant)
     for role in made.of_type("AWS::IAM::Role"):
         assert len(list(made.users_of(role))) == (role != "RetryScheduleRole")

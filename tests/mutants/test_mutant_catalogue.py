@@ -29,7 +29,7 @@ def test_a_mutant_still_fits_the_code_and_is_valid(mutant: Mutant) -> None:
             compile(text, name, "exec")
 
 
-def test_no_mutant_uses_a_name_that_is_not_there(tmp_path: Path) -> None:
+def test_no_mutant_uses_an_undefined_name(tmp_path: Path) -> None:
     """Its NameError would turn the tests red, and say nothing about them."""
     for mutant in MUTANTS:
         for name, text in mutant.mutated(ROOT).items():
@@ -48,7 +48,7 @@ def test_a_mutants_guards_are_quick_tests_that_exist(mutant: Mutant) -> None:
         assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text()
 
 
-def test_every_known_failure_is_put_back_or_has_a_reason_why_it_cannot_be() -> None:
+def test_every_known_failure_has_a_mutant_or_a_reason() -> None:
     put_back = {row for mutant in MUTANTS for row in mutant.rows}
     assert put_back <= set(ROWS)
     assert put_back.isdisjoint(nowhere())
@@ -62,14 +62,14 @@ def test_a_mutant_named_for_a_known_failure_counts_for_it(mutant: Mutant) -> Non
         assert f"F{int(number)}" in mutant.rows
 
 
-def test_a_change_that_does_not_fit_names_its_mutant_its_file_and_what_to_look_for() -> None:
+def test_a_stale_change_names_its_mutant_file_and_text() -> None:
     change = Change("slots.py", "a < b", "a <= b")
     for text, times in (("a<b", 0), ("a < b or a < b", 2)):
         with pytest.raises(Stale, match=rf"^f06: .* in slots.py exactly once, and stands there {times} .*'a < b'$"):
             change.applied_to("f06", text)
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     mutant = Mutant("f06", "slots", (), "", ("test_a.py",), (Change("gone.py", "a", "b"),))
     with pytest.raises(Stale, match=r"f06: there is no file gone\.py"):
         mutant.mutated(tmp_path)
@@ -98,7 +98,7 @@ def test_mutants_are_chosen_by_how_their_names_begin() -> None:
     ],
     ids=["no change", "no guards", "a key misspelt", "no new text"],
 )
-def test_a_table_that_is_no_mutant_is_named(tmp_path: Path, table: str) -> None:
+def test_an_incomplete_mutant_is_refused_with_its_name(tmp_path: Path, table: str) -> None:
     (tmp_path / "slots.toml").write_text(f"[m]\n{table}\n")
     with pytest.raises(ValueError, match=r"slots\.toml: mutant 'm'"):
         load(tmp_path)

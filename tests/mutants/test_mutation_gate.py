@@ -66,7 +66,7 @@ def test_a_mutant_that_a_guard_catches_is_caught_with_what_the_test_said(base: P
     assert verdict.message.startswith("AssertionError: assert not True")
 
 
-def test_a_mutant_that_only_another_test_catches_is_caught_and_that_is_told(base: Path, tmp_path: Path) -> None:
+def test_a_mutant_caught_by_another_test_is_reported_as_such(base: Path, tmp_path: Path) -> None:
     verdict = judge(mutant("held < limit", "False"), base, tmp_path, REST)
     assert (verdict.status, verdict.by_guard, verdict.test) == (
         "caught",
@@ -95,7 +95,7 @@ def test_a_mutant_that_does_not_apply_is_stale(base: Path, tmp_path: Path) -> No
     ],
     ids=["a name that is not there", "an import that fails", "nothing to import", "no Python", "another signature"],
 )
-def test_what_is_not_even_valid_is_not_caught(base: Path, tmp_path: Path, old: str, new: str) -> None:
+def test_an_invalid_mutant_is_broken(base: Path, tmp_path: Path, old: str, new: str) -> None:
     assert judge(mutant(old, new), base, tmp_path, REST).status == "broken"
 
 
@@ -105,7 +105,7 @@ def test_a_guard_that_does_not_exist_catches_nothing(base: Path, tmp_path: Path)
     assert "test_gone" in verdict.message
 
 
-def test_a_test_that_is_red_anyway_catches_nothing(base: Path, tmp_path: Path) -> None:
+def test_a_test_that_fails_without_the_mutant_catches_nothing(base: Path, tmp_path: Path) -> None:
     (base / "tests" / "test_other.py").write_text("def test_red():\n    assert False\n")
     verdict = judge(mutant("held < limit", "limit > held"), base, tmp_path, REST)
     assert (verdict.status, verdict.message) == ("broken", "it fails without the mutant too")
@@ -117,7 +117,7 @@ def test_a_mutant_that_hangs_is_not_caught(base: Path, tmp_path: Path, monkeypat
     assert (verdict.status, verdict.message) == ("hung", "the tests did not end within 2 s")
 
 
-def test_a_copy_has_what_git_knows_and_what_is_new_and_nothing_that_it_ignores(tree: Path, tmp_path: Path) -> None:
+def test_a_copy_contains_tracked_and_new_files_but_no_ignored_files(tree: Path, tmp_path: Path) -> None:
     (tree / "build" / "made").mkdir(parents=True)
     (tree / "build" / "made" / "by_a_tool").touch()
     (tree / "code_under_test.py").write_text("changed")
@@ -130,7 +130,7 @@ def test_a_copy_has_what_git_knows_and_what_is_new_and_nothing_that_it_ignores(t
 @pytest.mark.parametrize(
     ("new", "code", "status"), [("<=", 0, "caught"), ("!= limit and held <", 1, "survived")], ids=["caught", "survived"]
 )
-def test_the_gate_is_red_if_a_mutant_survives_and_reports_it(
+def test_the_gate_fails_if_a_mutant_survives_and_reports_it(
     tree: Path, tmp_path: Path, new: str, code: int, status: str
 ) -> None:
     output = io.StringIO()
@@ -143,7 +143,7 @@ def test_the_gate_is_red_if_a_mutant_survives_and_reports_it(
     assert (folder / "m").exists() == (status != "caught")
 
 
-def test_the_gate_judges_nothing_by_tests_that_are_red_without_a_mutant(tree: Path, tmp_path: Path) -> None:
+def test_the_gate_stops_if_the_guards_fail_without_a_mutant(tree: Path, tmp_path: Path) -> None:
     (tree / "code_under_test.py").write_text(CODE.replace("<", "<="))
     output = io.StringIO()
     console = Console(file=output, width=200)
@@ -156,6 +156,6 @@ def test_the_mutants_can_be_listed() -> None:
     assert (listed.exit_code, "f05-release-without-condition" in listed.output) == (0, True)
 
 
-def test_a_name_of_no_mutant_is_a_wrong_option() -> None:
+def test_an_unknown_mutant_is_a_usage_error() -> None:
     refused = CliRunner().invoke(main, ["--only", "f99"])
     assert (refused.exit_code, "f99" in refused.output) == (2, True)

@@ -1,4 +1,4 @@
-"""The bucket as its readers see it, and the work's calls as a numbered row of boundaries."""
+"""The data bucket in moto, its content as readers see it, and the work's calls as numbered boundaries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
 from slotkeeper.retry.message import Message
 from tests.support.boundary import Killed
@@ -21,6 +24,7 @@ BY_CITY = {
 MANIFEST_PUT = "PutObject work/published/"
 
 type AtBoundary = Callable[[int, str], None]
+type View = dict[str, bytes | None] | None  # value -> content of its part; None if nothing is published
 
 
 def nothing(number: int, name: str) -> None:
@@ -33,10 +37,10 @@ def request(request_id: str = "r", attempt: int = 1, **payload: Any) -> Message:
 
 
 class Boundaries:
-    """Every point just before and just after a call of the work, numbered for each thread as it passes them.
+    """Hooks before and after each S3 call of the work, numbered from 0 for each thread.
 
-    A test's `on(number, name)` runs there; the name is like "before PutObject work/published/r.json". What it raises is
-    what the caller sees, so after a call it is the answer that is lost.
+    A test's `on(number, name)` runs there, with a name like "before PutObject work/published/r.json". The work receives
+    what it raises. Raised after a call, it replaces the answer of a call that took effect.
     """
 
     def __init__(self, client: Any) -> None:
@@ -48,7 +52,7 @@ class Boundaries:
 
     @property
     def passed(self) -> list[str]:
-        """The names of those that this thread has passed since it began."""
+        """Names of the boundaries that this thread has passed since `begin`."""
         return list(self._here.passed)
 
     def begin(self, on: AtBoundary) -> None:
@@ -71,7 +75,11 @@ class Boundaries:
 
 
 class Bucket:
-    """`s3` is a client of the readers' own, with nothing hooked into it."""
+    """The work with its bucket.
+
+    `s3` is a client without hooks. The other methods use moto's store itself, in a hundredth of a call's time: what S3
+    would return to a read at this moment.
+    """
 
     def __init__(self, work: ModuleType, s3: Any) -> None:
         self.work = work
@@ -79,16 +87,18 @@ class Bucket:
         self.client = work._s3
         self.boundaries = Boundaries(self.client)
         self._names = (f"r-{number}" for number in itertools.count(1))
+        self._backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        self._objects = self._backend.buckets["data"].keys
         self.put(ORDERS)
 
     def new_request_id(self) -> str:
         return next(self._names)
 
     def put(self, content: bytes, key: str = INPUT_KEY) -> None:
-        self.s3.put_object(Bucket="data", Key=key, Body=content)
+        self._backend.put_object("data", key, content)
 
     def perform(self, made: Message, on: AtBoundary = nothing, seconds: float = 50.0) -> Any:
-        """One attempt, with `on` at each of its boundaries: the result, or the exception that it ended with."""
+        """Make one attempt, with `on` at each of its boundaries. Returns its result, or the exception that ended it."""
         self.boundaries.begin(on)
         try:
             return self.work.perform(made, seconds)
@@ -99,37 +109,33 @@ class Bucket:
         self.perform(made)
         return len(self.boundaries.passed)
 
-    def manifest(self, request_id: str) -> dict[str, Any] | None:
-        try:
-            body = self.s3.get_object(Bucket="data", Key=f"work/published/{request_id}.json")["Body"].read()
-        except self.s3.exceptions.NoSuchKey:
-            return None
-        manifest: dict[str, Any] = json.loads(body)
-        return manifest
-
-    def read(self, request_id: str) -> dict[str, bytes] | None:
-        """What a reader sees: None, or the content of every part that the manifest names."""
-        manifest = self.manifest(request_id)
-        if manifest is None:
-            return None
-        return {part["value"]: self._content(part["key"]) for part in manifest["parts"]}
-
-    def _content(self, key: str) -> bytes:
-        content: bytes = self.s3.get_object(Bucket="data", Key=key)["Body"].read()
+    def content(self, key: str) -> bytes | None:
+        """The object's current content, which every read of S3 returns; None without an object."""
+        current = self._objects.get(key)
+        content: bytes | None = getattr(current, "value", None)  # a delete marker has none
         return content
 
+    def manifest(self, request_id: str) -> dict[str, Any] | None:
+        manifest: dict[str, Any] | None = json.loads(self.content(f"work/published/{request_id}.json") or "null")
+        return manifest
+
+    def read(self, request_id: str) -> View:
+        """What a reader finds: the content of every part that the manifest names."""
+        manifest = self.manifest(request_id)
+        return manifest and {part["value"]: self.content(part["key"]) for part in manifest["parts"]}
+
     def parts(self, request_id: str) -> list[str]:
-        """The keys of all the parts that are there, named by a manifest or not."""
-        objects = self.s3.list_objects_v2(Bucket="data", Prefix=f"work/parts/{request_id}/").get("Contents", [])
-        return sorted(each["Key"] for each in objects)
+        """The keys of all existing parts, named by a manifest or not."""
+        return sorted(
+            k for k in self._objects if k.startswith(f"work/parts/{request_id}/") and self.content(k) is not None
+        )
 
     def named_parts(self, request_id: str) -> list[str]:
         return sorted(part["key"] for part in (self.manifest(request_id) or {"parts": []})["parts"])
 
     def times_published(self, request_id: str) -> int:
-        """How often the manifest was ever written: the bucket keeps its versions."""
-        versions = self.s3.list_object_versions(Bucket="data", Prefix=f"work/published/{request_id}.json")
-        return len(versions.get("Versions", [])) + len(versions.get("DeleteMarkers", []))
+        """The number of writes and deletes of the manifest: the bucket keeps all versions."""
+        return len(self._objects.getlist(f"work/published/{request_id}.json", []))
 
 
 def kill_at(boundary: int) -> AtBoundary:
@@ -145,7 +151,7 @@ def fail_at(boundary: int, error: BaseException) -> AtBoundary:
 
 
 def fail_on(text: str, error: BaseException) -> AtBoundary:
-    """As `fail_at`, by what the boundary's name begins with; each time."""
+    """Fail at every boundary whose name starts with the text."""
 
     def on(number: int, name: str) -> None:
         if name.startswith(text):

@@ -42,7 +42,7 @@ class Bucket:
         self.written.append(request)
 
 
-def test_the_month_s_figures_are_what_the_rows_add_up_to() -> None:
+def test_the_months_figures_are_computed_from_all_rows() -> None:
     s3 = Bucket(input__part=GOOD)
     result = job.run(s3, "data", "input/part", "output/part", "sample-1")
     assert result == {
@@ -59,7 +59,7 @@ def test_the_month_s_figures_are_what_the_rows_add_up_to() -> None:
     }
 
 
-def test_the_result_is_one_object_written_at_once() -> None:
+def test_the_result_is_one_object_in_one_write() -> None:
     s3 = Bucket(input__part=GOOD)
     result = job.run(s3, "data", "input/part", "output/part")
     assert [(w["Bucket"], w["Key"]) for w in s3.written] == [("data", "output/part")]
@@ -98,7 +98,7 @@ def test_bad_input_names_the_part_the_line_the_column_and_what_was_expected(body
     assert s3.written == []
 
 
-def test_bytes_that_are_no_text_are_bad_input() -> None:
+def test_bytes_that_are_not_utf8_are_bad_input() -> None:
     with pytest.raises(job.BadInput, match="part, byte 1: expected UTF-8 text"):
         job.read_days(b"d\xff", "part")
 
@@ -110,7 +110,7 @@ def test_a_part_that_does_not_exist_is_bad_input() -> None:
         job.run(Bucket(), "data", "input/none", "output")
 
 
-def test_arguments_that_glue_adds_are_left_alone() -> None:
+def test_arguments_that_glue_adds_are_ignored() -> None:
     ours = ["--bucket", "b", "--input_key", "i", "--output_key", "o", "--slotkeeper-execution", "e"]
     arguments = job.parse_arguments([*ours, "--job-language", "python", "--input", "x"])
     assert (arguments.bucket, arguments.input_key, arguments.output_key, arguments.execution) == ("b", "i", "o", "e")
@@ -130,7 +130,7 @@ def test_bad_input_ends_the_script_with_the_message_and_exit_code_1(monkeypatch:
         job.main()
 
 
-def test_it_lingers_as_long_as_it_is_told_before_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linger_seconds_delays_the_first_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """By it `make smoke` has a run to look at."""
     happened: list[Any] = []
     bucket = Bucket(part=GOOD)
@@ -143,7 +143,7 @@ def test_it_lingers_as_long_as_it_is_told_before_it_reads(monkeypatch: pytest.Mo
     assert happened == [0, "reads", 2.5, "reads"]
 
 
-def test_the_script_keeps_to_the_syntax_and_the_modules_that_glue_s_python_3_9_has() -> None:
+def test_the_script_needs_only_the_syntax_and_modules_of_glues_python_3_9() -> None:
     tree = ast.parse(SCRIPT.read_text(), feature_version=(3, 9))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

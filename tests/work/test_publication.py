@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from slotkeeper.retry.errors import Retryable
 from slotkeeper.retry.message import Message
 from tests.support.boundary import Killed
-from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, Bucket, fail_at, fail_on, kill_at, request
+from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, Bucket, View, fail_at, fail_on, kill_at, request
 
 
 def refusal(code: str, status: int = 400) -> ClientError:
@@ -30,7 +30,7 @@ def assert_published_once(bucket: Bucket, request_id: str) -> None:
     assert bucket.parts(request_id) == bucket.named_parts(request_id)
 
 
-def test_the_manifest_tells_what_was_made_of_what(bucket: Bucket) -> None:
+def test_the_manifest_describes_input_and_parts(bucket: Bucket) -> None:
     result = bucket.work.perform(request("a/b", attempt=1), 50)
 
     manifest = bucket.manifest("a%2Fb")
@@ -62,7 +62,7 @@ def test_an_input_without_lines_publishes_a_manifest_without_parts(bucket: Bucke
 
 
 def test_a_reader_never_sees_a_part_of_it(bucket: Bucket) -> None:
-    seen: list[dict[str, bytes] | None] = []
+    seen: list[View] = []
 
     def look(number: int, name: str) -> None:
         seen.append(bucket.read("r"))
@@ -74,7 +74,7 @@ def test_a_reader_never_sees_a_part_of_it(bucket: Bucket) -> None:
     assert seen[published_at:] == [BY_CITY] * (len(seen) - published_at)
 
 
-def test_another_performance_finds_it_published_and_writes_nothing(bucket: Bucket) -> None:
+def test_another_attempt_finds_the_manifest_and_writes_nothing(bucket: Bucket) -> None:
     first = bucket.perform(request())
     bucket.put(b'{"city": "Bonn"}\n')
 
@@ -117,7 +117,7 @@ def test_f25_killed_at_any_call_the_next_attempt_makes_one_whole_effect(bucket: 
     enumerate_deaths(bucket, boundaries, attempt=1)
 
 
-def test_f25_killed_at_any_call_of_the_attempt_after_a_death_too(bucket: Bucket) -> None:
+def test_f25_killed_at_any_call_of_the_second_attempt_too(bucket: Bucket) -> None:
     die_after_a_part(bucket, "counted")
     boundaries = bucket.count_boundaries(request("counted", attempt=2))
     assert boundaries == 14  # and before and after the listing and the removal of what the first one left
@@ -134,7 +134,7 @@ FAULTS: dict[str, tuple[Exception, int]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_call_fails_nothing_is_half_published_and_the_next_attempt_succeeds(
+def test_a_failure_of_any_call_publishes_no_part_alone_and_the_next_attempt_succeeds(
     bucket: Bucket, fault: str
 ) -> None:
     error, step = FAULTS[fault]
@@ -157,7 +157,7 @@ def test_a_manifest_whose_answer_was_lost_is_found_and_is_success(bucket: Bucket
     assert_published_once(bucket, "r")
 
 
-def test_a_manifest_that_arrives_after_its_sender_gave_up_names_parts_that_are_there(bucket: Bucket) -> None:
+def test_a_manifest_that_arrives_after_its_sender_failed_names_existing_parts(bucket: Bucket) -> None:
     on_its_way: list[dict[str, Any]] = []
     event = "provide-client-params.s3.PutObject"
     bucket.client.meta.events.register(event, lambda params, **_: on_its_way.append(dict(params)))
@@ -173,7 +173,7 @@ def test_a_manifest_that_arrives_after_its_sender_gave_up_names_parts_that_are_t
 
 
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "PreconditionFailed"])
-def test_a_manifest_that_is_refused_and_not_there_is_tried_later_and_leaves_nothing(bucket: Bucket, code: str) -> None:
+def test_a_conflict_without_a_manifest_is_retryable_and_leaves_nothing(bucket: Bucket, code: str) -> None:
     failed = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", refusal(code, 409)))
     assert isinstance(failed, Retryable)
     assert bucket.parts("r") == []
@@ -186,7 +186,7 @@ def test_a_manifest_that_may_not_be_written_leaves_nothing(bucket: Bucket) -> No
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_who_fails_removes_nothing_that_another_published_meanwhile(bucket: Bucket, attempt: int) -> None:
+def test_a_failed_attempt_does_not_remove_parts_that_another_published(bucket: Bucket, attempt: int) -> None:
     def other_wins(number: int, name: str) -> None:
         if name.startswith(f"before {MANIFEST_PUT}"):
             perform_elsewhere(bucket, request(attempt=attempt))
@@ -225,7 +225,7 @@ class Interleaved:
     """
 
     def __init__(self, bucket: Bucket, first: Message, second: Message, first_stops: int, second_stops: int) -> None:
-        self.seen: list[dict[str, bytes] | None] = []
+        self.seen: list[View] = []
         self.second_result: Any = None
         self._bucket = bucket
         self._request_id = first.request_id
@@ -256,7 +256,7 @@ class Interleaved:
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 1)])
-def test_f24_two_at_once_interleaved_at_every_call_publish_one_whole_effect(
+def test_f24_two_attempts_interleaved_at_every_call_publish_one_whole_effect(
     bucket: Bucket, first: int, second: int
 ) -> None:
     # Between the end of a call and the beginning of the next one nothing reaches the bucket: one stop is enough.

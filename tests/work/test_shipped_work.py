@@ -43,20 +43,20 @@ def answer(bucket: Bucket, operation: str, status: int, code: str, headers: dict
         ({"input_key": "\udc00", "split_by": "b"}, "payload contains half of a surrogate pair"),
     ],
 )
-def test_a_payload_that_is_none_is_poison_before_any_call(bucket: Bucket, payload: Any, reason: str) -> None:
+def test_an_invalid_payload_is_poison_before_any_call(bucket: Bucket, payload: Any, reason: str) -> None:
     refused = bucket.perform(Message("r", payload))
     assert isinstance(refused, Poison)
     assert str(refused).startswith(reason)
     assert bucket.boundaries.passed == []
 
 
-def test_an_input_key_longer_than_s3_has_them_is_poison(bucket: Bucket) -> None:
+def test_an_input_key_longer_than_1024_bytes_is_poison(bucket: Bucket) -> None:
     refused = bucket.perform(request(input_key="work/input/" + "ö" * 507))
     assert isinstance(refused, Poison)
     assert str(refused) == "payload.input_key is longer than the 1024 bytes that a key in S3 may have"
 
 
-def test_an_input_that_is_not_there_is_poison(bucket: Bucket) -> None:
+def test_a_missing_input_is_poison(bucket: Bucket) -> None:
     missing = bucket.perform(request(input_key="work/input/none.jsonl"))
     assert isinstance(missing, Poison)
     assert str(missing) == "s3://data/work/input/none.jsonl does not exist. Upload it before you send its message"
@@ -89,7 +89,7 @@ def test_a_line_that_cannot_be_split_is_poison_and_nothing_is_written(bucket: Bu
     ("request_id", "value", "what"),
     [("r", "ö" * 200, "value 'öööö"), ("ö" * 128, "a" * 400, "value 'aaaa"), ("\U0001f600" * 100, "a", "request_id '")],
 )
-def test_a_key_longer_than_s3_has_them_is_poison_and_nothing_is_written(
+def test_an_output_key_longer_than_1024_bytes_is_poison_and_nothing_is_written(
     bucket: Bucket, request_id: str, value: str, what: str
 ) -> None:
     bucket.put(ORDERS + json.dumps({"city": value}).encode())
@@ -101,7 +101,7 @@ def test_a_key_longer_than_s3_has_them_is_poison_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("name", [".", "..", "../r", "a/b", "%2E", " ", "ö?#&"])
-def test_every_request_id_and_value_has_a_key_of_its_own(bucket: Bucket, name: str) -> None:
+def test_every_request_id_and_value_has_its_own_key(bucket: Bucket, name: str) -> None:
     bucket.put(json.dumps({"city": name}).encode())
     results = [bucket.perform(request(each)) for each in (name, "r")]
     keys = [bucket.s3.get_object(Bucket="data", Key=each["manifest"])["Body"].read() for each in results]
@@ -125,7 +125,7 @@ def test_every_request_id_and_value_has_a_key_of_its_own(bucket: Bucket, name: s
     ],
 )
 @pytest.mark.parametrize("operation", ["GetObject", "PutObject"])
-def test_what_s3_says_when_it_is_busy_is_named_for_the_policy(
+def test_a_busy_s3_raises_an_error_named_for_the_policy(
     bucket: Bucket, operation: str, said: tuple[int, str, dict[str, str]], expected: tuple[str, float | None]
 ) -> None:
     answer(bucket, operation, *said)
@@ -135,7 +135,7 @@ def test_what_s3_says_when_it_is_busy_is_named_for_the_policy(
     assert said[1] in failure.reason
 
 
-def test_another_refusal_keeps_its_own_name(bucket: Bucket) -> None:
+def test_another_s3_error_keeps_its_name(bucket: Bucket) -> None:
     answer(bucket, "PutObject", 403, "AccessDenied", {})
     refused = bucket.perform(request())
     assert isinstance(refused, ClientError)
@@ -143,7 +143,7 @@ def test_another_refusal_keeps_its_own_name(bucket: Bucket) -> None:
     assert bucket.read("r") is None
 
 
-def test_an_input_that_breaks_off_is_tried_later(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_input_is_retryable(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     def break_off(*_: Any) -> Any:
         yield ORDERS[:30]
         raise ResponseStreamingError(error="connection broken")
@@ -152,7 +152,7 @@ def test_an_input_that_breaks_off_is_tried_later(bucket: Bucket, monkeypatch: py
     assert Failure.of(bucket.perform(request())).types[0] == "Retryable"
 
 
-def test_s3_is_asked_once_and_the_policy_tries_again(bucket: Bucket) -> None:
+def test_botocore_does_not_repeat_calls_to_s3(bucket: Bucket) -> None:
     config = bucket.client.meta.config
     assert config.retries["total_max_attempts"] == 1
     answer(bucket, "GetObject", 503, "SlowDown", {})
@@ -162,7 +162,7 @@ def test_s3_is_asked_once_and_the_policy_tries_again(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("seconds", range(5))
-def test_when_its_time_is_up_it_stops_and_leaves_nothing(
+def test_an_attempt_without_time_stops_and_leaves_nothing(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     clock = itertools.count()
@@ -179,15 +179,13 @@ def test_when_its_time_is_up_it_stops_and_leaves_nothing(
     assert bucket.parts("r") == []
 
 
-def test_its_time_just_suffices(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_within_its_time_publishes(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
     monkeypatch.setattr(bucket.work, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert bucket.perform(request(), seconds=5)["parts"] == 2
 
 
-def test_the_clock_is_looked_at_for_every_piece_of_a_long_input(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_clock_is_checked_for_every_chunk_of_the_input(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
     monkeypatch.setattr(bucket.work, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(bucket.work, "CHUNK_BYTES", len(ORDERS) // 4)
@@ -210,7 +208,7 @@ def test_a_failing_clean_up_after_publishing_is_no_failure(bucket: Bucket, opera
     assert bucket.read("r") == BY_CITY
 
 
-def test_a_clean_up_removes_as_many_as_there_are(bucket: Bucket) -> None:
+def test_a_clean_up_removes_more_than_1000_parts(bucket: Bucket) -> None:
     for number in range(1001):
         bucket.put(b"", f"work/parts/r/1/dead/{number}.jsonl")
     bucket.put(b"", "work/parts/r2/1/other/a.jsonl")
@@ -222,7 +220,7 @@ def test_a_clean_up_removes_as_many_as_there_are(bucket: Bucket) -> None:
     assert bucket.boundaries.passed.count("after DeleteObjects") == 2
 
 
-def test_a_part_that_cannot_be_removed_is_in_the_log(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_cannot_be_removed_is_logged(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     logger = Mock()
     monkeypatch.setattr("functions.worker.work.publishing.logger", logger)
     bucket.put(b"", "work/parts/r/1/dead/a.jsonl")
@@ -234,7 +232,7 @@ def test_a_part_that_cannot_be_removed_is_in_the_log(bucket: Bucket, monkeypatch
     logger.warning.assert_called_once_with("S3 did not delete every part", errors=errors)
 
 
-def test_the_settings_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_BUCKET_NAME", "data")
     monkeypatch.setenv("WORK_SECONDS", "7")
     assert load_settings(WorkSettings) == WorkSettings(data_bucket_name="data", work_seconds=7)

@@ -25,7 +25,7 @@ def text_of(value: Any) -> str:
 
 
 @given(RECORDS, st.integers(1, 40), st.booleans(), st.sampled_from([b"", b"\r", b" \t"]))
-def test_every_line_is_kept_once_and_in_order_wherever_the_chunks_are_cut(
+def test_every_line_is_kept_once_and_in_order_for_any_chunks(
     records: list[Any], cut: int, escaped: bool, ending: bytes
 ) -> None:
     lines = [(text_of(each["k"]), json.dumps(each, ensure_ascii=escaped).encode() + ending) for each in records]
@@ -42,7 +42,7 @@ def test_every_line_is_kept_once_and_in_order_wherever_the_chunks_are_cut(
     assert sum(part.records for part in parts) == len(records)
 
 
-def test_a_last_line_without_an_end_gets_one_and_empty_lines_are_no_records() -> None:
+def test_a_last_line_without_a_line_feed_gets_one_and_empty_lines_are_not_records() -> None:
     (part,) = splitting.split([b'\n{"k": 1}\n \r\n\n{"k":1}'], "k")
     assert (bytes(part.content), part.records) == (b'{"k": 1}\n{"k":1}\n', 2)
 
@@ -52,7 +52,7 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert split(line) == {"1": line}
 
 
-def test_values_are_told_apart_by_their_text_and_numbers_by_their_digits() -> None:
+def test_values_are_compared_by_their_text_and_numbers_by_their_digits() -> None:
     lines = [b'{"k": %s}\n' % value for value in (b"1", b'"1"', b"1.0", b"1e400", b"true", b'"true"', b"9" * 5000)]
     assert list(split(b"".join(lines))) == ["1", "1.0", "1e400", "true", "9" * 5000]
 
@@ -75,7 +75,7 @@ def test_values_are_told_apart_by_their_text_and_numbers_by_their_digits() -> No
         (b'{"k": "\\ud800"}', "'k' of line 2 contains half of a surrogate pair"),
     ],
 )
-def test_what_can_never_be_split_names_the_line_and_what_it_must_be(line: bytes, reason: str) -> None:
+def test_an_invalid_line_is_refused_with_its_number_and_the_expected_value(line: bytes, reason: str) -> None:
     with pytest.raises(Poison) as refused:
         split(b'{"k": 1}\n' + line + b"\n")
     assert str(refused.value).startswith(reason)
@@ -88,7 +88,7 @@ def test_a_thousand_values_are_split_and_one_more_is_refused() -> None:
         split(b"".join(lines))
 
 
-def test_a_line_that_is_too_long_is_refused_before_all_of_it_is_there() -> None:
+def test_a_line_that_is_too_long_is_refused_before_it_is_complete() -> None:
     taken: list[int] = []
 
     def chunks() -> Any:

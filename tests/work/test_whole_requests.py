@@ -76,7 +76,7 @@ def test_r1_r2_killed_at_any_call_around_its_work_a_request_has_one_whole_effect
     assert workplace.deaths == 2 * WORKERS_CALLS
 
 
-def test_a_request_makes_no_more_calls_than_are_struck(workplace: WorkerHarness, bucket: Bucket) -> None:
+def test_a_request_makes_exactly_the_calls_that_are_killed(workplace: WorkerHarness, bucket: Bucket) -> None:
     bucket.boundaries.begin(nothing)
     _live(workplace, bucket, "r")
     assert (len(workplace.calls), len(bucket.boundaries.passed)) == (WORKERS_CALLS, WORKS_BOUNDARIES)

@@ -29,19 +29,19 @@ def api(service: ChatService) -> ChatApi:
     return ChatApi(service.url, lambda: Credentials(service.client_id, SECRET))
 
 
-def test_a_token_is_had_for_credentials_and_answers_for_the_token(api: ChatApi, service: ChatService) -> None:
+def test_credentials_give_a_token_and_the_token_gives_an_answer(api: ChatApi, service: ChatService) -> None:
     token = api.authenticate(5.0)
     assert service.is_live(token)
     assert api.answer(MESSAGE, token, 5.0) == answer_to("hello")
 
 
-def test_the_probe_tells_a_valid_token_from_a_dead_one(api: ChatApi) -> None:
+def test_the_probe_distinguishes_a_valid_token_from_an_invalid_one(api: ChatApi) -> None:
     dead = api.authenticate(5.0)
     token = api.authenticate(5.0)
     assert (api.is_valid(token, 5.0), api.is_valid(dead, 5.0)) == (True, False)
 
 
-def test_a_probe_without_an_answer_says_neither(api: ChatApi, service: ChatService) -> None:
+def test_a_probe_without_an_answer_raises(api: ChatApi, service: ChatService) -> None:
     service.strike(ME)
     with pytest.raises(ChatApiFailed, match="503"):
         api.is_valid("token", 5.0)
@@ -55,13 +55,13 @@ def test_a_dead_token_is_unauthorized(api: ChatApi) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "with a space", "with\r\nX-Header: 1", "ü", "x" * 5000])
-def test_what_cannot_be_a_token_is_never_sent(api: ChatApi, service: ChatService, token: str) -> None:
+def test_a_malformed_token_is_never_sent(api: ChatApi, service: ChatService, token: str) -> None:
     with pytest.raises(Unauthorized):
         api.answer(MESSAGE, token, 5.0)
     assert service.log == []
 
 
-def test_the_conversation_goes_along(service: ChatService) -> None:
+def test_the_conversation_is_sent_with_the_message(service: ChatService) -> None:
     bodies = Listener(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"answer": "a"}')
     with bodies:
         ChatApi(bodies.url, _no_credentials).answer(ChatMessage("m", "t", "c"), "token", 5.0)
@@ -82,7 +82,7 @@ OUTAGES = {
 
 
 @pytest.mark.parametrize(("outage", "said"), OUTAGES.values(), ids=OUTAGES)
-def test_f35_an_api_that_gives_no_token_is_a_refusal_and_one_request(
+def test_f35_a_failed_authentication_is_a_refusal_after_one_request(
     api: ChatApi, service: ChatService, outage: Outage, said: str
 ) -> None:
     service.strike(AUTH, outage)
@@ -93,7 +93,7 @@ def test_f35_an_api_that_gives_no_token_is_a_refusal_and_one_request(
 
 
 @pytest.mark.parametrize(("outage", "said"), OUTAGES.values(), ids=OUTAGES)
-def test_an_api_that_does_not_answer_has_failed_and_is_asked_once(
+def test_a_failed_answer_is_an_error_after_one_request(
     api: ChatApi, service: ChatService, outage: Outage, said: str
 ) -> None:
     token = api.authenticate(5.0)
@@ -104,7 +104,7 @@ def test_an_api_that_does_not_answer_has_failed_and_is_asked_once(
     assert token not in str(failed.value)
 
 
-def test_when_to_come_again_is_told(api: ChatApi, service: ChatService) -> None:
+def test_retry_after_of_an_answer_is_reported(api: ChatApi, service: ChatService) -> None:
     token = api.authenticate(5.0)
     service.strike(ANSWERS, Outage("answer", retry_after=17))
     with pytest.raises(ChatApiFailed) as failed:
@@ -112,21 +112,21 @@ def test_when_to_come_again_is_told(api: ChatApi, service: ChatService) -> None:
     assert failed.value.retry_after == 17
 
 
-def test_f35_when_to_ask_for_a_token_again_is_told_too(api: ChatApi, service: ChatService) -> None:
+def test_f35_retry_after_of_an_authentication_is_reported(api: ChatApi, service: ChatService) -> None:
     service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
     with pytest.raises(AuthenticationRefused) as refused:
         api.authenticate(5.0)
     assert refused.value.retry_after == 3600
 
 
-def test_an_api_that_is_not_there_has_failed_at_once(api: ChatApi, service: ChatService) -> None:
+def test_an_unreachable_api_fails_immediately(api: ChatApi, service: ChatService) -> None:
     service.stop()
     with pytest.raises(AuthenticationNotAttempted, match="POST /auth was not sent: no connection") as failed:
         api.authenticate(5.0)
     assert failed.value.pause == NO_CONNECTION_PAUSE == 2.0
 
 
-def test_f35_wrong_credentials_are_a_refusal_that_says_so(service: ChatService) -> None:
+def test_f35_wrong_credentials_are_a_refusal_with_that_reason(service: ChatService) -> None:
     api = ChatApi(service.url, lambda: Credentials("me", "wrong-" + SECRET))
     with pytest.raises(AuthenticationRefused, match="HTTP 401: the credentials may be wrong") as refused:
         api.authenticate(5.0)
@@ -142,7 +142,7 @@ def test_without_credentials_the_api_is_not_asked(service: ChatService) -> None:
     assert service.log == []
 
 
-def test_the_time_that_reading_the_credentials_took_is_not_there_for_the_api(service: ChatService) -> None:
+def test_the_time_spent_reading_the_credentials_is_deducted(service: ChatService) -> None:
     def slow() -> Credentials:
         time.sleep(0.2)
         return Credentials(service.client_id, SECRET)
@@ -152,7 +152,7 @@ def test_the_time_that_reading_the_credentials_took_is_not_there_for_the_api(ser
     assert (failed.value.pause, service.auths) == (0.0, 0)
 
 
-def test_t2_credentials_that_this_container_cannot_read_are_a_failure_of_its_own(service: ChatService) -> None:
+def test_t2_credentials_that_this_container_cannot_read_are_a_local_failure(service: ChatService) -> None:
     def throttled() -> Credentials:
         raise UnreadableSecret("ThrottlingException")
 
@@ -174,13 +174,13 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("answer", UNUSABLE.values(), ids=UNUSABLE)
-def test_an_answer_without_a_usable_token_is_a_refusal_that_repeats_nothing_of_it(answer: bytes) -> None:
+def test_an_answer_without_a_usable_token_is_a_refusal_that_does_not_quote_it(answer: bytes) -> None:
     with Listener(answer) as server, pytest.raises(AuthenticationRefused) as refused:
         ChatApi(server.url, lambda: Credentials("me", SECRET)).authenticate(5.0)
     assert SECRET not in str(refused.value)
 
 
-def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f35_a_connection_that_was_idle_too_long_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the one `POST /auth` fails on it, and everybody is refused for the whole of a refusal."""
     with DroppingServer() as server:
         api = ChatApi(server.url, lambda: Credentials("me", SECRET))
@@ -189,7 +189,7 @@ def test_f35_a_connection_that_was_idle_for_long_is_not_relied_upon(monkeypatch:
         assert api.authenticate(5.0) == "token-2"
 
 
-def test_control_a_connection_that_was_not_idle_is_used_again() -> None:
+def test_control_a_connection_that_was_not_idle_is_reused() -> None:
     with DroppingServer() as server:
         api = ChatApi(server.url, lambda: Credentials("me", SECRET))
         api.authenticate(5.0)
@@ -198,14 +198,12 @@ def test_control_a_connection_that_was_not_idle_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "live ", "with\r\nX-Header: 1"])
-def test_what_cannot_be_a_token_is_not_valid_whatever_the_api_makes_of_it(
-    api: ChatApi, service: ChatService, token: str
-) -> None:
+def test_a_malformed_token_is_invalid_without_a_request(api: ChatApi, service: ChatService, token: str) -> None:
     assert not api.is_valid(token, 5.0)
     assert service.log == []
 
 
-def test_nobody_is_followed_to_another_place() -> None:
+def test_redirects_are_not_followed() -> None:
     """A redirect would carry the credentials, or the token, to wherever the answer says."""
     with Listener(http(b"{}")) as elsewhere:
         redirect = http(b"", "307 Temporary Redirect", f"Location: {elsewhere.url}/auth")
@@ -215,12 +213,12 @@ def test_nobody_is_followed_to_another_place() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"answer": 7}', b"junk"])
-def test_an_answer_that_is_none_has_failed(body: bytes) -> None:
+def test_a_malformed_answer_is_an_error(body: bytes) -> None:
     with Listener(http(body)) as server, pytest.raises(ChatApiFailed, match="HTTP 200 without a text in"):
         ChatApi(server.url, _no_credentials).answer(MESSAGE, "token", 5.0)
 
 
-def test_a_request_goes_out_with_its_token_and_nothing_is_sent_without_time(api: ChatApi, service: ChatService) -> None:
+def test_no_request_is_sent_without_time(api: ChatApi, service: ChatService) -> None:
     with pytest.raises(ChatApiFailed, match="no time was left"):
         api.answer(MESSAGE, "token", -1.0)
     with pytest.raises(NotSent, match="no time was left"):

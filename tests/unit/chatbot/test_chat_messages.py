@@ -67,7 +67,7 @@ def test_a_malformed_body_is_refused_with_a_reason_that_names_the_field(body: by
         "my card is 4111",
     ],
 )
-def test_no_reason_repeats_what_a_person_wrote(body: str) -> None:
+def test_no_reason_contains_the_users_text(body: str) -> None:
     with pytest.raises(InvalidBody) as refused:
         parse_message(body.encode())
     assert "4111" not in str(refused.value)

@@ -89,14 +89,14 @@ def test_a_warm_message_costs_one_write_for_its_signature_and_none_for_the_token
     assert bot.chat.service.auths == 1
 
 
-def test_the_body_is_what_was_sent_also_where_it_comes_as_base64(bot: Bot) -> None:
+def test_a_base64_body_is_decoded(bot: Bot) -> None:
     body = json.dumps({"message_id": "m1", "text": "grüß"}, ensure_ascii=False)
     event = bot.chat.event(body)
     encoded = {"body": base64.b64encode(body.encode()).decode(), "isBase64Encoded": True}
     assert bot.handle(event | encoded) == (200, {"message_id": "m1", "answer": answer_to("grüß")})
 
 
-def test_headers_are_found_in_any_spelling(bot: Bot) -> None:
+def test_header_names_are_case_insensitive(bot: Bot) -> None:
     event = bot.chat.event(MESSAGE)
     event["headers"] = {name.lower(): value for name, value in event["headers"].items()}
     assert bot.handle(event)[0] == 200
@@ -123,7 +123,7 @@ STRANGERS: dict[str, tuple[Callable[[ChatbotAccount], dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize(("make", "code"), STRANGERS.values(), ids=STRANGERS)
-def test_a_strangers_request_is_refused_with_its_code_and_nothing_is_forwarded_or_noted(
+def test_an_invalid_request_is_refused_with_its_code_and_neither_forwarded_nor_stored(
     bot: Bot, make: Callable[[ChatbotAccount], dict[str, Any]], code: str
 ) -> None:
     status, body = bot.handle(make(bot.chat))
@@ -163,12 +163,12 @@ def test_a_malformed_message_is_refused_with_what_was_expected(bot: Bot) -> None
     assert bot.chat.service.log == []
 
 
-def test_a_message_that_is_too_large_is_refused_as_that(bot: Bot) -> None:
+def test_a_message_that_is_too_large_is_refused_with_413(bot: Bot) -> None:
     status, body = bot.send({"message_id": "m1", "text": "x" * 70_000})
     assert (status, body["code"]) == (413, "MessageTooLarge")
 
 
-def test_a_strangers_megabytes_are_refused_before_a_key_is_read_or_anything_is_hashed(
+def test_an_unsigned_large_body_is_refused_before_a_key_is_read_or_a_hash_computed(
     bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slotkeeper.chatbot.service.verify", lambda *_: pytest.fail("it was hashed"))
@@ -176,7 +176,7 @@ def test_a_strangers_megabytes_are_refused_before_a_key_is_read_or_anything_is_h
     assert (status, body["code"], calls) == (413, "MessageTooLarge", [])
 
 
-def test_while_there_is_no_signing_key_strangers_make_the_bot_ask_for_it_once_in_a_while(
+def test_a_missing_signing_key_is_read_at_most_once_per_interval(
     bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bot.chat.secretsmanager.delete_secret(SecretId=SIGNING, ForceDeleteWithoutRecovery=True)
@@ -196,7 +196,7 @@ def test_while_there_is_no_signing_key_strangers_make_the_bot_ask_for_it_once_in
         ({"httpMethod": "GET", "path": "/bot/messages"}, (405, "MethodNotAllowed")),
     ],
 )
-def test_another_route_is_json_too(bot: Bot, changes: dict[str, str], expected: tuple[int, str]) -> None:
+def test_errors_of_other_routes_are_json(bot: Bot, changes: dict[str, str], expected: tuple[int, str]) -> None:
     status, body = bot.send(**changes)
     assert (status, body["code"]) == expected
     assert "POST /messages" in body["reason"]
@@ -207,7 +207,7 @@ def test_under_the_base_path_of_a_custom_domain_messages_are_answered(bot: Bot, 
     assert bot.send(path=path)[0] == 200
 
 
-def test_an_api_that_is_down_is_502_with_when_to_come_again(bot: Bot) -> None:
+def test_an_unavailable_api_is_502_with_retry_after(bot: Bot) -> None:
     bot.send()
     bot.chat.service.strike(ANSWERS, Outage("answer", retry_after=17))
     status, body = bot.send({"message_id": "m2", "text": "again"})
@@ -216,7 +216,7 @@ def test_an_api_that_is_down_is_502_with_when_to_come_again(bot: Bot) -> None:
     assert bot.headers["Retry-After"] == "17"
 
 
-def test_f35_an_api_that_gives_no_token_is_asked_once_however_many_messages_come(bot: Bot) -> None:
+def test_f35_a_refused_authentication_is_not_repeated_for_later_messages(bot: Bot) -> None:
     bot.chat.service.strike(AUTH)
     for n in range(5):
         status, body = bot.send({"message_id": f"m{n}", "text": "hello"})
@@ -226,7 +226,7 @@ def test_f35_an_api_that_gives_no_token_is_asked_once_however_many_messages_come
     assert 1 <= int(bot.headers["Retry-After"]) <= 40
 
 
-def test_f35_an_api_that_asks_for_an_hour_of_peace_is_left_alone_for_an_hour(bot: Bot) -> None:
+def test_f35_a_retry_after_of_an_hour_is_stored(bot: Bot) -> None:
     bot.chat.service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
     status, body = bot.send()
     assert (status, body["code"]) == (502, "TokenRefused")
@@ -255,7 +255,7 @@ def test_t2_a_container_that_cannot_read_its_credentials_does_not_stop_the_other
     assert sick.send({"message_id": "m3", "text": "hello"})[0] == 200
 
 
-def test_f35_wrong_credentials_read_secrets_manager_as_seldom_as_they_ask_the_api(
+def test_f35_wrong_credentials_cause_one_read_of_the_secret_and_one_post(
     bot: Bot, calls: list[tuple[str, str]]
 ) -> None:
     _put_credentials(bot.chat, "wrong")
@@ -269,14 +269,14 @@ def _put_credentials(chat: ChatbotAccount, client_secret: str) -> None:
     chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString=value)
 
 
-def test_f31_a_dead_token_costs_one_new_one_and_the_message_is_answered(bot: Bot) -> None:
+def test_f31_an_invalid_token_is_replaced_once_and_the_message_is_answered(bot: Bot) -> None:
     bot.send()
     bot.chat.service.invalidate()
     assert bot.send({"message_id": "m2", "text": "again"})[0] == 200
     assert bot.chat.service.auths == 2
 
 
-def test_a_message_that_is_always_unauthorized_costs_nobodys_token(bot: Bot) -> None:
+def test_a_message_that_is_always_unauthorized_invalidates_no_token(bot: Bot) -> None:
     bot.send()
     bot.chat.service.forbidden.add("secret plans")
     status, body = bot.send({"message_id": "m2", "text": "secret plans"})
@@ -290,7 +290,7 @@ def _lock(chat: ChatbotAccount, seconds: float) -> None:
     chat.dynamodb.put_item(TableName=TOKEN_TABLE, Item={"token_name": {"S": "chatbot"}, "refresh_lock": {"M": lock}})
 
 
-def test_t4_a_wait_in_vain_ends_in_time_for_an_answer_that_says_so(bot: Bot) -> None:
+def test_t4_a_wait_without_a_token_ends_in_time_for_an_answer(bot: Bot) -> None:
     _lock(bot.chat, 9.0)
     status, body = bot.send(seconds=8.0)
     assert (status, body["code"]) == (503, "TokenTimeout")
@@ -308,7 +308,7 @@ def test_t4_an_answer_has_no_more_time_than_the_function(bot: Bot) -> None:
     assert re.match(r"POST /answers was not answered within [01]\.\d s", body["reason"])
 
 
-def test_f36_a_function_that_is_out_of_time_does_not_begin_a_refresh(bot: Bot) -> None:
+def test_f36_a_function_without_enough_time_does_not_start_a_refresh(bot: Bot) -> None:
     status, body = bot.send(seconds=8.0)
     assert (status, body["code"]) == (503, "TokenTimeout")
     assert bot.chat.service.auths == 0
@@ -336,7 +336,7 @@ def refusing(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> Callabl
         ("GetSecretValue", "secretsmanager", "SignatureUnchecked"),
     ],
 )
-def test_where_aws_fails_the_bot_fails_closed_with_503_forwards_nothing_and_logs_why(
+def test_an_aws_error_fails_closed_with_503_and_is_logged(
     refusing: Callable[[str, str], Bot], capsys: pytest.CaptureFixture[str], operation: str, service: str, code: str
 ) -> None:
     bot = refusing(service, operation)
@@ -347,7 +347,7 @@ def test_where_aws_fails_the_bot_fails_closed_with_503_forwards_nothing_and_logs
     assert bot.chat.service.log == []
 
 
-def test_what_nobody_has_thought_of_is_500_without_details_and_logged(
+def test_an_unexpected_error_is_500_without_details_and_logged(
     capsys: pytest.CaptureFixture[str], bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bot.module._chatbot, "reply", lambda *_: 1 / 0)
@@ -369,7 +369,7 @@ def test_what_nobody_has_thought_of_is_500_without_details_and_logged(
         (lambda bot: _lock(bot.chat, -100.0), "TokenTakeOvers"),
     ],
 )
-def test_the_chatbot_counts_what_it_did(
+def test_each_outcome_of_a_message_is_counted(
     bot: Bot, capsys: pytest.CaptureFixture[str], prepare: Callable[[Bot], None], metric: str
 ) -> None:
     prepare(bot)

@@ -39,7 +39,9 @@ def _put(chat: ChatbotAccount, secret: str, value: Any) -> None:
     ],
     ids=["the one that the deployment made", "a list", "both"],
 )
-def test_the_keys_that_are_accepted(secrets: Secrets, chat: ChatbotAccount, value: Any, keys: list[str]) -> None:
+def test_every_key_of_the_secret_is_accepted(
+    secrets: Secrets, chat: ChatbotAccount, value: Any, keys: list[str]
+) -> None:
     _put(chat, SIGNING, value)
     assert secrets.signing_keys(SIGNING) == keys
 
@@ -56,16 +58,14 @@ def test_the_keys_that_are_accepted(secrets: Secrets, chat: ChatbotAccount, valu
         {"signing_keys": [VALUE, "too short"]},
     ],
 )
-def test_keys_that_would_let_anybody_in_are_not_accepted_and_not_shown(
-    secrets: Secrets, chat: ChatbotAccount, value: Any
-) -> None:
+def test_unusable_keys_are_refused_and_not_shown(secrets: Secrets, chat: ChatbotAccount, value: Any) -> None:
     _put(chat, SIGNING, value)
     with pytest.raises(UnusableSecret, match=r"SigningKeySecretArn.*at least 16 characters") as refused:
         secrets.signing_keys(SIGNING)
     assert VALUE not in str(refused.value)
 
 
-def test_credentials_are_what_the_secret_holds(secrets: Secrets, chat: ChatbotAccount) -> None:
+def test_credentials_come_from_the_secret(secrets: Secrets, chat: ChatbotAccount) -> None:
     _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": VALUE})
     read = secrets.credentials(CREDENTIALS)
     assert read == Credentials("id", VALUE)
@@ -75,7 +75,7 @@ def test_credentials_are_what_the_secret_holds(secrets: Secrets, chat: ChatbotAc
 @pytest.mark.parametrize(
     "value", [VALUE, {}, {"client_id": VALUE}, {"client_id": "", "client_secret": VALUE}, {"client_secret": [VALUE]}]
 )
-def test_credentials_that_are_none_are_named_with_what_to_put(
+def test_malformed_credentials_are_refused_with_the_expected_form(
     secrets: Secrets, chat: ChatbotAccount, value: Any
 ) -> None:
     _put(chat, CREDENTIALS, value)
@@ -84,13 +84,13 @@ def test_credentials_that_are_none_are_named_with_what_to_put(
     assert VALUE not in str(refused.value)
 
 
-def test_a_secret_that_nobody_has_put_yet_is_told_as_that(secrets: Secrets, chat: ChatbotAccount) -> None:
+def test_a_secret_without_a_value_is_unusable(secrets: Secrets, chat: ChatbotAccount) -> None:
     chat.secretsmanager.create_secret(Name="empty")
     with pytest.raises(UnusableSecret, match="must be"):
         secrets.credentials("empty")
 
 
-def test_a_secret_that_may_not_be_read_is_told_by_its_error_code_alone(secrets: Secrets, chat: ChatbotAccount) -> None:
+def test_a_denied_secret_is_reported_by_its_error_code_alone(secrets: Secrets, chat: ChatbotAccount) -> None:
     refuse(chat.secretsmanager, "GetSecretValue", "AccessDeniedException")
     with pytest.raises(UnusableSecret, match=r"ApiCredentialsSecretArn cannot be read: AccessDeniedException$"):
         secrets.credentials(CREDENTIALS)
@@ -99,7 +99,7 @@ def test_a_secret_that_may_not_be_read_is_told_by_its_error_code_alone(secrets: 
 @pytest.mark.parametrize(
     ("code", "passes"), [("ThrottlingException", True), ("InternalServiceError", True), ("DecryptionFailure", False)]
 )
-def test_a_read_that_may_succeed_in_another_container_is_told_from_one_that_fails_in_each(
+def test_a_temporary_read_error_is_distinguished_from_a_permanent_one(
     secrets: Secrets, chat: ChatbotAccount, code: str, passes: bool
 ) -> None:
     refuse(chat.secretsmanager, "GetSecretValue", code, times=9)
@@ -108,14 +108,14 @@ def test_a_read_that_may_succeed_in_another_container_is_told_from_one_that_fail
     assert isinstance(refused.value, UnreadableSecret) == passes
 
 
-def test_a_read_that_is_not_answered_may_succeed_in_another_container(secrets: Secrets, chat: ChatbotAccount) -> None:
+def test_an_unanswered_read_is_a_temporary_error(secrets: Secrets, chat: ChatbotAccount) -> None:
     lose_answer(chat.secretsmanager, "GetSecretValue", times=9)
     with pytest.raises(UnreadableSecret, match="ReadTimeoutError"):
         secrets.credentials(CREDENTIALS)
 
 
 @pytest.mark.parametrize("value", [{"signing_key": KEY}, "not JSON"])
-def test_signing_keys_are_read_once_in_five_minutes_right_or_wrong(
+def test_signing_keys_are_cached_for_five_minutes_valid_or_not(
     secrets: Secrets, chat: ChatbotAccount, value: Any
 ) -> None:
     _put(chat, SIGNING, value)
@@ -129,7 +129,7 @@ def test_signing_keys_are_read_once_in_five_minutes_right_or_wrong(
     assert SIGNING_KEYS_CACHE_SECONDS == 300
 
 
-def test_credentials_that_were_corrected_count_at_once(secrets: Secrets, chat: ChatbotAccount) -> None:
+def test_corrected_credentials_are_used_immediately(secrets: Secrets, chat: ChatbotAccount) -> None:
     _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": "wrong"})
     secrets.credentials(CREDENTIALS)
     _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": "right"})

@@ -31,7 +31,7 @@ def test_a_signature_is_the_hmac_over_version_timestamp_and_raw_body() -> None:
     assert sign(KEY, int(NOW), BODY) == f"v1={expected}"
 
 
-def test_a_signed_request_is_let_through() -> None:
+def test_a_signed_request_passes() -> None:
     _check()
 
 
@@ -58,7 +58,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "code"), REFUSED.values(), ids=REFUSED)
-def test_anything_else_is_refused_with_its_code(changes: dict[str, Any], code: str) -> None:
+def test_any_other_request_is_refused_with_its_code(changes: dict[str, Any], code: str) -> None:
     with pytest.raises(SignatureRefused) as refused:
         _check(**changes)
     assert refused.value.code == code
@@ -70,7 +70,7 @@ def test_a_timestamp_at_the_edge_of_the_window_passes(apart: int) -> None:
 
 
 @pytest.mark.parametrize(("apart", "said"), [(-WINDOW - 1, "in the future"), (WINDOW + 1, "in the past")])
-def test_a_timestamp_outside_the_window_is_refused_either_way_and_told_the_window(apart: int, said: str) -> None:
+def test_a_timestamp_outside_the_window_is_refused_with_the_window(apart: int, said: str) -> None:
     with pytest.raises(SignatureRefused, match=f"301 s {said}; it must be within 300 s") as refused:
         _check(now=NOW + apart)
     assert refused.value.code == "StaleTimestamp"
@@ -87,11 +87,11 @@ def test_a_refusal_repeats_neither_key_nor_signature() -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, OTHER_KEY])
-def test_keys_change_without_an_outage_since_several_are_accepted(key: str) -> None:
+def test_each_of_several_keys_is_accepted(key: str) -> None:
     verify([KEY, OTHER_KEY], int(NOW), sign(key, int(NOW), BODY), BODY)
 
 
-def test_without_a_key_nobody_is_let_through() -> None:
+def test_without_a_key_every_request_is_refused() -> None:
     with pytest.raises(SignatureRefused):
         verify([], int(NOW), sign("", int(NOW), BODY), BODY)
 
@@ -117,7 +117,7 @@ def seen(chat: ChatbotAccount) -> SeenSignatures:
 SIGNATURE = sign(KEY, int(NOW), BODY)
 
 
-def test_a_signature_is_good_once(seen: SeenSignatures) -> None:
+def test_a_signature_is_accepted_once(seen: SeenSignatures) -> None:
     assert seen.note(SIGNATURE, int(NOW), "one")
     assert not seen.note(SIGNATURE, int(NOW), "another")
 
@@ -132,12 +132,12 @@ def test_f34_an_entry_expires_in_whole_seconds_and_after_the_window(seen: SeenSi
     assert last_moment_it_could_pass < expires_at < NOW + 3600
 
 
-def test_f33_a_lost_answer_does_not_refuse_ones_own_request(seen: SeenSignatures, chat: ChatbotAccount) -> None:
+def test_f33_a_lost_answer_does_not_refuse_the_same_request(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     lose_answer(chat.dynamodb, "PutItem")
     assert seen.note(SIGNATURE, int(NOW), "one")
 
 
-def test_f33_nor_where_the_engine_does_not_tell_whose_item_was_in_the_way(
+def test_f33_a_lost_answer_does_not_refuse_the_same_request_if_the_error_has_no_item(
     seen: SeenSignatures, chat: ChatbotAccount
 ) -> None:
     lose_answer(chat.dynamodb, "PutItem")
@@ -145,7 +145,7 @@ def test_f33_nor_where_the_engine_does_not_tell_whose_item_was_in_the_way(
     assert seen.note(SIGNATURE, int(NOW), "one")
 
 
-def test_f33_and_then_it_is_read_consistently(seen: SeenSignatures, chat: ChatbotAccount) -> None:
+def test_f33_the_item_is_read_consistently_if_the_error_has_none(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     """An older state knows nothing of the write whose answer was lost."""
     asked: list[dict[str, Any]] = []
     chat.dynamodb.meta.events.register(
@@ -157,7 +157,7 @@ def test_f33_and_then_it_is_read_consistently(seen: SeenSignatures, chat: Chatbo
     assert asked[0]["ConsistentRead"] is True
 
 
-def test_a_replay_is_refused_where_the_engine_does_not_tell_either(seen: SeenSignatures, chat: ChatbotAccount) -> None:
+def test_a_replay_is_refused_if_the_error_has_no_item(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     seen.note(SIGNATURE, int(NOW), "one")
     _tell_no_item(chat)
     assert not seen.note(SIGNATURE, int(NOW), "another")
@@ -169,7 +169,7 @@ def _tell_no_item(chat: ChatbotAccount) -> None:
     )
 
 
-def test_where_dynamodb_cannot_say_the_request_is_not_let_through(seen: SeenSignatures, chat: ChatbotAccount) -> None:
+def test_a_request_is_refused_if_dynamodb_fails(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     lose_answer(chat.dynamodb, "PutItem", times=2)
     with pytest.raises(BotoCoreError):
         seen.note(SIGNATURE, int(NOW), "one")
@@ -178,7 +178,7 @@ def test_where_dynamodb_cannot_say_the_request_is_not_let_through(seen: SeenSign
         seen.note(SIGNATURE, int(NOW), "one")
 
 
-def test_noting_a_signature_is_one_write(seen: SeenSignatures, chat: ChatbotAccount) -> None:
+def test_storing_a_signature_is_one_write(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     calls = Calls(chat.dynamodb)
     seen.note(SIGNATURE, int(NOW), "one")
     assert calls.made == ["PutItem"]

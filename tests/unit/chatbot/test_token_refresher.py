@@ -28,9 +28,7 @@ def refresher(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> Module
     return load("token_refresher")
 
 
-def test_on_its_schedule_it_replaces_a_token_that_nobody_has_complained_of(
-    chat: ChatbotAccount, refresher: ModuleType
-) -> None:
+def test_the_schedule_replaces_a_valid_token(chat: ChatbotAccount, refresher: ModuleType) -> None:
     assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "1"}
     assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "2"}
     assert chat.service.auths == 2
@@ -43,22 +41,20 @@ def _lock(chat: ChatbotAccount, code: str, seconds: float = 60.0) -> None:
     )
 
 
-def test_asked_by_the_winner_of_the_lock_it_refreshes_under_that_lock(
-    chat: ChatbotAccount, refresher: ModuleType
-) -> None:
+def test_a_delegated_refresh_uses_the_callers_lock(chat: ChatbotAccount, refresher: ModuleType) -> None:
     _lock(chat, "code-1")
     assert refresher.handler({"release_code": "code-1"}, CONTEXT) == {"Generation": "1"}
     assert "refresh_lock" not in chat.item()
 
 
-def test_an_ask_that_lambda_delivers_twice_refreshes_once(chat: ChatbotAccount, refresher: ModuleType) -> None:
+def test_an_invocation_delivered_twice_refreshes_once(chat: ChatbotAccount, refresher: ModuleType) -> None:
     _lock(chat, "code-1")
     refresher.handler({"release_code": "code-1"}, CONTEXT)
     assert refresher.handler({"release_code": "code-1"}, CONTEXT) == {"Generation": "1"}
     assert chat.service.auths == 1
 
 
-def test_f35_without_a_new_token_it_says_why_and_does_not_fail(
+def test_f35_a_refused_refresh_returns_its_reason_without_an_error(
     chat: ChatbotAccount, refresher: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A function that failed would be invoked again at once, and the API is to be left in peace."""
@@ -99,7 +95,7 @@ def _deployment(request_type: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("request_type", ["Create", "Update"])
-def test_a_deployment_puts_a_token_there(
+def test_a_deployment_stores_a_token(
     chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]], request_type: str
 ) -> None:
     refresher.handler(_deployment(request_type), CONTEXT)
@@ -107,7 +103,7 @@ def test_a_deployment_puts_a_token_there(
     assert chat.service.auths == 1
 
 
-def test_a_deployment_before_anybody_has_put_credentials_succeeds_and_says_so(
+def test_a_deployment_without_credentials_succeeds_and_reports_it(
     chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]]
 ) -> None:
     chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString="{}")
@@ -117,7 +113,7 @@ def test_a_deployment_before_anybody_has_put_credentials_succeeds_and_says_so(
     assert chat.service.auths == 0
 
 
-def test_a_deployment_succeeds_also_where_the_refresher_fails(
+def test_a_deployment_succeeds_even_if_the_refresh_fails(
     chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     chat.dynamodb.delete_table(TableName=TOKEN_TABLE)
@@ -126,7 +122,7 @@ def test_a_deployment_succeeds_also_where_the_refresher_fails(
     assert "ResourceNotFoundException" in capsys.readouterr().out
 
 
-def test_taking_the_stack_down_refreshes_nothing(
+def test_deleting_the_stack_refreshes_nothing(
     chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]]
 ) -> None:
     refresher.handler(_deployment("Delete"), CONTEXT)
@@ -134,7 +130,7 @@ def test_taking_the_stack_down_refreshes_nothing(
     assert chat.service.auths == 0
 
 
-def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(
+def test_a_role_that_is_not_yet_propagated_is_retried(
     chat: ChatbotAccount,
     load: Callable[[str], ModuleType],
     answered: list[dict[str, Any]],
@@ -195,7 +191,7 @@ def _send(bot: ModuleType, chat: ChatbotAccount, message_id: str = "m1") -> tupl
     return answer["statusCode"], json.loads(answer["body"])
 
 
-def test_a_chatbot_without_credentials_asks_the_refresher_and_answers(
+def test_a_chatbot_without_credentials_invokes_the_refresher_and_answers(
     chat: ChatbotAccount, asked: Asked, bot: ModuleType
 ) -> None:
     assert _send(bot, chat)[0] == 200
@@ -203,14 +199,16 @@ def test_a_chatbot_without_credentials_asks_the_refresher_and_answers(
     assert chat.service.auths == 1
 
 
-def test_a_dead_token_is_one_ask_and_one_new_token(chat: ChatbotAccount, asked: Asked, bot: ModuleType) -> None:
+def test_an_invalid_token_is_one_invocation_and_one_new_token(
+    chat: ChatbotAccount, asked: Asked, bot: ModuleType
+) -> None:
     _send(bot, chat)
     chat.service.invalidate()
     assert _send(bot, chat, "m2")[0] == 200
     assert (len(asked.payloads), chat.service.auths) == (2, 2)
 
 
-def test_f31_a_message_that_is_always_unauthorized_is_no_ask(
+def test_f31_a_message_that_is_always_unauthorized_does_not_invoke_the_refresher(
     chat: ChatbotAccount, asked: Asked, bot: ModuleType
 ) -> None:
     _send(bot, chat)
@@ -220,9 +218,7 @@ def test_f31_a_message_that_is_always_unauthorized_is_no_ask(
     assert (len(asked.payloads), chat.service.auths) == (1, 1)
 
 
-def test_a_refresher_that_gets_no_token_is_heard_of_at_once(
-    chat: ChatbotAccount, asked: Asked, bot: ModuleType
-) -> None:
+def test_a_refused_refresh_is_answered_immediately(chat: ChatbotAccount, asked: Asked, bot: ModuleType) -> None:
     chat.service.strike(AUTH)
     status, body = _send(bot, chat)
     assert (status, body["code"]) == (502, "TokenRefused")
@@ -230,7 +226,7 @@ def test_a_refresher_that_gets_no_token_is_heard_of_at_once(
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
-def test_a_refresher_that_cannot_be_invoked_is_told_without_waiting(
+def test_a_refresher_that_cannot_be_invoked_is_reported_without_waiting(
     chat: ChatbotAccount, asked: Asked, bot: ModuleType, code: str
 ) -> None:
     asked.refusal = code
@@ -239,7 +235,7 @@ def test_a_refresher_that_cannot_be_invoked_is_told_without_waiting(
     assert f"cannot be invoked: {code}" in body["reason"]
 
 
-def test_the_chatbot_has_a_refresher_only_where_one_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chatbot_has_a_refresher_only_if_one_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEEN_SIGNATURE_TABLE_NAME", "seen")
     monkeypatch.setenv("SIGNING_KEY_SECRET", "signing")
     assert load_settings(ChatbotSettings) == ChatbotSettings("seen", "signing", None)

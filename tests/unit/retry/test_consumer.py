@@ -31,14 +31,14 @@ def code(workplace: WorkerHarness) -> str:
     return str(letter.attributes["code"]["StringValue"])
 
 
-def test_work_that_succeeds_is_noted_with_its_result_and_the_message_is_gone(workplace: WorkerHarness) -> None:
+def test_successful_work_is_recorded_with_its_result_and_the_message_is_deleted(workplace: WorkerHarness) -> None:
     assert workplace.consume(workplace.send(a=1)) == WorkSucceeded({"attempt": 1})
     row = workplace.row()
     assert (row["status"], row["result"]) == (SUCCEEDED, '{"attempt": 1}')
     assert (workplace.effects, workplace.queue, workplace.dead_letters) == ([("r", 1)], [], [])
 
 
-def test_work_is_told_its_request_and_how_long_it_may_take(workplace: WorkerHarness) -> None:
+def test_work_receives_its_request_and_its_time_limit(workplace: WorkerHarness) -> None:
     received: list[Any] = []
     workplace.perform = lambda *arguments: received.append(arguments)
     workplace.consume(
@@ -48,15 +48,13 @@ def test_work_is_told_its_request_and_how_long_it_may_take(workplace: WorkerHarn
 
 
 @pytest.mark.parametrize(("left", "seconds"), [(120.0, 50.0), (65.0, 50.0), (40.0, 25.0), (16.0, 1.0)])
-def test_work_gets_what_the_invocation_has_left_but_for_its_end(
-    workplace: WorkerHarness, left: float, seconds: float
-) -> None:
+def test_work_gets_the_remaining_time_minus_the_reserve(workplace: WorkerHarness, left: float, seconds: float) -> None:
     workplace.remaining = left
     workplace.consume(workplace.send())
     assert workplace.seconds == seconds
 
 
-def test_with_too_little_left_nothing_is_begun(workplace: WorkerHarness) -> None:
+def test_nothing_starts_with_too_little_time_left(workplace: WorkerHarness) -> None:
     workplace.remaining = RESERVED_SECONDS + 0.9
     with pytest.raises(NoTimeLeft, match="16 s of the invocation are left, and 15 s are reserved"):
         workplace.consume(workplace.send())
@@ -70,7 +68,7 @@ def test_an_attempt_is_leased_for_longer_than_its_invocation_lasts(workplace: Wo
     assert float(workplace.row()["lease_until"]) == NOW + 80.5 + 5
 
 
-def test_work_that_fails_comes_back_when_its_policy_says(workplace: WorkerHarness) -> None:
+def test_failed_work_is_retried_after_the_delay_of_its_policy(workplace: WorkerHarness) -> None:
     workplace.put_policy(PLAIN)
     outcome = workplace.consume(workplace.send(fails=1))
     assert outcome == WorkRetried(PlannedDelivery("delay", NOW + 30), "not now")
@@ -82,7 +80,7 @@ def test_work_that_fails_comes_back_when_its_policy_says(workplace: WorkerHarnes
     assert row["last_error"] == "not now"
 
 
-def test_work_may_fail_of_anything(workplace: WorkerHarness) -> None:
+def test_any_exception_of_the_work_is_a_failed_attempt(workplace: WorkerHarness) -> None:
     def fails(_request: WorkRequest, _seconds: float) -> None:
         raise KeyError("field")
 
@@ -93,7 +91,7 @@ def test_work_may_fail_of_anything(workplace: WorkerHarness) -> None:
     assert isinstance(outcome.cause, KeyError)
 
 
-def test_a_failure_that_does_not_count_is_carried_as_one(workplace: WorkerHarness) -> None:
+def test_an_uncounted_failure_is_carried_as_uncounted(workplace: WorkerHarness) -> None:
     def limited(_request: WorkRequest, _seconds: float) -> None:
         raise RateLimited("later")
 
@@ -104,13 +102,13 @@ def test_a_failure_that_does_not_count_is_carried_as_one(workplace: WorkerHarnes
     assert (message.attempt, message.uncounted) == (3, 2)
 
 
-def test_r3_poison_leaves_at_once_with_its_story(workplace: WorkerHarness) -> None:
+def test_r3_poison_is_dead_lettered_immediately(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(poison="no such object"))
     assert outcome == WorkDeadLettered("Poison", "no such object")
     assert (code(workplace), workplace.row()["status"], workplace.queue) == ("Poison", DEAD_LETTERED, [])
 
 
-def test_r3_what_always_fails_leaves_within_its_policys_attempts(workplace: WorkerHarness) -> None:
+def test_r3_a_request_that_always_fails_is_dead_lettered_after_its_policys_attempts(workplace: WorkerHarness) -> None:
     workplace.put_policy('{"default": {"max_attempts": 3}}')
     workplace.send(fails=99)
     workplace.live()
@@ -121,7 +119,7 @@ def test_r3_what_always_fails_leaves_within_its_policys_attempts(workplace: Work
     assert letter.attributes["first_attempt_at"]["StringValue"] == instant(NOW)
 
 
-def test_what_is_no_message_leaves_at_once_and_the_ledger_never_hears_of_it(workplace: WorkerHarness) -> None:
+def test_an_invalid_message_is_dead_lettered_without_a_ledger_write(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(body="junk"))
     assert isinstance(outcome, WorkDeadLettered)
     assert (outcome.code, code(workplace)) == ("InvalidMessage", "InvalidMessage")
@@ -156,7 +154,7 @@ def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
     assert [entry["M"]["attempt"] for entry in workplace.row()["history"]] == [{"N": "8"}]
 
 
-def test_r3_an_attempt_whose_policy_was_read_late_has_the_end_that_the_policy_says(workplace: WorkerHarness) -> None:
+def test_r3_an_attempt_whose_policy_was_read_late_ends_by_that_policy(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.send(fails=99)
@@ -166,7 +164,7 @@ def test_r3_an_attempt_whose_policy_was_read_late_has_the_end_that_the_policy_sa
     assert entry["error"] == "not now"
 
 
-def test_what_a_downstream_asked_for_is_kept_until_there_is_a_policy(workplace: WorkerHarness) -> None:
+def test_retry_after_is_kept_until_a_policy_is_read(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
     letter = workplace.send(fails=1, retry_after=77)
     workplace.deliver(letter)
@@ -175,7 +173,7 @@ def test_what_a_downstream_asked_for_is_kept_until_there_is_a_policy(workplace: 
     assert outcome.delivery.due == workplace.now + 77
 
 
-def test_an_attempt_that_died_is_counted_as_such_by_the_delivery_that_has_a_policy(workplace: WorkerHarness) -> None:
+def test_a_died_attempt_is_recorded_as_died_by_the_delivery_that_reads_a_policy(workplace: WorkerHarness) -> None:
     letter = workplace.send(dies=1)
     workplace.deliver(letter)
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
@@ -191,7 +189,7 @@ def test_poison_needs_no_policy(workplace: WorkerHarness) -> None:
     assert code(workplace) == "Poison"
 
 
-def test_a_request_waits_for_a_policy_without_being_received_too_often(workplace: WorkerHarness) -> None:
+def test_a_request_without_a_policy_is_not_received_too_often(workplace: WorkerHarness) -> None:
     """SQS would move it to the dead-letter queue after a thousand receives, without a reason."""
     refuse(workplace.ssm, "GetParameter", "ThrottlingException", times=99)
     letter = workplace.send(fails=1)
@@ -202,7 +200,7 @@ def test_a_request_waits_for_a_policy_without_being_received_too_often(workplace
     assert waits == [QUICK_RETRY_SECONDS] * QUICK_RETRY_RECEIVES + [VISIBILITY] * 2
 
 
-def test_an_attempt_is_made_however_old_its_request_is(workplace: WorkerHarness) -> None:
+def test_a_due_attempt_is_made_at_any_age_of_its_request(workplace: WorkerHarness) -> None:
     """The age is checked when an attempt is scheduled. A redriven dead letter is older, and has its attempt."""
     workplace.send(body='{"request_id": "r", "payload": {}, "retries": ["2026-11-01T00:00:00Z"]}')
     workplace.live()
@@ -210,9 +208,7 @@ def test_an_attempt_is_made_however_old_its_request_is(workplace: WorkerHarness)
 
 
 @pytest.mark.parametrize("left", [RESERVED_SECONDS + 0.9, 3.0, 0.0])
-def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(
-    workplace: WorkerHarness, left: float
-) -> None:
+def test_work_without_time_is_not_called_and_uses_up_no_attempt(workplace: WorkerHarness, left: float) -> None:
     def claim_slowly() -> None:
         workplace.remaining = left
 
@@ -231,7 +227,7 @@ def test_work_is_not_called_without_time_for_it_and_that_uses_up_no_attempt(
     assert workplace.effects == [("r", 2)]
 
 
-def test_a_message_whose_claim_failed_comes_back_soon_but_not_too_often(workplace: WorkerHarness) -> None:
+def test_a_message_whose_claim_failed_is_retried_soon_but_not_too_often(workplace: WorkerHarness) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException", times=QUICK_RETRY_RECEIVES + 1)
     letter = workplace.send()
     waits = []
@@ -243,7 +239,7 @@ def test_a_message_whose_claim_failed_comes_back_soon_but_not_too_often(workplac
     assert workplace.effects == [("r", 1)]
 
 
-def test_where_a_message_cannot_be_shown_soon_it_comes_back_later(workplace: WorkerHarness) -> None:
+def test_a_failed_visibility_change_leaves_the_message_hidden_for_its_timeout(workplace: WorkerHarness) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException")
     refuse(workplace.sqs, "ChangeMessageVisibility", "AccessDenied")
     letter = workplace.send()
@@ -251,7 +247,7 @@ def test_where_a_message_cannot_be_shown_soon_it_comes_back_later(workplace: Wor
     assert letter.visible_at == NOW + VISIBILITY
 
 
-def test_a_message_whose_success_could_not_be_noted_comes_back_after_its_lease(workplace: WorkerHarness) -> None:
+def test_a_message_whose_success_was_not_recorded_returns_after_its_lease(workplace: WorkerHarness) -> None:
     letter = workplace.send()
     workplace.strike(3, "before", _is_throttled)  # claim, effect, settle
     workplace.deliver(letter)
@@ -262,7 +258,7 @@ def _is_throttled() -> None:
     raise ClientError({"Error": {"Code": "ThrottlingException"}}, "UpdateItem")
 
 
-def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: WorkerHarness) -> None:
+def test_a_died_attempt_counts_and_is_not_repeated(workplace: WorkerHarness) -> None:
     letter = workplace.send(dies=1)
     workplace.deliver(letter)
     outcome = workplace.consume(letter)
@@ -273,14 +269,14 @@ def test_an_attempt_that_died_is_not_made_again_but_counts(workplace: WorkerHarn
     assert parse_message(workplace.queue[0].body).retries == (NOW,)
 
 
-def test_an_attempt_that_dies_every_time_is_set_aside(workplace: WorkerHarness) -> None:
+def test_a_request_whose_attempts_all_die_is_dead_lettered(workplace: WorkerHarness) -> None:
     workplace.send(dies=99)
     workplace.live()
     assert code(workplace) == "AttemptsExhausted"
     assert [attempt for _, attempt in workplace.performed] == [1, 2, 3, 4, 5]  # the built-in rule for Died
 
 
-def test_a_decision_is_seen_through_by_another_delivery_and_not_made_anew(workplace: WorkerHarness) -> None:
+def test_a_recorded_decision_is_carried_out_by_another_delivery(workplace: WorkerHarness) -> None:
     workplace.put_policy(PLAIN)
     letter = workplace.send(fails=1)
     refuse(workplace.sqs, "SendMessage", "Throttling")
@@ -309,7 +305,7 @@ def _dies() -> None:
     raise Killed
 
 
-def test_f25_a_retry_is_scheduled_before_its_message_is_given_up(workplace: WorkerHarness) -> None:
+def test_f25_a_retry_is_scheduled_before_its_message_is_deleted(workplace: WorkerHarness) -> None:
     letter = workplace.send(fails=1)
     refuse(workplace.sqs, "SendMessage", "Throttling")
     workplace.deliver(letter)
@@ -318,7 +314,7 @@ def test_f25_a_retry_is_scheduled_before_its_message_is_given_up(workplace: Work
     assert workplace.effects == [("r", 2)]
 
 
-def test_f25_a_dead_letter_is_sent_before_its_message_is_given_up(workplace: WorkerHarness) -> None:
+def test_f25_a_dead_letter_message_is_sent_before_the_original_is_deleted(workplace: WorkerHarness) -> None:
     letter = workplace.send(poison="bad")
     refuse(workplace.sqs, "SendMessage", "Throttling")
     workplace.deliver(letter)
@@ -327,7 +323,7 @@ def test_f25_a_dead_letter_is_sent_before_its_message_is_given_up(workplace: Wor
     assert code(workplace) == "Poison"
 
 
-def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: WorkerHarness) -> None:
+def test_the_duration_of_a_slow_claim_is_deducted_from_the_works_time(workplace: WorkerHarness) -> None:
     def claim_slowly() -> None:
         workplace.remaining = 40
 
@@ -336,7 +332,7 @@ def test_the_time_that_a_slow_claim_took_is_not_given_to_the_work(workplace: Wor
     assert workplace.seconds == 40 - RESERVED_SECONDS
 
 
-def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: WorkerHarness) -> None:
+def test_an_early_message_is_deferred_without_work(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     assert workplace.consume(workplace.send(attributes=due)) == WorkDeferred(NOW + 2000)
     (letter,) = workplace.queue
@@ -347,7 +343,7 @@ def test_a_message_before_its_time_is_sent_on_and_not_worked_on(workplace: Worke
     assert (workplace.effects, workplace.now) == ([("r", 1)], NOW + 2000)
 
 
-def test_a_message_before_its_time_is_sent_on_once_where_nothing_can_be_deleted(workplace: WorkerHarness) -> None:
+def test_an_early_message_is_deferred_once_if_it_cannot_be_deleted(workplace: WorkerHarness) -> None:
     """Else each of its deliveries made another one, which are twice as many with every hop."""
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     letter = workplace.send(attributes=due)
@@ -359,7 +355,7 @@ def test_a_message_before_its_time_is_sent_on_once_where_nothing_can_be_deleted(
     assert workplace.performed == [("r", 1)]
 
 
-def test_a_message_before_its_time_whose_worker_died_over_it_stays_until_it_is_due(workplace: WorkerHarness) -> None:
+def test_an_early_message_whose_worker_died_stays_until_it_is_due(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     letter = workplace.send(attributes=due)
     kill_before(workplace.sqs, "SendMessage")
@@ -370,9 +366,7 @@ def test_a_message_before_its_time_whose_worker_died_over_it_stays_until_it_is_d
 
 
 @pytest.mark.parametrize("trouble", ["refused", "died"])
-def test_r4_a_message_that_was_not_sent_on_is_sent_on_again_before_sqs_gives_it_up(
-    workplace: WorkerHarness, trouble: str
-) -> None:
+def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: WorkerHarness, trouble: str) -> None:
     """SQS deletes it after 14 days, and moves it without a reason after a thousand receives; it is due in 20 days."""
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
     letter = workplace.send(attributes=due)
@@ -391,7 +385,7 @@ def test_r4_a_message_that_was_not_sent_on_is_sent_on_again_before_sqs_gives_it_
     assert (workplace.performed, workplace.dead_letters) == ([], [])
 
 
-def test_copies_do_not_multiply_where_nothing_can_be_deleted_for_a_fortnight(workplace: WorkerHarness) -> None:
+def test_copies_do_not_multiply_if_deletes_fail_for_14_days(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
     letter = workplace.send(attributes=due)
     made = 0
@@ -406,21 +400,19 @@ def test_copies_do_not_multiply_where_nothing_can_be_deleted_for_a_fortnight(wor
     "told",
     ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + MAX_AGE_SECONDS + 1)],
 )
-def test_what_is_no_time_that_a_scheduled_delivery_could_have_set_keeps_nobody_waiting(
-    workplace: WorkerHarness, told: str
-) -> None:
+def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHarness, told: str) -> None:
     due = {"not_before": {"DataType": "Number", "StringValue": told}}
     assert isinstance(workplace.consume(workplace.send(attributes=due)), WorkSucceeded)
 
 
-def test_a_retry_that_no_schedule_takes_comes_in_hops_when_it_is_due(workplace: WorkerHarness) -> None:
+def test_a_retry_without_a_schedule_arrives_by_hops_when_it_is_due(workplace: WorkerHarness) -> None:
     refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
     workplace.send(fails=1, retry_after=5000)
     workplace.live()
     assert (workplace.effects, workplace.now) == ([("r", 2)], NOW + 5000)
 
 
-def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear_reason(
+def test_a_request_without_space_for_its_history_is_dead_lettered_without_work(
     workplace: WorkerHarness,
 ) -> None:
     workplace.use(max_message_bytes=1024)
@@ -434,7 +426,7 @@ def test_a_request_without_room_for_its_story_is_set_aside_unworked_with_a_clear
     )
 
 
-def test_a_retry_that_does_not_fit_the_queue_is_set_aside_with_a_clear_reason(workplace: WorkerHarness) -> None:
+def test_a_retry_that_does_not_fit_the_queue_is_dead_lettered_with_its_size(workplace: WorkerHarness) -> None:
     """A body that somebody has sent with more attempts than there is room for."""
     workplace.use(max_message_bytes=1024)
     workplace.put_policy('{"default": {"max_attempts": 100}}')
@@ -462,7 +454,7 @@ def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
 
 
 @pytest.mark.parametrize("result", [{1, 2}, float, {"a": object()}, b"bytes"])
-def test_a_result_that_is_no_json_does_not_undo_the_work(workplace: WorkerHarness, result: Any) -> None:
+def test_a_result_that_is_not_json_does_not_undo_the_work(workplace: WorkerHarness, result: Any) -> None:
     workplace.perform = lambda _request, _seconds: result
     assert workplace.consume(workplace.send()) == WorkSucceeded(result)
     assert "is not JSON" in workplace.row()["result"]

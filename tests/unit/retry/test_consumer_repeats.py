@@ -18,7 +18,7 @@ def code(workplace: WorkerHarness) -> str:
     return str(letter.attributes["code"]["StringValue"])
 
 
-def test_another_delivery_of_what_is_being_worked_on_is_left_on_the_queue(workplace: WorkerHarness) -> None:
+def test_a_repeated_delivery_during_the_work_stays_on_the_queue(workplace: WorkerHarness) -> None:
     letter = workplace.send(dies=1)
     workplace.deliver(letter)
     letter.visible_at = workplace.now = NOW + LEASE - 1
@@ -28,7 +28,7 @@ def test_another_delivery_of_what_is_being_worked_on_is_left_on_the_queue(workpl
     assert (workplace.queue, workplace.row(), workplace.performed) == ([letter], before, [("r", 1)])
 
 
-def test_f24_a_redelivery_of_what_is_done_is_dropped_without_a_second_effect(workplace: WorkerHarness) -> None:
+def test_f24_a_redelivery_of_finished_work_is_dropped_without_a_second_effect(workplace: WorkerHarness) -> None:
     letter = workplace.send()
     workplace.consume(letter)
     assert workplace.consume(workplace.copy(letter)) == AlreadySettled(SUCCEEDED, 1)
@@ -59,7 +59,7 @@ def test_f25_a_redelivered_original_whose_retry_still_waits_starts_no_second_cha
     assert len(workplace.queue) == 1
 
 
-def test_f25_a_retry_that_comes_twice_ends_as_one_chain(workplace: WorkerHarness) -> None:
+def test_f25_a_retry_delivered_twice_stays_one_chain(workplace: WorkerHarness) -> None:
     workplace.consume(workplace.send(fails=3))
     workplace.copy(workplace.queue[0])
     workplace.live()
@@ -67,7 +67,7 @@ def test_f25_a_retry_that_comes_twice_ends_as_one_chain(workplace: WorkerHarness
     assert workplace.effects == [("r", 4)]
 
 
-def test_f26_a_redriven_dead_letter_is_the_next_attempt_under_its_key_and_a_copy_of_it_is_nothing(
+def test_f26_a_redriven_message_is_the_next_attempt_and_its_copy_has_no_effect(
     workplace: WorkerHarness,
 ) -> None:
     workplace.put_policy('{"default": {"max_attempts": 2}}')
@@ -82,7 +82,7 @@ def test_f26_a_redriven_dead_letter_is_the_next_attempt_under_its_key_and_a_copy
     assert workplace.effects == [("r", 3)]
 
 
-def test_f26_a_redriven_dead_letter_that_fails_again_is_a_dead_letter_again(workplace: WorkerHarness) -> None:
+def test_f26_a_redriven_message_that_fails_again_is_dead_lettered_again(workplace: WorkerHarness) -> None:
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.send(fails=2)
     workplace.live()
@@ -95,7 +95,7 @@ def test_f26_a_redriven_dead_letter_that_fails_again_is_a_dead_letter_again(work
     assert workplace.effects == [("r", 3)]
 
 
-def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_one_goes_on(
+def test_another_payload_under_a_used_id_is_dead_lettered_unchanged_and_the_first_continues(
     workplace: WorkerHarness,
 ) -> None:
     workplace.consume(workplace.send(fails=1))
@@ -110,7 +110,7 @@ def test_another_payload_under_a_used_id_is_set_aside_as_it_came_and_the_first_o
     assert workplace.effects == [("r", 2)]
 
 
-def test_a_worker_that_wakes_after_it_was_given_up_leaves_the_row_to_the_others(workplace: WorkerHarness) -> None:
+def test_a_worker_that_resumes_after_a_takeover_changes_no_row(workplace: WorkerHarness) -> None:
     letter = workplace.send(fails=1)
     does_as_told = workplace.perform
 

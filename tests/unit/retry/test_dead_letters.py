@@ -42,7 +42,9 @@ def body_of(length: int, **fields: Any) -> str:
     return empty.replace('"filling":""', '"filling":"' + "x" * (length - len(empty)) + '"')
 
 
-def test_r4_a_dead_letter_says_why_when_and_how_often(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
+def test_r4_a_dead_letter_message_contains_reason_times_and_attempts(
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
+) -> None:
     dead_letters.send(Message("r", {}, (NOW,)), NOW + 60, "Poison", "Poison: no such object", HISTORY)
     (letter,) = workplace.dead_letters
     assert texts(letter) == {
@@ -56,14 +58,14 @@ def test_r4_a_dead_letter_says_why_when_and_how_often(workplace: WorkerHarness, 
     }
 
 
-def test_f26_a_dead_letter_is_the_attempt_after_the_failed_one(
+def test_f26_a_dead_letter_message_is_the_attempt_after_the_failed_one(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     dead_letters.send(Message("r", {"a": 1}, (NOW,), 1), NOW + 60, "AttemptsExhausted", "8 of 8", HISTORY)
     assert parse_message(workplace.dead_letters[0].body) == Message("r", {"a": 1}, (NOW, NOW + 60), 1)
 
 
-def test_what_is_no_message_is_set_aside_as_it_is(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
+def test_an_invalid_message_is_dead_lettered_unchanged(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send_invalid("junk", "message-1", "body is not JSON")
     (letter,) = workplace.dead_letters
     assert letter.body == "junk"
@@ -74,7 +76,7 @@ def test_what_is_no_message_is_set_aside_as_it_is(workplace: WorkerHarness, dead
     }
 
 
-def test_what_was_not_worked_on_is_set_aside_as_it_came(
+def test_a_request_without_work_is_dead_lettered_unchanged(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     body = '{ "request_id": "r", "payload": {"a": 1e2} }'
@@ -90,13 +92,15 @@ def test_what_was_not_worked_on_is_set_aside_as_it_came(
     }
 
 
-def test_long_reasons_are_cut_and_empty_ones_filled(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
+def test_long_reasons_are_cut_and_empty_reasons_are_filled(
+    workplace: WorkerHarness, dead_letters: DeadLetterQueue
+) -> None:
     dead_letters.send_invalid("junk", "m", "x" * 5000)
     dead_letters.send_invalid("junk", "m", "")
     assert [texts(letter)["reason"] for letter in workplace.dead_letters] == ["x" * MAX_REASON_CHARACTERS, "-"]
 
 
-def test_reasons_and_keys_with_control_characters_are_taken(
+def test_control_characters_in_reasons_and_keys_are_replaced(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     """The workplace refuses what SQS would."""
@@ -104,7 +108,7 @@ def test_reasons_and_keys_with_control_characters_are_taken(
     assert (texts(workplace.dead_letters[0])["idempotency_key"]) == "??"
 
 
-def test_a_history_that_is_too_long_keeps_the_first_entry_and_the_last_ones(
+def test_a_long_history_keeps_the_first_entry_and_the_last_ones(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     history = [{"attempt": n, "at": instant(NOW), "error": "x" * 700} for n in range(1, 21)]
@@ -117,7 +121,7 @@ def test_a_history_that_is_too_long_keeps_the_first_entry_and_the_last_ones(
 
 
 @pytest.mark.parametrize("kept", range(len(STORY_ORDER) + 1))
-def test_where_there_is_no_room_for_the_whole_story_what_is_worth_least_is_left_out(
+def test_attributes_that_do_not_fit_are_omitted_least_important_first(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue, kept: int
 ) -> None:
     small = Message("r", {"filling": ""})
@@ -131,7 +135,7 @@ def test_where_there_is_no_room_for_the_whole_story_what_is_worth_least_is_left_
     assert size(letter) == MAX_MESSAGE_BYTES
 
 
-def test_a_message_of_a_mebibyte_is_set_aside_without_its_last_attempt(
+def test_a_message_of_a_mebibyte_is_dead_lettered_without_its_last_attempt(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     message = parse_message(body_of(MAX_MESSAGE_BYTES, retries=[]))
@@ -139,9 +143,7 @@ def test_a_message_of_a_mebibyte_is_set_aside_without_its_last_attempt(
     assert parse_message(workplace.dead_letters[0].body).attempt == 1
 
 
-def test_a_message_hardly_grows_whatever_numbers_it_holds(
-    workplace: WorkerHarness, dead_letters: DeadLetterQueue
-) -> None:
+def test_numbers_in_a_payload_are_not_written_longer(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     """1e9 is 1000000000.0 when Python writes it again."""
     body = json.dumps({"request_id": "r", "payload": {"a": ["numbers"]}})
     body = body.replace('"numbers"', ",".join(["1e9"] * 200_000))
@@ -150,7 +152,7 @@ def test_a_message_hardly_grows_whatever_numbers_it_holds(
     assert parse_message(workplace.dead_letters[0].body).attempt == 2
 
 
-def test_a_dead_letter_leaves_its_story_out_rather_than_become_too_large_to_be_moved_back(
+def test_a_dead_letter_message_omits_its_history_to_stay_small_enough_for_a_redrive(
     workplace: WorkerHarness,
 ) -> None:
     dead_letters = DeadLetterQueue(workplace.sqs, workplace.dead_letter_url, redrivable=1800)
@@ -161,6 +163,6 @@ def test_a_dead_letter_leaves_its_story_out_rather_than_become_too_large_to_be_m
     assert "history" not in letter.attributes
 
 
-def test_what_is_no_message_may_have_a_mebibyte(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
+def test_an_invalid_message_may_have_a_mebibyte(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send_invalid("x" * MAX_MESSAGE_BYTES, "message-1", "body is not JSON")
     assert size(workplace.dead_letters[0]) == MAX_MESSAGE_BYTES

@@ -39,7 +39,7 @@ def ledger(workplace: WorkerHarness) -> Ledger:
     return workplace.ledger
 
 
-def test_the_first_claim_makes_the_row(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_the_first_claim_creates_the_row(workplace: WorkerHarness, ledger: Ledger) -> None:
     assert claim(ledger) == Claimed(ME, NOW)
     assert workplace.row() == {
         "request_id": "r",
@@ -54,29 +54,25 @@ def test_the_first_claim_makes_the_row(workplace: WorkerHarness, ledger: Ledger)
     }
 
 
-def test_the_first_attempt_of_a_request_that_the_ledger_has_not_seen_is_the_one_that_its_message_names(
-    workplace: WorkerHarness, ledger: Ledger
-) -> None:
+def test_a_request_without_a_row_starts_at_the_attempt_of_its_message(workplace: WorkerHarness, ledger: Ledger) -> None:
     claim(ledger, SECOND, now=NOW + 60)
     row = workplace.row()
     assert (row["attempts"], row["first_attempt_at"]) == ("2", instant(NOW))
     assert row["last_attempt_at"] == instant(NOW + 60)
 
 
-def test_when_the_first_attempt_began_stays_as_it_was_whatever_a_later_message_says(
-    workplace: WorkerHarness, ledger: Ledger
-) -> None:
+def test_first_attempt_at_is_not_changed_by_later_messages(workplace: WorkerHarness, ledger: Ledger) -> None:
     end(ledger, WAITING)
     claim(ledger, FIRST.after(NOW + 500), now=NOW + 600)
     assert workplace.row()["first_attempt_at"] == instant(NOW)
 
 
-def test_a_claim_says_when_the_attempt_began_as_the_row_has_it_to_the_millisecond(ledger: Ledger) -> None:
+def test_a_claim_returns_the_attempts_start_to_the_millisecond(ledger: Ledger) -> None:
     assert claimed(ledger, now=NOW + 0.12345).started_at == NOW + 0.123
 
 
 @pytest.mark.parametrize("status", [FAILED, WAITING, DEAD_LETTERED])
-def test_the_next_attempt_is_claimed_whatever_the_one_before_has_come_to(
+def test_the_next_attempt_can_be_claimed_after_any_outcome(
     workplace: WorkerHarness, ledger: Ledger, status: str
 ) -> None:
     end(ledger, status)
@@ -89,7 +85,7 @@ def test_the_next_attempt_is_claimed_whatever_the_one_before_has_come_to(
     assert not {"plan", "next_attempt_at", "result"} & row.keys()
 
 
-def test_the_next_attempt_is_not_claimed_while_the_one_before_runs_under_a_lease(
+def test_the_next_attempt_is_not_claimed_during_the_lease_of_the_one_before(
     workplace: WorkerHarness, ledger: Ledger
 ) -> None:
     """No worker sends such a message; somebody who writes `retries` by hand does."""
@@ -100,7 +96,7 @@ def test_the_next_attempt_is_not_claimed_while_the_one_before_runs_under_a_lease
     assert claimed(ledger, SECOND, "next", NOW + LEASE + 1).token == "next"
 
 
-def test_f24_nothing_is_claimed_of_a_request_that_succeeded(ledger: Ledger) -> None:
+def test_f24_a_succeeded_request_cannot_be_claimed(ledger: Ledger) -> None:
     end(ledger, SUCCEEDED)
     assert claim(ledger, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
     assert claim(ledger, SECOND, "later") == AlreadySettled(SUCCEEDED, 1)
@@ -108,13 +104,13 @@ def test_f24_nothing_is_claimed_of_a_request_that_succeeded(ledger: Ledger) -> N
 
 
 @pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED])
-def test_an_attempt_that_had_its_end_is_not_claimed_again(ledger: Ledger, status: str) -> None:
+def test_a_settled_attempt_is_not_claimed_again(ledger: Ledger, status: str) -> None:
     end(ledger, status)
     assert claim(ledger, FIRST, "later", NOW + 10**6) == AlreadySettled(status, 1)
 
 
 @pytest.mark.parametrize("now", [NOW, NOW + 10**6])
-def test_f25_an_attempt_before_the_latest_is_not_claimed_whatever_the_latest_does(ledger: Ledger, now: float) -> None:
+def test_f25_an_attempt_before_the_latest_is_never_claimed(ledger: Ledger, now: float) -> None:
     end(ledger, FAILED)
     claim(ledger, SECOND, "next")
     assert claim(ledger, FIRST, "late", now) == AlreadySettled(RUNNING, 2)
@@ -126,9 +122,7 @@ def test_an_attempt_is_in_progress_until_its_lease_has_ended(ledger: Ledger, sta
     assert claim(ledger, FIRST, OTHER, NOW + LEASE - 0.001) == InProgress(NOW + LEASE)
 
 
-def test_who_claims_an_attempt_whose_lease_has_ended_has_one_that_died(
-    workplace: WorkerHarness, ledger: Ledger
-) -> None:
+def test_a_claim_after_the_lease_reports_a_died_attempt(workplace: WorkerHarness, ledger: Ledger) -> None:
     claim(ledger)
     assert claim(ledger, FIRST, OTHER, NOW + LEASE) == Claimed(OTHER, NOW, died=True)
     row = workplace.row()
@@ -136,20 +130,22 @@ def test_who_claims_an_attempt_whose_lease_has_ended_has_one_that_died(
     assert (row["status"], row["attempts"], row["last_attempt_at"]) == (RUNNING, "1", instant(NOW))
 
 
-def test_who_claims_a_failed_attempt_whose_lease_has_ended_has_its_plan_and_history(ledger: Ledger) -> None:
+def test_a_claim_after_the_lease_of_a_failed_attempt_returns_its_plan_and_history(ledger: Ledger) -> None:
     end(ledger, FAILED)
     got = claim(ledger, FIRST, OTHER, NOW + LEASE)
     assert got == Claimed(OTHER, NOW, plan=PLAN, history=({"attempt": 1, "at": instant(NOW), "error": "failed"},))
 
 
-def test_a_lease_that_was_taken_over_is_a_lease(ledger: Ledger) -> None:
+def test_a_takeover_starts_a_new_lease(ledger: Ledger) -> None:
     claim(ledger)
     claim(ledger, FIRST, OTHER, NOW + LEASE)
     assert claim(ledger, FIRST, "third", NOW + LEASE + 1) == InProgress(NOW + 2 * LEASE)
 
 
 @pytest.mark.parametrize("also", ["takes over", "is the owner, who records", "is the owner, who settles"])
-def test_a_lease_is_taken_over_only_as_it_was_seen(workplace: WorkerHarness, ledger: Ledger, also: str) -> None:
+def test_a_lease_that_changed_since_the_read_is_not_taken_over(
+    workplace: WorkerHarness, ledger: Ledger, also: str
+) -> None:
     """Between the look and the step, somebody else was there."""
     mine = claimed(ledger)
 
@@ -172,17 +168,17 @@ def test_a_lease_is_taken_over_only_as_it_was_seen(workplace: WorkerHarness, led
 
 
 @pytest.mark.parametrize("status", [RUNNING, FAILED, WAITING, DEAD_LETTERED, SUCCEEDED])
-def test_another_payload_under_the_same_id_is_told_so(ledger: Ledger, status: str) -> None:
+def test_another_payload_under_the_same_id_is_reported(ledger: Ledger, status: str) -> None:
     end(ledger, status)
     assert claim(ledger, OTHER_PAYLOAD, OTHER, NOW + 10**6) == RequestIdReused(status, 1)
 
 
-def test_another_payload_for_a_request_that_succeeded_is_told_so_whatever_its_attempt(ledger: Ledger) -> None:
+def test_another_payload_for_a_succeeded_request_is_reported_at_any_attempt(ledger: Ledger) -> None:
     end(ledger, SUCCEEDED)
     assert claim(ledger, OTHER_PAYLOAD.after(NOW), OTHER) == RequestIdReused(SUCCEEDED, 1)
 
 
-def test_a_dead_letter_whose_payload_was_put_right_is_the_next_attempt(
+def test_a_dead_lettered_request_with_a_corrected_payload_is_the_next_attempt(
     workplace: WorkerHarness, ledger: Ledger
 ) -> None:
     end(ledger, DEAD_LETTERED)
@@ -191,14 +187,14 @@ def test_a_dead_letter_whose_payload_was_put_right_is_the_next_attempt(
     assert workplace.row()["payload_hash"] == corrected.payload_hash
 
 
-def test_an_engine_that_does_not_tell_the_item_is_asked_for_it(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_the_item_is_read_if_a_failed_condition_does_not_return_it(workplace: WorkerHarness, ledger: Ledger) -> None:
     end(ledger, SUCCEEDED)
     refuse(workplace.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
     assert claim(ledger, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
     assert workplace.calls[-1] == "GetItem"
 
 
-def test_any_other_refusal_is_raised_as_it_is(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_any_other_error_is_raised_unchanged(workplace: WorkerHarness, ledger: Ledger) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ProvisionedThroughputExceededException")
     with pytest.raises(ClientError, match="ProvisionedThroughput"):
         claim(ledger)
@@ -241,7 +237,7 @@ COMPLETE: dict[str, Any] = {
         ("last_error", {"N": "7"}),
     ],
 )
-def test_a_row_that_is_not_as_documented_is_named_and_left_alone(
+def test_a_malformed_row_is_reported_and_not_changed(
     workplace: WorkerHarness, ledger: Ledger, attribute: str, value: Any
 ) -> None:
     row = {**COMPLETE, attribute: value}
@@ -262,7 +258,7 @@ def test_no_attribute_of_an_expression_is_a_reserved_word() -> None:
     assert len(expressions) == 13
 
 
-def test_a_request_is_named_by_its_id_alone(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_the_request_id_alone_identifies_a_row(workplace: WorkerHarness, ledger: Ledger) -> None:
     claim(ledger)
     assert claim(ledger, replace(FIRST, request_id="R")) == Claimed(ME, NOW)
     assert len(workplace.dynamodb.scan(TableName=TABLE)["Items"]) == 2

@@ -32,7 +32,7 @@ def ledger(workplace: WorkerHarness) -> Ledger:
     return workplace.ledger
 
 
-def test_a_failed_attempt_is_written_down_with_what_was_decided(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_a_failed_attempt_is_recorded_with_its_plan(workplace: WorkerHarness, ledger: Ledger) -> None:
     history = ledger.record(FIRST, claimed(ledger), PLAN, "it failed")
     assert history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
     row = workplace.row()
@@ -41,7 +41,7 @@ def test_a_failed_attempt_is_written_down_with_what_was_decided(workplace: Worke
     assert len(row["history"]) == 1
 
 
-def test_what_an_attempt_has_come_to_leaves_neither_plan_nor_lease(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_a_settled_attempt_has_neither_plan_nor_lease(workplace: WorkerHarness, ledger: Ledger) -> None:
     end(ledger, WAITING)
     row = workplace.row()
     assert (row["status"], row["next_attempt_at"]) == (WAITING, instant(NOW + 60))
@@ -56,7 +56,9 @@ def test_what_an_attempt_has_come_to_leaves_neither_plan_nor_lease(workplace: Wo
     assert not {"plan", "lease_until"} & row.keys()
 
 
-def test_a_deferred_attempt_is_taken_over_at_once_and_has_failed_once(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_a_deferred_attempt_can_be_claimed_immediately_and_failed_once(
+    workplace: WorkerHarness, ledger: Ledger
+) -> None:
     failure = {"types": ["Retryable"], "reason": "it failed"}
     ledger.defer(FIRST, claimed(ledger), failure, "it failed")
     got = claimed(ledger, FIRST, OTHER, NOW + 1)
@@ -75,7 +77,9 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: WorkerHarness, ledger: Ledger, step: str) -> None:
+def test_a_worker_whose_claim_was_taken_over_changes_nothing(
+    workplace: WorkerHarness, ledger: Ledger, step: str
+) -> None:
     mine = claimed(ledger)
     claim(ledger, FIRST, OTHER, NOW + LEASE)
     before = workplace.row()
@@ -86,7 +90,7 @@ def test_who_was_taken_over_changes_nothing_and_is_told_so(workplace: WorkerHarn
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
+def test_a_worker_whose_next_attempt_was_claimed_changes_nothing(
     workplace: WorkerHarness, ledger: Ledger, step: str
 ) -> None:
     """Two deliveries have the same token nowhere but here: so it is the attempt's number that is looked at."""
@@ -101,7 +105,7 @@ def test_whose_next_attempt_has_begun_changes_nothing_and_is_told_so(
 
 @pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED, SUCCEEDED])
 @pytest.mark.parametrize("step", STEPS)
-def test_what_is_settled_stays_as_it_is(workplace: WorkerHarness, ledger: Ledger, status: str, step: str) -> None:
+def test_a_settled_row_does_not_change(workplace: WorkerHarness, ledger: Ledger, status: str, step: str) -> None:
     end(ledger, status)
     mine = Claimed(ME, NOW)
     before = workplace.row()
@@ -113,7 +117,7 @@ def test_what_is_settled_stays_as_it_is(workplace: WorkerHarness, ledger: Ledger
     assert workplace.row() == before
 
 
-def test_a_claim_whose_answer_was_lost_is_known_by_its_token(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_a_claim_whose_answer_was_lost_is_recognized_by_its_token(workplace: WorkerHarness, ledger: Ledger) -> None:
     lose_answer(workplace.dynamodb, "UpdateItem")
     with pytest.raises(ReadTimeoutError):
         claim(ledger)
@@ -121,7 +125,7 @@ def test_a_claim_whose_answer_was_lost_is_known_by_its_token(workplace: WorkerHa
 
 
 @pytest.mark.parametrize(("status", "died", "plan"), [(RUNNING, True, None), (FAILED, False, PLAN)])
-def test_a_take_over_that_botocore_sends_again_since_its_answer_was_lost_is_one_take_over(
+def test_a_takeover_that_botocore_repeats_after_a_lost_answer_is_one_takeover(
     workplace: WorkerHarness, ledger: Ledger, status: str, died: bool, plan: object
 ) -> None:
     mine = claimed(ledger)

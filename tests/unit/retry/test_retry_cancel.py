@@ -35,7 +35,7 @@ def operator(workplace: WorkerHarness) -> RetryOperations:
     return RetryOperations(workplace.ledger, workplace.retries, lambda: workplace.now)
 
 
-def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
+def test_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
@@ -48,7 +48,7 @@ def test_a_cancelled_attempt_that_has_a_schedule_is_a_dead_letter_at_once(
     assert workplace.performed == [("r", 1)]
 
 
-def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
+def test_r4_the_dead_letter_message_of_a_cancelled_attempt_has_the_whole_history(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
@@ -64,7 +64,7 @@ def test_r4_the_dead_letter_of_a_cancelled_attempt_has_the_whole_history(
     assert attribute_text(letter, "retry_count") == "2"
 
 
-def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_comes(
+def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_received(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace, SOON)
@@ -75,9 +75,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_a_dead_letter_when_it_come
     assert workplace.performed == [("r", 1)]
 
 
-def test_a_worker_whose_clock_is_behind_carries_a_cancel_out_all_the_same(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_a_worker_with_a_slow_clock_carries_out_a_cancel(workplace: WorkerHarness, operator: RetryOperations) -> None:
     """A lease that ended only now would have it leave the message for another twelve minutes."""
     fail_once(workplace, SOON)
     operator.cancel("r", "no longer wanted")
@@ -115,9 +113,7 @@ def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(
     assert (workplace.effects, workplace.dead_letters) == ([("r", 2)], [])
 
 
-def test_of_a_cancel_and_a_claim_of_the_same_moment_the_claim_that_came_first_counts(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness, operator: RetryOperations) -> None:
     """Between the operator's look and its step, the worker claims the attempt and has its effect."""
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
@@ -129,9 +125,7 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_claim_that_came_first_co
     assert workplace.effects == [("r", 2)]
 
 
-def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_counts(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_a_cancel_before_a_concurrent_claim_wins(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
     letter = workplace.fire(workplace.schedules()[0])
     workplace.strike(1, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "in time")))
@@ -141,7 +135,7 @@ def test_of_a_cancel_and_a_claim_of_the_same_moment_the_cancel_that_came_first_c
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
-def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
+def test_r1_a_cancel_interrupted_at_any_call_loses_nothing_and_can_be_repeated(
     workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
     """Read, decide, read the schedule, send, delete."""
@@ -159,7 +153,7 @@ def test_r1_who_dies_over_a_cancel_loses_nothing_and_whoever_repeats_it_ends_it(
 
 
 @pytest.mark.parametrize("call", [2, 3, 4])
-def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
+def test_r1_an_interrupted_cancel_is_carried_out_when_its_message_is_received(
     workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
     fail_once(workplace)
@@ -171,7 +165,7 @@ def test_r1_a_cancel_that_nobody_ends_is_carried_out_when_its_message_comes(
     assert workplace.performed == [("r", 1)]
 
 
-def test_two_operators_who_cancel_at_once_cancel_once(workplace: WorkerHarness, operator: RetryOperations) -> None:
+def test_two_concurrent_cancels_cancel_once(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
     workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "I was first")))
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
@@ -192,7 +186,7 @@ def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(
     assert [entry["attempt"] for entry in row.history] == [1, *range(6, MADE + 2)]
 
 
-def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_payload_is_given(
+def test_r4_a_cancelled_retry_with_a_lost_message_is_dead_lettered_with_the_payload_given(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
@@ -213,7 +207,7 @@ def test_r4_a_cancelled_retry_whose_message_is_lost_is_a_dead_letter_once_its_pa
 
 
 @pytest.mark.parametrize("fate", ["poison", "succeeds"])
-def test_what_has_had_its_end_is_not_cancelled(workplace: WorkerHarness, operator: RetryOperations, fate: str) -> None:
+def test_a_settled_request_is_not_cancelled(workplace: WorkerHarness, operator: RetryOperations, fate: str) -> None:
     workplace.deliver(workplace.send(**({"poison": "no such thing"} if fate == "poison" else {})))
     before = workplace.row()
     outcome = operator.cancel("r", "too late")
@@ -222,5 +216,5 @@ def test_what_has_had_its_end_is_not_cancelled(workplace: WorkerHarness, operato
 
 
 @pytest.mark.parametrize("step", ["cancel", "run_now"])
-def test_a_request_that_was_never_tried_is_not_known(operator: RetryOperations, step: str) -> None:
+def test_a_request_without_attempts_has_no_waiting_retry(operator: RetryOperations, step: str) -> None:
     assert (operator.cancel("r", "why") if step == "cancel" else operator.run_now("r")) == NoRetryWaiting(None)

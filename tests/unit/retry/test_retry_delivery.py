@@ -40,7 +40,7 @@ def of_size(size: int) -> Message:
     ("seconds", "delay"),
     [(-(10**6), 0), (-0.5, 0), (0, 0), (0.001, 1), (1, 1), (29.2, 30), (899.5, 900), (900, 900)],
 )
-def test_what_is_due_within_a_quarter_of_an_hour_goes_by_the_queues_own_delay_and_never_early(
+def test_a_retry_due_within_15_minutes_uses_the_queues_delay_and_is_never_early(
     workplace: WorkerHarness, seconds: float, delay: int
 ) -> None:
     assert workplace.retries.schedule(MESSAGE, at(seconds), NOW) == PlannedDelivery("delay", at(seconds))
@@ -51,9 +51,7 @@ def test_what_is_due_within_a_quarter_of_an_hour_goes_by_the_queues_own_delay_an
 
 
 @pytest.mark.parametrize("seconds", [900.001, 901, 5000, 30 * 86400])
-def test_what_is_due_later_goes_by_a_schedule_on_the_next_whole_minute(
-    workplace: WorkerHarness, seconds: float
-) -> None:
+def test_a_later_retry_uses_a_schedule_on_the_next_whole_minute(workplace: WorkerHarness, seconds: float) -> None:
     delivery = workplace.retries.schedule(MESSAGE, at(seconds), NOW)
     (schedule,) = workplace.schedules()
     assert delivery == PlannedDelivery("schedule", due(schedule))
@@ -65,13 +63,15 @@ def test_what_is_due_later_goes_by_a_schedule_on_the_next_whole_minute(
 @pytest.mark.parametrize(
     ("max_delay", "seconds", "by"), [(0, 1, "schedule"), (60, 60, "delay"), (60, 60.5, "schedule")]
 )
-def test_how_late_is_late_is_a_setting(workplace: WorkerHarness, max_delay: int, seconds: float, by: str) -> None:
+def test_the_delay_above_which_schedules_are_used_is_a_setting(
+    workplace: WorkerHarness, max_delay: int, seconds: float, by: str
+) -> None:
     workplace.use(max_delay=max_delay)
     assert workplace.retries.schedule(MESSAGE, at(seconds), NOW).by == by
 
 
 @pytest.mark.parametrize("seconds", [0, -1, -(10**6)])
-def test_what_is_due_already_goes_at_once_even_if_everything_goes_by_scheduler(
+def test_an_overdue_retry_is_sent_immediately_even_with_a_maximum_delay_of_0(
     workplace: WorkerHarness, seconds: float
 ) -> None:
     workplace.use(max_delay=0)
@@ -80,7 +80,7 @@ def test_what_is_due_already_goes_at_once_even_if_everything_goes_by_scheduler(
 
 
 @pytest.mark.parametrize("max_delay", [-1, 901])
-def test_what_sqs_cannot_delay_is_no_setting(workplace: WorkerHarness, max_delay: int) -> None:
+def test_a_maximum_delay_outside_the_limits_of_sqs_is_refused(workplace: WorkerHarness, max_delay: int) -> None:
     with pytest.raises(ValueError, match="max_delay must be 0 to 900 seconds"):
         workplace.use(max_delay=max_delay)
 
@@ -99,16 +99,14 @@ def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
 
 
 @pytest.mark.parametrize(("now", "on"), [(39.9, 60), (40.0, 60), (40.1, 120), (59.5, 120)])
-def test_a_minute_that_begins_at_once_is_left_to_clocks_that_are_slow(
-    workplace: WorkerHarness, now: float, on: float
-) -> None:
+def test_a_minute_that_begins_within_20_s_is_skipped(workplace: WorkerHarness, now: float, on: float) -> None:
     """A schedule whose minute has begun elsewhere, or by the time that its call gets through, would never come."""
     workplace.use(max_delay=0)
     workplace.retries.schedule(MESSAGE, at(now + 0.1), at(now))
     assert due(workplace.schedules()[0]) == at(on)
 
 
-def test_a_schedule_is_made_with_all_that_it_takes(workplace: WorkerHarness) -> None:
+def test_a_schedule_has_all_required_settings(workplace: WorkerHarness) -> None:
     workplace.retries.schedule(MESSAGE, at(5000), NOW)
     (schedule,) = workplace.schedules()
     assert schedule["GroupName"] == GROUP
@@ -125,7 +123,7 @@ def test_a_schedule_is_made_with_all_that_it_takes(workplace: WorkerHarness) -> 
     }
 
 
-def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: WorkerHarness) -> None:
+def test_a_schedules_input_contains_no_scheduler_keyword(workplace: WorkerHarness) -> None:
     message = Message(
         "<aws.scheduler.schedule-arn>", {"<aws.scheduler.execution-id>": "\\<aws.scheduler.attempt-number>"}
     )
@@ -136,18 +134,18 @@ def test_scheduler_finds_no_keyword_of_its_own_to_replace(workplace: WorkerHarne
 
 
 @pytest.mark.parametrize("request_id", ["r", "x" * 128, "日本/語 \U0001f389", "../..", " "])
-def test_a_schedules_name_is_one_that_scheduler_takes_for_any_id(request_id: str) -> None:
+def test_a_schedules_name_is_valid_for_any_request_id(request_id: str) -> None:
     name = schedule_name(Message(request_id, {}, (NOW,) * 999), QUEUE)
     assert re.fullmatch(r"[0-9a-zA-Z-_.]{1,64}", name)
 
 
-def test_an_attempt_has_one_name_and_no_other_attempt_has_it() -> None:
+def test_each_attempt_has_one_unique_schedule_name() -> None:
     messages = [MESSAGE, MESSAGE.after(NOW), Message("R", {}, (NOW,)), Message("r-2", {}), Message("r", {})]
     assert len({schedule_name(message, QUEUE) for message in messages}) == len(messages)
     assert schedule_name(MESSAGE, QUEUE) == schedule_name(Message("r", {"another": "payload"}, (NOW + 7,)), QUEUE)
 
 
-def test_two_queues_that_share_a_group_do_not_take_each_others_schedules_for_their_own() -> None:
+def test_queues_that_share_a_schedule_group_have_different_schedule_names() -> None:
     """Whose name is taken believes that its retry is scheduled."""
     assert schedule_name(MESSAGE, QUEUE) != schedule_name(MESSAGE, f"{ARN}another")
 
@@ -160,7 +158,7 @@ def test_f25_a_retry_scheduled_twice_is_one_schedule(workplace: WorkerHarness) -
 
 
 @pytest.mark.parametrize("lookup", ["there is none", "Scheduler does not answer"])
-def test_f25_a_conflict_without_a_schedule_to_be_seen_schedules_nothing(workplace: WorkerHarness, lookup: str) -> None:
+def test_f25_a_conflict_without_a_readable_schedule_falls_back_to_hops(workplace: WorkerHarness, lookup: str) -> None:
     """ConflictException stands for any "inconsistent state", not only for a name that is taken."""
     refuse(workplace.scheduler, "CreateSchedule", "ConflictException")
     if lookup != "there is none":
@@ -174,7 +172,7 @@ REFUSALS = ["ThrottlingException", "AccessDeniedException", "ServiceQuotaExceede
 
 @pytest.mark.parametrize("code", REFUSALS)
 @pytest.mark.parametrize(("max_delay", "seconds", "by"), [(900, 5000, "hops"), (60, 300, "delay")])
-def test_what_scheduler_refuses_goes_by_the_queue_and_somebody_is_told(
+def test_a_refused_schedule_falls_back_to_the_queue_and_is_reported(
     workplace: WorkerHarness, code: str, max_delay: int, seconds: float, by: str
 ) -> None:
     workplace.use(max_delay=max_delay)
@@ -184,7 +182,7 @@ def test_what_scheduler_refuses_goes_by_the_queue_and_somebody_is_told(
     assert code in workplace.refused_schedules[0]
 
 
-def test_a_schedule_that_nobody_knows_of_goes_by_the_queue_too(workplace: WorkerHarness) -> None:
+def test_a_schedule_with_an_unknown_outcome_falls_back_to_the_queue(workplace: WorkerHarness) -> None:
     lose_answer(workplace.scheduler, "CreateSchedule")
     assert workplace.retries.schedule(MESSAGE, at(5000), NOW).by == "hops"
     assert (len(workplace.queue), len(workplace.schedules()), len(workplace.refused_schedules)) == (1, 1, 1)
@@ -193,17 +191,17 @@ def test_a_schedule_that_nobody_knows_of_goes_by_the_queue_too(workplace: Worker
 @pytest.mark.parametrize(
     ("size", "by"), [(MAX_SCHEDULE_INPUT_BYTES, "schedule"), (MAX_SCHEDULE_INPUT_BYTES + 1, "hops")]
 )
-def test_what_does_not_fit_a_schedule_goes_in_hops(workplace: WorkerHarness, size: int, by: str) -> None:
+def test_a_message_too_large_for_a_schedule_uses_hops(workplace: WorkerHarness, size: int, by: str) -> None:
     assert workplace.retries.schedule(of_size(size), at(5000), NOW).by == by
     assert workplace.refused_schedules == []
 
 
-def test_characters_are_counted_in_bytes(workplace: WorkerHarness) -> None:
+def test_the_limit_of_a_schedules_input_counts_bytes(workplace: WorkerHarness) -> None:
     message = Message("r", {"filling": "é" * (MAX_SCHEDULE_INPUT_BYTES // 2)}, (NOW,))
     assert workplace.retries.schedule(message, at(5000), NOW).by == "hops"
 
 
-def test_a_hop_comes_after_a_quarter_of_an_hour_and_says_when_it_is_due(workplace: WorkerHarness) -> None:
+def test_a_hop_takes_15_minutes_and_states_when_it_is_due(workplace: WorkerHarness) -> None:
     refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
     workplace.retries.schedule(MESSAGE, at(5000.25), NOW)
     (letter,) = workplace.queue
@@ -212,7 +210,7 @@ def test_a_hop_comes_after_a_quarter_of_an_hour_and_says_when_it_is_due(workplac
 
 
 @pytest.mark.parametrize(("left", "delay"), [(5000, 900), (900.5, 900), (899.1, 900), (2.0, 2), (1.2, 2)])
-def test_a_hop_is_sent_on_as_it_is_until_it_is_due(workplace: WorkerHarness, left: float, delay: int) -> None:
+def test_a_hop_is_deferred_unchanged_until_it_is_due(workplace: WorkerHarness, left: float, delay: int) -> None:
     workplace.retries.send_on(MESSAGE, at(left), NOW)
     (letter,) = workplace.queue
     assert letter.visible_at == at(delay)
@@ -220,7 +218,7 @@ def test_a_hop_is_sent_on_as_it_is_until_it_is_due(workplace: WorkerHarness, lef
     assert parse_message(letter.body) == MESSAGE
 
 
-def test_what_goes_by_the_queue_says_its_key_and_its_retries(workplace: WorkerHarness) -> None:
+def test_a_queued_retry_has_its_key_and_retry_count_as_attributes(workplace: WorkerHarness) -> None:
     workplace.retries.schedule(Message("key \ufffe", {}, (NOW, NOW + 1)), at(10), NOW)
     assert workplace.queue[0].attributes == {
         "idempotency_key": {"DataType": "String", "StringValue": "key ?"},
@@ -236,13 +234,13 @@ def test_a_message_fits_the_queue_with_its_attributes(workplace: WorkerHarness) 
     assert workplace.retries.schedule(of_size(LARGEST - ATTRIBUTES), at(10), NOW).by == "delay"
 
 
-def test_what_does_not_fit_the_queue_is_too_large_and_says_by_how_much(workplace: WorkerHarness) -> None:
+def test_a_message_too_large_for_the_queue_is_refused_with_its_size(workplace: WorkerHarness) -> None:
     with pytest.raises(TooLarge, match=f"attempt 2 has {LARGEST + 1} bytes .* the queue accepts at most {LARGEST}"):
         workplace.retries.schedule(of_size(LARGEST - ATTRIBUTES + 1), at(10), NOW)
     assert (workplace.queue, workplace.calls) == ([], [])
 
 
-def test_what_sqs_refuses_is_raised(workplace: WorkerHarness) -> None:
+def test_an_sqs_error_is_raised(workplace: WorkerHarness) -> None:
     refuse(workplace.sqs, "SendMessage", "Throttling")
     with pytest.raises(ClientError, match="Throttling"):
         workplace.retries.schedule(MESSAGE, at(10), NOW)

@@ -48,11 +48,11 @@ def test_types_go_from_the_most_specific_to_the_least(exception: Exception, type
     assert Failure.of(exception).types == types
 
 
-def test_what_the_downstream_asked_for_is_taken_over() -> None:
+def test_retry_after_of_the_downstream_is_kept() -> None:
     assert Failure.of(RateLimited("later", retry_after=2.5)).retry_after == 2.5
 
 
-def test_a_subclass_with_a_constructor_of_its_own_asks_for_nothing() -> None:
+def test_a_subclass_with_its_own_constructor_has_no_retry_after() -> None:
     assert Failure.of(OfItsOwnMaking(503)) == Failure(("OfItsOwnMaking", "Retryable"), "OfItsOwnMaking: status 503")
 
 
@@ -75,9 +75,9 @@ def test_only_poison_is_final() -> None:
         (ValueError("x" * 9999), "ValueError: " + "x" * (MAX_REASON_CHARACTERS - 12)),
     ],
 )
-def test_a_reason_names_the_type_and_is_neither_empty_nor_endless(exception: Exception, reason: str) -> None:
+def test_a_reason_names_the_type_and_has_a_limited_length(exception: Exception, reason: str) -> None:
     assert Failure.of(exception).reason == reason
 
 
-def test_a_reason_holds_nothing_that_a_message_could_not_carry() -> None:
+def test_characters_that_sqs_refuses_are_replaced_in_a_reason() -> None:
     assert Failure.of(ValueError("a\x00b\ud800c\uffffd")).reason == "ValueError: a b c d"

@@ -76,17 +76,17 @@ TROUBLE = {
 INVALID = ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds": 9000}}']
 
 
-def test_an_operator_s_policy_holds(store: Store) -> None:
+def test_the_operators_policy_is_used(store: Store) -> None:
     store.put(GOOD)
     assert (store.parameter.get(), store.told) == (Policy.from_document({"default": {"max_attempts": 3}}), [])
 
 
-def test_the_template_s_value_is_the_built_in_policy(store: Store) -> None:
+def test_the_templates_value_is_the_built_in_policy(store: Store) -> None:
     store.put("{}")
     assert (store.parameter.get(), store.told) == (BUILT_IN, [])
 
 
-def test_a_reading_holds_for_a_minute_and_no_longer(store: Store) -> None:
+def test_a_policy_is_cached_for_a_minute(store: Store) -> None:
     store.put(GOOD)
     seen = [store.attempts()]
     store.put(OTHER)
@@ -96,7 +96,7 @@ def test_a_reading_holds_for_a_minute_and_no_longer(store: Store) -> None:
     assert (seen, store.calls) == ([3, 3, 4], 2)
 
 
-def test_without_a_policy_nothing_can_be_decided_and_it_is_reported_why(store: Store) -> None:
+def test_a_missing_policy_raises_and_is_reported_with_its_cause(store: Store) -> None:
     with pytest.raises(
         PolicyUnavailable, match="SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound"
     ):
@@ -107,25 +107,25 @@ def test_without_a_policy_nothing_can_be_decided_and_it_is_reported_why(store: S
     ]
 
 
-def test_a_failed_reading_is_kept_and_reported_once(store: Store) -> None:
+def test_a_failed_read_is_cached_and_reported_once(store: Store) -> None:
     assert {store.attempts() for _ in range(100)} == {None}
     assert (store.calls, len(store.told)) == (1, 1)
 
 
-def test_every_failed_reading_is_reported(store: Store) -> None:
+def test_every_failed_read_is_reported(store: Store) -> None:
     store.attempts()
     store.attempts_a_minute_later()
     assert (store.calls, len(store.told)) == (2, 2)
 
 
-def test_what_was_corrected_holds_at_the_next_reading(store: Store) -> None:
+def test_a_corrected_policy_is_used_after_the_next_read(store: Store) -> None:
     before = store.attempts()
     store.put(GOOD)
     assert (before, store.attempts_a_minute_later(), len(store.told)) == (None, 3, 1)
 
 
 @pytest.mark.parametrize("value", INVALID)
-def test_an_invalid_policy_leaves_the_one_that_was_read_before(store: Store, value: str) -> None:
+def test_an_invalid_policy_keeps_the_previous_policy(store: Store, value: str) -> None:
     store.put(GOOD)
     store.attempts()
     store.put(value)
@@ -135,9 +135,7 @@ def test_an_invalid_policy_leaves_the_one_that_was_read_before(store: Store, val
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-def test_a_parameter_that_cannot_be_read_leaves_the_policy_that_was_read_before(
-    store: Store, trouble: Exception
-) -> None:
+def test_an_unreadable_parameter_keeps_the_previous_policy(store: Store, trouble: Exception) -> None:
     store.put(GOOD)
     store.attempts()
     store.trouble = trouble
@@ -146,20 +144,20 @@ def test_a_parameter_that_cannot_be_read_leaves_the_policy_that_was_read_before(
 
 
 @pytest.mark.parametrize("value", INVALID)
-def test_an_invalid_policy_at_the_first_reading_is_none(store: Store, value: str) -> None:
+def test_an_invalid_policy_at_the_first_read_is_no_policy(store: Store, value: str) -> None:
     store.put(value)
     assert (store.attempts(), len(store.told)) == (None, 1)
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-def test_trouble_at_the_first_reading_leaves_no_policy(store: Store, trouble: Exception) -> None:
+def test_an_error_at_the_first_read_leaves_no_policy(store: Store, trouble: Exception) -> None:
     store.put(GOOD)
     store.trouble = trouble
     assert (store.attempts(), "failed attempts wait until a policy is read" in store.told[0]) == (None, True)
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
-def test_a_reading_is_kept_for_a_finite_time(seconds: float) -> None:
+def test_the_cache_time_must_be_finite(seconds: float) -> None:
     with pytest.raises(ValueError, match="keep_seconds must be a finite number of seconds, 0 or more"):
         PolicyParameter(boto3.client("ssm"), NAME, on_invalid=print, keep_seconds=seconds)
 
@@ -188,7 +186,7 @@ BAD_VALUES = {
 
 
 @pytest.mark.parametrize(("value", "expected"), BAD_VALUES.values(), ids=BAD_VALUES)
-def test_a_value_that_is_no_policy_is_refused_with_its_place(value: str, expected: str) -> None:
+def test_an_invalid_value_is_refused_with_its_position(value: str, expected: str) -> None:
     with pytest.raises(InvalidPolicy) as refusal:
         parse_policy(value)
     assert expected in str(refusal.value)

@@ -76,12 +76,12 @@ def test_a_retry_is_never_before_now_and_never_later_than_the_age_allows(
 
 
 @given(failures, histories(), policies)
-def test_r1_whoever_asks_again_gets_the_same_answer(error: Failure, history: AttemptHistory, policy: Policy) -> None:
+def test_r1_the_same_input_gives_the_same_plan(error: Failure, history: AttemptHistory, policy: Policy) -> None:
     assert plan_retry(error, history, policy, NOW) == plan_retry(error, history, policy, NOW)
 
 
 @given(failures, histories(), policies)
-def test_r4_a_request_ends_where_a_bound_is_reached_and_nowhere_else(
+def test_r4_a_request_ends_exactly_when_a_bound_is_reached(
     error: Failure, history: AttemptHistory, policy: Policy
 ) -> None:
     plan = plan_retry(error, history, policy, NOW)
@@ -93,7 +93,7 @@ def test_r4_a_request_ends_where_a_bound_is_reached_and_nowhere_else(
 
 
 @given(failures, histories(), policies)
-def test_a_retry_says_whether_the_failed_attempt_counts(
+def test_a_retry_states_whether_the_failed_attempt_counts(
     error: Failure, history: AttemptHistory, policy: Policy
 ) -> None:
     plan = plan_retry(error, history, policy, NOW)
@@ -107,7 +107,7 @@ def test_the_wait_grows_with_every_attempt_until_the_cap() -> None:
     ]
 
 
-def test_the_wait_grows_with_attempts_that_did_not_count_too() -> None:
+def test_the_wait_grows_with_uncounted_attempts_too() -> None:
     assert plan_retry(FAILED, after(5, uncounted=3), PLAIN, NOW) == RetryAt(NOW + 480, True)
 
 
@@ -118,18 +118,18 @@ def test_f25_jitter_comes_from_the_request_and_the_attempt_and_nothing_else() ->
     assert (planned[0] == planned[1], planned[0] == planned[2]) == (True, False)
 
 
-def test_full_jitter_parts_the_requests_that_failed_together() -> None:
+def test_full_jitter_spreads_requests_that_failed_together() -> None:
     planned = [plan_retry(FAILED, AttemptHistory(f"request-{n}", (NOW,)), BUILT_IN, NOW) for n in range(200)]
     waits = [plan.when - NOW for plan in planned if isinstance(plan, RetryAt)]
     assert (len(waits), len(set(waits)) > 190, min(waits) < 2, 28 < max(waits) <= 30) == (200, True, True, True)
 
 
-def test_f22_poison_is_set_aside_at_its_first_attempt() -> None:
+def test_f22_poison_is_dead_lettered_at_its_first_attempt() -> None:
     poison = Failure(("Poison",), "Poison: no such field", 5.0, final=True)
     assert plan_retry(poison, after(1), BUILT_IN, NOW) == DeadLetter("Poison", "Poison: no such field")
 
 
-def test_r3_the_attempt_that_reaches_the_rule_s_number_is_the_last() -> None:
+def test_r3_the_attempt_that_reaches_the_rules_limit_is_the_last() -> None:
     assert (type(plan_retry(FAILED, after(7), PLAIN, NOW)), plan_retry(FAILED, after(8), PLAIN, NOW)) == (
         RetryAt,
         DeadLetter(
@@ -139,23 +139,23 @@ def test_r3_the_attempt_that_reaches_the_rule_s_number_is_the_last() -> None:
     )
 
 
-def test_f21_attempts_that_did_not_count_use_up_none() -> None:
+def test_f21_uncounted_attempts_do_not_use_up_the_limit() -> None:
     last, one_more = (plan_retry(FAILED, after(made, uncounted=20), PLAIN, NOW) for made in (28, 27))
     assert (type(last), type(one_more)) == (DeadLetter, RetryAt)
 
 
-def test_f21_a_failure_that_does_not_count_exhausts_nothing_however_many_count_before_it() -> None:
+def test_f21_an_uncounted_failure_never_exhausts_the_attempts() -> None:
     assert plan_retry(LIMITED, after(30), PLAIN, NOW) == RetryAt(NOW + 10, False)
 
 
-def test_where_errors_alternate_the_last_one_s_rule_judges_the_whole_request() -> None:
+def test_the_rule_of_the_last_error_decides_if_errors_alternate() -> None:
     policy = Policy(Rule(max_attempts=8), {"Died": Rule(max_attempts=3), "Slow": Rule(max_attempts=20)})
     died, slow = (Failure((name,), name) for name in ("Died", "Slow"))
     answers = [plan_retry(*case, policy, NOW) for case in ((died, after(3)), (died, after(2)), (slow, after(19)))]
     assert [type(answer) for answer in answers] == [DeadLetter, RetryAt, RetryAt]
 
 
-def test_r3_no_request_is_tried_for_ever_even_if_nothing_counts_and_no_pause_is_asked_for() -> None:
+def test_r3_no_request_is_retried_forever_even_if_no_attempt_counts() -> None:
     endless = asked(0, LIMITED)
     before, at = (plan_retry(endless, after(made, made - 1), PLAIN, NOW) for made in (499, 500))
     assert (before, at) == (
@@ -168,7 +168,7 @@ def test_r3_no_request_is_tried_for_ever_even_if_nothing_counts_and_no_pause_is_
     )
 
 
-def test_no_retry_begins_after_the_age_that_is_allowed() -> None:
+def test_no_retry_starts_after_the_maximum_age() -> None:
     policy = Policy(Rule("fixed", "none", base=60, cap=60, max_age=600))
     in_time, too_late = (AttemptHistory("k", (NOW - age, NOW)) for age in (540, 541))
     assert (plan_retry(FAILED, in_time, policy, NOW), plan_retry(FAILED, too_late, policy, NOW)) == (
@@ -181,49 +181,49 @@ def test_no_retry_begins_after_the_age_that_is_allowed() -> None:
     )
 
 
-def test_age_ends_what_does_not_count_too() -> None:
+def test_the_maximum_age_applies_to_uncounted_failures() -> None:
     plan = plan_retry(LIMITED, AttemptHistory("k", (NOW - 86_395,)), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
     assert plan.code == "TooOld"
 
 
-def test_age_counts_from_the_earliest_start_whatever_its_place() -> None:
+def test_age_counts_from_the_earliest_start() -> None:
     plan = plan_retry(FAILED, AttemptHistory("k", (NOW - 1, NOW - 90_000, NOW)), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
 
 
-def test_a_start_in_the_future_makes_no_request_live_longer() -> None:
+def test_a_start_in_the_future_does_not_extend_the_age() -> None:
     plan = plan_retry(asked(86_401), AttemptHistory("k", (NOW + 86_400,)), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 29, 3601, 86_400, "45"])
-def test_what_the_downstream_asks_for_wins_and_is_not_capped(seconds: Any) -> None:
+def test_retry_after_overrides_the_policy_and_is_not_capped(seconds: Any) -> None:
     assert plan_retry(asked(seconds), AttemptHistory("k", (NOW,)), PLAIN, NOW) == RetryAt(NOW + float(seconds), True)
 
 
-def test_what_the_downstream_asks_for_holds_for_what_does_not_count() -> None:
+def test_retry_after_applies_to_uncounted_failures() -> None:
     assert plan_retry(asked(77, LIMITED), after(3), PLAIN, NOW) == RetryAt(NOW + 77, False)
 
 
 @pytest.mark.parametrize("seconds", [-1, -1e300, -0.0])
-def test_a_time_that_is_over_already_means_now(seconds: float) -> None:
+def test_a_negative_retry_after_means_now(seconds: float) -> None:
     assert plan_retry(asked(seconds), after(1), PLAIN, NOW) == RetryAt(NOW, True)
 
 
 @pytest.mark.parametrize("seconds", [nan, inf, -inf, 10**400, "Wed, 21 Oct 2015 07:28:00 GMT", "", [], b"x"])
-def test_what_is_no_number_of_seconds_leaves_the_policy_s_own_wait(seconds: Any) -> None:
+def test_an_invalid_retry_after_leaves_the_policys_wait(seconds: Any) -> None:
     assert plan_retry(asked(seconds), after(1), PLAIN, NOW) == RetryAt(NOW + 30, True)
 
 
 @pytest.mark.parametrize("seconds", [86_401, 1e300])
-def test_a_downstream_that_asks_for_more_than_the_age_allows_ends_the_request(seconds: float) -> None:
+def test_a_retry_after_beyond_the_maximum_age_ends_the_request(seconds: float) -> None:
     plan = plan_retry(asked(seconds), after(1), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
     assert (plan.code, "by the downstream's Retry-After" in plan.reason) == ("TooOld", True)
 
 
-def test_r4_the_reason_gives_the_numbers_by_which_it_was_judged() -> None:
+def test_r4_the_reason_contains_the_numbers_of_the_decision() -> None:
     young = Policy(Rule("fixed", "none", base=30, cap=30, max_attempts=2, max_age=60))
     plans = [
         plan_retry(FAILED, after(2), young, NOW),
@@ -252,6 +252,6 @@ def test_r4_the_reason_gives_the_numbers_by_which_it_was_judged() -> None:
         ((1.0, 2.0), -1, "uncounted"),
     ],
 )
-def test_a_history_that_cannot_be_says_what_was_expected(attempts: Any, uncounted: int, field: str) -> None:
+def test_an_invalid_history_is_refused_with_the_expected_value(attempts: Any, uncounted: int, field: str) -> None:
     with pytest.raises(ValueError, match=rf"^AttemptHistory\.{field} must be .*, got "):
         AttemptHistory("k", attempts, uncounted)

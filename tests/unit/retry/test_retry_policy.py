@@ -40,7 +40,7 @@ def plain(rule: Rule) -> list[float]:
         ("fixed", [30, 30, 30, 30, 30]),
     ],
 )
-def test_a_wait_begins_with_base_grows_as_it_is_told_and_ends_at_cap(backoff: Any, waits: list[float]) -> None:
+def test_a_wait_starts_at_base_grows_by_its_backoff_and_stops_at_cap(backoff: Any, waits: list[float]) -> None:
     assert plain(Rule(backoff, "none", base=30, cap=300)) == waits
 
 
@@ -55,7 +55,7 @@ def test_no_wait_is_below_zero_or_above_cap(rule: Rule, key: str, attempt: int) 
 
 
 @given(rules(), KEYS, NUMBERS)
-def test_the_same_question_has_the_same_answer(rule: Rule, key: str, attempt: int) -> None:
+def test_the_same_key_and_attempt_have_the_same_delay(rule: Rule, key: str, attempt: int) -> None:
     assert rule.delay(key, attempt) == rule.delay(key, attempt)
 
 
@@ -64,7 +64,7 @@ def test_a_share_is_from_zero_to_below_one(key: str, attempt: int) -> None:
     assert 0 <= share(key, attempt) < 1
 
 
-def test_an_answer_does_not_change_with_the_release() -> None:
+def test_a_share_does_not_change_between_releases() -> None:
     assert share("request-1", 3) == pytest.approx(0.1312, abs=0.0001)
 
 
@@ -74,7 +74,7 @@ def test_full_jitter_spreads_the_requests_evenly_from_zero_to_the_wait() -> None
     assert all(20 <= tenths.count(tenth) <= 60 for tenth in range(10))
 
 
-def test_full_jitter_spreads_one_request_s_attempts_too() -> None:
+def test_full_jitter_spreads_the_attempts_of_one_request_too() -> None:
     rule = Rule("fixed", "full", base=100, cap=100)
     assert len({rule.delay("k", attempt) for attempt in range(1, 101)}) == 100
 
@@ -90,7 +90,7 @@ def test_decorrelated_jitter_stays_between_base_and_three_times_the_wait_before(
     assert all(rule.base <= wait <= min(rule.cap, 3 * before) * 1.000001 for before, wait in pairwise(chain))
 
 
-def test_decorrelated_jitter_is_reckoned_with_the_share_of_each_attempt_on_the_way() -> None:
+def test_decorrelated_jitter_uses_the_share_of_each_earlier_attempt() -> None:
     shares = {1: 0.0, 2: 1.0, 3: 0.5}
     assert [decorrelated(attempt, 1, 1000, shares.__getitem__) for attempt in (1, 2, 3)] == [1, 3, 5]
 
@@ -125,9 +125,7 @@ def test_decorrelated_jitter_grows_and_spreads() -> None:
         ("counts", 0, "True or False"),
     ],
 )
-def test_a_rule_that_makes_no_sense_names_field_value_and_what_was_expected(
-    field: str, value: Any, expected: str
-) -> None:
+def test_an_invalid_rule_names_field_value_and_the_expected_value(field: str, value: Any, expected: str) -> None:
     with pytest.raises(ValueError, match=rf"^Rule\.{field} must be .*{re.escape(expected)}") as refusal:
         Rule(**{field: value})
     assert str(refusal.value).endswith(f"got {value!r}")
@@ -163,7 +161,7 @@ def test_an_empty_document_is_the_built_in_policy() -> None:
     assert Policy.from_document({}) == BUILT_IN
 
 
-def test_what_a_document_leaves_out_is_inherited() -> None:
+def test_omitted_fields_are_inherited() -> None:
     document = {
         "default": {"base_seconds": 2, "cap_seconds": 20, "max_age_seconds": 600, "max_attempts": 3.0},
         "errors": {"Slow": {"backoff": "linear", "base_seconds": 5}, "RateLimited": {"jitter": "equal"}},
@@ -192,7 +190,7 @@ def test_no_default_that_is_valid_by_itself_contradicts_a_built_in_rule() -> Non
         ({"errors": {"Slow": {"cap_seconds": 3}}}, "errors.Slow: Rule.cap must be at least base, which is 30"),
     ],
 )
-def test_values_that_do_not_go_together_are_refused_with_the_rule_they_stand_in(document: Any, where: str) -> None:
+def test_contradictory_values_are_refused_with_the_name_of_their_rule(document: Any, where: str) -> None:
     with pytest.raises(ValueError, match=where) as refusal:
         Policy.from_document(document)
     assert str(refusal.value).endswith("(omitted fields are inherited)")

@@ -26,9 +26,7 @@ def operator(workplace: WorkerHarness) -> RetryOperations:
     return RetryOperations(workplace.ledger, workplace.retries, lambda: workplace.now)
 
 
-def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
     assert operator.run_now("r") == RetrySentNow(2)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 60)
@@ -38,7 +36,7 @@ def test_an_attempt_that_is_brought_forward_is_made_at_once_and_once(
     assert workplace.now == NOW + 60
 
 
-def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
+def test_r2_run_now_and_the_schedule_together_have_one_effect(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     """The schedule fires between the operator's look and its message."""
@@ -52,7 +50,7 @@ def test_r2_an_attempt_that_its_schedule_brings_too_has_no_second_effect(
     assert outcomes[1] == AlreadySettled(SUCCEEDED, 2)
 
 
-def test_an_attempt_that_begins_meanwhile_is_not_brought_again(
+def test_run_now_does_not_repeat_an_attempt_that_starts_meanwhile(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
@@ -63,7 +61,7 @@ def test_an_attempt_that_begins_meanwhile_is_not_brought_again(
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
-def test_r1_who_dies_over_bringing_an_attempt_forward_loses_nothing(
+def test_r1_run_now_interrupted_at_any_call_loses_nothing(
     workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
     """Read, read the schedule, decide, send, delete."""
@@ -76,7 +74,7 @@ def test_r1_who_dies_over_bringing_an_attempt_forward_loses_nothing(
     assert workplace.schedules() == []
 
 
-def test_what_the_queue_delays_is_out_of_reach_without_its_payload(
+def test_a_retry_delayed_by_the_queue_needs_its_payload_to_run_now(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace, SOON)
@@ -84,7 +82,7 @@ def test_what_the_queue_delays_is_out_of_reach_without_its_payload(
     assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
 
 
-def test_what_the_queue_delays_is_brought_forward_with_its_payload_and_its_own_message_is_dropped(
+def test_a_retry_delayed_by_the_queue_runs_now_with_its_payload_and_its_own_message_is_dropped(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace, SOON)
@@ -94,7 +92,7 @@ def test_what_the_queue_delays_is_brought_forward_with_its_payload_and_its_own_m
     assert workplace.performed == [("r", 1), ("r", 2)]
 
 
-def test_r1_a_retry_whose_message_is_lost_is_made_good_with_its_payload(
+def test_r1_a_retry_with_a_lost_message_is_recovered_with_its_payload(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     """Nobody could deliver the schedule's message, and nobody kept it."""
@@ -117,15 +115,13 @@ def test_another_payload_is_refused(
     assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
 
 
-def test_a_message_that_is_made_good_has_as_many_times_as_attempts_were_made(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_a_recovered_message_has_one_time_for_each_attempt(workplace: WorkerHarness, operator: RetryOperations) -> None:
     kept = put_long_row(workplace)
     assert operator.run_now("r", {"fails": 99}) == RetrySentNow(MADE + 1)
     assert json.loads(workplace.queue[0].body)["retries"] == [*kept[:1] * 4, *kept[1:]]
 
 
-def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(
+def test_a_scan_returns_waiting_retries_and_reports_malformed_rows(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
@@ -142,7 +138,7 @@ def test_a_scan_finds_what_waits_and_names_what_cannot_be_read(
     assert operator.schedule_name("r", row) == workplace.schedules()[0]["Name"]
 
 
-def test_what_scheduler_refuses_is_raised(workplace: WorkerHarness, operator: RetryOperations) -> None:
+def test_a_scheduler_error_is_raised(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
     refuse(workplace.scheduler, "GetSchedule", "AccessDeniedException")
     with pytest.raises(workplace.scheduler.exceptions.ClientError, match="AccessDenied"):

@@ -71,7 +71,7 @@ def work(request_id: str = "r", **payload: Any) -> dict[str, Any]:
     return {"request_id": request_id, "payload": payload}
 
 
-def test_only_what_has_to_come_back_is_reported(worker: Worker) -> None:
+def test_only_messages_that_must_return_are_reported(worker: Worker) -> None:
     refuse(worker.consumer._ledger._table.dynamodb, "UpdateItem", "Throttling")
     stays = worker.handle(
         record(work("throttled"), "m1"),
@@ -83,12 +83,12 @@ def test_only_what_has_to_come_back_is_reported(worker: Worker) -> None:
     assert stays == ["m1"]
 
 
-def test_a_batch_of_which_everything_stays_is_reported_and_not_raised(worker: Worker) -> None:
+def test_a_batch_of_failures_is_reported_without_an_error(worker: Worker) -> None:
     refuse(worker.consumer._ledger._table.dynamodb, "UpdateItem", "Throttling", times=2)
     assert worker.handle(record(work("a"), "m1"), record(work("b"), "m2")) == ["m1", "m2"]
 
 
-def test_what_there_is_no_time_for_stays(worker: Worker) -> None:
+def test_a_message_without_time_stays(worker: Worker) -> None:
     assert worker.handle(record(work()), left=10) == ["m1"]
     assert worker.metrics() == {"WorkHops": [1.0]}
 
@@ -104,7 +104,7 @@ def test_what_there_is_no_time_for_stays(worker: Worker) -> None:
     ],
     ids=["done", "retried", "poison", "no message", "attempt 5"],
 )
-def test_each_end_of_a_message_is_counted(worker: Worker, body: Any, counted: dict[str, list[float]]) -> None:
+def test_each_outcome_is_counted(worker: Worker, body: Any, counted: dict[str, list[float]]) -> None:
     assert worker.handle(record(body)) == []
     assert worker.metrics() == counted
 
@@ -116,7 +116,7 @@ def test_a_repeat_is_counted(worker: Worker) -> None:
     assert worker.metrics() == {"WorkRepeated": [1.0], "WorkHops": [1.0]}
 
 
-def test_a_delivery_beside_another_is_no_trouble_and_stays(worker: Worker) -> None:
+def test_a_concurrent_delivery_is_not_an_error_and_stays(worker: Worker) -> None:
     with pytest.raises(Killed):
         worker.handle(record(work(dies=True)))
     worker.output()
@@ -133,7 +133,7 @@ def test_an_attempt_that_died_is_counted(worker: Worker) -> None:
     assert worker.metrics() == {"WorkRetried": [1.0], "WorkDied": [1.0], "WorkHops": [1.0]}
 
 
-def test_what_aws_refuses_is_counted_as_left(worker: Worker) -> None:
+def test_an_aws_error_is_counted_as_left(worker: Worker) -> None:
     refuse(worker.consumer._queue._sqs, "SendMessage", "Throttling")
     assert worker.handle(record(work(fails="not now"))) == ["m1"]
     assert worker.metrics() == {"WorkLeft": [1.0], "WorkHops": [1.0]}
@@ -151,13 +151,13 @@ def test_a_policy_that_cannot_be_read_is_counted(worker: Worker) -> None:
     assert worker.metrics() == {"RetryPolicyInvalid": [1.0], "WorkLeft": [1.0], "WorkHops": [1.0]}
 
 
-def test_each_line_says_whose_it_is_and_none_says_what_belongs_to_the_message_before(worker: Worker) -> None:
+def test_each_log_line_has_the_keys_of_its_own_message(worker: Worker) -> None:
     worker.handle(record(work("first"), "m1"), record("junk", "m2"), record(work("third", fails="not now"), "m3"))
     named = [(line["message_id"], line.get("request_id"), line.get("attempt")) for line in worker.logged()]
     assert named == [("m1", "first", 1), ("m2", None, None), ("m3", "third", 1)]
 
 
-def test_a_retry_is_logged_with_its_reason_its_bearer_and_its_time(worker: Worker) -> None:
+def test_a_retry_is_logged_with_its_reason_delivery_and_time(worker: Worker) -> None:
     worker.handle(record(work(fails="S3 is slow", retry_after=60)))
     (line,) = worker.logged()
     assert (line["level"], line["reason"], line["by"]) == ("WARNING", "S3 is slow", "delay")
@@ -165,7 +165,7 @@ def test_a_retry_is_logged_with_its_reason_its_bearer_and_its_time(worker: Worke
     assert "exception" not in line
 
 
-def test_only_what_the_work_did_not_expect_brings_a_traceback(worker: Worker) -> None:
+def test_only_unexpected_errors_have_a_traceback(worker: Worker) -> None:
     worker.handle(record(work("a", breaks="field"), "m1"), record(work("b", poison="bad"), "m2"))
     broken, poison = worker.logged()
     assert "_perform" in broken["exception"]
@@ -174,7 +174,7 @@ def test_only_what_the_work_did_not_expect_brings_a_traceback(worker: Worker) ->
 
 
 @pytest.mark.parametrize("ends", [{}, {"fails": "not now"}, {"breaks": "field"}, {"poison": "bad"}])
-def test_the_payload_is_not_logged_whatever_becomes_of_it(worker: Worker, ends: dict[str, Any]) -> None:
+def test_the_payload_is_never_logged(worker: Worker, ends: dict[str, Any]) -> None:
     worker.handle(record(work(password=SECRET, **ends)))
     worker.handle(record(work(password=SECRET, **ends)))  # the repeat of it
     worker.handle(record(work(password=SECRET, another="payload")))
@@ -194,7 +194,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], Callable[[Worker], bool]]] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_of_the_environment_is_kept_to(
+def test_a_setting_of_the_environment_is_used(
     work_account: WorkAccount,
     load: Callable[[str], ModuleType],
     capsys: pytest.CaptureFixture[str],
@@ -208,7 +208,7 @@ def test_a_setting_of_the_environment_is_kept_to(
     assert kept(worker)
 
 
-def test_a_dead_letter_is_no_larger_than_the_queue_that_it_may_be_moved_back_to(
+def test_a_dead_letter_message_fits_the_queue_of_its_redrive(
     work_account: WorkAccount,
     load: Callable[[str], ModuleType],
     capsys: pytest.CaptureFixture[str],

@@ -34,13 +34,13 @@ def _nested(levels: int) -> str:
     return '{"request_id": "r", "payload": ' + '{"a":' * levels + "1" + "}" * levels + "}"
 
 
-def test_a_producer_says_no_more_than_an_id_and_a_payload() -> None:
+def test_a_message_needs_only_an_id_and_a_payload() -> None:
     message = parse_message('{"request_id": "r", "payload": {"a": 1}}')
     assert message == Message("r", {"a": 1}, (), 0)
     assert message.attempt == 1
 
 
-def test_an_attempt_knows_when_those_before_it_began() -> None:
+def test_an_attempt_contains_the_start_times_of_earlier_attempts() -> None:
     message = parse_message(_body(retries=["2027-01-15T08:00:00Z", "2027-01-15T08:00:30.250Z"], uncounted=1))
     assert (message.attempt, message.retries, message.uncounted) == (3, (1_800_000_000.0, 1_800_000_030.25), 1)
 
@@ -87,7 +87,7 @@ def test_an_attempt_knows_when_those_before_it_began() -> None:
     ],
     ids=lambda value: value[:40],
 )
-def test_what_can_never_be_worked_on_is_refused_with_what_was_wrong(body: str, reason: str) -> None:
+def test_an_invalid_body_is_refused_with_its_error(body: str, reason: str) -> None:
     with pytest.raises(InvalidMessage, match=reason):
         parse_message(body)
 
@@ -103,27 +103,27 @@ def test_what_can_never_be_worked_on_is_refused_with_what_was_wrong(body: str, r
         '{"request_id": "r", "payload": {"a": "secret", "b": NaN}}',
     ],
 )
-def test_no_reason_has_a_word_of_the_payload(body: str) -> None:
+def test_no_reason_contains_the_payload(body: str) -> None:
     with pytest.raises(InvalidMessage) as refused:
         parse_message(body)
     assert "secret" not in str(refused.value)
 
 
-def test_a_payload_may_be_nested_that_deep() -> None:
+def test_a_payload_of_the_maximum_depth_is_accepted() -> None:
     assert parse_message(_nested(MAX_PAYLOAD_DEPTH - 1)).payload
 
 
-def test_the_next_attempt_carries_when_this_one_began_and_whether_it_counts() -> None:
+def test_the_next_attempt_contains_this_start_and_whether_it_counts() -> None:
     message = Message("r", {}, (1.0,), 0).after(2.0).after(3.0, counted=False)
     assert (message.retries, message.uncounted, message.attempt) == ((1.0, 2.0, 3.0), 1, 4)
 
 
-def test_what_is_sent_again_has_no_spaces_and_says_uncounted_only_if_there_are_any() -> None:
+def test_a_retry_is_compact_json_and_contains_uncounted_only_if_positive() -> None:
     body = Message("r", {"a": [1, 2]}, (1_800_000_000.0,)).to_json()
     assert body == '{"request_id":"r","payload":{"a":[1,2]},"retries":["2027-01-15T08:00:00.000Z"]}'
 
 
-def test_text_outside_ascii_does_not_grow_on_its_way() -> None:
+def test_text_outside_ascii_is_not_escaped() -> None:
     body = '{"request_id":"r","payload":{"a":"日本語 ✓ 🎉"},"retries":[]}'
     assert parse_message(body).to_json() == body
 
@@ -138,7 +138,7 @@ def test_text_outside_ascii_does_not_grow_on_its_way() -> None:
         ('{"request_id":"payload","payload":{"a":"\\u00e9\\/"}}', '{"a":"\\u00e9\\/"}'),
     ],
 )
-def test_the_payload_goes_on_as_its_sender_wrote_it(body: str, payload: str) -> None:
+def test_the_payload_is_sent_as_its_sender_wrote_it(body: str, payload: str) -> None:
     message = parse_message(body)
     assert json.loads(payload) == message.payload
     assert f'"payload":{payload},"retries":' in message.after(1.0).to_json()
@@ -167,12 +167,12 @@ def test_an_attempt_adds_27_bytes() -> None:
         ('{"a": [1, 2]}', '{"a": [2, 1]}', False),
     ],
 )
-def test_payloads_are_told_apart_by_what_they_say(one: str, other: str, same: bool) -> None:
+def test_payloads_are_compared_by_value(one: str, other: str, same: bool) -> None:
     hashes = {parse_message(f'{{"request_id": "r", "payload": {text}}}').payload_hash for text in (one, other)}
     assert (len(hashes) == 1) == same
 
 
-def test_the_payload_is_not_in_what_is_printed_of_a_message() -> None:
+def test_the_payload_is_not_in_a_messages_repr() -> None:
     assert "secret" not in repr(parse_message(_body(payload={"password": "secret"})))
 
 
@@ -196,7 +196,7 @@ def messages(draw: Any) -> Message:
 
 
 @given(messages())
-def test_every_message_is_read_again_as_it_was_sent(message: Message) -> None:
+def test_every_message_is_parsed_as_it_was_sent(message: Message) -> None:
     body = message.to_json()
     again = parse_message(body)
     assert again == message
@@ -207,6 +207,6 @@ def test_every_message_is_read_again_as_it_was_sent(message: Message) -> None:
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(("request_id", "payload", "retries"), values)))
-def test_whatever_json_comes_is_read_or_refused(fields: Any) -> None:
+def test_any_json_is_parsed_or_refused(fields: Any) -> None:
     with suppress(InvalidMessage):
         parse_message(json.dumps(fields)).to_json()

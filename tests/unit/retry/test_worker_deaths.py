@@ -145,7 +145,7 @@ def _nothing_comes_of_repeats(workplace: WorkerHarness) -> None:
 
 @pytest.mark.parametrize("strike", STRIKES)
 @pytest.mark.parametrize("name", STORIES)
-def test_r1_r2_r3_whatever_call_is_struck_the_request_ends_as_it_would_have(
+def test_r1_r2_r3_a_fault_at_any_call_does_not_change_how_a_request_ends(
     quick_workplace: WorkerHarness, name: str, strike: str
 ) -> None:
     story = STORIES[name]
@@ -169,7 +169,7 @@ def test_f24_another_delivery_of_the_same_message_after_any_call_changes_nothing
         _check(quick_workplace, story, request_id)
 
 
-def test_the_age_of_a_request_counts_from_when_its_attempt_began_and_not_from_when_it_was_found_dead(
+def test_the_age_counts_from_the_start_of_a_died_attempt(
     quick_workplace: WorkerHarness,
 ) -> None:
     quick_workplace.put_policy('{"default": {"max_age_seconds": 700}}')

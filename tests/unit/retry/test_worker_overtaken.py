@@ -20,7 +20,7 @@ def _before_it_is_noted(workplace: WorkerHarness, settle: int) -> None:
     workplace.strike(settle, "before", next_attempt)
 
 
-def test_a_retry_that_comes_before_it_is_noted_leaves_no_message_behind(workplace: WorkerHarness) -> None:
+def test_a_retry_delivered_before_it_is_recorded_leaves_no_message(workplace: WorkerHarness) -> None:
     _before_it_is_noted(workplace, 5)  # claim, policy, record, send, settle
     outcome = workplace.consume(workplace.send(fails=1, retry_after=0))
     assert isinstance(outcome, WorkRetried)
@@ -28,7 +28,7 @@ def test_a_retry_that_comes_before_it_is_noted_leaves_no_message_behind(workplac
     assert (workplace.queue, workplace.row()["status"], workplace.effects) == ([], SUCCEEDED, [("r", 2)])
 
 
-def test_f26_a_dead_letter_that_is_redriven_before_it_is_noted_leaves_no_message_behind(
+def test_f26_a_message_redriven_before_it_is_recorded_leaves_no_message(
     workplace: WorkerHarness,
 ) -> None:
     _before_it_is_noted(workplace, 4)  # no policy is needed
@@ -38,7 +38,7 @@ def test_f26_a_dead_letter_that_is_redriven_before_it_is_noted_leaves_no_message
     assert workplace.performed == [("r", 1), ("r", 2)]
 
 
-def test_who_was_taken_over_before_it_could_note_it_does_not_give_its_message_up(workplace: WorkerHarness) -> None:
+def test_a_worker_taken_over_before_it_recorded_keeps_its_message(workplace: WorkerHarness) -> None:
     """The next attempt has not begun: whether it is scheduled, only the one that took over can say."""
 
     def take_over() -> None:

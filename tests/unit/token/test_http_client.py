@@ -36,14 +36,14 @@ def client() -> HttpClient:
 
 
 @pytest.mark.parametrize("pieces", DRIPS.values(), ids=DRIPS)
-def test_an_answer_in_drops_ends_at_the_deadline(client: HttpClient, pieces: tuple[bytes, ...]) -> None:
+def test_an_answer_byte_by_byte_ends_at_the_deadline(client: HttpClient, pieces: tuple[bytes, ...]) -> None:
     raised = pytest.raises(NoAnswer, match=r"POST /auth was not answered within 0\.3 s")
     with Listener(*pieces, pause=0.02, endless=True) as server, raised:
         client.request("POST", f"{server.url}/auth", 0.3, json_body={})
     assert not server.exhausted
 
 
-def test_a_tls_handshake_in_drops_ends_at_the_deadline(client: HttpClient) -> None:
+def test_a_tls_handshake_byte_by_byte_ends_at_the_deadline(client: HttpClient) -> None:
     """Of a record that promises 16 KB there comes one byte after the other."""
     hello = bytes([22, 3, 3, 64, 0])
     with Listener(hello, b"\x00", pause=0.02, endless=True) as server:
@@ -53,13 +53,13 @@ def test_a_tls_handshake_in_drops_ends_at_the_deadline(client: HttpClient) -> No
     assert not server.exhausted
 
 
-def test_a_deadline_that_was_kept_leaves_the_connection_alone(client: HttpClient) -> None:
+def test_a_request_within_its_deadline_stops_the_timer(client: HttpClient) -> None:
     with Listener(http(b"{}")) as server:
         assert client.request("GET", f"{server.url}/me", 60.0).status == 200
     wait_until(lambda: not any(isinstance(each, threading.Timer) for each in threading.enumerate()), "the timer's end")
 
 
-def test_a_name_server_that_answers_after_the_deadline_is_followed_by_no_request(
+def test_no_request_is_sent_if_the_name_server_answers_after_the_deadline(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolve = socket.getaddrinfo
@@ -101,7 +101,7 @@ def test_a_connection_that_breaks_off_may_have_carried_the_request(client: HttpC
         client.request("GET", f"{server.url}/me", 5.0)
 
 
-def test_a_server_with_a_certificate_that_nobody_trusts_is_sent_nothing(client: HttpClient) -> None:
+def test_a_server_without_a_trusted_certificate_receives_no_request(client: HttpClient) -> None:
     with Listener(b"no TLS at all") as server:
         server._is_whole = lambda: bool(server.received)  # type: ignore[method-assign]
         with pytest.raises(NoAnswer, match="GET /me failed: SSLError"):
@@ -109,16 +109,14 @@ def test_a_server_with_a_certificate_that_nobody_trusts_is_sent_nothing(client: 
     assert b"GET" not in server.received
 
 
-def test_an_answer_without_end_is_cut_off(client: HttpClient) -> None:
+def test_an_endless_answer_is_cut_off(client: HttpClient) -> None:
     raised = pytest.raises(NoAnswer, match=f"was larger than {LARGEST_ANSWER:,} bytes")
     with Listener(HEAD + b"Connection: close\r\n\r\n", b"x" * 65536, endless=True) as server, raised:
         client.request("GET", f"{server.url}/me", 60.0)
 
 
 @pytest.mark.parametrize(("body", "fields"), [(b'{"a": 1}', {"a": 1}), (b"[]", {}), (b"junk", {}), (b"[" * 10**5, {})])
-def test_an_answers_fields_are_those_of_its_object_if_it_is_one(
-    client: HttpClient, body: bytes, fields: dict[str, Any]
-) -> None:
+def test_only_a_json_object_has_fields(client: HttpClient, body: bytes, fields: dict[str, Any]) -> None:
     with Listener(http(body)) as server:
         answer = client.request("GET", f"{server.url}/me", 60.0)
     assert answer.fields() == fields
@@ -154,7 +152,7 @@ def test_retry_after_is_seconds_or_a_date_and_a_day_at_most(value: str, seconds:
     assert parse_retry_after(value, NOW) == seconds
 
 
-def test_an_answer_says_when_to_ask_again(client: HttpClient) -> None:
+def test_retry_after_may_be_a_date(client: HttpClient) -> None:
     at = format_datetime(datetime.fromtimestamp(time.time() + 600, UTC), usegmt=True)
     with Listener(http(b"", "429 Too Many Requests", f"Retry-After: {at}")) as server:
         retry_after = client.request("GET", f"{server.url}/me", 60.0).retry_after

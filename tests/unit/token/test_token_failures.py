@@ -61,7 +61,7 @@ def test_f36_a_lock_that_has_expired_is_taken_over_once_and_reported(instances: 
     assert TookOver() in instances.events
 
 
-def test_t3_f29_a_holder_that_thaws_past_its_lease_neither_overwrites_nor_leaves_a_dead_token(
+def test_t3_f29_a_holder_that_resumes_after_its_lease_neither_overwrites_nor_leaves_a_dead_token(
     instances: Instances,
 ) -> None:
     patient = Timing(clock_skew=0, min_interval=0)
@@ -128,7 +128,7 @@ class _SlowProbe:
         return self._instances.api.authenticate(seconds)
 
 
-def test_after_a_slow_probe_the_lock_is_taken_anew_and_the_post_has_all_its_time(instances: Instances) -> None:
+def test_a_slow_probe_renews_the_lock_and_leaves_the_post_its_full_time(instances: Instances) -> None:
     instances.new().get()
     slow, locks = _SlowProbe(instances, QUICK.api), []
     slow.after_probe = lambda: locks.append(instances.raw_item()["refresh_lock"])
@@ -143,7 +143,7 @@ def test_after_a_slow_probe_the_lock_is_taken_anew_and_the_post_has_all_its_time
     assert TookOver() not in instances.events
 
 
-def test_t1_a_holder_that_stood_still_while_it_probed_leaves_the_refresh_to_the_one_that_took_over(
+def test_t1_a_holder_paused_during_its_probe_leaves_the_refresh_to_the_takeover(
     instances: Instances,
 ) -> None:
     instances.new().get()
@@ -170,7 +170,7 @@ def test_f36_a_lock_that_is_taken_over_is_not_probed(instances: Instances) -> No
     assert instances.raw_item()["generation"] == {"N": "2"}
 
 
-def test_f31_a_probe_that_had_too_little_time_to_be_answered_costs_no_token(instances: Instances) -> None:
+def test_f31_a_probe_without_enough_time_costs_no_token(instances: Instances) -> None:
     """The first token has used up most of what the caller allowed."""
     token = instances.new(still_valid=instances.api.accepts)
     token.get()
@@ -193,7 +193,7 @@ def test_the_lock_lasts_for_the_lease(instances: Instances) -> None:
     assert seen == [NOW + Timing().lease]
 
 
-def test_another_lock_is_watched_from_its_own_beginning(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_lock_is_watched_from_its_first_read(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     monotonic = iter([0.0, 1.0, 1.0, 5.0, 5.0, 5.0, 9.0])
     monkeypatch.setattr(token_search, "time", SimpleNamespace(monotonic=lambda: next(monotonic)))
     search = token_search.TokenRefresh(instances.new()._deps, None, 20)
@@ -202,7 +202,7 @@ def test_another_lock_is_watched_from_its_own_beginning(instances: Instances, mo
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_f33_a_lock_taken_by_a_call_whose_answer_was_lost_is_ones_own(instances: Instances) -> None:
+def test_f33_a_lock_whose_answer_was_lost_is_recognized_by_its_holder(instances: Instances) -> None:
     lose_answer(instances.dynamodb, "UpdateItem")
     assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
     assert TookOver() not in instances.events
@@ -210,19 +210,19 @@ def test_f33_a_lock_taken_by_a_call_whose_answer_was_lost_is_ones_own(instances:
     assert all(event.seconds < QUICK.lease for event in instances.events if isinstance(event, Waited))
 
 
-def test_f33_botocores_own_second_attempt_finds_its_lock_and_knows_it(instances: Instances) -> None:
+def test_f33_botocores_second_attempt_recognizes_its_lock(instances: Instances) -> None:
     seen = instances.table.read(NAME)
     assert [instances.table.acquire(NAME, seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
 
 
-def test_f33_a_token_stored_by_a_call_whose_answer_was_lost_is_not_refreshed_again(instances: Instances) -> None:
+def test_f33_a_token_whose_store_lost_its_answer_is_not_refreshed_again(instances: Instances) -> None:
     instances.api.before_answer = lambda: lose_answer(instances.dynamodb, "UpdateItem")
     assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
     assert instances.raw_item()["generation"] == {"N": "1"}
     assert any(isinstance(event, Refreshed) for event in instances.events)
 
 
-def test_f33_a_token_that_was_replaced_before_its_holder_knew_it_was_stored_costs_no_third(
+def test_f33_a_token_replaced_before_its_store_was_confirmed_costs_no_third(
     instances: Instances,
 ) -> None:
     """The answer to the store is lost, and before the next look another instance has found that token invalid."""
@@ -244,12 +244,12 @@ def test_f33_a_token_that_was_replaced_before_its_holder_knew_it_was_stored_cost
     assert (holder.get(), instances.api.posts, StoredTooLate() in instances.events) == ("token-2", 2, False)
 
 
-def test_f33_a_store_that_is_throttled_is_tried_again_with_the_token_in_hand(instances: Instances) -> None:
+def test_f33_a_throttled_store_is_retried_with_the_same_token(instances: Instances) -> None:
     instances.api.before_answer = lambda: refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=2)
     assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
 
 
-def test_a_refusal_whose_answer_was_lost_stands(instances: Instances) -> None:
+def test_a_refusal_whose_answer_was_lost_is_stored(instances: Instances) -> None:
     def down(_seconds: float) -> str:
         lose_answer(instances.dynamodb, "UpdateItem")
         raise AuthenticationRefused("out of order")
@@ -259,18 +259,18 @@ def test_a_refusal_whose_answer_was_lost_stands(instances: Instances) -> None:
     assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
 
 
-def test_a_look_that_is_throttled_is_no_error(instances: Instances) -> None:
+def test_a_throttled_read_is_retried(instances: Instances) -> None:
     refuse(instances.dynamodb, "GetItem", "ProvisionedThroughputExceededException")
     assert instances.new(timing=Timing()).get() == "token-1"
 
 
-def test_a_denied_look_is_one_at_once(instances: Instances) -> None:
+def test_a_denied_read_raises_immediately(instances: Instances) -> None:
     refuse(instances.dynamodb, "GetItem", "AccessDeniedException", times=9)
     with pytest.raises(ClientError, match="AccessDeniedException"):
         instances.new().get()
 
 
-def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_if_the_time_was_up(
+def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_after_a_timeout(
     instances: Instances, virtual_time: VirtualTime
 ) -> None:
     other = instances.new(timing=BRIEF)
@@ -287,7 +287,7 @@ def test_f30_a_token_killed_by_a_late_post_is_refreshed_even_if_the_time_was_up(
     assert thawed.get() != "token-1"
 
 
-def test_t4_no_time_that_is_asked_for_exceeds_the_patience(instances: Instances, virtual_time: VirtualTime) -> None:
+def test_t4_no_requested_wait_exceeds_the_patience(instances: Instances, virtual_time: VirtualTime) -> None:
     lock_of_another(instances, NOW + 10)
     with pytest.raises(TokenTimeout, match=r"within 2\.0 s"):
         instances.new(timing=replace(BRIEF, patience=2.0)).get(within=1000)
@@ -306,7 +306,7 @@ def test_t4_both_tokens_of_a_call_share_the_time(instances: Instances, virtual_t
         instances.new(authenticate=slow, timing=BRIEF).call(kill, within=2.0)
 
 
-def test_t4_a_thread_does_not_wait_longer_for_another_one(instances: Instances) -> None:
+def test_t4_a_thread_waits_for_another_thread_within_its_limit(instances: Instances) -> None:
     token = instances.new()
     with token._thread_lock, pytest.raises(TokenTimeout, match=r"within 0\.1 s: another thread"):
         token.get(within=0.1)
@@ -343,7 +343,7 @@ class _AnotherThreadFirst:
         pass
 
 
-def test_t4_the_time_that_another_thread_took_is_not_there_a_second_time(
+def test_t4_the_time_that_another_thread_took_is_deducted(
     instances: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = [0.0]
@@ -366,7 +366,7 @@ def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instance
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
-def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instances) -> None:
+def test_t4_a_wait_ends_at_its_limit_with_its_cause(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10)
     started = time.monotonic()
     with pytest.raises(TokenTimeout, match=r"no valid token within 0\.2 s: another instance is refreshing it"):
@@ -374,9 +374,7 @@ def test_t4_nobody_waits_longer_than_it_may_and_hears_what_for(instances: Instan
     assert time.monotonic() - started >= 0.2
 
 
-def test_t4_nobody_waits_longer_because_the_clock_is_set_back_meanwhile(
-    instances: Instances, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_t4_a_clock_set_back_does_not_extend_a_wait(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     lock_of_another(instances, NOW + 10)
     clock = itertools.chain([datetime(2026, 10, 25, 3)], itertools.repeat(datetime(2026, 10, 25, 2), 20))
     set_back = SimpleNamespace(datetime=SimpleNamespace(now=lambda: next(clock)))
@@ -386,7 +384,7 @@ def test_t4_nobody_waits_longer_because_the_clock_is_set_back_meanwhile(
 
 
 @pytest.mark.parametrize("within", [0.1, QUICK.holding - 0.1])
-def test_f36_with_too_little_time_from_the_start_it_says_at_once_what_a_refresh_needs(
+def test_f36_too_little_time_from_the_start_is_refused_with_the_time_needed(
     instances: Instances, within: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backoff._sync.time.sleep", lambda _: pytest.fail("it has waited"))
@@ -396,7 +394,7 @@ def test_f36_with_too_little_time_from_the_start_it_says_at_once_what_a_refresh_
     assert (instances.api.posts, instances.raw_item()) == (0, {})
 
 
-def test_f36_with_too_little_time_from_the_start_it_waits_for_another_instance_that_refreshes(
+def test_f36_too_little_time_for_a_refresh_is_used_to_wait_for_another_one(
     instances: Instances,
 ) -> None:
     lock_of_another(instances, NOW + 10)

@@ -39,24 +39,24 @@ def store(table: TokenTable, code: str) -> TokenItem:
     return table.store("bot", code, f"token of {code}", NOW)[1]
 
 
-def test_a_lock_is_not_taken_by_whoever_looked_before_another_took_it(table: TokenTable) -> None:
+def test_a_lock_is_refused_if_another_instance_took_it_since_the_read(table: TokenTable) -> None:
     seen = table.read("bot")
     assert [table.acquire("bot", seen, code, NOW + 10) for code in ("first", "second")] == [True, False]
 
 
-def test_a_lock_is_not_taken_by_whoever_looked_before_another_stored_a_token(table: TokenTable) -> None:
+def test_a_lock_is_refused_if_another_instance_stored_a_token_since_the_read(table: TokenTable) -> None:
     seen = store(table, "first")
     store(table, "second")
     assert not table.acquire("bot", seen, "third", NOW + 10)
 
 
-def test_an_expired_lock_is_taken_over_by_one(table: TokenTable) -> None:
+def test_an_expired_lock_is_taken_over_once(table: TokenTable) -> None:
     table.acquire("bot", table.read("bot"), "dead", NOW)
     seen = table.read("bot")
     assert [table.acquire("bot", seen, code, NOW + 10) for code in ("first", "second")] == [True, False]
 
 
-def test_a_lock_that_is_gone_is_not_taken_over(table: TokenTable) -> None:
+def test_a_released_lock_is_not_taken_over(table: TokenTable) -> None:
     table.acquire("bot", table.read("bot"), "slow", NOW)
     seen = table.read("bot")
     table.release("bot", "slow")
@@ -64,20 +64,22 @@ def test_a_lock_that_is_gone_is_not_taken_over(table: TokenTable) -> None:
 
 
 @pytest.mark.parametrize("until", [NOW + 30, NOW + 30.0004, NOW + 30.9996])
-def test_a_refusal_that_was_seen_does_not_stand_in_the_way_for_ever(table: TokenTable, until: float) -> None:
+def test_a_refusal_that_was_read_does_not_block_the_lock_after_its_end(table: TokenTable, until: float) -> None:
     table.acquire("bot", table.read("bot"), "refused", NOW)
     table.refuse("bot", "refused", until, "out of order")
     assert table.acquire("bot", table.read("bot"), "next", NOW + 60)
 
 
-def test_nor_one_that_somebody_has_written_more_finely(table: TokenTable, dynamodb: Any) -> None:
+def test_a_refusal_with_fractions_of_a_millisecond_does_not_block_the_lock_after_its_end(
+    table: TokenTable, dynamodb: Any
+) -> None:
     item = {"token_name": {"S": "bot"}, "refused_until": {"N": f"{NOW + 30:.0f}.0004"}}
     dynamodb.put_item(TableName="tokens", Item=item)
     assert table.acquire("bot", table.read("bot"), "next", NOW + 60)
 
 
 @pytest.mark.parametrize("until", [NOW + 30.01, NOW + 70])
-def test_a_refusal_that_was_not_seen_does(table: TokenTable, until: float) -> None:
+def test_a_refusal_written_since_the_read_blocks_the_lock(table: TokenTable, until: float) -> None:
     table.acquire("bot", table.read("bot"), "first", NOW)
     table.refuse("bot", "first", NOW + 30, "out of order")
     seen = table.read("bot")
@@ -95,12 +97,12 @@ def test_t3_only_the_holder_of_the_lock_stores_refuses_and_unlocks(table: TokenT
 
 
 @pytest.mark.parametrize("end", [TokenTable.release, lambda *step: TokenTable.refuse(*step, NOW + 30, "out of order")])
-def test_whoever_ends_a_lock_is_told_whether_it_was_its_own(table: TokenTable, end: Callable[..., bool]) -> None:
+def test_ending_a_lock_returns_whether_it_was_held(table: TokenTable, end: Callable[..., bool]) -> None:
     table.acquire("bot", table.read("bot"), "mine", NOW + 10)
     assert [end(table, "bot", code) for code in ("another", "mine", "mine")] == [False, True, False]
 
 
-def test_a_step_on_an_item_that_somebody_wrote_by_hand_names_it(table: TokenTable, dynamodb: Any) -> None:
+def test_a_step_on_a_malformed_item_names_it(table: TokenTable, dynamodb: Any) -> None:
     seen = table.read("bot")
     dynamodb.put_item(TableName="tokens", Item={"token_name": {"S": "bot"}, "generation": {"S": "7"}})
     with pytest.raises(MalformedToken, match="item 'bot' of the token table: generation is not of its documented type"):
@@ -112,18 +114,18 @@ def test_a_store_ends_the_lock_and_raises_the_generation(table: TokenTable) -> N
     assert store(table, "second") == TokenItem("token of second", 2, NOW)
 
 
-def test_f33_a_store_that_took_effect_unheard_succeeds_when_it_is_repeated(table: TokenTable) -> None:
+def test_f33_a_store_whose_answer_was_lost_succeeds_when_it_is_repeated(table: TokenTable) -> None:
     store(table, "first")
     assert table.store("bot", "first", "token of first", NOW) == (True, TokenItem("token of first", 1, NOW))
 
 
-def test_an_engine_that_does_not_tell_the_item_is_asked_for_it(table: TokenTable, dynamodb: Any) -> None:
+def test_the_item_is_read_if_a_failed_condition_does_not_return_it(table: TokenTable, dynamodb: Any) -> None:
     seen = table.read("bot")
     dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", lambda parsed, **_: parsed.pop("Item", None))
     assert [table.acquire("bot", seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
 
 
-def test_looks_are_consistent(table: TokenTable, dynamodb: Any) -> None:
+def test_reads_are_consistent(table: TokenTable, dynamodb: Any) -> None:
     asked: list[dict[str, Any]] = []
     dynamodb.meta.events.register("provide-client-params.dynamodb.GetItem", lambda params, **_: asked.append(params))
     table.read("bot")

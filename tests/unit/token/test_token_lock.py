@@ -53,7 +53,7 @@ def test_t1_one_invalidation_seen_by_all_leads_to_one_post(instances: Instances)
     assert ([token.get() for token in tokens], instances.api.posts) == (["token-2"] * 3, 2)
 
 
-def test_f31_a_401_that_belongs_to_an_older_token_leaves_the_new_one_alone(instances: Instances) -> None:
+def test_f31_a_401_of_an_older_token_does_not_invalidate_the_new_one(instances: Instances) -> None:
     token = instances.new()
     token.get()
     token.invalidate("token-1")
@@ -62,7 +62,7 @@ def test_f31_a_401_that_belongs_to_an_older_token_leaves_the_new_one_alone(insta
     assert (token.get(), instances.api.posts) == ("token-2", 2)
 
 
-def test_f31_a_late_401_of_an_older_token_does_not_bring_back_the_one_after_it(instances: Instances) -> None:
+def test_f31_a_late_401_of_an_older_token_does_not_restore_the_one_after_it(instances: Instances) -> None:
     token = instances.new()
     for number in (1, 2):
         token.get()
@@ -71,7 +71,7 @@ def test_f31_a_late_401_of_an_older_token_does_not_bring_back_the_one_after_it(i
     assert token.get() == "token-3"
 
 
-def test_a_token_told_of_from_outside_can_be_invalid_too(instances: Instances) -> None:
+def test_a_token_that_another_instance_fetched_can_be_invalidated(instances: Instances) -> None:
     instances.new().get()
     token = instances.new()
     token.invalidate("token-1")
@@ -87,7 +87,7 @@ def test_an_api_that_gives_the_same_token_again_is_asked_once(instances: Instanc
     assert instances.raw_item()["generation"] == {"N": "2"}
 
 
-def test_a_refresh_is_reported_with_the_wait_and_nothing_else_is(instances: Instances) -> None:
+def test_a_refresh_reports_itself_and_its_wait(instances: Instances) -> None:
     instances.new().get()
     instances.new().get()
     refreshed, waited = instances.events
@@ -147,7 +147,7 @@ def test_call_repeats_twice_for_an_instance_whose_token_is_older_than_the_dead_o
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
-def test_a_new_token_that_is_dead_already_is_replaced_if_the_api_can_be_asked(instances: Instances) -> None:
+def test_a_new_token_that_is_already_invalid_is_replaced_if_the_api_has_a_probe(instances: Instances) -> None:
     def stillborn(seconds: float) -> str:
         token = instances.api.authenticate(seconds)
         if instances.api.posts == 2:
@@ -160,14 +160,14 @@ def test_a_new_token_that_is_dead_already_is_replaced_if_the_api_can_be_asked(in
     assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
-def test_the_seconds_that_the_first_token_left_are_there_for_the_next_one(instances: Instances) -> None:
+def test_the_time_left_by_the_first_token_is_available_to_the_next(instances: Instances) -> None:
     reader = instances.new()
     reader.get()
     instances.api.live = "nobody's"
     assert reader.call(instances.api.ask, within=15) == "answer"
 
 
-def test_call_asks_with_three_tokens_at_most(instances: Instances) -> None:
+def test_call_tries_at_most_three_tokens(instances: Instances) -> None:
     idle = instances.new()
     idle.get()
     asked: list[str] = []
@@ -184,7 +184,7 @@ def test_call_asks_with_three_tokens_at_most(instances: Instances) -> None:
     assert asked == ["token-1", "token-2", "token-3"]
 
 
-def test_a_request_that_is_always_answered_401_costs_nobodys_token_if_the_api_can_be_asked(
+def test_a_request_always_answered_401_invalidates_no_token_if_the_api_has_a_probe(
     instances: Instances,
 ) -> None:
     token = instances.new(still_valid=instances.api.accepts)
@@ -204,7 +204,7 @@ def test_a_request_that_is_always_answered_401_costs_nobodys_token_if_the_api_ca
     )
 
 
-def test_f31_nor_does_it_where_another_function_refreshes(instances: Instances) -> None:
+def test_f31_a_request_always_answered_401_does_not_invoke_a_delegated_refresh(instances: Instances) -> None:
     asked: list[str] = []
     reader = instances.new(authenticate=DelegateRefresh(asked.append), still_valid=instances.api.accepts)
     instances.new().get()
@@ -217,7 +217,7 @@ def test_f31_nor_does_it_where_another_function_refreshes(instances: Instances) 
     assert (asked, "refresh_lock" in instances.raw_item()) == ([], False)
 
 
-def test_a_probe_that_fails_does_not_stand_in_the_way(instances: Instances) -> None:
+def test_a_failed_probe_does_not_block_the_refresh(instances: Instances) -> None:
     def broken(_token: str, _seconds: float) -> bool:
         raise TimeoutError
 
@@ -227,7 +227,7 @@ def test_a_probe_that_fails_does_not_stand_in_the_way(instances: Instances) -> N
     assert token.call(instances.api.ask) == "answer"
 
 
-def test_a_request_that_is_always_answered_401_costs_one_refresh_an_interval_if_not(instances: Instances) -> None:
+def test_a_request_always_answered_401_costs_one_refresh_per_interval_without_a_probe(instances: Instances) -> None:
     token = instances.new(timing=Timing(clock_skew=0, min_interval=60, patience=8, store=1))
     token.get()
     token.invalidate("token-1")
@@ -253,16 +253,14 @@ def test_a_request_that_is_always_answered_401_costs_one_refresh_an_interval_if_
         ("refresh_lock", {"S": "a"}),
     ],
 )
-def test_an_item_of_other_types_is_named_not_guessed_at(instances: Instances, attribute: str, value: Any) -> None:
+def test_an_item_of_other_types_is_reported_as_malformed(instances: Instances, attribute: str, value: Any) -> None:
     instances.put(**{attribute: value})
     with pytest.raises(MalformedToken, match=f"item 'bot' of the token table: {attribute} is not of its"):
         instances.new().get()
 
 
 @pytest.mark.parametrize("generation", [0, -1])
-def test_an_item_whose_generation_somebody_has_reset_is_refreshed_like_any_other(
-    instances: Instances, generation: int
-) -> None:
+def test_an_item_with_a_reset_generation_is_refreshed(instances: Instances, generation: int) -> None:
     instances.put(access_token={"S": "dead"}, generation={"N": str(generation)})
     assert instances.new().call(instances.api.ask) == "answer"
 

@@ -21,13 +21,13 @@ def instances() -> Iterator[Instances]:
         yield Instances(boto3.client("dynamodb"), Api())
 
 
-def test_an_item_that_somebody_wrote_by_hand_is_named(instances: Instances) -> None:
+def test_the_status_of_a_malformed_item_names_it(instances: Instances) -> None:
     instances.put(generation={"S": "seven"})
     with pytest.raises(MalformedToken, match="generation is not of its documented type"):
         instances.table.status(NAME)
 
 
-def test_what_operators_do_never_brings_the_token_over_the_wire(instances: Instances) -> None:
+def test_operator_calls_never_return_the_token(instances: Instances) -> None:
     instances.put(
         access_token={"S": TOKEN},
         generation={"N": "7"},
@@ -47,7 +47,7 @@ def test_what_operators_do_never_brings_the_token_over_the_wire(instances: Insta
 # Drop --------------------------------------------------------------------------------------------------------------
 
 
-def test_t1_after_a_drop_the_next_who_looks_refreshes_once_and_everybody_else_follows(instances: Instances) -> None:
+def test_t1_a_dropped_token_is_refreshed_once_for_all_instances(instances: Instances) -> None:
     warm = [instances.new() for _ in range(5)]
     assert {instance.get() for instance in warm} == {"token-1"}
     assert instances.table.drop(NAME, 1)
@@ -58,12 +58,12 @@ def test_t1_after_a_drop_the_next_who_looks_refreshes_once_and_everybody_else_fo
     assert instances.table.status(NAME) == TokenStatus(generation=2, has_token=True, stored_at=NOW)
 
 
-def test_a_token_that_is_dropped_twice_is_dropped(instances: Instances) -> None:
+def test_a_token_can_be_dropped_twice(instances: Instances) -> None:
     instances.new().get()
     assert [instances.table.drop(NAME, 1) for _ in range(2)] == [True, True]
 
 
-def test_a_drop_whose_answer_was_lost_is_seen(instances: Instances) -> None:
+def test_a_drop_whose_answer_was_lost_takes_effect(instances: Instances) -> None:
     instances.new().get()
     lose_answer(instances.dynamodb, "UpdateItem")
     with pytest.raises(Exception, match="Read timeout"):
@@ -82,13 +82,13 @@ def test_t1_a_token_that_was_refreshed_meanwhile_is_not_dropped(instances: Insta
 
 
 @pytest.mark.parametrize("expires", [NOW - 1, NOW + 10])
-def test_a_lock_stays_as_it_is(instances: Instances, expires: float) -> None:
+def test_a_drop_does_not_change_the_lock(instances: Instances, expires: float) -> None:
     lock_of_another(instances, expires, access_token={"S": "old"}, generation={"N": "3"})
     assert instances.table.drop(NAME, 3)
     assert instances.table.status(NAME).lock_expires == expires
 
 
-def test_t1_who_refreshes_while_it_is_dropped_stores_its_token_and_nobody_asks_again(instances: Instances) -> None:
+def test_t1_a_refresh_during_a_drop_stores_its_token_without_another_post(instances: Instances) -> None:
     first = instances.new()
     first.get()
     instances.api.live = "another's"
@@ -97,7 +97,7 @@ def test_t1_who_refreshes_while_it_is_dropped_stores_its_token_and_nobody_asks_a
     assert (instances.new().get(), instances.api.posts) == ("token-2", 2)
 
 
-def test_who_finds_the_token_valid_while_it_is_dropped_uses_it_and_the_next_one_refreshes(
+def test_a_token_dropped_during_its_probe_is_used_once_and_then_refreshed(
     instances: Instances,
 ) -> None:
     first = instances.new()
@@ -115,7 +115,7 @@ def test_who_finds_the_token_valid_while_it_is_dropped_uses_it_and_the_next_one_
     assert instances.api.posts == 2
 
 
-def test_the_function_that_refreshes_makes_good_a_token_that_is_gone(instances: Instances) -> None:
+def test_the_refresher_replaces_a_dropped_token(instances: Instances) -> None:
     instances.new().get()
     instances.table.drop(NAME, 1)
     assert instances.new().refresh() == 2
@@ -134,7 +134,7 @@ def refused(instances: Instances) -> float:
     return raised.value.until
 
 
-def test_a_refusal_that_is_lifted_lets_the_next_one_ask(instances: Instances) -> None:
+def test_a_cleared_refusal_allows_the_next_post(instances: Instances) -> None:
     until = refused(instances)
     with pytest.raises(TokenRefused):
         instances.new().get()
@@ -146,7 +146,7 @@ def test_a_refusal_that_is_lifted_lets_the_next_one_ask(instances: Instances) ->
     assert instances.api.posts == 2
 
 
-def test_a_later_refusal_than_the_one_that_was_seen_stays(instances: Instances) -> None:
+def test_a_refusal_later_than_the_read_is_not_cleared(instances: Instances) -> None:
     until = refused(instances)
     instances.time = until + 1
     refused(instances)
@@ -154,7 +154,7 @@ def test_a_later_refusal_than_the_one_that_was_seen_stays(instances: Instances) 
     assert instances.table.status(NAME).refused_reason == "out of order"
 
 
-def test_any_other_refusal_of_dynamodb_is_raised(instances: Instances) -> None:
+def test_any_other_error_of_dynamodb_is_raised(instances: Instances) -> None:
     instances.dynamodb.delete_table(TableName="tokens")
     for step in (lambda: instances.table.drop(NAME, 1), lambda: instances.table.clear_refusal(NAME, NOW)):
         with pytest.raises(instances.dynamodb.exceptions.ResourceNotFoundException):

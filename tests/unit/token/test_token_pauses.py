@@ -30,7 +30,7 @@ def lock_taken(seconds_ago: float) -> dict[str, Any]:
     return {"refresh_lock": {"M": {"release_code": {"S": "other"}, "expires": {"N": str(expires)}}}}
 
 
-def test_a_refresh_leaves_how_long_its_lock_was_held(instances: Instances) -> None:
+def test_a_refresh_stores_how_long_its_lock_was_held(instances: Instances) -> None:
     def take_a_while() -> None:
         instances.time += LAST
 
@@ -39,7 +39,7 @@ def test_a_refresh_leaves_how_long_its_lock_was_held(instances: Instances) -> No
     assert float(instances.raw_item()["refresh_seconds"]["N"]) == pytest.approx(LAST, abs=0.5)
 
 
-def test_whoever_sees_a_lock_that_was_just_taken_rests_for_as_long_as_the_last_refresh_took(
+def test_a_new_lock_is_polled_after_the_duration_of_the_last_refresh(
     instances: Instances,
 ) -> None:
     assert looked(instances, **FOUND, **lock_taken(0.0)).longest_poll_interval == pytest.approx(
@@ -48,7 +48,7 @@ def test_whoever_sees_a_lock_that_was_just_taken_rests_for_as_long_as_the_last_r
 
 
 @pytest.mark.parametrize("ago", [LAST, 2.0, -1000.0 * LAST])
-def test_whoever_sees_an_older_lock_looks_again_soon_and_a_wrong_clock_makes_nobody_wait(
+def test_an_older_lock_is_polled_soon_and_a_wrong_clock_does_not_extend_the_pause(
     instances: Instances, ago: float
 ) -> None:
     pause = looked(instances, **FOUND, **lock_taken(ago)).longest_poll_interval
@@ -56,13 +56,15 @@ def test_whoever_sees_an_older_lock_looks_again_soon_and_a_wrong_clock_makes_nob
     assert ago < 0 or pause == pytest.approx(FIRST_POLL_SECONDS, abs=0.1)
 
 
-def test_whoever_sees_a_lock_and_no_time_of_a_last_refresh_looks_again_soon(instances: Instances) -> None:
+def test_a_lock_without_a_recorded_refresh_duration_is_polled_soon(instances: Instances) -> None:
     del (item := dict(FOUND))["refresh_seconds"]
     assert looked(instances, **item, **lock_taken(0.0)).longest_poll_interval == pytest.approx(
         FIRST_POLL_SECONDS, abs=0.1
     )
 
 
-def test_whoever_is_beaten_to_the_lock_rests_as_well(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_that_loses_the_race_for_the_lock_pauses_as_well(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(instances.table, "acquire", lambda *_: False)
     assert looked(instances, **FOUND).longest_poll_interval == pytest.approx(FIRST_EXPECTED_SECONDS, abs=0.1)

@@ -31,7 +31,7 @@ def decided(item: TokenItem, bad: KnownToken | None = BAD, **changes: Any) -> An
     return decide(item, bad, **situation)
 
 
-def test_a_stored_token_that_nobody_doubts_is_used() -> None:
+def test_a_stored_token_is_used() -> None:
     assert decided(STORED, None) == Step.USE
 
 
@@ -39,11 +39,11 @@ def test_f31_a_token_other_than_the_invalid_one_is_used() -> None:
     assert decided(STORED, KnownToken("before", 2)) == Step.USE
 
 
-def test_the_same_token_stored_again_is_another_one() -> None:
+def test_the_same_token_stored_again_counts_as_new() -> None:
     assert decided(replace(STORED, generation=4)) == Step.USE
 
 
-def test_an_invalid_token_is_refreshed_and_so_is_none_at_all() -> None:
+def test_an_invalid_or_missing_token_is_refreshed() -> None:
     assert (decided(STORED), decided(TokenItem(), None)) == (Step.ACQUIRE, Step.ACQUIRE)
 
 
@@ -52,11 +52,11 @@ def test_a_live_lock_is_waited_for() -> None:
     assert decided(locked) == WaitForRefresh("another instance is refreshing it")
 
 
-def test_f32_an_expired_lock_is_taken_over_by_a_waiter_that_has_just_come() -> None:
+def test_f32_an_expired_lock_is_taken_over_at_the_first_read() -> None:
     assert decided(replace(STORED, lock=RefreshLock("other", NOW))) == Step.ACQUIRE
 
 
-def test_t2_a_slow_clock_makes_nobody_wait_longer_than_the_lease() -> None:
+def test_t2_a_slow_clock_does_not_extend_a_wait_beyond_the_lease() -> None:
     locked = replace(STORED, lock=RefreshLock("other", NOW + 10**9))
     assert (decided(locked, watched=TIMING.lease - 0.1).reason[:7], decided(locked, watched=TIMING.lease)) == (
         "another",
@@ -64,27 +64,27 @@ def test_t2_a_slow_clock_makes_nobody_wait_longer_than_the_lease() -> None:
     )
 
 
-def test_whoever_was_asked_to_refresh_takes_the_live_lock_of_the_asker_and_no_other() -> None:
+def test_a_delegated_refresh_takes_the_lock_of_its_caller_and_no_other() -> None:
     locked = replace(STORED, lock=RefreshLock("asker", NOW + 5))
     assert decided(locked, delegated_code="asker") == Step.ACQUIRE
     assert isinstance(decided(locked, delegated_code="another"), WaitForRefresh)
 
 
-def test_f35_until_the_refusal_ends_nobody_asks_the_api() -> None:
+def test_f35_the_api_is_not_asked_until_the_refusal_ends() -> None:
     refused = replace(STORED, refused_until=NOW + 1, refused_reason="wrong credentials")
     assert (decided(refused), decided(refused, now=NOW + 1)) == (Step.RESPECT_REFUSAL, Step.ACQUIRE)
 
 
-def test_f34_a_refusal_or_an_age_in_milliseconds_does_not_stop_everybody_for_ever() -> None:
+def test_f34_times_in_milliseconds_do_not_block_refreshes_forever() -> None:
     assert decided(replace(STORED, refused_until=NOW * 1000)) == Step.ACQUIRE
     assert decided(replace(STORED, stored_at=NOW * 1000)) == Step.ACQUIRE
 
 
-def test_a_refusal_binds_nobody_who_has_a_good_token() -> None:
+def test_a_refusal_does_not_affect_a_valid_token() -> None:
     assert decided(replace(STORED, refused_until=NOW + 10), None) == Step.USE
 
 
-def test_a_young_token_is_not_refreshed_on_the_word_of_one_401() -> None:
+def test_a_young_token_is_not_refreshed_after_one_401() -> None:
     young = replace(STORED, stored_at=NOW - TIMING.min_interval + 0.1)
     assert isinstance(decided(young), WaitForRefresh)
     assert decided(young, now=NOW + 0.1) == Step.ACQUIRE
@@ -94,7 +94,7 @@ def test_a_token_stored_by_a_clock_that_is_ahead_counts_as_young() -> None:
     assert isinstance(decided(replace(STORED, stored_at=NOW + TIMING.spread)), WaitForRefresh)
 
 
-def test_f36_with_too_little_time_left_the_lock_is_left_to_others() -> None:
+def test_f36_an_instance_with_too_little_time_takes_no_lock() -> None:
     assert (decided(STORED, left=6.9), decided(STORED, left=7.0)) == (Step.TOO_LATE, Step.ACQUIRE)
 
 
@@ -104,7 +104,7 @@ def test_f36_with_too_little_time_left_the_lock_is_left_to_others() -> None:
     after=st.floats(0, 1, exclude_max=True),
     skew=st.floats(0, 5),
 )
-def test_t1_no_clock_within_the_skew_sees_a_lock_expired_while_its_holder_is_at_work(
+def test_t1_no_clock_within_the_skew_sees_a_lock_expired_while_its_holder_works(
     holder: float, observer: float, after: float, skew: float
 ) -> None:
     timing = replace(TIMING, clock_skew=skew)
@@ -114,7 +114,7 @@ def test_t1_no_clock_within_the_skew_sees_a_lock_expired_while_its_holder_is_at_
     assert isinstance(seen, WaitForRefresh)
 
 
-def test_f35_by_no_clock_within_the_skew_a_refusal_is_shorter_than_it_says_or_ignored() -> None:
+def test_f35_every_clock_within_the_skew_respects_a_refusal_in_full() -> None:
     until = NOW - TIMING.clock_skew + TIMING.refusal + TIMING.spread  # written by the slowest clock
     item = replace(STORED, refused_until=until)
     assert decided(item, now=NOW + TIMING.refusal - 0.1 + TIMING.clock_skew) == Step.RESPECT_REFUSAL
@@ -123,19 +123,17 @@ def test_f35_by_no_clock_within_the_skew_a_refusal_is_shorter_than_it_says_or_ig
 
 
 @pytest.mark.parametrize(("asked", "seconds"), [(None, 30.0), (0.0, 0.0), (7.0, 7.0), (3600.0, 3600.0), (1e9, 3600.0)])
-def test_f35_the_api_is_left_alone_for_as_long_as_it_asks_and_an_hour_at_most(
-    asked: float | None, seconds: float
-) -> None:
+def test_f35_retry_after_is_respected_up_to_an_hour(asked: float | None, seconds: float) -> None:
     assert TIMING.refused_for(asked) == seconds + TIMING.spread
 
 
-def test_f35_a_refusal_for_as_long_as_the_api_may_ask_is_believed_by_every_clock() -> None:
+def test_f35_the_longest_refusal_is_respected_by_every_clock() -> None:
     until = NOW + TIMING.refused_for(3600.0) + TIMING.spread  # written by the fastest clock, seen by the slowest
     assert decided(replace(STORED, refused_until=until)) == Step.RESPECT_REFUSAL
 
 
 @pytest.mark.parametrize("field", ["api", "store", "refusal", "patience"])
-def test_a_time_of_zero_is_refused_where_it_makes_no_sense(field: str) -> None:
+def test_zero_is_refused_for_times_that_must_be_positive(field: str) -> None:
     with pytest.raises(ValueError, match=f"Timing.{field} must be a finite number of seconds above 0, got 0"):
         replace(TIMING, **{field: 0})
 
@@ -144,17 +142,17 @@ def test_a_time_of_zero_is_refused_where_it_makes_no_sense(field: str) -> None:
 @pytest.mark.parametrize(
     "field", ["api", "store", "clock_skew", "refusal", "longest_retry_after", "min_interval", "patience"]
 )
-def test_a_time_that_no_clock_reaches_is_refused_and_named(field: str, seconds: float) -> None:
+def test_an_infinite_or_negative_time_is_refused_and_named(field: str, seconds: float) -> None:
     with pytest.raises(ValueError, match=f"Timing.{field} must be"):
         replace(TIMING, **{field: seconds})
 
 
-def test_a_patience_in_which_nobody_could_refresh_is_refused() -> None:
+def test_a_patience_too_short_for_a_refresh_is_refused() -> None:
     with pytest.raises(ValueError, match=r"patience must be above api \+ store, 7 s, got 7"):
         Timing(patience=7)
 
 
-def test_the_default_patience_outlives_a_holders_death_and_the_next_ones_refresh() -> None:
+def test_the_default_patience_covers_a_dead_holders_lease_and_the_next_refresh() -> None:
     assert TIMING.patience >= TIMING.lease + LONGEST_POLL_SECONDS + TIMING.holding + 1
 
 
@@ -163,15 +161,15 @@ def test_the_default_patience_outlives_a_holders_death_and_the_next_ones_refresh
 
 @pytest.mark.parametrize("expected", [-1.0, 0.1, 1.0, 100.0])
 @pytest.mark.parametrize("waited", [0.0, 0.1, 0.5, 1.0, 3.0, 15.0])
-def test_whatever_is_expected_the_next_look_is_within_half_of_the_time_waited(waited: float, expected: float) -> None:
+def test_a_poll_interval_is_at_most_half_of_the_time_waited(waited: float, expected: float) -> None:
     pause = longest_poll_interval(waited, expected)
     assert 0 < pause <= min(LONGEST_POLL_SECONDS, 0.25 + waited / 2)
 
 
-def test_whoever_expects_nothing_looks_often_at_first_and_more_rarely_later() -> None:
+def test_without_an_expected_time_polls_become_less_frequent() -> None:
     pauses = [longest_poll_interval(waited, -1.0) for waited in (0.0, 0.5, 1.0, 2.0, 9.0)]
     assert pauses == pytest.approx([0.05, 0.15, 0.25, 0.45, LONGEST_POLL_SECONDS])
 
 
-def test_whoever_expects_the_token_later_rests_until_then() -> None:
+def test_the_next_poll_is_at_the_expected_time() -> None:
     assert (longest_poll_interval(0.5, 0.3), longest_poll_interval(0.5, 0.0)) == (0.3, pytest.approx(0.15))

@@ -30,14 +30,14 @@ def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(i
     assert (instances.api.posts, instances.events[0]) == (1, AuthenticationFailed("the credentials are wrong"))
 
 
-def test_f35_a_refusal_lasts_for_as_long_by_the_fastest_clock_too(instances: Instances) -> None:
+def test_f35_a_refusal_lasts_in_full_by_the_fastest_clock_too(instances: Instances) -> None:
     instances.api.down = "out of order"
     with pytest.raises(TokenRefused):
         instances.new(timing=Timing(clock_skew=2, refusal=30)).get()
     assert float(instances.raw_item()["refused_until"]["N"]) == NOW + 30 + 4
 
 
-def test_f35_a_refusal_that_is_throttled_is_written_all_the_same(instances: Instances) -> None:
+def test_f35_a_refusal_whose_write_is_throttled_is_written_by_a_retry(instances: Instances) -> None:
     def down(_seconds: float) -> str:
         refuse(instances.dynamodb, "UpdateItem", "ThrottlingException")
         raise AuthenticationRefused("out of order")
@@ -47,7 +47,7 @@ def test_f35_a_refusal_that_is_throttled_is_written_all_the_same(instances: Inst
     assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
 
 
-def test_f35_a_refusal_that_cannot_be_written_is_told_and_the_lock_stays(instances: Instances) -> None:
+def test_f35_a_refusal_that_cannot_be_written_is_raised_and_keeps_the_lock(instances: Instances) -> None:
     def down(_seconds: float) -> str:
         refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=99)
         raise AuthenticationRefused("out of order")
@@ -57,7 +57,7 @@ def test_f35_a_refusal_that_cannot_be_written_is_told_and_the_lock_stays(instanc
     assert "refresh_lock" in instances.raw_item()
 
 
-def test_f35_a_refusal_is_written_though_the_callers_own_report_fails(instances: Instances) -> None:
+def test_f35_a_refusal_is_written_even_if_the_report_fails(instances: Instances) -> None:
     instances.api.down = "out of order"
 
     def broken(_event: TokenEvent) -> None:
@@ -68,7 +68,7 @@ def test_f35_a_refusal_is_written_though_the_callers_own_report_fails(instances:
     assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
 
 
-def test_a_refusal_of_a_holder_that_was_overtaken_binds_nobody_not_even_itself(instances: Instances) -> None:
+def test_a_refusal_after_a_takeover_has_no_effect(instances: Instances) -> None:
     other = instances.new()
 
     def slow_and_refused(_seconds: float) -> str:
@@ -80,7 +80,7 @@ def test_a_refusal_of_a_holder_that_was_overtaken_binds_nobody_not_even_itself(i
     assert "refused_until" not in instances.raw_item()
 
 
-def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_gone(instances: Instances) -> None:
+def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_removed(instances: Instances) -> None:
     instances.api.down = "out of order"
     with pytest.raises(TokenRefused):
         instances.new().get()
@@ -90,7 +90,7 @@ def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_gone(instances
     assert instances.raw_item().keys() == {"token_name", "access_token", "generation", "stored_at", "refresh_seconds"}
 
 
-def test_f35_whoever_looked_before_another_was_refused_does_not_ask_the_api_after_it(instances: Instances) -> None:
+def test_f35_a_lock_is_refused_if_the_api_refused_since_the_read(instances: Instances) -> None:
     seen = instances.table.read(NAME)
     instances.api.down = "out of order"
     with pytest.raises(TokenRefused):
@@ -117,9 +117,7 @@ def test_an_unexpected_error_of_the_callable_is_named_without_its_text(instances
 
 
 @pytest.mark.parametrize(("retry_after", "seconds"), [(1.0, 1.0), (600.0, 600.0), (10.0**6, 3600.0)])
-def test_f35_for_as_long_as_the_api_asks_no_instance_asks_it_again(
-    instances: Instances, retry_after: float, seconds: float
-) -> None:
+def test_f35_retry_after_stops_every_instance(instances: Instances, retry_after: float, seconds: float) -> None:
     def busy(_seconds: float) -> str:
         raise AuthenticationRefused("HTTP 429", retry_after)
 
@@ -140,7 +138,7 @@ def unreadable(_seconds: float) -> str:
     raise AuthenticationNotAttempted("the credentials cannot be read: ThrottlingException")
 
 
-def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: Instances) -> None:
+def test_t2_a_local_failure_does_not_stop_other_instances(instances: Instances) -> None:
     with pytest.raises(TokenTimeout, match="this instance could not call the API: the credentials cannot be read"):
         instances.new(authenticate=unreadable, timing=BRIEF).get(within=2.5)
     assert instances.raw_item() == {"token_name": {"S": NAME}}
@@ -149,7 +147,7 @@ def test_t2_a_failure_of_one_instances_own_does_not_stop_the_others(instances: I
     assert not any(isinstance(event, AuthenticationFailed) for event in instances.events)
 
 
-def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_while(
+def test_t2_an_instance_takes_no_lock_for_a_while_after_a_local_failure(
     instances: Instances, monkeypatch: pytest.MonkeyPatch, virtual_time: VirtualTime
 ) -> None:
     monkeypatch.setattr("slotkeeper.token.refresh.OWN_FAILURE_PAUSE", 1000.0)
@@ -170,9 +168,7 @@ def test_t2_after_a_failure_of_its_own_it_leaves_the_lock_to_the_others_for_a_wh
     assert len(tries) == 2
 
 
-def test_a_failure_of_its_own_that_has_passed_is_tried_again_within_the_same_wait(
-    instances: Instances, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_failure_is_retried_within_the_same_wait(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slotkeeper.token.refresh.OWN_FAILURE_PAUSE", 0.1)
     failures = iter([unreadable])
 
@@ -182,7 +178,7 @@ def test_a_failure_of_its_own_that_has_passed_is_tried_again_within_the_same_wai
     assert instances.new(authenticate=once).get() == "token-1"
 
 
-def test_a_failure_that_the_others_share_stops_all_for_as_long_as_it_says(instances: Instances) -> None:
+def test_a_shared_failure_stops_all_instances_for_its_pause(instances: Instances) -> None:
     def unconnected(_seconds: float) -> str:
         raise AuthenticationNotAttempted("no connection", pause=2.0)
 
@@ -195,7 +191,7 @@ def test_a_failure_that_the_others_share_stops_all_for_as_long_as_it_says(instan
     assert instances.new().get() == "token-1"
 
 
-def test_a_failure_of_the_function_that_alone_refreshes_is_heard_of_by_those_who_ask_it(instances: Instances) -> None:
+def test_a_local_failure_of_the_refresher_is_stored_for_its_callers(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10)
     with pytest.raises(TokenRefused, match="cannot be read") as refused:
         instances.new(authenticate=unreadable).refresh(delegated_code="other")

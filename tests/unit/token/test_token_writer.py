@@ -19,37 +19,37 @@ from tests.support.boundary import Killed, lose_answer, refuse
 from tests.unit.token_instances import BRIEF, NAME, NOW, TABLE, Instances, VirtualTime, lock_of_another
 
 
-def test_the_scheduled_writer_replaces_a_token_that_nobody_doubts(instances: Instances) -> None:
+def test_the_scheduled_writer_replaces_a_valid_token(instances: Instances) -> None:
     instances.new().get()
     writer = instances.new(timing=Timing(min_interval=0), still_valid=instances.api.accepts)
     assert [writer.refresh(), writer.refresh()] == [2, 3]
 
 
-def test_the_scheduled_writer_makes_a_token_where_somebody_has_deleted_the_item(instances: Instances) -> None:
+def test_the_scheduled_writer_recreates_a_deleted_item(instances: Instances) -> None:
     writer = instances.new()
     writer.refresh()
     instances.dynamodb.delete_item(TableName=TABLE, Key={"token_name": {"S": NAME}})
     assert (writer.refresh(), instances.raw_item()["access_token"]) == (1, {"S": "token-2"})
 
 
-def test_f33_the_scheduled_writer_bears_a_read_that_is_not_answered(instances: Instances) -> None:
+def test_f33_the_scheduled_writer_retries_an_unanswered_read(instances: Instances) -> None:
     lose_answer(instances.dynamodb, "GetItem")
     assert instances.new().refresh() == 1
 
 
-def test_the_scheduled_writer_does_not_ask_again_for_what_is_denied(instances: Instances) -> None:
+def test_the_scheduled_writer_does_not_retry_a_denied_read(instances: Instances) -> None:
     refuse(instances.dynamodb, "GetItem", "AccessDeniedException")
     with pytest.raises(ClientError, match="AccessDeniedException"):
         instances.new().refresh()
 
 
-def test_t4_the_scheduled_writer_waits_no_longer_than_it_may(instances: Instances) -> None:
+def test_t4_the_scheduled_writer_waits_at_most_its_limit(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10)
     with pytest.raises(TokenTimeout, match=r"within 0\.0 s"):
         instances.new().refresh(within=0)
 
 
-def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(instances: Instances) -> None:
+def test_readers_delegate_once_and_use_the_writers_token(instances: Instances) -> None:
     patient = Timing()
     writer = instances.new(timing=patient)
     asked: list[str] = []
@@ -63,7 +63,7 @@ def test_a_reader_that_hands_over_asks_once_and_uses_what_the_writer_stored(inst
     assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
 
 
-def test_a_reader_asks_once_for_each_lock_it_takes(instances: Instances, virtual_time: VirtualTime) -> None:
+def test_a_reader_delegates_once_for_each_lock(instances: Instances, virtual_time: VirtualTime) -> None:
     asked: list[str] = []
     reader = instances.new(authenticate=DelegateRefresh(asked.append), timing=replace(BRIEF, api=1.5))
     with pytest.raises(TokenTimeout):
@@ -71,7 +71,7 @@ def test_a_reader_asks_once_for_each_lock_it_takes(instances: Instances, virtual
     assert 0 < len(asked) == len(set(asked))
 
 
-def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) -> None:
+def test_a_delegation_delivered_twice_refreshes_once(instances: Instances) -> None:
     asked: list[str] = []
 
     def ask_and_die(code: str) -> None:
@@ -85,12 +85,12 @@ def test_a_question_that_arrives_twice_is_answered_once(instances: Instances) ->
     assert instances.api.posts == 1
 
 
-def test_a_question_about_a_lock_that_is_anothers_by_now_is_settled(instances: Instances) -> None:
+def test_a_delegation_for_a_lost_lock_does_nothing(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10, generation={"N": "4"})
     assert (instances.new().refresh(delegated_code="asker", within=0), instances.api.posts) == (4, 0)
 
 
-def test_a_function_that_surely_was_not_asked_is_a_refusal(instances: Instances) -> None:
+def test_a_delegation_that_was_not_sent_is_a_refusal(instances: Instances) -> None:
     def denied(_code: str) -> None:
         raise AuthenticationRefused("the refresher could not be asked: AccessDeniedException")
 
