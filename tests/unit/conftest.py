@@ -43,6 +43,7 @@ from tests.unit.work_account import WorkAccount
 from tests.unit.worker_harness import WorkerHarness
 
 ROOT = Path(__file__).parents[2]
+Load = Callable[[str], ModuleType]  # the type of the fixture `load`
 NOW = 1_800_000_000.0
 VISIBILITY = 180
 RETENTION = 1_209_600
@@ -232,6 +233,23 @@ def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
     return replace(Delivery("message-1", text, group, "handle-1", "1", 1, NOW), **changes)
 
 
+def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at: float = NOW) -> dict[str, Any]:
+    """A message of RequestQueue, as the event source mapping delivers it."""
+    return {
+        "messageId": message_id,
+        "receiptHandle": f"handle-{message_id}",
+        "body": body if isinstance(body, str) else json.dumps(body),
+        "attributes": {
+            "ApproximateReceiveCount": "1",
+            "SentTimestamp": str(int(sent_at * 1000)),
+            "MessageGroupId": group,
+            "SequenceNumber": "18849496460467696128",
+        },
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+    }
+
+
 @pytest.fixture
 def account() -> Iterator[Account]:
     with mock_aws():
@@ -274,7 +292,7 @@ class CurrentStdout:
 
 
 @pytest.fixture
-def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Load:
     """Loads a function's app.py again, as a cold start does."""
     for name, value in {
         "SLOT_TABLE_NAME": account.slot_table,

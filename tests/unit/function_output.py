@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,9 +23,8 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.run_report import RunReport
 from tests.support.metrics import details_in_source, findings_in_source
-from tests.unit.conftest import CONTEXT
+from tests.unit.conftest import CONTEXT, Load, request_record
 
-Load = Callable[[str], ModuleType]
 PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job", waiting_since=None)
 DETAILS = dict.fromkeys(details_in_source(), "a detail")
 
@@ -73,7 +72,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
             return outcome
 
         module._starter = SimpleNamespace(admit=admit, defer=lambda *_: admission.Deferred("p", "why"))
-        yield module.handler({"Records": [record("{}")]}, CONTEXT)
+        yield module.handler({"Records": [request_record("{}")]}, CONTEXT)
 
 
 def _janitor(module: ModuleType) -> Iterator[None]:
@@ -94,7 +93,7 @@ def _janitor(module: ModuleType) -> Iterator[None]:
 
 def _execution_closed(module: ModuleType) -> Iterator[None]:
     module._closed = SimpleNamespace(handle=lambda *_: None)
-    yield module.handler({"Records": [record('{"detail": {"name": "p-1"}}')]}, CONTEXT)
+    yield module.handler({"Records": [request_record('{"detail": {"name": "p-1"}}')]}, CONTEXT)
 
 
 def _chatbot(module: ModuleType) -> Iterator[None]:
@@ -154,21 +153,4 @@ def _worker(module: ModuleType) -> Iterator[None]:
 
         module._worker._consumer = SimpleNamespace(consume=consume)
         with suppress(Surprise):
-            yield module.handler({"Records": [record("{}")]}, CONTEXT)
-
-
-def record(body: str, group: str = "p") -> dict[str, Any]:
-    attributes = {
-        "ApproximateReceiveCount": "1",
-        "SentTimestamp": "0",
-        "MessageGroupId": group,
-        "SequenceNumber": "18849496460467696128",
-    }
-    return {
-        "messageId": "m1",
-        "receiptHandle": "handle",
-        "body": body,
-        "attributes": attributes,
-        "messageAttributes": {},
-        "eventSource": "aws:sqs",
-    }
+            yield module.handler({"Records": [request_record("{}")]}, CONTEXT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -16,11 +15,9 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_events import RequestEvents
 from tests.support.boundary import Killed, kill_before, refuse
 from tests.support.completion_events import Bus
-from tests.unit.conftest import GRACE, NOW, Account
+from tests.unit.conftest import GRACE, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import WorkAccount, invocation, record
-
-Load = Callable[[str], ModuleType]
 
 
 class Function:

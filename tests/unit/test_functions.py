@@ -1,10 +1,9 @@
-"""The handlers: what Lambda hands them, and what they answer."""
+"""The handlers: their answers to the events of Lambda."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -29,56 +28,39 @@ from slotkeeper.settings import (
 from slotkeeper.slots.run_lease import RunLease
 from tests.support.boundary import refuse
 from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount
-from tests.unit.conftest import CONTEXT, NOW, Account
+from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
 
 ROOT = Path(__file__).parents[2]
 
 
-def _record(body: Any, message_id: str = "m1") -> dict[str, Any]:
-    return {
-        "messageId": message_id,
-        "receiptHandle": f"handle-{message_id}",
-        "body": body if isinstance(body, str) else json.dumps(body),
-        "attributes": {
-            "ApproximateReceiveCount": "1",
-            "SentTimestamp": str(int(NOW * 1000)),
-            "MessageGroupId": "p",
-            "SequenceNumber": "18849496460467696128",
-        },
-        "eventSource": "aws:sqs",
-    }
-
-
-def test_the_starter_consumes_an_admitted_message(account: Account, load: Callable[[str], ModuleType]) -> None:
-    answer = load("starter").handler({"Records": [_record({"process": "p"})]}, CONTEXT)
+def test_the_starter_consumes_an_admitted_message(account: Account, load: Load) -> None:
+    answer = load("starter").handler({"Records": [request_record({"process": "p"})]}, CONTEXT)
     assert answer == {"batchItemFailures": []}
     assert len(account.executions()) == 1
 
 
-def test_a_refused_message_and_its_successors_are_failed_items(
-    account: Account, load: Callable[[str], ModuleType]
-) -> None:
+def test_a_refused_message_and_its_successors_are_failed_items(account: Account, load: Load) -> None:
     starter = load("starter")
     account.sqs.meta.events.register(
         "before-call.sqs.ChangeMessageVisibility", lambda **_: (SimpleNamespace(status_code=200), {})
     )
-    records = [_record({"process": "p"}, f"m{n}") for n in range(3)]
+    records = [request_record({"process": "p"}, f"m{n}") for n in range(3)]
     answer = starter.handler({"Records": records}, CONTEXT)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}, {"itemIdentifier": "m2"}]}
 
 
 def test_an_error_is_logged_and_leaves_the_message_on_the_queue(
-    account: Account, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+    account: Account, load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
     starter = load("starter")
     account.dynamodb.delete_table(TableName=account.slot_table)
-    answer = starter.handler({"Records": [_record({"process": "p"})]}, CONTEXT)
+    answer = starter.handler({"Records": [request_record({"process": "p"})]}, CONTEXT)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     assert '"StarterErrors":[1.0]' in capsys.readouterr().out
 
 
 def test_after_an_error_a_message_returns_before_the_janitor_frees_its_reservation(
-    account: Account, load: Callable[[str], ModuleType]
+    account: Account, load: Load
 ) -> None:
     starter = load("starter")
     hidden: list[int] = []
@@ -87,17 +69,15 @@ def test_after_an_error_a_message_returns_before_the_janitor_frees_its_reservati
         lambda params, **_: hidden.append(params["VisibilityTimeout"]),
     )
     refuse(starter._starter.workflow._stepfunctions, "StartExecution", "ThrottlingException")
-    answer = starter.handler({"Records": [_record({"process": "p"})]}, CONTEXT)
+    answer = starter.handler({"Records": [request_record({"process": "p"})]}, CONTEXT)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     assert hidden == [5]
 
 
-def test_a_message_with_as_many_errors_as_its_queue_allows_is_dead_lettered(
-    account: Account, load: Callable[[str], ModuleType]
-) -> None:
+def test_a_message_with_as_many_errors_as_its_queue_allows_is_dead_lettered(account: Account, load: Load) -> None:
     starter = load("starter")
     refuse(starter._starter.workflow._stepfunctions, "StartExecution", "ThrottlingException")
-    record = _record({"process": "p"})
+    record = request_record({"process": "p"})
     record["attributes"]["ApproximateReceiveCount"] = "990"
     assert starter.handler({"Records": [record]}, CONTEXT) == {"batchItemFailures": []}
     assert len(account.messages(account.dead_letter_url)) == 1
@@ -105,18 +85,18 @@ def test_a_message_with_as_many_errors_as_its_queue_allows_is_dead_lettered(
 
 @pytest.mark.parametrize(("body", "metric"), [({"process": "p"}, "RequestsAdmitted"), ("junk", "RequestsDeadLettered")])
 def test_the_starter_counts_its_outcomes(
-    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: Any, metric: str
+    load: Load, capsys: pytest.CaptureFixture[str], body: Any, metric: str
 ) -> None:
-    load("starter").handler({"Records": [_record(body)]}, CONTEXT)
+    load("starter").handler({"Records": [request_record(body)]}, CONTEXT)
     emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
     assert any(line.get(metric) == [1.0] and line["service"] == "slotkeeper" for line in emitted)
 
 
 @pytest.mark.parametrize("trouble", ["paused", "no table", "no slot left"])
 def test_the_age_of_a_waiting_request_is_emitted_for_the_whole_service(
-    account: Account, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], trouble: str
+    account: Account, load: Load, capsys: pytest.CaptureFixture[str], trouble: str
 ) -> None:
-    """SQS leaves a message out of its own age that is received again and again and not deleted."""
+    """SQS does not count a message that is received repeatedly in ApproximateAgeOfOldestMessage."""
     starter = load("starter")
     if trouble == "paused":
         account.write("paused", {"BOOL": True})
@@ -124,7 +104,7 @@ def test_the_age_of_a_waiting_request_is_emitted_for_the_whole_service(
         account.dynamodb.delete_table(TableName=account.slot_table)
     else:
         account.slots.reserve("p", "p-other", NOW)
-    record = _record({"process": "p"})
+    record = request_record({"process": "p"})
     record["attributes"]["SentTimestamp"] = str(int((time.time() - 8 * 86_400) * 1000))
     starter.handler({"Records": [record]}, CONTEXT)
     emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"RequestAge"' in line]
@@ -133,19 +113,19 @@ def test_the_age_of_a_waiting_request_is_emitted_for_the_whole_service(
     assert all(directive["Dimensions"] == [["service"]] for directive in emitted[0]["_aws"]["CloudWatchMetrics"])
 
 
-def test_the_janitor_runs_on_any_event(account: Account, load: Callable[[str], ModuleType]) -> None:
+def test_the_janitor_runs_on_any_event(account: Account, load: Load) -> None:
     account.slots.reserve("p", "p-1", NOW - 10**9)
     assert load("janitor").handler({}, CONTEXT) == {"SlotsReclaimed": 1}
 
 
-def test_a_run_ends_immediately_while_another_is_under_way(account: Account, load: Callable[[str], ModuleType]) -> None:
+def test_a_run_ends_immediately_while_another_is_under_way(account: Account, load: Load) -> None:
     account.slots.reserve("p", "p-1", NOW - 10**9)
     janitor = load("janitor")
     assert RunLease(account.dynamodb, account.settled_table).take(60)
     assert janitor.handler({}, CONTEXT) == {"JanitorRunsSkipped": 1}
 
 
-def test_a_failed_run_returns_its_lease(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_returns_its_lease(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     janitor = load("janitor")
 
     def fail(*_: object) -> None:
@@ -158,7 +138,7 @@ def test_a_failed_run_returns_its_lease(load: Callable[[str], ModuleType], monke
     assert janitor.handler({}, CONTEXT) == {}
 
 
-# What the chatbot's sample events are refused with. `replay` is `happy` once more.
+# Sample event of the chatbot -> code of its refusal.
 CODES = {
     "wrong_signature": "WrongSignature",
     "missing_signature": "MissingHeader",
@@ -178,8 +158,8 @@ def _sample(function: str, name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def sample_chatbot(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> ModuleType:
-    """The chatbot in the world of the sample events: their moment, their signing key."""
+def sample_chatbot(chat: ChatbotAccount, load: Load) -> ModuleType:
+    """The chatbot at the time of the sample events, with their signing key."""
     chat.secretsmanager.put_secret_value(SecretId=SIGNING, SecretString=json.dumps({"signing_key": SAMPLE_KEY}))
     module = load("chatbot")
     module._chatbot._clock = lambda: SAMPLE_MOMENT
@@ -206,9 +186,7 @@ def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(sample_c
     assert json.loads(refused["body"])["code"] == "ReplayedSignature"
 
 
-def test_a_sample_message_passes_when_it_is_signed_again_with_another_key(
-    chat: ChatbotAccount, load: Callable[[str], ModuleType]
-) -> None:
+def test_a_sample_message_passes_when_it_is_signed_again_with_another_key(chat: ChatbotAccount, load: Load) -> None:
     chatbot = load("chatbot")
     fresh = freshen(_sample("chatbot", "happy"), KEY, time.time())
     assert chatbot.handler(fresh, CONTEXT)["statusCode"] == 200
@@ -242,79 +220,72 @@ def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    answers: list[dict[str, Any]] = []
+class Registrar:
+    """The function that registers processes. `handle` returns its answer to CloudFormation."""
 
-    def put(self: Any, method: str, url: str, body: str, **_: Any) -> Any:
-        answers.append({"method": method, "url": url, **json.loads(body)})
+    def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.module = module
+        self._answers: list[dict[str, Any]] = []
+        monkeypatch.setattr(urllib3.PoolManager, "request", self._put)
+
+    def _put(self, _method: str, _url: str, body: str, **_: Any) -> Any:
+        self._answers.append(json.loads(body))
         return SimpleNamespace(status=200)
 
-    monkeypatch.setattr(urllib3.PoolManager, "request", put)
-    return answers
+    def handle(self, event: dict[str, Any]) -> dict[str, Any]:
+        self.module.handler(event, CONTEXT)
+        return self._answers.pop()
+
+
+@pytest.fixture
+def registrar(load: Load, monkeypatch: pytest.MonkeyPatch) -> Registrar:
+    return Registrar(load("process_registrar"), monkeypatch)
 
 
 def _make_job(account: Account, retries: int = 0) -> None:
     account.glue.create_job(Name="job", Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
 
 
-def test_the_registrar_creates_the_process(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
+def test_the_registrar_creates_the_process(account: Account, registrar: Registrar) -> None:
     _make_job(account)
-    load("process_registrar").handler(_custom_resource("Create"), CONTEXT)
+    assert registrar.handle(_custom_resource("Create"))["Status"] == "SUCCESS"
     assert account.item("new").slot_limit == 4
-    assert answered[0]["Status"] == "SUCCESS"
 
 
 def test_the_registrar_refuses_a_job_whose_runs_glue_queues(
-    account: Account,
-    load: Callable[[str], ModuleType],
-    answered: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    registrar: Registrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registrar = load("process_registrar")
     job = {"JobRunQueuingEnabled": True}  # which moto's GetJob does not return
-    monkeypatch.setattr(registrar, "_glue", SimpleNamespace(get_job=lambda **_: {"Job": job}))
-    registrar.handler(_custom_resource("Create"), CONTEXT)
-    assert answered[0]["Status"] == "FAILED"
-    assert "JobRunQueuingEnabled; turn it off" in answered[0]["Reason"]
+    monkeypatch.setattr(registrar.module, "_glue", SimpleNamespace(get_job=lambda **_: {"Job": job}))
+    answer = registrar.handle(_custom_resource("Create"))
+    assert answer["Status"] == "FAILED"
+    assert "JobRunQueuingEnabled; turn it off" in answer["Reason"]
 
 
-def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
+def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(account: Account, registrar: Registrar) -> None:
     _make_job(account)
-    registrar = load("process_registrar")
-    registrar.handler(_custom_resource("Create"), CONTEXT)
+    registrar.handle(_custom_resource("Create"))
     account.processes.set_limit("new", 9)
-    registrar.handler(_custom_resource("Update", SlotLimit="5"), CONTEXT)
+    assert registrar.handle(_custom_resource("Update", SlotLimit="5"))["Status"] == "SUCCESS"
     assert account.item("new").slot_limit == 9
-    assert answered[1]["Status"] == "SUCCESS"
 
 
 @pytest.mark.parametrize(
-    ("set_by_an_operator", "afterwards"),
-    [(None, "mine"), ("theirs", "theirs")],
-    ids=["its job follows the stack", "unless an operator has set another"],
+    ("set_by_an_operator", "afterwards"), [(None, "mine"), ("theirs", "theirs")], ids=["unchanged", "changed"]
 )
 def test_the_job_of_a_process_follows_the_stack_unless_an_operator_changed_it(
-    account: Account,
-    load: Callable[[str], ModuleType],
-    answered: list[dict[str, Any]],
-    set_by_an_operator: str | None,
-    afterwards: str,
+    account: Account, registrar: Registrar, set_by_an_operator: str | None, afterwards: str
 ) -> None:
-    """Changing GlueJobName takes the sample job away: a process that kept it could run nothing."""
+    """A change of GlueJobName deletes the sample job. A process that kept it could not run."""
     _make_job(account)
     account.glue.create_job(Name="mine", Role="role", Command={"Name": "glueetl"})
-    registrar = load("process_registrar")
     created = _custom_resource("Create")
-    registrar.handler(created, CONTEXT)
+    registrar.handle(created)
     if set_by_an_operator:
         account.processes.change_job("new", set_by_an_operator, before="job")
-    updated = _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
-    registrar.handler(updated, CONTEXT)
+    registrar.handle(
+        _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
+    )
     assert account.item("new").job_name == afterwards
 
 
@@ -322,7 +293,7 @@ JOB_ARN = "arn:aws:glue:us-east-1:123456789012:job/"
 
 
 def _permitted(*jobs: str, before: dict[str, Any] | None = None, sample: str = "") -> dict[str, Any]:
-    """The deployment's question whether the roles may have these jobs from now on."""
+    """The event before a deployment limits the roles to these jobs."""
     asked = _custom_resource("Update") | {"LogicalResourceId": "PermittedJobs", "ResourceType": "Custom::PermittedJobs"}
     asked["ResourceProperties"] = {"JobArns": [JOB_ARN + job for job in jobs], "SampleJob": sample}
     return asked | ({"OldResourceProperties": before} if before else {})
@@ -330,69 +301,55 @@ def _permitted(*jobs: str, before: dict[str, Any] | None = None, sample: str = "
 
 @pytest.mark.parametrize("holder", ["runs", "is reserved"])
 def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]], holder: str
+    account: Account, registrar: Registrar, holder: str
 ) -> None:
-    """Nobody could see its run any more: neither its workflow nor the janitor."""
+    """Neither its workflow nor the janitor could read its Glue run any more."""
     if holder == "runs":
         account.slots.adopt("p", "p-1", NOW, "job")
     else:
         account.slots.reserve("p", "p-1", NOW)
-    load("process_registrar").handler(_permitted("new"), CONTEXT)
-    assert answered[0]["Status"] == "FAILED"
-    assert "p-1 holds a slot of process p for Glue job job, which this update would remove" in answered[0]["Reason"]
-    assert answered[0]["PhysicalResourceId"] == "permitted-jobs"
+    answer = registrar.handle(_permitted("new"))
+    assert answer["Status"] == "FAILED"
+    assert "p-1 holds a slot of process p for Glue job job, which this update would remove" in answer["Reason"]
+    assert answer["PhysicalResourceId"] == "permitted-jobs"
 
 
 @pytest.mark.parametrize("jobs", [("new", "job"), ("new", "jo*"), ("new", "j?b"), ("*",)], ids=" ".join)
 def test_a_job_that_stays_permitted_may_be_in_use(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]], jobs: tuple[str, ...]
+    account: Account, registrar: Registrar, jobs: tuple[str, ...]
 ) -> None:
     account.slots.adopt("p", "p-1", NOW, "job")
-    load("process_registrar").handler(_permitted(*jobs), CONTEXT)
-    assert answered[0]["Status"] == "SUCCESS"
+    assert registrar.handle(_permitted(*jobs))["Status"] == "SUCCESS"
 
 
-def test_the_sample_job_counts_as_removed_even_if_a_pattern_permits_it(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
+def test_the_sample_job_counts_as_removed_even_if_a_pattern_permits_it(account: Account, registrar: Registrar) -> None:
     account.slots.adopt("p", "p-1", NOW, "sample-job")
-    registrar = load("process_registrar")
     before = _permitted("sample-job", sample="sample-job")["ResourceProperties"]
-    registrar.handler(_permitted("new", "*", before=before), CONTEXT)
-    registrar.handler(_permitted("sample-job", "*", before=before, sample="sample-job"), CONTEXT)
-    assert [answer["Status"] for answer in answered] == ["FAILED", "SUCCESS"]
+    assert registrar.handle(_permitted("new", "*", before=before))["Status"] == "FAILED"
+    kept = _permitted("sample-job", "*", before=before, sample="sample-job")
+    assert registrar.handle(kept)["Status"] == "SUCCESS"
 
 
-def test_an_unused_job_can_be_removed(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
-    load("process_registrar").handler(_permitted("new"), CONTEXT)
-    assert answered[0]["Status"] == "SUCCESS"
+def test_an_unused_job_can_be_removed(registrar: Registrar) -> None:
+    assert registrar.handle(_permitted("new"))["Status"] == "SUCCESS"
 
 
-def test_no_job_can_be_removed_while_a_process_cannot_be_read(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
+def test_no_job_can_be_removed_while_a_process_cannot_be_read(account: Account, registrar: Registrar) -> None:
     account.write("holders", {"S": "p-1"})
-    load("process_registrar").handler(_permitted("new"), CONTEXT)
-    assert "cannot read which jobs are in use: process p: holders must be" in answered[0]["Reason"]
+    reason = registrar.handle(_permitted("new"))["Reason"]
+    assert "cannot read which jobs are in use: process p: holders must be" in reason
 
 
-def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
+def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(account: Account, registrar: Registrar) -> None:
     account.slots.adopt("p", "p-1", NOW, "job")
-    load("process_registrar").handler(_permitted("new") | {"RequestType": "Delete"}, CONTEXT)
-    assert answered[0]["Status"] == "SUCCESS"
+    assert registrar.handle(_permitted("new") | {"RequestType": "Delete"})["Status"] == "SUCCESS"
 
 
-def test_f12_a_job_that_retries_by_itself_is_refused(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
+def test_f12_a_job_that_retries_by_itself_is_refused(account: Account, registrar: Registrar) -> None:
     _make_job(account, retries=1)
-    load("process_registrar").handler(_custom_resource("Create"), CONTEXT)
-    assert answered[0]["Status"] == "FAILED"
-    assert "MaxRetries 1; it must be 0" in answered[0]["Reason"]
+    answer = registrar.handle(_custom_resource("Create"))
+    assert answer["Status"] == "FAILED"
+    assert "MaxRetries 1; it must be 0" in answer["Reason"]
     assert account.item("new") is None
 
 
@@ -400,36 +357,24 @@ def test_f12_a_job_that_retries_by_itself_is_refused(
     ("properties", "reason"), [({"SlotLimit": "501"}, "0 to 500"), ({"JobName": "missing"}, "missing")]
 )
 def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
-    account: Account,
-    load: Callable[[str], ModuleType],
-    answered: list[dict[str, Any]],
-    properties: dict[str, str],
-    reason: str,
+    registrar: Registrar, properties: dict[str, str], reason: str
 ) -> None:
-    load("process_registrar").handler(_custom_resource("Create", **properties), CONTEXT)
-    assert answered[0]["Status"] == "FAILED"
-    assert reason in answered[0]["Reason"]
+    answer = registrar.handle(_custom_resource("Create", **properties))
+    assert answer["Status"] == "FAILED"
+    assert reason in answer["Reason"]
 
 
 def test_the_registrar_waits_until_its_role_is_effective(
-    account: Account,
-    load: Callable[[str], ModuleType],
-    answered: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    account: Account, registrar: Registrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _make_job(account)
-    registrar = load("process_registrar")
-    refuse(registrar._glue, "GetJob", "AccessDeniedException", times=3)
+    refuse(registrar.module._glue, "GetJob", "AccessDeniedException", times=3)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    registrar.handler(_custom_resource("Create"), CONTEXT)
-    assert answered[0]["Status"] == "SUCCESS"
+    assert registrar.handle(_custom_resource("Create"))["Status"] == "SUCCESS"
 
 
-def test_deleting_the_stack_leaves_the_process(
-    account: Account, load: Callable[[str], ModuleType], answered: list[dict[str, Any]]
-) -> None:
-    load("process_registrar").handler(_custom_resource("Delete", ProcessName="p"), CONTEXT)
-    assert answered[0]["Status"] == "SUCCESS"
+def test_deleting_the_stack_leaves_the_process(account: Account, registrar: Registrar) -> None:
+    assert registrar.handle(_custom_resource("Delete", ProcessName="p"))["Status"] == "SUCCESS"
     assert account.item("p") is not None
 
 

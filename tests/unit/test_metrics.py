@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 
 from tests.support.metrics import ROOT, Metric, in_output, in_source
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
-from tests.unit.conftest import CONTEXT
+from tests.unit.conftest import CONTEXT, Load, request_record
 from tests.unit.work_account import WorkAccount
 
 BY_FILTER = Metric("GlueConcurrencyRefusals", "Count", ())
 
 
 @pytest.fixture
-def everything(load: Callable[[str], ModuleType], chat: ChatbotAccount, work_account: WorkAccount) -> dict[str, str]:
+def everything(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> dict[str, str]:
     return function_output.by_function(load)
 
 
@@ -28,7 +26,7 @@ def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensi
 
 
 def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
-    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+    load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The dimensions of what an invocation adds to `metrics` are shared; a process's must not get among them."""
     janitor = load("janitor")
@@ -40,10 +38,10 @@ def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
 
 @pytest.mark.parametrize("body", ['{"process": "made-up"}', "not JSON", '{"process": "p", "priority": 1}'])
 def test_an_unknown_process_in_a_message_adds_no_metric(
-    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], body: str
+    load: Load, capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
     """Each would be on the bill, and a sender could make up as many as it likes."""
-    load("starter").handler({"Records": [function_output.record(body, "made-up")]}, CONTEXT)
+    load("starter").handler({"Records": [request_record(body, group="made-up")]}, CONTEXT)
     written = in_output(capsys.readouterr().out)
     assert "RequestsDeadLettered" in {metric.name for metric in written}
     assert not [metric for metric in written if "process" in metric.dimensions]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from slotkeeper.slots.request import execution_name
 from tests.template.watched import QUERIES, dashboard
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
+from tests.unit.conftest import Load
 from tests.unit.work_account import WorkAccount
 
 FILL_IN = {"YOUR-REQUEST-ID": "order-1", "ITS-EXECUTION": execution_name("p", "order-1", 1)}
@@ -86,9 +85,7 @@ ALL = {
 
 
 @pytest.fixture
-def lines(
-    load: Callable[[str], ModuleType], chat: ChatbotAccount, work_account: WorkAccount
-) -> dict[str, list[dict[str, Any]]]:
+def lines(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> dict[str, list[dict[str, Any]]]:
     """Function -> what it logged, metrics among it, as Logs Insights sees it too."""
     return {
         function: [json.loads(line) for line in text.splitlines() if line.startswith("{")]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
 from tests.support.boundary import Killed, kill_after, kill_before, refuse
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import invocation, record
 
@@ -150,9 +148,7 @@ def test_a_job_with_very_many_runs_is_left_to_the_janitor(aborted: JanitorScene)
 # -------------------------------------------------------------------------------------------------------- the handler
 
 
-def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(
-    scene: JanitorScene, load: Callable[[str], ModuleType]
-) -> None:
+def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(scene: JanitorScene, load: Load) -> None:
     scene.start()
     scene.abort()
     module = load("execution_closed")
@@ -168,7 +164,7 @@ def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(
 
 
 def test_a_malformed_event_returns_and_is_counted(
-    account: Account, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+    account: Account, load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = load("execution_closed")
     event = record("no event")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from dev.scenarios.runner.intervals import Release, Start, handoffs
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, LOOK_BACK_SECONDS, HandOffs, Stay, hand_off
 from slotkeeper.slots.process import Process
-from tests.unit.conftest import CONTEXT, NOW, Account
+from tests.unit.conftest import CONTEXT, NOW, Account, Load
 
 WAITING = Process("p", 1, 1, {}, paused=False, job_name="job", waiting_since=0, waiting_execution="p-b")
 INTERVAL = 60.0
@@ -144,7 +143,7 @@ def test_the_list_is_not_read_when_no_request_waited(executions: Executions) -> 
 
 
 def test_a_run_continues_when_the_measurement_fails(
-    account: Account, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+    account: Account, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     janitor = load("janitor")
 
