@@ -1,4 +1,4 @@
-"""The set-up, as far as it goes without installing anything: which Python it takes, what it says if there is none."""
+"""The set-up without an installation: which Python it chooses, and its error if there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _fake_python(folder: Path, answer: str) -> str:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine with nothing but what the test puts there."""
+    """A machine whose only Python is the one in this folder."""
     monkeypatch.delenv("SLOTKEEPER_PYTHON", raising=False)
     monkeypatch.setattr(bootstrap, "_candidates", lambda: [str(tmp_path / "python3.13")])
     return tmp_path
@@ -41,7 +41,7 @@ def test_a_chosen_python_is_taken_or_refused_but_never_replaced(only: Path, monk
 def test_an_unfinished_or_moved_environment_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOTKEEPER_PYTHON", sys.executable)
     made: list[str] = []
-    monkeypatch.setattr(bootstrap.subprocess, "run", lambda command, **_: _make(command, made))
+    monkeypatch.setattr(bootstrap.subprocess, "run", lambda command, **_: made.append(command[-1]))
     monkeypatch.setattr(bootstrap, "_ask", lambda _: (bootstrap.RUNTIME, True))
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
@@ -51,7 +51,3 @@ def test_an_unfinished_or_moved_environment_is_made_again(tmp_path: Path, monkey
     venv.rename(tmp_path / "moved")
     bootstrap.ensure(tmp_path / "moved", [])
     assert made == [str(venv), str(tmp_path / "moved")]
-
-
-def _make(command: list[str], made: list[str]) -> None:
-    made.append(command[-1])

@@ -1,4 +1,4 @@
-"""`make check` runs the fast tests of what changed, and all of them where it cannot tell."""
+"""`make check` runs the fast tests of the changed files, and all fast tests for a file that several folders test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on completion events: its examples are events, and its table is the schema's."""
+"""The page on completion events: its examples are valid, and its table has the schema's fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from slotkeeper.events import DETAIL_TYPES
-from tests.support.completion_events import SCHEMA, checked
+from tests.support.completion_events import LIMITED_FLOW, SCHEMA, checked
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "completion-events.md").read_text()
@@ -21,10 +21,10 @@ def test_each_kind_of_event_has_a_valid_example() -> None:
         checked({"Source": "slotkeeper", "DetailType": DETAIL_TYPES[detail["status"]], "Detail": detail})
     assert (event["source"], event["detail-type"]) == ("slotkeeper", DETAIL_TYPES["SUCCEEDED"])
     assert {(detail["flow"], detail["status"]) for detail in details} == {
-        ("gated", "SUCCEEDED"),
+        (LIMITED_FLOW, "SUCCEEDED"),
         ("worker", "SUCCEEDED"),
-        ("gated", "FAILED"),
-        ("gated", "DEAD_LETTERED"),
+        (LIMITED_FLOW, "FAILED"),
+        (LIMITED_FLOW, "DEAD_LETTERED"),
     }
 
 

@@ -1,4 +1,4 @@
-"""Who sends completion events, when, and what a crash or a dead EventBridge does to them: to the requests, nothing."""
+"""The senders of completion events, after a crash and while EventBridge fails: requests end in any case."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_events import RequestEvents
 from tests.support.boundary import Killed, kill_before, refuse
-from tests.support.completion_events import Bus
-from tests.unit.conftest import GRACE, NOW, Account, Load
+from tests.support.completion_events import LIMITED_FLOW, Bus
+from tests.unit.conftest import GRACE, NOW, Account, Load, request_record
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import WorkAccount, invocation, record
 
 
 class Function:
-    """A function as Lambda has it, and what it tells EventBridge."""
+    """A function's module, and the events that it publishes."""
 
-    def __init__(self, module: ModuleType, news: CompletionEvents) -> None:
+    def __init__(self, module: ModuleType, events: CompletionEvents) -> None:
         self.module = module
-        self.events = news._events
+        self.events = events._events
         self.bus = Bus(self.events)
 
     def handle(self, *records: dict[str, Any]) -> dict[str, Any]:
@@ -45,17 +45,11 @@ def starter(load: Load) -> Function:
     return Function(module, module._completion_events)
 
 
-def _request(body: Any, group: str = "p") -> dict[str, Any]:
-    made = record(body)
-    made["attributes"] |= {"MessageGroupId": group, "SequenceNumber": "1", "SentTimestamp": str(int(NOW * 1000))}
-    return made
-
-
 @pytest.mark.parametrize(
     ("body", "code", "request_id"),
     [
         ("junk", "InvalidRequest", None),
-        ({"process": "nobody", "request_id": "r"}, "InvalidRequest", None),  # in another process's group
+        ({"process": "another", "request_id": "r"}, "InvalidRequest", None),  # in another process's group
         ({"process": "p", "request_id": "cancelled"}, "Cancelled", "cancelled"),
     ],
 )
@@ -63,25 +57,25 @@ def test_a_message_that_the_starter_dead_letters_is_published(
     account: Account, starter: Function, body: Any, code: str, request_id: str | None
 ) -> None:
     Cancellations(account.dynamodb, account.slot_table).add("p", execution_name("p", "cancelled", 1), NOW)
-    assert starter.handle(_request(body)) == CONSUMED
+    assert starter.handle(request_record(body)) == CONSUMED
     (event,) = starter.bus.published
-    (letter,) = account.messages(account.dead_letter_url)
+    (message,) = account.messages(account.dead_letter_url)
     assert (event["status"], event["flow"], event["process"], event["message_id"]) == (
         "DEAD_LETTERED",
-        "gated",
+        LIMITED_FLOW,
         "p",
         "m1",
     )
     assert (event["code"], event.get("request_id"), event["kept_in"]) == (code, request_id, "dead.fifo")
-    assert event["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
+    assert event["reason"] == message["MessageAttributes"]["reason"]["StringValue"]
 
 
 def test_a_started_or_waiting_request_publishes_nothing(starter: Function) -> None:
     starter.module._starter.queue._sqs.meta.events.register(
         "before-call.sqs.ChangeMessageVisibility", lambda **_: (type("Answer", (), {"status_code": 200}), {})
     )
-    starter.handle(_request({"process": "p", "request_id": "1"}))
-    starter.handle(_request({"process": "p", "request_id": "2"}))
+    starter.handle(request_record({"process": "p", "request_id": "1"}))
+    starter.handle(request_record({"process": "p", "request_id": "2"}))
     assert starter.bus.published == []
 
 
@@ -90,8 +84,8 @@ def test_a_starter_that_dies_after_the_dead_letter_publishes_at_the_redelivery(
 ) -> None:
     kill_before(starter.events, "PutEvents")
     with pytest.raises(Killed):
-        starter.handle(_request("junk"))
-    assert starter.handle(_request("junk")) == CONSUMED
+        starter.handle(request_record("junk"))
+    assert starter.handle(request_record("junk")) == CONSUMED
     assert [event["deduplication_id"] for event in starter.bus.published] == ["m1/DEAD_LETTERED"]
     assert len(account.messages(account.dead_letter_url)) == 1
 
@@ -100,7 +94,7 @@ def test_a_starter_that_dies_after_the_dead_letter_publishes_at_the_redelivery(
 
 
 class Janitor:
-    """The janitor of an aborted execution, with the news that its function gives it."""
+    """The janitor of one execution, with the completion events of its function."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -109,10 +103,10 @@ class Janitor:
         self.unsent: list[str] = []
         self.events: Any = boto3.client("events")
         self.bus = Bus(self.events)
-        news = CompletionEvents(self.events, "default", "stack", on_unsent=self.unsent.append)
-        account.settlement.on_kept = RequestEvents(news, account.failed_url).failed
+        sender = CompletionEvents(self.events, "default", "stack", on_unsent=self.unsent.append)
+        account.settlement.on_kept = RequestEvents(sender, account.failed_url).failed
 
-    def visit(self) -> None:
+    def handle_event(self) -> None:
         self.account.event_at(self.scene.execution, NOW + 1)
 
     def run(self) -> None:
@@ -129,14 +123,14 @@ def janitor(account: Account) -> Janitor:
 
 def test_a_request_that_the_janitor_keeps_is_published_once(janitor: Janitor) -> None:
     janitor.scene.abort()
-    janitor.visit()
+    janitor.handle_event()
     janitor.run()
     (event,) = janitor.bus.published
     assert event["execution_arn"].endswith(":execution:workflow:" + event["execution_name"])
     assert event == {
         **event,
         "status": "FAILED",
-        "flow": "gated",
+        "flow": LIMITED_FLOW,
         "process": "p",
         "request_id": "order-1",
         "attempt": 1,
@@ -153,7 +147,7 @@ def test_a_janitor_that_dies_before_publishing_publishes_in_its_next_run(janitor
     janitor.scene.abort()
     kill_before(janitor.events, "PutEvents")
     with pytest.raises(Killed):
-        janitor.visit()
+        janitor.handle_event()
     janitor.run()
     assert [event["status"] for event in janitor.bus.published] == ["FAILED"]
 
@@ -161,7 +155,7 @@ def test_a_janitor_that_dies_before_publishing_publishes_in_its_next_run(janitor
 def test_a_kept_request_is_settled_although_its_event_cannot_be_published(janitor: Janitor) -> None:
     janitor.scene.abort()
     janitor.bus.refuse_next = ["InternalFailure"] * MAX_TRIES
-    janitor.visit()
+    janitor.handle_event()
     janitor.run()
     assert (janitor.kept(), len(janitor.unsent), janitor.bus.published) == (1, 1, [])
 
@@ -170,11 +164,11 @@ def test_a_kept_request_is_settled_although_its_event_cannot_be_published(janito
 def test_an_execution_with_manual_input_is_published_with_the_fields_that_can_be_read(
     account: Account, janitor: Janitor, given: str
 ) -> None:
-    arn = account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name="by-hand", input=given)
+    arn = account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name="manual", input=given)
     account.stepfunctions.stop_execution(executionArn=arn["executionArn"])
-    account.event_at("by-hand", NOW)
+    account.event_at("manual", NOW)
     (event,) = janitor.bus.published
-    assert (event["execution_name"], "request_id" in event) == ("by-hand", False)
+    assert (event["execution_name"], "request_id" in event) == ("manual", False)
 
 
 def test_the_function_of_status_events_publishes(load: Load, account: Account) -> None:
@@ -293,10 +287,10 @@ def test_a_request_that_the_worker_dead_letters_is_published(
     worker.handle(_work("taken", message_id="m0"))
     assert worker.handle(record(body)) == CONSUMED
     (_, event) = worker.bus.published
-    (letter,) = work_account.dead_letters()
+    (message,) = work_account.dead_letters()
     assert event == event | expected
     assert (event["flow"], event["code"], event["kept_in"]) == ("worker", code, "work-dead")
-    assert event["reason"] == letter["MessageAttributes"]["reason"]["StringValue"]
+    assert event["reason"] == message["MessageAttributes"]["reason"]["StringValue"]
 
 
 def test_a_worker_that_dies_after_the_dead_letter_sends_it_again_with_its_event(
@@ -331,7 +325,7 @@ def test_a_message_is_consumed_although_its_event_cannot_be_published(
     if how == "refused":
         refuse(made.events, "PutEvents", "AccessDeniedException")
     made.bus.refuse_next = ["ThrottlingException"] * MAX_TRIES
-    assert made.handle(_request(body)) == CONSUMED
+    assert made.handle(request_record(body)) == CONSUMED
     output = capsys.readouterr().out
     assert '"EventsNotSent":[1.0]' in output
     assert "Could not publish how a request has ended" in output

@@ -1,4 +1,4 @@
-"""The pages about correctness name what exists: known failures, their tests and mutants, files, code, and commands."""
+"""The pages on correctness name existing failures, tests, mutants, definitions and commands."""
 
 from __future__ import annotations
 
@@ -48,14 +48,6 @@ def test_the_folders_of_a_row_are_those_whose_tests_have_its_number(row: str) ->
         if numbered.search(path.read_text())
     }
     assert TABLE[row][1] == ", ".join(sorted(folders))
-
-
-@pytest.mark.parametrize(
-    ("page", "target"),
-    [(page, target) for page in (ARGUMENT, PROOFS) for target in re.findall(r"\]\(([^)#]+)", page.read_text())],
-)
-def test_a_link_leads_somewhere(page: Path, target: str) -> None:
-    assert (page.parent / target).exists()
 
 
 NAMES = re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)*)`", ARGUMENT.read_text())

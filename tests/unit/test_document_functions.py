@@ -1,4 +1,4 @@
-"""The slots in a table of one's own, as the page of the layer has them."""
+"""The example of docs/your-functions.md: slots in another table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page is found from the list of documents, and no link leads nowhere."""
+"""The list of documents has every page, and each link has a target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _outside_code(page: Path) -> str:
 
 
 def _anchors(page: Path) -> set[str]:
-    """As GitHub makes them: lower case, blanks to hyphens, and nothing but letters, digits and hyphens."""
+    """The anchors of GitHub: headings in lower case, with hyphens for blanks and without punctuation."""
     headings = re.findall(r"^#+ (.*)$", _outside_code(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,7 +1,7 @@
-"""Every command in every document: a shell runs it, and the program that it calls knows its options and values.
+"""Each command in each document: a shell runs it, and its options and values are checked with the real program.
 
-The programs are stand-ins that note how they were called. What each page's commands do for real is shown elsewhere: on
-the embedded AWS (tests/e2e), in the real runtime (tests/runtime). A call of AWS is held against botocore's models.
+The programs are replaced by a script that records its arguments. Calls of AWS are validated with botocore's models.
+tests/e2e and tests/runtime have the effects of the commands, on the embedded AWS and in the real runtime.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ RETRIES = ROOT / "docs" / "retries.md"
 RETRIES_REFERENCE = ROOT / "docs" / "retries-reference.md"
 PROGRAMS = ("aws", "sam", "make", "slotkeeper", "pipx", "git", "curl", "python", "python3", "pip", "cfn-lint", "npx")
 PLACES = ("build/venv/bin/python", "build/cli/bin/slotkeeper", "build/venv/bin/slotkeeper", ".ci/run")
-# Notes whose key it has, its name and arguments, and answers what the pages read: outputs, a message, an ARN that is
-# long enough for every field, a document where it must be JSON, or a word.
-STAND_IN = r"""#!/bin/bash
+# Records its access key, name and arguments. Prints what the pages read: the stack's outputs, a message, JSON, an ARN
+# that is long enough for each field, or a word.
+RECORDER = r"""#!/bin/bash
 { printf '%s\0' "${AWS_ACCESS_KEY_ID:-}" "${0##*/}" "$@"; printf '\n'; } >> "$CALLS"
 case "${0##*/} $*" in
   aws*describe-stacks*) printf '%s\n' $OUTPUTS ;;
@@ -65,7 +65,7 @@ TARGETS = set(re.findall(r"^\.PHONY: (\S+)", _MAKEFILE, re.MULTILINE))
 RESOURCES = set(parsed_template()["Resources"])
 SLOTKEEPER: Any = typer.main.get_command(app)
 AWS_GLOBAL = {"--query", "--output", "--endpoint-url", "--region", "--profile", "--no-cli-pager", "--cli-input-json"}
-# The CLI's own, which are in no model.
+# Commands of the CLI itself, which botocore's models do not have.
 AWS_OWN = {("s3", "cp"), ("s3", "ls"), ("s3", "rb"), ("s3", "rm"), ("cloudformation", "wait"), ("logs", "tail"),
            ("cloudformation", "deploy"), ("dynamodb", "wait")}  # fmt: skip
 AWS_OWN_OPTIONS = {"--max-items", "--page-size", "--cli-binary-format"}
@@ -85,7 +85,7 @@ LOCAL = {
 
 
 class Call(NamedTuple):
-    """What a stand-in has noted."""
+    """One recorded call."""
 
     access_key: str
     program: str
@@ -102,19 +102,19 @@ def blocks_of(page: Path) -> list[str]:
 
 
 def run(folder: Path, blocks: list[str], *, strict: bool = False, **variables: str) -> list[Call]:
-    """The calls of these blocks, run as one script: a later one may use what an earlier one has set.
+    """Run the blocks as one script and return its calls. A block may use variables of an earlier one.
 
     Args:
-        strict: only the AWS CLI is a stand-in, and every command succeeds. Otherwise output that a page reads piece by
-            piece may be missing: what counts is what is called.
+        strict: replace only the AWS CLI, and require each command to succeed. Otherwise a command may fail for lack of
+            output, and only the calls are checked.
     """
-    script = re.sub(r"<[a-z][a-z -]*>", "placeholder", "\n".join(blocks))  # for the reader to fill in
+    script = re.sub(r"<[a-z][a-z -]*>", "placeholder", "\n".join(blocks))  # the reader's values
     if not script:
         return []
     for place in ["bin/aws"] if strict else [*(f"bin/{name}" for name in PROGRAMS), *PLACES]:
         program = folder / place
         program.parent.mkdir(parents=True, exist_ok=True)
-        program.write_text(STAND_IN)
+        program.write_text(RECORDER)
         program.chmod(0o755)
     message, _, policy = (
         block
@@ -191,7 +191,7 @@ ACCOUNT, LOCALLY, *EVERYDAY = (block for block in blocks_of(RETRIES) if not bloc
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Call]]:
-    """The folder and the calls of the page's commands, each of which succeeds, over an account's stack."""
+    """The folder and the calls of the page's commands for a stack in an account. Each command succeeds."""
     folder = tmp_path_factory.mktemp("account")
     return folder, run(folder, [ACCOUNT, *EVERYDAY], strict=True)
 
@@ -244,7 +244,7 @@ def _check_slotkeeper(arguments: list[str]) -> None:
     try:
         command.make_context("slotkeeper", list(rest))
     except click.BadParameter as error:
-        if "does not exist" not in str(error):  # a file that the page says to have
+        if "does not exist" not in str(error):  # the reader's file
             pytest.fail(f"{shlex.join(arguments)}: {error.format_message()}")
 
 
@@ -300,7 +300,7 @@ def _check_aws(arguments: list[str], folder: Path) -> None:
 
 
 def _parameters(shape: Any, options: list[str], folder: Path) -> Iterator[tuple[str, Any]]:
-    """As the CLI makes them of its options."""
+    """The parameters of the call, from the CLI's options."""
     members = {f"--{xform_name(each, '-')}": each for each in shape.members}
     at = 0
     while at < len(options):

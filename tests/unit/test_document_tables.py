@@ -1,4 +1,4 @@
-"""The tables of the documents say what the template and the schemas say."""
+"""The tables of the documents agree with the template and the schemas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGES = (ROOT / "docs" / "messages.md").read_text()
 
 
 def _rows(page: str) -> list[list[str]]:
-    """The cells of every row whose first one is a name in code."""
+    """The cells of each row whose first cell is code."""
     lines = re.findall(r"^\| (`[^|]+`) \|(.*)\|$", page, re.MULTILINE)
     return [[first.strip("`"), *(cell.strip() for cell in rest.split("|"))] for first, rest in lines]
 

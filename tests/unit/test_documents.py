@@ -1,4 +1,4 @@
-"""The Python of the documents runs as it stands there."""
+"""The Python examples of the documents run unchanged."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from slotkeeper.retry import Failure, WorkRequest
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout, http_client
+from tests.support.tables import create_table
 from tests.unit.conftest import CONTEXT
 from tests.unit.http_servers import DroppingServer
 from tests.unit.token_instances import TABLE, Api, Instances
@@ -66,7 +67,7 @@ def test_the_token_lock_of_the_page_fetches_one_token(service: ChatService, caps
 
 
 def _own_function(url: str, **more: Any) -> dict[str, Any]:
-    """The names of the page's own function, against an API."""
+    """The definitions of the page's example, for the API at this URL."""
     names: dict[str, Any] = {"api_url": url, "credentials": {}, "table_name": TABLE, **more}
     definitions = OWN_FUNCTION.partition("\nprint(")[0]
     exec(definitions, names)
@@ -121,7 +122,7 @@ def test_a_message_signed_with_the_standard_library_is_accepted(monkeypatch: pyt
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What the downstream of the page's work answers, and the requests that it got."""
+    """The downstream's response to the page's work, with the requests that it received."""
     response = SimpleNamespace(status=201, headers={}, json=lambda: {"invoice": "i-1"}, requests=[])
 
     def request(_pool: Any, *about: Any, **more: Any) -> SimpleNamespace:
@@ -134,7 +135,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.fixture
 def own_work(answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The page's work, in the place of the shipped one."""
+    """The page's work, instead of the shipped one."""
     monkeypatch.setenv("API_URL", "http://127.0.0.1")
     work = ModuleType("work.perform")
     exec(OWN_WORK, vars(work))
@@ -171,19 +172,14 @@ def test_a_consumer_runs_with_the_variables_that_the_page_names(
     answer: SimpleNamespace, own_work: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mock_aws():
-        boto3.client("dynamodb").create_table(
-            TableName="ledger",
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
-        )
+        create_table(boto3.client("dynamodb"), "ledger", "request_id")
         values = {"REQUEST_LEDGER_TABLE_NAME": "ledger", "WORK_SECONDS": "5", "WORK_QUEUE_LARGEST_MESSAGE": "262144"}
         consumer = REFERENCE.partition("\n## In your own consumer\n")[2]
         for row in re.findall(r"^- (`[A-Z].*?`): ", consumer, re.MULTILINE):
             for name in re.findall(r"`([A-Z]+_[A-Z_]+)`", row):
                 monkeypatch.setenv(name, values.get(name, "1"))
-        monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")  # there is no X-Ray here
-        importlib.reload(observability)  # Powertools reads its variables when its objects are made
+        monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")  # X-Ray is not available
+        importlib.reload(observability)  # Powertools reads its variables when its objects are created
         names: dict[str, Any] = {}
         exec((ROOT / "functions" / "worker" / "app.py").read_text(), names)
         records = [{"messageId": "m", "body": MESSAGE, "messageAttributes": {}, "eventSource": "aws:sqs"}]

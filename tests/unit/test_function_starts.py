@@ -1,4 +1,4 @@
-"""How a function starts: nothing looks for garbage, which its calls collect as ever, and calls of AWS are traced."""
+"""A function's cold start: garbage collection is disabled until its end, and only calls of AWS are traced."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_garbage_collection_starts_after_the_cold_start_and_skips_its_objects() 
 
 
 def test_aws_calls_are_traced_and_no_other_library_is_loaded() -> None:
-    _run(TRACED, LAMBDA_TASK_ROOT="/var/task")  # elsewhere Powertools switches its tracer off
+    _run(TRACED, LAMBDA_TASK_ROOT="/var/task")  # without it, Powertools disables its tracer
 
 
 @pytest.mark.parametrize("app", FUNCTIONS, ids=lambda path: path.parent.name)

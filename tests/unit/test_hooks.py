@@ -1,4 +1,4 @@
-"""Git runs `make check` before a commit, and what that checks `make lint` checks too."""
+"""The Git hook runs `make check`, whose linters are also in `make lint`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOOKS: list[dict[str, Any]] = [hook for repository in CONFIG["repos"] for hook i
 
 def test_no_hook_is_downloaded() -> None:
     assert {repository["repo"] for repository in CONFIG["repos"]} == {"local"}
-    assert {hook["language"] for hook in HOOKS} == {"unsupported"}  # pre-commit's word for: as it is installed
+    assert {hook["language"] for hook in HOOKS} == {"unsupported"}  # pre-commit's name for: use the installed program
     pinned = re.findall(r"^pre-commit==(\S+)$", (ROOT / "requirements" / "hooks.txt").read_text(), re.MULTILINE)
     assert tuple(map(int, pinned[0].split("."))) >= tuple(map(int, CONFIG["minimum_pre_commit_version"].split(".")))
 

@@ -1,4 +1,4 @@
-"""What may import what: the flows of the layer stand alone, and no module imports itself by way of others."""
+"""What may import what: the layer's flows are separate, and there is no import cycle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = (ROOT / "layers" / "slotkeeper", ROOT / "cli", ROOT / "functions", ROOT)  # folders that imports begin at
+SOURCES = (ROOT / "layers" / "slotkeeper", ROOT / "cli", ROOT / "functions", ROOT)  # folders on the import path
 FLOWS = ("slots", "token", "retry", "chatbot")
 SHARED = {"aws", "schema", "settings", "observability", "events", "cold_start"}
 PRODUCT = ("layers", "functions", "cli")
@@ -30,7 +30,7 @@ def _modules() -> dict[str, Path]:
 
 
 def _imports(path: Path, *, for_types: bool = False) -> set[str]:
-    """The modules that a module imports when it is imported itself, and with `for_types` those it imports for types."""
+    """The modules that a module imports when it is loaded, and with `for_types` also those for type checkers."""
     names: set[str] = set()
     for node in _at_import(ast.parse(path.read_text()), for_types):
         if isinstance(node, ast.Import):
@@ -86,7 +86,7 @@ def test_the_product_imports_neither_dev_nor_tests_and_the_layer_no_command() ->
 
 def test_no_modules_import_each_other_in_a_cycle() -> None:
     modules = _modules()
-    # A package is imported by whoever imports a module of it; that is no arrow of the module's own.
+    # An import of a module also loads its package. The graph omits this edge.
     graph = {name: _imports(path) & modules.keys() for name, path in modules.items()}
     try:
         TopologicalSorter(graph).prepare()
@@ -110,7 +110,7 @@ def test_no_two_test_files_have_one_name() -> None:
 
 
 def test_the_slots_package_loads_no_janitor() -> None:
-    """Each cold start that uses a module of a package loads all that the package exports."""
+    """A cold start that imports one module of a package loads all modules that the package exports."""
     loaded, left = set[str](), ["slotkeeper.slots"]
     while left:
         name = left.pop()

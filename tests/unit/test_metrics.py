@@ -1,4 +1,4 @@
-"""The metrics: what the handlers write is what the source names, in the same units; docs/metrics.md says all of it."""
+"""The handlers write each metric of the source, in the same unit, and docs/metrics.md lists all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensi
 def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
     load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The dimensions of what an invocation adds to `metrics` are shared; a process's must not get among them."""
+    """All metrics in `metrics` share their dimensions. A process's dimension must not become one of them."""
     janitor = load("janitor")
     janitor.handler({}, CONTEXT)
     written = {metric.name: metric for metric in in_output(capsys.readouterr().out)}
@@ -40,7 +40,7 @@ def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
 def test_an_unknown_process_in_a_message_adds_no_metric(
     load: Load, capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
-    """Each would be on the bill, and a sender could make up as many as it likes."""
+    """Each metric costs money, and a sender could invent any number of processes."""
     load("starter").handler({"Records": [request_record(body, group="made-up")]}, CONTEXT)
     written = in_output(capsys.readouterr().out)
     assert "RequestsDeadLettered" in {metric.name for metric in written}
@@ -48,7 +48,7 @@ def test_an_unknown_process_in_a_message_adds_no_metric(
 
 
 def test_the_page_of_metrics_lists_each_metric_with_its_unit_and_dimensions() -> None:
-    """A row is: the name, in parentheses what differs from a Count of the stack, meaning, alarm."""
+    """A row has the name, in parentheses the differences from a Count of the stack, the meaning and the alarm."""
     rows = re.findall(r"^\| `(\w+)`(?: \(([^)|]+)\))? \| [^|]+ \|(?: [^|]+)? \|$", _page(), re.MULTILINE)
     assert sorted(_documented(*row) for row in rows) == sorted(in_source() | {BY_FILTER})
 

@@ -1,4 +1,4 @@
-"""What the page of performance reckons, reckoned again."""
+"""The computed figures of the page on performance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROW = re.compile(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \| ([\d.]+) 
 def test_the_table_of_slots_has_the_operator_commands_figures() -> None:
     rows = ROW.findall(PAGE)
     assert len(rows) == 7
-    for slots, size, at_once, queued, starts, seconds in rows:
+    for slots, size, cycle, queued, starts, seconds in rows:
         asked = demand("orders", "orders-job", int(slots))
-        assert (asked.bytes, asked.cycle_units, asked.queued_units) == (int(size), int(at_once), int(queued))
+        assert (asked.bytes, asked.cycle_units, asked.queued_units) == (int(size), int(cycle), int(queued))
         assert (f"{asked.starts_a_second:.1f}", f"{asked.shortest_job:.1f}") == (starts, seconds)

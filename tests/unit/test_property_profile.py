@@ -1,4 +1,4 @@
-"""Every property runs under the one profile, which does not ask how fast the machine is."""
+"""Each property uses the loaded profile, which has no deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The saved queries find what the functions log: each filter meets lines, and these have every field."""
+"""The saved queries find lines that the functions log, and these lines have each field of the query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXT = r"\"[^\"]*\"|'[^']*'|/[^/]*/"
 
 @dataclass(frozen=True)
 class Query:
-    """A query of Logs Insights, as far as these use its language."""
+    """A query of Logs Insights, in the part of its language that the saved queries use."""
 
     text: str
     functions: tuple[str, ...]
@@ -38,7 +38,7 @@ class Query:
         return names - set(re.findall(r"\bas (\w+)", bare))
 
     def meets(self, line: dict[str, Any]) -> bool:
-        """Whether a line passes every filter."""
+        """Whether a line passes each filter."""
         conditions = re.findall(r"^(?:\| )?filter (.+)$", self.text, re.MULTILINE)
         return all(_any(condition, line) for condition in conditions)
 
@@ -86,7 +86,7 @@ ALL = {
 
 @pytest.fixture
 def lines(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> dict[str, list[dict[str, Any]]]:
-    """Function -> what it logged, metrics among it, as Logs Insights sees it too."""
+    """Function -> its log lines, including its metrics, as Logs Insights reads them."""
     return {
         function: [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         for function, text in function_output.by_function(load).items()
@@ -94,7 +94,7 @@ def lines(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> dict[s
 
 
 def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[dict[str, Any]]]) -> None:
-    """One test for all of them: what is logged takes a second to make."""
+    """One test for all queries, since producing the logs takes a second."""
     for name, query in ALL.items():
         matching = [line for function in query.functions for line in lines.get(function, []) if query.meets(line)]
         written = {field for line in matching for field in line} | (
@@ -105,14 +105,14 @@ def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[d
 
 
 def test_the_query_of_one_request_finds_the_lines_of_each_function(lines: dict[str, list[dict[str, Any]]]) -> None:
-    story = ALL["RequestStoryQuery"]
-    assert {function for function in story.functions if any(map(story.meets, lines.get(function, [])))} == {
+    query = ALL["RequestStoryQuery"]
+    assert {function for function in query.functions if any(map(query.meets, lines.get(function, [])))} == {
         "starter",
         "worker",
     }
     execution = FILL_IN["ITS-EXECUTION"]
-    assert story.meets({"message": "Took back a slot", "execution": execution})
-    assert story.meets({"type": "TaskFailed", "execution_arn": f"arn:aws:states:::execution:workflow:{execution}"})
+    assert query.meets({"message": "Took back a slot", "execution": execution})
+    assert query.meets({"type": "TaskFailed", "execution_arn": f"arn:aws:states:::execution:workflow:{execution}"})
 
 
 @pytest.mark.parametrize("name", ALL)
