@@ -13,6 +13,7 @@ import tempfile
 import threading
 import types
 import zipfile
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,22 @@ def _with_shared_copies(original: types.ModuleType) -> types.ModuleType:
 class SharedCopy(zipfile.ZipFile):
     """`extractall` into an empty folder makes it a link to the one copy of this archive's content."""
 
+    @cached_property
+    def copy(self) -> Path:
+        """Where the content is, once it is unpacked."""
+        content = Path(str(self.filename)).read_bytes()
+        return Path(tempfile.gettempdir(), "code", hashlib.sha256(content).hexdigest())
+
+    def namelist(self) -> list[str]:
+        """The members' names; none if the content is unpacked. MiniStack checks the path of each, 700 for the layer."""
+        return [] if self.copy.exists() else super().namelist()
+
     def extractall(self, path: Any = None, members: Any = None, pwd: bytes | None = None) -> None:
-        archive, folder = Path(str(self.filename)), Path(path)
-        copy = Path(tempfile.gettempdir(), "code", hashlib.sha256(archive.read_bytes()).hexdigest())
         with _unpacking:
-            if not copy.exists():
-                half = copy.with_suffix(".half")  # what an error leaves of it is never run
+            if not self.copy.exists():
+                half = self.copy.with_suffix(".half")  # what an error leaves of it is never run
                 super().extractall(half, members, pwd)
-                half.rename(copy)
+                half.rename(self.copy)
+        folder = Path(path)
         folder.rmdir()
-        os.symlink(copy, folder)
+        os.symlink(self.copy, folder)
