@@ -41,6 +41,7 @@ def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_mov
     _submit(slotkeeper, tmp_path, process, "abc")
     assert _wait_for(slotkeeper, process, "a", "running")["attempt"] == 1
     _wait_for(slotkeeper, process, "b", "waiting")
+    stack.wait_until_waiting(process)  # until b was refused: only then is it known to be first
     assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
     letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
     assert letter["code"] == "Cancelled"

@@ -74,7 +74,7 @@ def test_r3_r4_poison_leaves_with_its_story_and_f26_redriven_it_is_the_same_requ
     work.send(request)
     letter = work.dead_letter(request)
     assert (letter["code"], letter["retry_count"]) == ("Poison", "1")
-    assert f"no s3://{work.bucket}/{work.input_key(request)}" in letter["reason"]
+    assert f"s3://{work.bucket}/{work.input_key(request)} does not exist" in letter["reason"]
     assert [entry["attempt"] for entry in json.loads(letter["history"])] == [1]
     work.wait_for(request, "DEAD_LETTERED")
 

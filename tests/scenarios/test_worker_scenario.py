@@ -83,7 +83,12 @@ def test_each_request_has_its_outcome() -> None:
         "sent": 0.0,
         "ended": 1.8,
         "attempts": 1,
-        "dead_letters": [{"code": "Poison", "reason": "Poison: there is no s3://bucket/key"}],
+        "dead_letters": [
+            {
+                "code": "Poison",
+                "reason": "Poison: s3://bucket/key does not exist. Upload it before you send its message",
+            }
+        ],
         "calls": [{"began": 1.3, "ended": 1.6, "answer": "404"}],
     }
 

@@ -60,7 +60,7 @@ def objects(*published: tuple[str, int]) -> dict[str, bytes]:
     }
 
 
-NO_INPUT = Poison("the input is missing", "Poison", "there is no s3://")
+NO_INPUT = Poison("the input is missing", "Poison", "does not exist. Upload it")
 NO_JSON = Poison("the body is not JSON", "InvalidMessage", "JSON")
 REQUESTS = [
     request(LATE, "normal", Step(0.5, "slow_down", 25), Step(0.5), retry_after=25),
@@ -69,12 +69,16 @@ REQUESTS = [
     request(MISSING, "poison", Step(0.3), poison=NO_INPUT),
     request(NONSENSE, "poison", poison=NO_JSON),
 ]
-ENTRY = {"attempt": 1, "at": FIRST, "error": "Poison: there is no s3://bucket/key"}
+ENTRY = {
+    "attempt": 1,
+    "at": FIRST,
+    "error": "Poison: s3://bucket/key does not exist. Upload it before you send its message",
+}
 LETTER = DeadLetter(
     body="the next attempt's",
     sent=ORIGIN + 1.8,
     code="Poison",
-    reason="Poison: there is no s3://bucket/key",
+    reason="Poison: s3://bucket/key does not exist. Upload it before you send its message",
     idempotency_key=MISSING,
     retry_count=1,
     first_attempt_at=FIRST,

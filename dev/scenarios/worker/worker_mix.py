@@ -174,7 +174,7 @@ def _poisoned(number: int, request_id: str, lines: Sequence[str], seconds: float
     broken, line = damaged(lines)
     match number % 6:
         case 0:
-            why = Poison("the input is missing", "Poison", "there is no s3://")
+            why = Poison("the input is missing", "Poison", "does not exist. Upload it")
             return Request(request_id, "poison", key, body, None, steps, poison=why)
         case 1:
             why = Poison(f"line {line} is not JSON", "Poison", f"line {line} is not JSON")
