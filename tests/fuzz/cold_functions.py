@@ -1,4 +1,4 @@
-"""The functions as cold containers, called with one event each, and everything that they say."""
+"""The functions as cold containers: each is called with one event, and everything that it logs is recorded."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ LARGEST_RESPONSE = 4096
 
 @dataclass(frozen=True)
 class Ran:
-    """What an invocation answered or raised, and all that it said: logs of every library, metrics, warnings."""
+    """What an invocation answered or raised, and all that it logged: logs of every library, metrics, warnings."""
 
     answer: Any
     raised: Exception | None
-    said: str
+    logged: str
 
     def __repr__(self) -> str:
-        return f"Ran({self.answer!r}, {self.raised!r}, said={self.said[:2000]!r})"
+        return f"Ran({self.answer!r}, {self.raised!r}, logged={self.logged[:2000]!r})"
 
 
 class Functions:
-    """Loads functions anew for every example, over clients that are made once for a test."""
+    """Loads functions for every example, with clients that are created once for a test."""
 
     def __init__(self, session: boto3.Session, patch: pytest.MonkeyPatch) -> None:
         self._session = session
@@ -107,9 +107,8 @@ class Functions:
             self._patch.delenv(name, raising=False)
         self._patch.setattr(boto3, "client", self._client)
         self._patch.setattr(urllib3.PoolManager, "request", partialmethod(self._put))
-        # A clock of its own: a busy machine must not use up an invocation's time. Sleeping moves it, and each reading a
-        # little, so that code that waits for a moment without sleeping ends too. Threads that other tests have left
-        # behind keep the real one.
+        # A simulated clock: a slow machine must not use up an invocation's time. A sleep moves it, and each read does,
+        # a little, so that code that waits without a sleep ends too. Threads of other tests keep the real clock.
         self._now, self._thread = 0.0, threading.get_ident()
         self._real_sleep, self._real_clock = time.sleep, time.monotonic
         self._patch.setattr("time.sleep", self._sleep)
@@ -157,7 +156,7 @@ class Functions:
         return self.account
 
     def _put(self, pool: urllib3.PoolManager, method: str, url: str, **fields: Any) -> Any:
-        """CloudFormation is told something; the chat API is asked as ever."""
+        """Record an answer to CloudFormation; pass on other requests, which are for the chat API."""
         if url != RESPONSE_URL:
             return self._request(pool, method, url, **fields)
         assert method == "PUT"

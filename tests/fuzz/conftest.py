@@ -1,4 +1,4 @@
-"""The functions' own handlers over an account in the process."""
+"""The functions' handlers with an AWS account in the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fuzz.cold_functions import Functions
 
 @pytest.fixture(scope="session")
 def session() -> boto3.Session:
-    """Shared, because it reads the services' descriptions only once."""
+    """Shared, so that it loads the services' descriptions only once."""
     return boto3.Session("local", "local", region_name="us-east-1")
 
 

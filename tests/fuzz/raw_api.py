@@ -1,4 +1,4 @@
-"""A chat API that answers whatever bytes it is told to, and then hangs up."""
+"""A chat API that answers with given bytes and closes the connection."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def ok(body: bytes) -> bytes:
 
 
 class RawApi:
-    """`answers` are the bytes by path; `asked` holds each request as it came, head and body."""
+    """`answers`: path -> bytes. `requests`: each request as it arrived, head and body."""
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes] = {}
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=50)
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
@@ -56,7 +56,7 @@ class RawApi:
             length = re.search(rb"Content-Length: (\d+)", request)
             while length and len(request.partition(b"\r\n\r\n")[2]) < int(length[1]):
                 request += connection.recv(65536)
-            self.asked.append(request)
+            self.requests.append(request)
             connection.sendall(self.answers.get(request.split(b" ")[1].decode(), b""))
         except OSError:
-            pass  # the other end has heard enough
+            pass  # the client has closed the connection

@@ -1,4 +1,4 @@
-"""What others may write: texts as SQS carries them, JSON of any shape, near misses of valid bodies, DynamoDB items."""
+"""Untrusted inputs: texts as SQS delivers them, JSON of any shape, bodies close to valid ones, DynamoDB items."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.work_messages import ALLOWED
 
-# What SQS takes in a body (SQS API Reference, SendMessage); no halves of surrogate pairs.
+# The characters that SQS accepts in a body (SQS API Reference, SendMessage), without halves of surrogate pairs.
 SQS_CHARACTERS = st.characters(
     exclude_categories=["Cs"],
     exclude_characters=[chr(c) for c in range(32) if chr(c) not in "\t\n\r"] + ["\ufffe", "\uffff"],
@@ -24,7 +24,7 @@ scalars = st.none() | st.booleans() | numbers | texts
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
 )
-# JSON that Python's reader takes and few others do, or takes at a price.
+# JSON that few parsers except Python's accept, or that is expensive to parse.
 odd_json = st.sampled_from(
     [
         "[" * 100_000,
@@ -42,7 +42,7 @@ odd_json = st.sampled_from(
 
 @st.composite
 def near_misses(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
-    """A valid object with up to two things done to it."""
+    """A valid object with up to two changes."""
     made: dict[str, Any] = json.loads(json.dumps(valid))
     for _ in range(draw(st.integers(0, 2))):
         name = draw(st.sampled_from(sorted(valid)) | texts)
@@ -54,7 +54,7 @@ def near_misses(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
 
 
 def bodies(valid: dict[str, Any]) -> st.SearchStrategy[str]:
-    """Bodies as SQS may carry them, most of them near a valid one."""
+    """Bodies as SQS may deliver them, most of them close to a valid one."""
     written = st.builds(
         lambda value, ascii_only: json.dumps(value, ensure_ascii=ascii_only),
         near_misses(valid) | near_misses(valid) | values,
@@ -63,7 +63,7 @@ def bodies(valid: dict[str, Any]) -> st.SearchStrategy[str]:
     return (written | sqs_texts | odd_json).filter(lambda text: bool(text) and ALLOWED.fullmatch(text) is not None)
 
 
-# Numbers as DynamoDB tells them: up to 38 digits, exponents from -130 to 125.
+# Numbers as DynamoDB returns them: up to 38 digits, exponents from -130 to 125.
 _LARGE_AND_SMALL = ["9" * 38, "-" + "9" * 38, "1" + "0" * 125, "0." + "0" * 129 + "1"]
 _USUAL = ["0", "1", "-1", "3", "1.5", "500", "501", "1800000000", "1800000000000", "1800000000.123"]
 item_numbers = st.sampled_from([*_USUAL, *_LARGE_AND_SMALL]) | st.integers(-(10**6), 10**10).map(str)
@@ -87,7 +87,7 @@ attributes = st.recursive(
 
 @st.composite
 def items(draw: st.DrawFn, valid: dict[str, Any], most: int = 3) -> dict[str, Any]:
-    """A valid item, at up to `most` places of which, however deep, something else stands or nothing."""
+    """A valid item in which up to `most` attributes, at any depth, are replaced, added or removed."""
     made: dict[str, Any] = json.loads(json.dumps(valid))
     for _ in range(draw(st.integers(0, most))):
         inside = made

@@ -1,4 +1,4 @@
-"""The registrar: CloudFormation is answered, once, whatever the template's parameters and whatever AWS says of them."""
+"""The registrar answers CloudFormation once, with any parameters of the template and any refusal of AWS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fuzz.strategies import attributes, texts, values
 from tests.support.in_process_tables import SLOTS
 
 VALID = {"ProcessName": "p", "SlotLimit": "3", "JobName": "job", "ServiceToken": "arn"}
-# What template.yaml allows of the parameters, and anything in place of those that it does not check.
+# The values that template.yaml allows, and any value of parameters that it does not check.
 properties = st.fixed_dictionaries(
     {"ServiceToken": st.just("arn")},
     optional={
@@ -42,8 +42,8 @@ properties = st.fixed_dictionaries(
     job=None,
     refused=("GetJob", "名" * 5000),
     resource="Process",
-).via("a reason of 6 KB as JSON, of which CloudFormation takes 4")
-def test_cloudformation_is_answered_once_whatever_is_asked(
+).via("a reason of 6 KB as JSON; CloudFormation accepts 4")
+def test_every_custom_resource_request_gets_one_answer(
     functions: Functions,
     *,
     now: dict[str, Any],
@@ -58,9 +58,7 @@ def test_cloudformation_is_answered_once_whatever_is_asked(
     account.jobs = {} if job is None else {"job": job}
     if refused and refused[1] != "AccessDeniedException":
         account.refuse = dict([refused])
-    stands = {"process_name": {"S": "p"}, "holders": there} if there else {}
-    if stands:
-        stands = account.tables.put(SLOTS, stands)
+    stored = account.tables.put(SLOTS, {"process_name": {"S": "p"}, "holders": there}) if there else {}
     event = {
         "RequestType": request,
         "ResponseURL": RESPONSE_URL,
@@ -77,4 +75,4 @@ def test_cloudformation_is_answered_once_whatever_is_asked(
     assert answer["PhysicalResourceId"] == name
     assert answer["Status"] == "SUCCESS" or answer["Reason"]
     if there:
-        assert account.tables.item(SLOTS, "p") == stands
+        assert account.tables.item(SLOTS, "p") == stored

@@ -1,4 +1,4 @@
-"""The chatbot: whatever a stranger sends or the API answers, a status that is documented, and no secret anywhere."""
+"""The chatbot answers any request, with any answer of the API, with a documented status, and reveals no secret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY, CLIENT_SECRET = "canary-signing-key-4711", "canary-client-secret-0815"
 TOKEN, NEW_TOKEN = "canary-token-1", "canary-token-2"
 CANARIES = (KEY, CLIENT_SECRET, TOKEN, NEW_TOKEN)
 VALID = {"message_id": "m1", "text": "hello", "conversation": "c"}
-# Those that the chatbot is documented to answer with.
+# The chatbot's documented statuses.
 STATUSES = {200, 400, 401, 404, 405, 413, 500, 502, 503}
 ITEM = {
     "token_name": {"S": "chatbot"},
@@ -54,7 +54,7 @@ class World:
         known = {"client_id": "bot", "client_secret": CLIENT_SECRET}
         account.secrets["credentials"] = {"SecretString": json.dumps(known)}
         account.tables.put(TOKENS, ITEM)
-        self.api.asked.clear()
+        self.api.requests.clear()
         self.api.answers = {
             "/auth": ok(json.dumps({"access_token": NEW_TOKEN}).encode()),
             "/me": ok(b"{}"),
@@ -73,14 +73,14 @@ class World:
         assert ran.answer["statusCode"] in STATUSES, ran
         assert not ran.answer["isBase64Encoded"]
         json.loads(ran.answer["body"])
-        check_nothing_is_told(ran)
+        check_no_secret_is_revealed(ran)
         return ran
 
 
-def check_nothing_is_told(ran: Ran) -> None:
+def check_no_secret_is_revealed(ran: Ran) -> None:
     for canary in CANARIES:
         assert canary not in json.dumps(ran.answer, default=str), canary
-        assert canary not in ran.said, canary
+        assert canary not in ran.logged, canary
         assert canary not in str(ran.raised), canary
 
 
@@ -91,7 +91,7 @@ def world(functions: Functions, api: RawApi, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def event(body: str | None, headers: Any, path: str = "/messages", method: str = "POST", encoded: Any = False) -> Any:
-    """What API Gateway hands the function."""
+    """An event of API Gateway."""
     return {
         "resource": path,
         "path": path,
@@ -144,25 +144,27 @@ headers = st.none() | st.dictionaries(
     path="/messages",
     method="POST",
     encoded=False,
-).via("all is as it should be, but for the key")
-def test_an_unsigned_request_has_an_answer_and_never_reaches_the_api(
+).via("only the key is wrong")
+def test_an_unsigned_request_is_refused_without_a_call_of_the_api(
     world: World, *, body: str | None, headers: Any, path: str, method: str, encoded: bool | None
 ) -> None:
     account = world.new()
     ran = world.ask(event(body, headers, path, method, encoded))
     assert ran.answer["statusCode"] in {400, 401, 404, 405}
-    assert world.api.asked == []
+    assert world.api.requests == []
     assert account.tables.items(SEEN) == []
     assert account.tables.item(TOKENS, "chatbot") == ITEM
 
 
 @given(body=bodies(VALID), encoded=st.booleans())
-def test_a_signed_request_is_answered_or_refused_whatever_its_body(world: World, body: str, encoded: bool) -> None:
+def test_a_signed_request_with_any_body_is_answered_or_refused(world: World, body: str, encoded: bool) -> None:
     world.new()
     sent = base64.b64encode(body.encode()).decode() if encoded else body
     ran = world.ask(event(sent, signed(body), encoded=encoded))
     assert ran.answer["statusCode"] in {200, 400, 413}
-    assert (ran.answer["statusCode"] == 200) == any(asked.startswith(b"POST /answers") for asked in world.api.asked)
+    assert (ran.answer["statusCode"] == 200) == any(
+        request.startswith(b"POST /answers") for request in world.api.requests
+    )
 
 
 _header_lines = st.sampled_from(
@@ -188,15 +190,15 @@ _statuses = st.sampled_from([200, 200, 200, 201, 204, 301, 302, 307, 400, 401, 4
 
 @st.composite
 def raw_answers(draw: st.DrawFn, about: dict[str, Any]) -> bytes:
-    """An answer of HTTP, more or less. `about`: what a good one says."""
-    said = json.dumps(draw(st.just(about) | values)).encode()
-    body = draw(st.just(said) | st.binary(max_size=200) | st.sampled_from([b"[" * 100_000, b"x" * 1_000_001]))
+    """An HTTP answer, possibly malformed. `about`: the content of a correct one."""
+    content = json.dumps(draw(st.just(about) | values)).encode()
+    body = draw(st.just(content) | st.binary(max_size=200) | st.sampled_from([b"[" * 100_000, b"x" * 1_000_001]))
     if draw(st.integers(0, 9)) == 0:
         return draw(st.just(b"") | st.binary(max_size=200))
     lines = draw(st.lists(_header_lines, max_size=3))
     if draw(st.booleans()):
         lines.append(b"Content-Length: %d" % len(body))
-    # It repeats what it was asked with wherever there is room for it.
+    # It contains the token of the request wherever possible.
     start = b"HTTP/1.1 %d canary-token-1" % draw(_statuses)
     return b"\r\n".join([start, *lines, b"", body])
 
@@ -208,18 +210,18 @@ def raw_answers(draw: st.DrawFn, about: dict[str, Any]) -> bytes:
 )
 @example(answers=b"HTTP/1.1 302 Found\r\nLocation: http://[canary-token-1]/\r\n\r\n", auth=None, me=None)
 @example(answers=b"HTTP/1.1 400 Bad\r\nno header\r\nSet-Cookie: canary-token-1\r\n\r\n", auth=None, me=None)
-def test_whatever_the_api_answers_the_caller_has_an_answer_and_nothing_secret_is_told(
+def test_any_answer_of_the_api_gives_the_caller_an_answer_without_secrets(
     world: World, answers: bytes, auth: bytes | None, me: bytes | None
 ) -> None:
     world.new()
     answers_of_route = {"/answers": answers, "/auth": auth, "/me": me}
     world.api.answers |= {path: raw for path, raw in answers_of_route.items() if raw is not None}
     body = json.dumps(VALID)
-    # An answer of the API's that a caller is given is the API's own affair: here it says no canary.
+    # The caller gets the API's answer text, which contains no canary here.
     ran = world.ask(event(body, signed(body)))
     assert ran.answer["statusCode"] in {200, 502, 503}
-    # One for a token that was in the item all along, one for a new one that was dead when it came.
-    assert len([asked for asked in world.api.asked if asked.startswith(b"POST /auth")]) <= 2
+    # One for the stored token, and one for a new token that is dead from the start.
+    assert len([request for request in world.api.requests if request.startswith(b"POST /auth")]) <= 2
 
 
 LOCK = {"refresh_lock": {"M": {"release_code": {"S": "code-1"}, "expires": {"N": "1700000000"}}}}
@@ -231,14 +233,14 @@ token_items = items(ITEM | LOCK | {"refused_until": {"N": "1700000000"}, "refuse
 @given(item=token_items)
 @example(item=ITEM | {"refused_until": {"N": "1" + "0" * 125}})
 @example(item=ITEM | {"access_token": {"S": f"{TOKEN}\r\nX: y"}})
-def test_a_token_item_that_somebody_else_wrote_is_used_replaced_or_reported(world: World, item: dict[str, Any]) -> None:
+def test_any_token_item_is_used_replaced_or_reported(world: World, item: dict[str, Any]) -> None:
     account = world.new()
     account.tables.put(TOKENS, item)
     body = json.dumps(VALID)
     ran = world.ask(event(body, signed(body)))
     assert ran.answer["statusCode"] in {200, 500, 502, 503}
     if ran.answer["statusCode"] == 500:
-        assert "MalformedToken" in ran.said, ran
+        assert "MalformedToken" in ran.logged, ran
 
 
 @given(
@@ -246,13 +248,11 @@ def test_a_token_item_that_somebody_else_wrote_is_used_replaced_or_reported(worl
     ask=st.sampled_from([{}, {"release_code": "code-1"}, {"release_code": "x"}])
     | texts.map(lambda code: {"release_code": code}),
 )
-def test_the_refresher_meets_any_item_and_tells_no_token(
-    world: World, item: dict[str, Any], ask: dict[str, Any]
-) -> None:
+def test_the_refresher_reveals_no_token_with_any_item(world: World, item: dict[str, Any], ask: dict[str, Any]) -> None:
     account = world.new()
     account.tables.put(TOKENS, item)
     ran = world.functions.run(world.functions.load("token_refresher"), ask, invocation())
-    check_nothing_is_told(ran)
+    check_no_secret_is_revealed(ran)
     assert ran.raised is None or type(ran.raised).__name__ == "MalformedToken", ran
 
 
@@ -270,8 +270,8 @@ DEPLOYMENT = {
     request=st.sampled_from(["Create", "Update", "Delete", "", None, 1]),
     refusal=st.none() | st.text(st.characters(exclude_categories=["Cs"])),
 )
-@example(item={}, request="Create", refusal="ü" * 5000).via("an answer of 30 KB, of which CloudFormation takes 4")
-def test_cloudformation_has_an_answer_from_the_refresher_whatever_the_item(
+@example(item={}, request="Create", refusal="ü" * 5000).via("an answer of 30 KB; CloudFormation accepts 4")
+def test_the_refresher_answers_cloudformation_with_any_item(
     world: World, item: dict[str, Any], request: Any, refusal: str | None
 ) -> None:
     account = world.new()
@@ -281,7 +281,7 @@ def test_cloudformation_has_an_answer_from_the_refresher_whatever_the_item(
     account.tables.put(TOKENS, item)
     event = {"RequestType": request, "ResponseURL": RESPONSE_URL}
     ran = world.functions.run(world.functions.load("token_refresher"), DEPLOYMENT | event, invocation())
-    check_nothing_is_told(ran)
+    check_no_secret_is_revealed(ran)
     assert ran.raised is None, ran
     (answer,) = world.functions.answered
     assert answer["Status"] == "SUCCESS"
@@ -289,7 +289,7 @@ def test_cloudformation_has_an_answer_from_the_refresher_whatever_the_item(
 
 @st.composite
 def secrets(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
-    """A secret's value, as whoever may put one has put it; a canary in most of them."""
+    """A secret's value, which may be malformed; most contain a canary."""
     made = draw(
         st.fixed_dictionaries({}, optional=dict.fromkeys(valid, st.just(KEY) | st.just(CLIENT_SECRET) | values))
         | st.just(valid)
@@ -305,7 +305,7 @@ def secrets(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
 )
 @example(signing={"SecretString": "[" * 60_000}, credentials={"SecretString": "{}"})
 @example(signing={"SecretString": json.dumps({"signing_key": "\ud800" * 16})}, credentials={"SecretString": "{}"})
-def test_a_secret_that_cannot_be_used_is_the_bots_own_fault_and_is_not_repeated(
+def test_an_unusable_secret_gives_a_server_error_and_is_not_revealed(
     world: World, signing: dict[str, Any], credentials: dict[str, Any]
 ) -> None:
     account = world.new()

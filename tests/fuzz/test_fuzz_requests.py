@@ -1,4 +1,4 @@
-"""The starter: whatever is sent, each message is started, dead-lettered with a reason, or left in its place."""
+"""The starter starts each message, dead-letters it with a reason, or leaves it in its place, with any content."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tests.fuzz.cold_functions import Functions, Ran
 from tests.fuzz.strategies import bodies, groups
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import SLOTS
+from tests.unit.work_account import record
 
-# A mistake in the code, and not in its input.
+# Mistakes in the code, as opposed to its input.
 _MISTAKES = re.compile(r"\b(Key|Type|Attribute|Index|Recursion|Overflow|UnicodeEncode)Error\b|ValidationException")
 VALID = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
 PROCESS = {
@@ -28,25 +29,19 @@ PROCESS = {
 
 @st.composite
 def records(draw: st.DrawFn) -> dict[str, Any]:
-    """A message as the event source mapping hands it over."""
+    """A message as the event source mapping passes it."""
     number = draw(st.integers(1, 10**6))
-    return {
-        "messageId": f"message-{number}",
-        "receiptHandle": draw(st.sampled_from([f"handle-{number}", "spent"])),
-        "body": draw(bodies(VALID)),
-        "attributes": {
-            "ApproximateReceiveCount": str(draw(st.sampled_from([1, 2, 979, 980, 1000, 10**9]))),
-            "SentTimestamp": str(draw(st.sampled_from([0, 1_800_000_000_000, 4_102_444_800_000, 10**15]))),
-            "ApproximateFirstReceiveTimestamp": "1800000000000",
-            "SenderId": "sender",
-            "MessageGroupId": draw(st.just("p") | groups),
-            "MessageDeduplicationId": draw(groups),
-            "SequenceNumber": str(draw(st.integers(0, 10**39 - 1))),
-        },
-        "messageAttributes": {},
-        "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:requests.fifo",
+    message = {"receiptHandle": draw(st.sampled_from([f"handle-{number}", "spent"]))}
+    attributes = {
+        "ApproximateReceiveCount": str(draw(st.sampled_from([1, 2, 979, 980, 1000, 10**9]))),
+        "SentTimestamp": str(draw(st.sampled_from([0, 1_800_000_000_000, 4_102_444_800_000, 10**15]))),
+        "ApproximateFirstReceiveTimestamp": "1800000000000",
+        "SenderId": "sender",
+        "MessageGroupId": draw(st.just("p") | groups),
+        "MessageDeduplicationId": draw(groups),
+        "SequenceNumber": str(draw(st.integers(0, 10**39 - 1))),
     }
+    return record(draw(bodies(VALID)), f"message-{number}") | message | {"attributes": attributes}
 
 
 batches = st.lists(records(), min_size=1, max_size=10, unique_by=lambda record: record["messageId"])
@@ -60,35 +55,35 @@ def kept(ran: Ran) -> list[str]:
 
 
 def check_no_mistake_in_the_code(ran: Ran, *given: Any) -> None:
-    """An error message quotes its input, and Hypothesis also draws the names of exceptions."""
+    """Except mistakes quoted from the input: Hypothesis also generates the names of exceptions."""
     texts = json.dumps(given)
-    assert not [mistake for mistake in _MISTAKES.finditer(ran.said) if mistake.group() not in texts], ran
+    assert not [mistake for mistake in _MISTAKES.finditer(ran.logged) if mistake.group() not in texts], ran
 
 
 def check_each_has_one_end(account: InProcessAws, sent: list[dict[str, Any]], ran: Ran) -> None:
     stays = kept(ran)
     order = [record["messageId"] for record in sent]
-    assert stays == order[len(order) - len(stays) :], "what follows a message that stays has to stay"
-    letters = {told["MessageDeduplicationId"]: told for told in account.sent_to("dead.fifo")}
-    for record in sent:
-        letter = letters.get(record["messageId"])
-        assert not (letter and record["messageId"] in stays), "both set aside and kept"
-        if letter:
-            assert letter["MessageBody"] == record["body"]
-            assert letter["MessageGroupId"] == record["attributes"]["MessageGroupId"]
-            assert {"code", "reason", "receives", "sent_at"} <= letter["MessageAttributes"].keys()
-        elif record["messageId"] not in stays:
-            fields = json.loads(record["body"])
-            wanted = fields.get("request_id", record["messageId"])
-            assert record["attributes"]["MessageGroupId"] == fields["process"], "started out of another's line"
+    assert stays == order[len(order) - len(stays) :], "a message is not left on the queue, but an earlier one is"
+    dead_lettered = {each["MessageDeduplicationId"]: each for each in account.sent_to("dead.fifo")}
+    for message in sent:
+        dead = dead_lettered.get(message["messageId"])
+        assert not (dead and message["messageId"] in stays), "both dead-lettered and left on the queue"
+        if dead:
+            assert dead["MessageBody"] == message["body"]
+            assert dead["MessageGroupId"] == message["attributes"]["MessageGroupId"]
+            assert {"code", "reason", "receives", "sent_at"} <= dead["MessageAttributes"].keys()
+        elif message["messageId"] not in stays:
+            fields = json.loads(message["body"])
+            wanted = fields.get("request_id", message["messageId"])
+            assert message["attributes"]["MessageGroupId"] == fields["process"], "started from another message group"
             inputs = [json.loads(one["input"]) for one in account.executions.values()]
             assert any((one["request_id"], one["process"]) == (wanted, fields["process"]) for one in inputs), (
-                "neither started, nor set aside, nor kept"
+                "neither started, nor dead-lettered, nor left on the queue"
             )
 
 
 @given(sent=batches, limit=st.integers(0, 3), paused=st.booleans())
-def test_every_message_is_started_or_dead_lettered_with_its_reason_or_kept(
+def test_every_message_is_started_dead_lettered_with_a_reason_or_left_on_the_queue(
     functions: Functions, sent: list[dict[str, Any]], limit: int, paused: bool
 ) -> None:
     account = functions.new_account()
@@ -105,7 +100,7 @@ REFUSALS = ["InvalidExecutionInput", "InvalidName", "AccessDeniedException", "Th
 
 
 @given(sent=records(), operation=st.sampled_from(["StartExecution", "UpdateItem", "SendMessage"]), data=st.data())
-def test_whatever_aws_refuses_the_message_has_one_end(
+def test_a_message_has_one_end_if_aws_refuses_a_call(
     functions: Functions, sent: dict[str, Any], operation: str, data: st.DataObject
 ) -> None:
     account = functions.new_account()

@@ -1,4 +1,4 @@
-"""Items of the slot table that somebody else wrote, under everybody who reads them. F7 is the one that happens."""
+"""Starter, janitor and deployments with any item of the slot table. F7 is a malformed item that occurred."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALID = PROCESS | {
 
 
 def cancelled(since: str) -> dict[str, Any]:
-    """The request of these tests is cancelled."""
+    """The attribute by which the request of these tests is cancelled."""
     return {"cancelled": {"M": {execution_name("p", "order-1", 1): {"M": {"since": {"N": since}}}}}}
 
 
@@ -55,29 +55,26 @@ def understood(item: dict[str, Any]) -> bool:
 
 
 def _record(receives: int, age: float) -> dict[str, Any]:
-    return {
-        "messageId": "message-1",
-        "receiptHandle": "handle-1",
-        "body": json.dumps({"process": "p", "request_id": "order-1"}),
-        "attributes": {
-            "ApproximateReceiveCount": str(receives),
-            "SentTimestamp": str(int((time.time() - age) * 1000)),
-            "MessageGroupId": "p",
-            "SequenceNumber": "18849496460467696128",
-        },
-        "eventSource": "aws:sqs",
+    attributes = {
+        "ApproximateReceiveCount": str(receives),
+        "SentTimestamp": str(int((time.time() - age) * 1000)),
+        "MessageGroupId": "p",
+        "SequenceNumber": "18849496460467696128",
     }
+    return record({"process": "p", "request_id": "order-1"}) | {"attributes": attributes}
 
 
 @given(before=others(), receives=st.sampled_from([1, 979, 980]), age=st.sampled_from([0, 10**6, 1_208_000]))
 @example(before=VALID | {"slot_limit": {"S": "3"}}, receives=980, age=0).via("F7: a limit that is a string")
-@example(before=VALID | {"holders": {"L": []}}, receives=980, age=0).via("a list has a size, and no place for a holder")
-@example(before=VALID | cancelled("1"), receives=1, age=0).via("a request that an operator has cancelled")
-@example(before=VALID | cancelled("9" * 20), receives=980, age=0).via("and at no time that there is")
+@example(before=VALID | {"holders": {"L": []}}, receives=980, age=0).via(
+    "a list has a size, but no holder can be added"
+)
+@example(before=VALID | cancelled("1"), receives=1, age=0).via("a cancelled request")
+@example(before=VALID | cancelled("9" * 20), receives=980, age=0).via("cancelled at an impossible time")
 @example(
     before=VALID | {"slot_limit": {"N": "0"}, "waiting": {"M": WAITING | {"sequence": {"N": "1"}}}}, receives=980, age=0
 )
-def test_f7_a_message_meets_any_item_and_does_not_wait_past_its_time(
+def test_f7_a_message_for_any_item_has_one_end_before_sqs_deletes_it(
     functions: Functions, before: dict[str, Any], receives: int, age: float
 ) -> None:
     account = functions.new_account()
@@ -87,11 +84,11 @@ def test_f7_a_message_meets_any_item_and_does_not_wait_past_its_time(
     check_each_has_one_end(account, sent, ran)
     check_no_mistake_in_the_code(ran, before)
     if receives >= 980 or age > 1_206_000:
-        assert not kept(ran), "SQS would delete it, or set it aside without a reason"
-    _check_only_its_own_place_changed(before, account.tables.item(SLOTS, "p"), execution_name("p", "order-1", 1))
+        assert not kept(ran), "SQS would delete or dead-letter it without a reason"
+    _check_only_its_own_holder_changed(before, account.tables.item(SLOTS, "p"), execution_name("p", "order-1", 1))
 
 
-def _check_only_its_own_place_changed(before: dict[str, Any], after: dict[str, Any], me: str) -> None:
+def _check_only_its_own_holder_changed(before: dict[str, Any], after: dict[str, Any], me: str) -> None:
     for item in (before, after):
         for name in ("slots_in_use", "waiting"):
             item.pop(name, None)
@@ -113,9 +110,9 @@ HEALTHY = PROCESS | {
     status=st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", "TIMED_OUT", "PENDING_REDRIVE"]),
 )
 @example(before=VALID | {"waiting": {"M": WAITING | {"receipt_handle": {"N": "1"}}}}, status="RUNNING").via(
-    "a wake that failed with KeyError in every round"
+    "a wake that failed with KeyError in every janitor run"
 )
-def test_the_janitor_serves_the_other_processes_whatever_one_item_holds(
+def test_the_janitor_handles_other_processes_next_to_any_item(
     functions: Functions, before: dict[str, Any], status: str
 ) -> None:
     account = functions.new_account()
@@ -133,7 +130,7 @@ def test_the_janitor_serves_the_other_processes_whatever_one_item_holds(
 
 
 @given(before=others(), request=st.sampled_from(["Create", "Update"]))
-def test_a_deployment_leaves_any_item_but_its_job_as_it_is(
+def test_a_deployment_changes_only_the_job_of_any_item(
     functions: Functions, before: dict[str, Any], request: str
 ) -> None:
     account = functions.new_account()
@@ -170,30 +167,37 @@ inputs = st.sampled_from(['{"process": "p"}', DEEP, '"\ufffe\uffff"', "", "not J
     name=names | st.sampled_from(["p-1", "p-2", "-p", "p", "p-"]),
     status=st.sampled_from(["FAILED", "ABORTED", "TIMED_OUT", "RUNNING"]),
     input=inputs,
-    told=st.fixed_dictionaries({}, optional={"error": st.text(max_size=256), "cause": st.text(max_size=300)}),
+    failure=st.fixed_dictionaries({}, optional={"error": st.text(max_size=256), "cause": st.text(max_size=300)}),
     by=st.sampled_from(["event", "run"]),
 )
-@example(before=VALID, name="p-1", status="ABORTED", input=DEEP, told={}, by="run").via("too deep for Python's reader")
-@example(before=VALID, name="p-1", status="ABORTED", input='"\ufffe"', told={}, by="run").via("JSON, but not for SQS")
-@example(before=VALID, name="-p", status="ABORTED", input="{}", told={}, by="event").via(
-    "no process of that name: a key is empty"
+@example(before=VALID, name="p-1", status="ABORTED", input=DEEP, failure={}, by="run").via(
+    "too deep for Python's parser"
 )
-@example(before=VALID | {"job_name": {"S": ""}}, name="p-2", status="ABORTED", input="{}", told={}, by="event")
-def test_the_request_of_whatever_closed_without_success_is_kept(
-    functions: Functions, *, before: dict[str, Any], name: str, status: str, input: str, told: dict[str, str], by: str
+@example(before=VALID, name="p-1", status="ABORTED", input='"\ufffe"', failure={}, by="run").via("SQS refuses it")
+@example(before=VALID, name="-p", status="ABORTED", input="{}", failure={}, by="event").via("an empty key")
+@example(before=VALID | {"job_name": {"S": ""}}, name="p-2", status="ABORTED", input="{}", failure={}, by="event")
+def test_the_request_of_any_unsuccessful_execution_is_kept(
+    functions: Functions,
+    *,
+    before: dict[str, Any],
+    name: str,
+    status: str,
+    input: str,
+    failure: dict[str, str],
+    by: str,
 ) -> None:
     account = functions.new_account()
     before = account.tables.put(SLOTS, before)
-    account.execution(name, status, input, **told)
+    account.execution(name, status, input, **failure)
     account.age_executions(3600)
     function = "execution_closed" if by == "event" else "janitor"
     body = json.dumps({"detail": {"name": name, "status": status}})
     event = {"Records": [record(body) | {"receiptHandle": "handle-event"}]}
     ran = functions.run(functions.load(function), event if by == "event" else {})
     assert ran.raised is None, ran
-    check_no_mistake_in_the_code(ran, before, name, input, told)
-    letters = account.sent_to("failed")
-    accounted_for = status == "FAILED" and told.get("error") in ("RequestFailed", "RequestReturned")
-    assert len(letters) == (status != "RUNNING" and not accounted_for)
-    for letter in letters:
-        assert {"execution_name", "error", "cause", "kept_by"} == letter["MessageAttributes"].keys()
+    check_no_mistake_in_the_code(ran, before, name, input, failure)
+    kept_requests = account.sent_to("failed")
+    accounted_for = status == "FAILED" and failure.get("error") in ("RequestFailed", "RequestReturned")
+    assert len(kept_requests) == (status != "RUNNING" and not accounted_for)
+    for request in kept_requests:
+        assert {"execution_name", "error", "cause", "kept_by"} == request["MessageAttributes"].keys()

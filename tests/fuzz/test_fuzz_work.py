@@ -1,4 +1,4 @@
-"""The worker: whatever is sent, or in its ledger or policy, no message is given up before it stands elsewhere."""
+"""The worker deletes no message before the request is stored elsewhere, with any message, ledger row and policy."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.fuzz.strategies import bodies, item_texts, items, near_misses, texts,
 from tests.fuzz.test_fuzz_requests import kept
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import LEDGER
+from tests.unit.work_account import record
 
 NOW = 1_800_000_000.0
 CANARY = "canary-of-the-payload"
@@ -21,7 +22,7 @@ PAYLOAD = {"input_key": "work/input/orders.jsonl", "split_by": "city"}
 VALID = {"request_id": "r", "payload": PAYLOAD, "retries": ["2027-01-15T07:59:00.000Z"], "uncounted": 1}
 LINES = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
 
-# What SQS may deliver beside a body; "not_before" is the only one that is read.
+# Message attributes; the worker reads only "not_before".
 message_attributes = st.dictionaries(
     st.just("not_before") | st.sampled_from(["idempotency_key", "code", "x"]),
     st.builds(
@@ -39,20 +40,10 @@ BODIES = bodies(VALID)
 
 @st.composite
 def records(draw: st.DrawFn, body: st.SearchStrategy[str] = BODIES) -> dict[str, Any]:
-    """A message as the event source mapping hands it over."""
-    number = draw(st.integers(1, 10**6))
-    return {
-        "messageId": f"message-{number}",
-        "receiptHandle": f"handle-{number}",
-        "body": draw(body),
-        "attributes": {
-            "ApproximateReceiveCount": str(draw(st.sampled_from([1, 2, 10**9]))),
-            "SentTimestamp": "1800000000000",
-        },
-        "messageAttributes": draw(message_attributes),
-        "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:work",
-    }
+    """A message as the event source mapping passes it."""
+    message = record(draw(body), f"message-{draw(st.integers(1, 10**6))}")
+    message["attributes"]["ApproximateReceiveCount"] = str(draw(st.sampled_from([1, 2, 10**9])))
+    return message | {"messageAttributes": draw(message_attributes)}
 
 
 def run(functions: Functions, sent: list[dict[str, Any]]) -> Ran:
@@ -62,34 +53,31 @@ def run(functions: Functions, sent: list[dict[str, Any]]) -> Ran:
 
 
 def check_nothing_is_lost(
-    account: InProcessAws, sent: list[dict[str, Any]], ran: Ran, stood: str = "SUCCEEDED"
+    account: InProcessAws, sent: list[dict[str, Any]], ran: Ran, status_before: str = "SUCCEEDED"
 ) -> None:
-    """`stood`: the status that the ledger had of the request before."""
+    """`status_before`: the request's status in the ledger before the run."""
     stays = kept(ran)
-    assert set(stays) <= {record["messageId"] for record in sent}
+    assert set(stays) <= {message["messageId"] for message in sent}
     assert len(set(stays)) == len(stays)
-    letters = account.sent_to("work-dead")
-    for letter in letters:
-        assert {"code", "reason"} <= letter["MessageAttributes"].keys() or len(letter["MessageBody"]) > 900_000
-    for record in sent:
-        if record["messageId"] not in stays:
-            _check_it_stands_elsewhere(account, record, letters, stood)
+    for dead in account.sent_to("work-dead"):
+        assert {"code", "reason"} <= dead["MessageAttributes"].keys() or len(dead["MessageBody"]) > 900_000
+    for message in sent:
+        if message["messageId"] not in stays:
+            _check_it_is_stored_elsewhere(account, message["body"], status_before)
 
 
-def _check_it_stands_elsewhere(
-    account: InProcessAws, record: dict[str, Any], letters: list[dict[str, Any]], stood: str
-) -> None:
-    bodies = [letter["MessageBody"] for letter in letters]
-    wanted = _request_id(record["body"])
+def _check_it_is_stored_elsewhere(account: InProcessAws, body: str, status_before: str) -> None:
+    bodies = [dead["MessageBody"] for dead in account.sent_to("work-dead")]
+    wanted = _request_id(body)
     if wanted is None:
-        assert record["body"] in bodies
+        assert body in bodies
         return
     bodies += [sent["MessageBody"] for sent in account.sent_to("work")]
     bodies += [sent["Target"]["Input"] for sent in account.schedules.values()]
     if wanted not in map(_request_id, bodies):
         row = account.tables.item(LEDGER, wanted)
-        later = float(row["attempts"]["N"]) > parse_message(record["body"]).attempt  # another message carries it on
-        assert later or row["status"]["S"] in ("SUCCEEDED", stood)
+        later = float(row["attempts"]["N"]) > parse_message(body).attempt  # another message has the next attempt
+        assert later or row["status"]["S"] in ("SUCCEEDED", status_before)
 
 
 def _request_id(body: str) -> str | None:
@@ -112,7 +100,7 @@ inputs = st.none() | st.just(LINES) | st.binary(max_size=100) | st.just(b'{"city
     policy=policies,
     lines=inputs,
 )
-def test_every_message_is_done_booked_or_dead_lettered_with_its_reason_or_kept(
+def test_every_message_is_done_scheduled_dead_lettered_or_left_on_the_queue(
     functions: Functions, sent: list[dict[str, Any]], policy: str, lines: bytes | None
 ) -> None:
     account = functions.new_account()
@@ -121,8 +109,8 @@ def test_every_message_is_done_booked_or_dead_lettered_with_its_reason_or_kept(
         account.objects["orders.jsonl"] = lines
     ran = run(functions, sent)
     check_nothing_is_lost(account, sent, ran)
-    assert CANARY not in ran.said
-    assert "InvalidPolicy" not in ran.said, "whatever the parameter holds, it is reported and not raised"
+    assert CANARY not in ran.logged
+    assert "InvalidPolicy" not in ran.logged, "an invalid policy is reported, not raised"
 
 
 REFUSED = {
@@ -138,7 +126,7 @@ REFUSED = {
 
 
 @given(sent=records(st.just(json.dumps(VALID))), data=st.data(), policy=policies)
-def test_whatever_aws_refuses_no_message_is_lost(
+def test_no_message_is_lost_if_aws_refuses_calls(
     functions: Functions, sent: dict[str, Any], data: st.DataObject, policy: str
 ) -> None:
     account = functions.new_account()
@@ -189,24 +177,14 @@ rows = st.builds(
 
 @given(row=rows, lines=inputs)
 @example(row=ROW | {"plan": {"S": '{"when": "tomorrow", "counted": true}'}}, lines=None)
-@example(row=ROW | {"history": {"L": []}}, lines=None).via("a failure that nobody wrote the history of")
-def test_a_row_that_somebody_else_wrote_loses_no_message(
-    functions: Functions, row: dict[str, Any], lines: bytes | None
-) -> None:
+@example(row=ROW | {"history": {"L": []}}, lines=None).via("a failure without a history")
+def test_no_message_is_lost_with_any_ledger_row(functions: Functions, row: dict[str, Any], lines: bytes | None) -> None:
     account = functions.new_account()
     account.tables.put(LEDGER, row)
     if lines is not None:
         account.objects["orders.jsonl"] = lines
-    sent = {
-        "messageId": "message-1",
-        "receiptHandle": "handle-1",
-        "body": BODY,
-        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1800000000000"},
-        "messageAttributes": {},
-        "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:work",
-    }
+    sent = record(BODY)
     ran = run(functions, [sent])
     check_nothing_is_lost(account, [sent], ran, row.get("status", {}).get("S", ""))
     if kept(ran):
-        assert "Left the message on the queue" in ran.said
+        assert "Left the message on the queue" in ran.logged

@@ -1,6 +1,6 @@
-"""`python -m tests.simulation`: explores the small worlds to their end, and makes random schedules in larger ones.
+"""`python -m tests.simulation`: searches the small worlds exhaustively, and runs random schedules in larger ones.
 
-Exit codes: 0 every property holds; 1 one does not, and the story is told; 2 wrong options; 130 interrupted.
+Exit codes: 0 every guarantee holds; 1 one does not, and the history is printed; 2 wrong options; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -31,23 +31,27 @@ from tests.simulation import exploring, scheduling, small_worlds
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation
 
-CHUNK = 100  # schedules that a process makes before it tells of them, times the kind's share
+CHUNK = 100  # schedules that a process runs before it reports, times the world's share
 REPORT = ROOT / "build" / "simulation" / "report.json"
 
 
 @click.group()
 def main() -> None:
-    """Run the real code over a simulated AWS, in every order and with every fault."""
+    """Run the real code on a simulated AWS, in every order of events and with every fault."""
 
 
 @main.command()
-@click.option("--schedules", type=click.IntRange(0), default=1_000_000, show_default=True, help="Random ones, in all.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first of them.")
-@click.option("--world", "worlds", multiple=True, type=click.Choice(sorted(small_worlds.DRAWN)), help="Only this kind.")
-@click.option("--explore/--no-explore", default=True, help="Whether the small worlds are explored too.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes.")
+@click.option(
+    "--schedules", type=click.IntRange(0), default=1_000_000, show_default=True, help="Number of random schedules."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first.")
+@click.option(
+    "--world", "worlds", multiple=True, type=click.Choice(sorted(small_worlds.DRAWN)), help="Only this world."
+)
+@click.option("--explore/--no-explore", default=True, help="Also search the small worlds.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Parallel processes.")
 def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs: int) -> None:
-    """Explore the small worlds, and make random schedules."""
+    """Search the small worlds, and run random schedules."""
     console = terminal()
     started = time.monotonic()
     kinds = list(worlds) or sorted(small_worlds.DRAWN)
@@ -74,7 +78,7 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
                     under_way |= {pool.submit(_schedules, *chunk) for chunk in _some(waiting, 1)}
         finally:
             pool.shutdown(cancel_futures=True)
-    _tell(console, tally, time.monotonic() - started)
+    _report(console, tally, time.monotonic() - started)
     sys.exit(1 if tally.broken else 0)
 
 
@@ -82,14 +86,14 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
 @click.argument("world", type=click.Choice(sorted(small_worlds.DRAWN)))
 @click.argument("seed", type=click.IntRange(0))
 def replay(world: str, seed: int) -> None:
-    """Run one schedule again, and tell its story."""
+    """Run one schedule again, and print its history."""
     random = Random(seed)
     try:
         scheduling.replay(small_worlds.DRAWN[world](random), random, click.echo)
     except Violation as violation:
         click.echo(f"\nbroken: {violation}")
         sys.exit(1)
-    click.echo("\nevery property holds")
+    click.echo("\nevery guarantee holds")
 
 
 @dataclass
@@ -109,7 +113,7 @@ class _Tally:
 
 
 def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, int, int]]:
-    """The kinds in turn, each to its share: (world, first seed, how many)."""
+    """(world, first seed, number of schedules): the worlds in turn, each up to its share."""
     all_shares = sum(small_worlds.SHARES[kind] for kind in kinds)
     first = dict.fromkeys(kinds, seed)
     left = {kind: -(-schedules * small_worlds.SHARES[kind] // all_shares) for kind in kinds}
@@ -131,7 +135,7 @@ def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple
 
 def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     Program.merges = False
-    gc.disable()  # hardly anything is garbage here, and looking for it takes longer the more is known
+    gc.disable()  # there is hardly any garbage, and collections take longer the larger the caches are
     started = time.process_time()
     result = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
     for seed in range(first, first + number):
@@ -140,7 +144,7 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
         try:
             result["steps"] += scheduling.run(world, random)
         except Violation as violation:
-            result["broken"] = f"{violation}\n{_story(kind, seed)}\n\nmake replay WORLD={kind} SEED={seed}"
+            result["broken"] = f"{violation}\n{_history(kind, seed)}\n\nmake replay WORLD={kind} SEED={seed}"
             break
         result["schedules"] += 1
         result["faults"] += world.faults
@@ -149,7 +153,7 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     return result
 
 
-def _story(kind: str, seed: int) -> str:
+def _history(kind: str, seed: int) -> str:
     lines: list[str] = []
     random = Random(seed)
     try:
@@ -168,17 +172,17 @@ def _explore(name: str) -> dict[str, Any]:
     result = {"states": explored.states, "steps": explored.steps, "ends": explored.ends, "broken": ""}
     result["seconds"] = round(time.process_time() - started, 1)
     if explored.violation is not None:
-        result["broken"] = f"{name}: {explored.violation}\n" + "\n".join(exploring.story(small.make(), explored))
+        result["broken"] = f"{name}: {explored.violation}\n" + "\n".join(exploring.history(small.make(), explored))
     small_worlds.forget()
     return result
 
 
-def _tell(console: Console, tally: _Tally, seconds: float) -> None:
-    small = Table("small world, every state", "faults", "states", "steps", "CPU s", title_justify="left")
+def _report(console: Console, tally: _Tally, seconds: float) -> None:
+    small = Table("small world (exhaustive search)", "faults", "states", "steps", "CPU s", title_justify="left")
     for name, explored in tally.explored.items():
         faults = str(small_worlds.SMALL[name].faults)
         small.add_row(name, faults, f"{explored['states']:,}", f"{explored['steps']:,}", str(explored["seconds"]))
-    drawn = Table("random schedules", "made", "steps", "faults", "CPU s")
+    drawn = Table("world", "random schedules", "steps", "faults", "CPU s")
     for name, made in sorted(tally.made.items()):
         drawn.add_row(name, *(f"{made[part]:,}" for part in ("schedules", "steps", "faults")), f"{made['seconds']:.1f}")
     console.print(small, drawn)
@@ -187,7 +191,7 @@ def _tell(console: Console, tally: _Tally, seconds: float) -> None:
     if tally.broken:
         console.print(tally.broken, markup=False)
     else:
-        console.print(f"[green]every property holds[/] ({seconds:.0f} s; {REPORT.relative_to(ROOT)})")
+        console.print(f"[green]every guarantee holds[/] ({seconds:.0f} s; {REPORT.relative_to(ROOT)})")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Any requests to DynamoDB, as Hypothesis draws them: small expressions about a few attributes, by their grammar."""
+"""Requests to DynamoDB that Hypothesis generates: short expressions with a few attributes, by the grammar."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ _ORDERED = st.one_of(_n, _s, _n, _s, _VALUES)
 
 
 class _Writer:
-    """Writes one request's expressions; every value that it draws gets a placeholder."""
+    """Writes the expressions of one request, with a placeholder for every value."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self._draw = draw
         self.names: dict[str, str] = {}
         self.values: Item = {}
-        self._changed: set[str] = set()  # by the update; a second change is refused, so it shall be rare
+        self._changed: set[str] = set()  # by the update; DynamoDB refuses a second change, so it should be rare
 
     def _one_of(self, *rules: Callable[[], str]) -> str:
         rule: Callable[[], str] = self._draw(st.sampled_from(rules))
         return rule()
 
     def path(self) -> str:
-        """A path; its last name is a placeholder now and then."""
+        """A path, sometimes with a placeholder for its last name."""
         return self._written(st.sampled_from([*_ATTRIBUTES, _KEY_ATTRIBUTE]))
 
     def target(self) -> str:
-        """What an update changes; not the key, since DynamoDB Local looks at the condition before it refuses that."""
+        """A path to change; not the key, since DynamoDB Local evaluates the condition before it refuses that."""
         free = [path for path in _ATTRIBUTES if path.partition(".")[0] not in self._changed]
         path = self._written(st.sampled_from(_ATTRIBUTES if not free or self._draw(st.integers(0, 9)) == 9 else free))
         self._changed.add(path.strip("#").partition(".")[0])
@@ -110,7 +110,7 @@ class _Writer:
         return f"{self.operand(of)} {comparator} {self.operand(of)}"
 
     def _alike(self) -> str:
-        """Of the same type most probably."""
+        """A comparison, usually of the same types."""
         name = self._draw(st.sampled_from(["n", "s", "n2", "s2", "bin", "m.x", "m.y"]))
         return f"{name} {self._draw(_COMPARATORS)} {self.value(_ALIKE[name])}"
 
@@ -201,7 +201,7 @@ def _write(draw: Callable[[st.SearchStrategy[Any]], Any], writer: _Writer, opera
     request: Item = {}
     if draw(st.booleans()):
         condition = writer.condition()
-        # What is drawn is seldom true of the item; what is not true of it is as good.
+        # A generated condition seldom holds, so half of them are negated.
         request["ConditionExpression"] = f"NOT ({condition})" if draw(st.booleans()) else condition
         if draw(st.booleans()):
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"

@@ -1,12 +1,11 @@
-"""One request to the simulated DynamoDB and to DynamoDB Local: both must answer the same.
+"""Sends each request to the simulated DynamoDB and to DynamoDB Local, which must give the same answer.
 
-Where DynamoDB Local is not DynamoDB, and the simulation follows DynamoDB:
+DynamoDB Local differs from DynamoDB in four points, in which the simulation follows DynamoDB:
 
-- A failed condition comes without the item that was asked for; so the item is read instead.
-- UPDATED_NEW and UPDATED_OLD give whole attributes; DynamoDB gives no more of a map than the paths that the update
-  names (seen there).
-- Some numbers come back as they were written, 1.50 for example; DynamoDB's have no zeros at their ends.
-- An empty text is refused, which DynamoDB has allowed since 2020, outside of keys. No test here writes one.
+- It returns no item with a failed condition, so the test reads the item instead.
+- UPDATED_NEW and UPDATED_OLD return whole attributes. DynamoDB returns only the paths of the update (observed).
+- It returns some numbers as they were written, such as 1.50. DynamoDB removes trailing zeros.
+- It refuses an empty text, which DynamoDB has allowed outside of keys since 2020. No test writes one.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ def make_tables(local: Any) -> None:
 
 
 class Both(Outside):
-    """The outside of the product's code: it asks both, and is answered by the simulation.
+    """An Outside that sends each question to both, and returns the simulation's answer.
 
-    A context manager: it compares what the table holds in the end.
+    A context manager, which compares the tables at its end.
 
     Args:
         local: a client of DynamoDB Local.
-        table: the table in question.
-        item: the one item that it holds, without its key, which is KEY; or None.
+        table: the name of the table.
+        item: its only item without the key, which is KEY; or None.
     """
 
     def __init__(self, local: Any, table: str, item: Item | None) -> None:
@@ -61,17 +60,17 @@ class Both(Outside):
             local.put_item(TableName=table, Item=items[0])
         else:
             local.delete_item(TableName=table, Key={KEY_ATTRIBUTES[table]: {"S": KEY}})
-        if table == "settled":  # an example before may have noted it
+        if table == "settled":  # an earlier example may have written it
             local.delete_item(TableName=table, Key={KEY_ATTRIBUTES[table]: {"S": "#settled-by"}})
         self.differences: list[str] = []
-        self.met: Counter[str] = Counter()  # how writes under a condition have ended: an error's code, or empty
+        self.met: Counter[str] = Counter()  # outcomes of conditional writes: an error's code, or empty
 
     def ask(self, question: Question) -> Any:
-        """The simulation's answer, which is DynamoDB Local's.
+        """The answer of both.
 
         Raises:
             ClientError: the answer is an error.
-            AssertionError: the two differ. `differences` has it too, for code that catches every exception.
+            AssertionError: the answers differ. It is also in `differences`, for code that catches all exceptions.
         """
         self.state, answer = dynamodb.perform(self.state, question.operation, question.parameters)
         if "ConditionExpression" in question.parameters:
@@ -80,7 +79,7 @@ class Both(Outside):
         return Outside((answer,)).ask(question)
 
     def item(self, key: str) -> Item:
-        """What the table holds; empty if there is none."""
+        """The table's item; empty if there is none."""
         return dynamodb.item_of(self.state, self._table, key) or {}
 
     def _answer_of_local(self, question: Question) -> Answer:
@@ -115,11 +114,11 @@ class Both(Outside):
         if kind is None:
             held = self._local.scan(TableName=self._table)["Items"]
             assert not self.differences, self.differences[0]
-            self._compare("in the end", self.state, dynamodb.tables(**{self._table: held}))
+            self._compare("final table", self.state, dynamodb.tables(**{self._table: held}))
 
 
 def _comparable(answer: Answer) -> Answer:
-    """With canonical values, items in an order, and without what says nothing."""
+    """The answer with canonical values and ordered items, without metadata."""
     if answer.value is None:
         return answer
     fields = dict(answer.value.without(*_NOT_COMPARED).fields)
@@ -140,6 +139,6 @@ def _in_order(items: tuple[Record, ...]) -> tuple[Record, ...]:
 
 
 def _leaves(attributes: Record, request: Record) -> Record:
-    """Of whole attributes what stands at the paths of the request's update."""
+    """The parts of the attributes at the paths of the request's update."""
     names = request.get("ExpressionAttributeNames", record({}))
     return projected(update(request["UpdateExpression"]).paths, Scope(canonical_map(attributes), names, record({})))

@@ -1,4 +1,4 @@
-"""Where code stands and what its variables hold, as a value that can be compared."""
+"""The stack of running code, with its variables, as a value that can be compared."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _SCALARS = frozenset((str, bytes, int, float, bool, datetime, type(None)))
 
 
 class Constant:
-    """Base of what never changes and is the same wherever it is named: told apart by identity."""
+    """Base of immutable objects that are compared by identity."""
 
     __slots__ = ()
 
 
-# Types whose objects are told apart by identity.
+# Types whose objects are compared by identity.
 _CONSTANTS = (Constant, Record, type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 
 
 def stack_below(
     caller: types.CodeType, outside: tuple[type, ...], written_only: tuple[type, ...], unread: frozenset[str]
 ) -> Hashable:
-    """The frames that stand below the caller's now, as (code, place in it, variables).
+    """The frames below the caller's, as (code, instruction, variables).
 
     Args:
-        outside: types whose methods ask the questions; they hold nothing that the code has learnt.
+        outside: types whose methods ask the questions; they hold no state of the code.
         written_only: types whose objects the code never reads.
-        unread: names of variables and attributes that make no difference to what the code does.
+        unread: names of variables and attributes that do not affect the code.
     """
     frames = []
     walk = _Walk((*outside, *written_only), unread)
@@ -47,13 +47,13 @@ def stack_below(
 
 
 class _Walk:
-    """Goes through the objects that variables hold, each of them once: another way to the same one is its number."""
+    """Converts the objects in variables, each once. A further reference to an object becomes its number."""
 
     def __init__(self, outsiders: tuple[type, ...], unread: frozenset[str]) -> None:
         self._outsiders = outsiders
         self._unread = unread
         self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no other object comes to the same id
+        self._kept: list[Any] = []  # so that no other object gets the same id
 
     def value(self, result: Any) -> Hashable:
         kind = type(result)
@@ -76,7 +76,7 @@ class _Walk:
             return (kind, frozenset([value(part) for part in result]))
         if isinstance(result, types.MethodType):
             return (result.__func__, value(result.__self__))
-        if isinstance(result, types.FunctionType):  # made anew each time, if it is a function in a function
+        if isinstance(result, types.FunctionType):  # an inner function is a new object in each call
             cells = [value(cell.cell_contents) for cell in result.__closure__ or ()]
             return (result.__code__, value(result.__defaults__), tuple(cells))
         return (kind, value(result.__getstate__()))

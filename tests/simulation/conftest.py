@@ -1,4 +1,4 @@
-"""Every test begins with code that nobody has run yet, since a control changes the code."""
+"""Every test begins with empty caches, since a control changes the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.transcript import Program
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_known() -> Iterator[None]:
+def empty_caches() -> Iterator[None]:
     small_worlds.forget()
     Program.merges = True
     yield

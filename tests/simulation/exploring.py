@@ -1,8 +1,7 @@
-"""Exhaustive search: every state that a world can reach, with a bounded number of faults, each visited once."""
+"""Exhaustive search: visits every state that a world can reach with a bounded number of faults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.simulation.worlds import Choice, Violation, World
@@ -10,7 +9,7 @@ from tests.simulation.worlds import Choice, Violation, World
 
 @dataclass
 class Explored:
-    """What a search saw. `path`: the choices that led to the violation."""
+    """The result of a search. `path`: the choices that led to the violation."""
 
     states: int = 0
     steps: int = 0
@@ -19,26 +18,22 @@ class Explored:
     path: tuple[Choice, ...] = ()
 
 
-def explore(
-    start: World, faults: int, most_states: int = 50_000_000, progress: Callable[[Explored], None] | None = None
-) -> Explored:
-    """Depth first from `start`; stops at the first violation.
+def explore(start: World, faults: int, most_states: int = 50_000_000) -> Explored:
+    """Search depth-first from `start` to the first violation.
 
-    Of the states that were seen only hashes are kept, 64 bits each: two of a million states share one, and one of them
-    is left out, with a probability of one in 40 million.
+    The search stores a hash of 64 bits of each state. With a million states, two of them share a hash, and one is
+    missed, with a probability of one in 40 million.
 
     Raises:
         RuntimeError: there are more states than `most_states`: the search would not be exhaustive.
     """
     explored = Explored()
     seen = {hash(start.key())}
-    # The way here as a linked list: (choice, the way before it).
+    # The path to each state as a linked list: (choice, path before it).
     stack: list[tuple[World, tuple[Choice, object] | None]] = [(start, None)]
     while stack:
         world, way = stack.pop()
         explored.states += 1
-        if progress is not None and explored.states % 20_000 == 0:
-            progress(explored)
         if explored.states > most_states:
             raise RuntimeError(f"more than {most_states} states")
         choice: Choice | None = None
@@ -48,7 +43,7 @@ def explore(
                 explored.ends += 1
                 world.check_end()
             if world.faults < faults:
-                choices = choices + world.mishaps()
+                choices = choices + world.possible_faults()
             for choice in choices:
                 following = world.copy()
                 following.take(choice)
@@ -72,14 +67,14 @@ def _path(way: object) -> tuple[Choice, ...]:
     return tuple(reversed(choices))
 
 
-def story(world: World, explored: Explored) -> list[str]:
-    """The way from `world` to the violation that was found, told."""
+def history(world: World, explored: Explored) -> list[str]:
+    """The events from `world` to the violation, as lines."""
     lines = [world.summary()]
-    world.tell = lines.append
+    world.emit = lines.append
     try:
         for choice in explored.path:
             world.take(choice)
             lines.append(f"{'':>22} {world.summary()}")
     except Violation:
-        pass  # it is the last one
+        pass  # the last choice's
     return [*lines, f"broken: {explored.violation}"]

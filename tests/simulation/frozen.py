@@ -1,7 +1,7 @@
-"""Values that never change, each of them once: equal means identical, so a state of the world is compared in no time.
+"""Immutable values of which equal ones are identical, so that states of a world are compared quickly.
 
-A request, an answer, an item, a queue: all are frozen. What follows from a state and a request can then be looked up,
-and the real code runs only where nobody has been before.
+Requests, answers, items and queues are frozen. So results can be cached by state and request, and the real code runs
+only in new states.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Record:
-    """A frozen mapping. Made by `freeze` only; read `fields`, and never write to it."""
+    """A frozen mapping, made by `freeze` and `record` only. Never change `fields`."""
 
     __slots__ = ("fields",)
 
@@ -29,11 +29,11 @@ class Record:
         return name in self.fields
 
     def with_fields(self, **changed: Any) -> Record:
-        """The same with these fields, given frozen."""
+        """A copy with these fields changed; their values must be frozen."""
         return record(self.fields | changed)
 
     def without(self, *names: str) -> Record:
-        """The same without these fields."""
+        """A copy without these fields."""
         return record({name: value for name, value in self.fields.items() if name not in names})
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class Record:
 
 
 class Moment(NamedTuple):
-    """A time that an AWS API gives as a datetime; seconds since the epoch."""
+    """A time that an AWS API returns as a datetime; seconds since the epoch."""
 
     seconds: float
 
@@ -53,16 +53,16 @@ _known: dict[Any, Record] = {}
 
 
 def record(fields: dict[str, Any]) -> Record:
-    """The one Record with these fields, whose values are frozen already."""
+    """The only Record with these fields; their values must be frozen."""
     key = frozenset(fields.items())
     known = _known.get(key)
     if known is None:
-        known = _known[key] = Record(dict(sorted(fields.items(), key=_by_name)))  # one order, whichever came first
+        known = _known[key] = Record(dict(sorted(fields.items(), key=_by_name)))  # one order for all callers
     return known
 
 
 def freeze(value: Any) -> Any:
-    """The frozen form of what boto3 takes and gives: mappings, lists, datetimes and scalars."""
+    """The frozen form of boto3's values: mappings, lists, datetimes and scalars."""
     kind = type(value)
     if kind is str or kind is int or kind is Record or kind is bool:
         return value
@@ -76,7 +76,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """A fresh copy in the form of boto3, which may be changed."""
+    """A new mutable copy in boto3's form."""
     if isinstance(value, Record):
         return {name: thaw(part) for name, part in value.fields.items()}
     if isinstance(value, Moment):
@@ -87,12 +87,12 @@ def thaw(value: Any) -> Any:
 
 
 def known() -> int:
-    """How many Records there are."""
+    """The number of Records."""
     return len(_known)
 
 
 def forget() -> None:
-    """Drops what is known, to bound memory. Every Record made before must be dropped with it, but for the empty one."""
+    """Drop all Records, to bound memory. Callers must drop theirs too, except the empty one."""
     empty = record({})
     _known.clear()
     _known[frozenset()] = empty

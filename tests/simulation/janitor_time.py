@@ -1,12 +1,11 @@
-"""The janitor's runs in virtual time: what they come to when calls take time, are throttled, or are not answered.
+"""The janitor's runs in virtual time: calls take time, are throttled, or get no answer.
 
-The worlds of slots_world.py try every order of events, and their calls take no time. Here it is the other way round:
-one order, the janitor's own code, and each call and page takes as long as it does in AWS. Lambda stops a run at its
-timeout; a run that is stopped leaves its lease and its container's memory behind. Time is a number: an hour passes in
-moments.
+The worlds of slots_world.py try every order of events with calls that take no time. Here there is one order, and each
+call and page takes as long as in AWS. Lambda stops a run at its timeout. A stopped run keeps its lease, and its
+container's memory is lost. Nothing really sleeps.
 
-The services answer from plain maps, for tens of thousands of processes; conditions are judged for the expressions that
-the janitor uses.
+The services answer from dictionaries, for tens of thousands of processes. They evaluate only the conditions that the
+janitor uses.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import SettlementTable
 from tests.support.client_configs import client_configs
 
-EPOCH = 1_700_000_000  # when a clock shows 0, in seconds since the epoch
+EPOCH = 1_700_000_000  # seconds since the epoch at `Account.now` 0
 PERIOD, TIMEOUT = 60, 120  # seconds, as in template.yaml
 GRACE, LOOK_GAP = 120, 30
-# Seconds, assumed: what a call takes inside a Region, and a page of a long list.
+# Seconds, assumed: for a call inside a Region, and for a page of a long list.
 CALL_SECONDS, PAGE_SECONDS = 0.010, 0.100
 _LISTS = ("scan", "list_executions", "get_job_runs")
-# Calls a second and the size of the bucket. Step Functions guide, "Service quotas", "Quotas related to API action
-# throttling", for the Regions with the lower ones. Glue publishes none for GetJobRuns: this one is assumed.
+# Bucket size and calls a second. Step Functions guide, "Service quotas", "Quotas related to API action throttling", for
+# the Regions with the lower quotas. Glue publishes none for GetJobRuns: this one is assumed.
 QUOTAS = {"describe_execution": (250, 10.0), "list_executions": (100, 2.0), "get_job_runs": (20, 10.0)}
 
 
 class _Stopped(BaseException):
-    """Lambda stops the invocation here."""
+    """Lambda stops the invocation."""
 
 
 class _Bucket:
@@ -67,10 +66,12 @@ class Account:
     """The services in one account, and the clock.
 
     Attributes:
-        items: the slot table; settled: the other one; executions: name -> (status, start, stop), seconds.
-        runs: job -> (finished runs that were started a second, [(start, execution, state)]).
-        unanswered: operation -> until when nobody answers it.
-        freed, kept, woken: what came of it: when, by execution, by execution and by handle.
+        items, settled: the slot table and the settlement table.
+        executions: name -> (status, start, stop), seconds.
+        runs: job -> (finished runs a second, [(start, execution, state)]).
+        unanswered: operation -> until when it gets no answer.
+        freed, kept: execution -> when its slot was freed, and when its request was kept.
+        woken: receipt handle -> when its message was made visible.
     """
 
     def __init__(self, quotas: dict[str, tuple[float, float]] | None = None) -> None:
@@ -105,10 +106,10 @@ class Account:
         bucket = self._quotas.get(operation)
         return bucket is not None and not bucket.take(self.now)
 
-    # What a scene is made of ---------------------------------------------------------------------------------------
+    # Parts of a scene ----------------------------------------------------------------------------------------------
 
     def process(self, name: str, limit: int = 500, waiting: str = "", dead: int = 0, job: str = "job") -> None:
-        """A process with holders whose workflows were aborted at 0, and were confirmed a quarter of an hour before."""
+        """Add a process. The workflows of its `dead` holders were confirmed at -900 and aborted at 0."""
         held = [execution_name(name, str(number), 1) for number in range(dead)]
         item: dict[str, Any] = {
             "process_name": {"S": name},
@@ -124,7 +125,7 @@ class Account:
             self.close(each, -900, 0)
 
     def wait(self, name: str, handle: str) -> None:
-        """A request waits although a slot is free: its wake was lost."""
+        """Add a waiting request whose wake was lost."""
         self.items[name]["waiting"] = _registration(handle)
         self.handles.add(handle)
 
@@ -133,7 +134,7 @@ class Account:
         self.by_status["ABORTED"].append(name)
 
     def dead(self) -> set[str]:
-        """Everybody who holds a slot: the workflows of all of them have ended."""
+        """The names of all holders; all of their workflows have ended."""
         return {name for item in self.items.values() for name in item["holders"]["M"]}
 
     # Operations ----------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ class Account:
                 item["slots_in_use"] = {"N": str(len(holders))}
                 self.freed[me] = self.now
             case "SET holders.#me.quiet_since = :now":
-                # A new map: whoever has read the old one still holds it.
+                # A new map, since earlier answers contain the old one.
                 holders[me] = {"M": holders[me]["M"] | {"quiet_since": values[":now"]}}
             case "REMOVE waiting":
                 del item["waiting"]
@@ -236,7 +237,7 @@ class Account:
 
 @dataclass
 class _Client:
-    """A client as botocore makes it: attempts with waits between them, each for as long as it may take."""
+    """A client with botocore's attempts, waits between them, and read timeouts."""
 
     account: Account
     config: Any
@@ -251,7 +252,7 @@ class _Client:
             account.calls[operation] += 1
             if account.now < account.unanswered.get(operation, -1.0):
                 self.sleep(self.config.read_timeout)
-                error: Exception = ReadTimeoutError(endpoint_url="nobody")
+                error: Exception = ReadTimeoutError(endpoint_url="https://simulated")
             else:
                 self.sleep(PAGE_SECONDS if operation in _LISTS else CALL_SECONDS)
                 if not account.throttles(operation):
@@ -277,23 +278,18 @@ class _Client:
 
 @dataclass
 class Function:
-    """The janitor's function: scheduled runs, the lease, a timeout, one container while none was stopped.
+    """The janitor's function: scheduled runs, the lease, a timeout, and a container that is reused until it is stopped.
 
     Args:
-        retries: how often Lambda tries a failed run again.
-        lease: whether runs take it.
-        make: what a container is made of, to try the same with another janitor.
+        lease: whether runs take the lease.
     """
 
     account: Account
-    retries: int = 0
     lease: bool = True
-    make: Callable[[Janitor], Janitor] = lambda janitor: janitor
     ended: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
-    at_once: int = 0
-    most_at_once: int = 0
-    findings: Counter[str] = field(default_factory=Counter)
+    concurrent: int = 0
+    most_concurrent: int = 0
     _idle: list[tuple[Janitor, RunLease, list[Any]]] = field(default_factory=list)
 
     def every(self, period: float, until: float, first: float = 0) -> None:
@@ -302,7 +298,7 @@ class Function:
             self.account.at(moment, self.invoke)
             moment += period
 
-    def invoke(self, tries: int = 0) -> None:
+    def invoke(self) -> None:
         account, hub = self.account, getcurrent()
         deadline = account.now + TIMEOUT
         janitor, lease, invocation = self._idle.pop() if self._idle else self._container()
@@ -319,8 +315,6 @@ class Function:
                 self._run(janitor, lease, deadline)
             except _Stopped:
                 self.ended["timed out"] += 1
-                if tries < self.retries:
-                    account.at(account.now + 60 * (tries + 1), lambda: self.invoke(tries + 1))
             else:
                 self._idle.append((janitor, lease, invocation))
 
@@ -333,12 +327,12 @@ class Function:
         if self.lease and not lease.take(deadline - begun):
             self.ended["skipped"] += 1
             return
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.concurrent += 1
+        self.most_concurrent = max(self.most_concurrent, self.concurrent)
         try:
-            self.findings.update(janitor.run(deadline - begun).counts)
+            janitor.run(deadline - begun)
         finally:
-            self.at_once -= 1
+            self.concurrent -= 1
         if self.lease:
             lease.release()
         self.ended["finished"] += 1
@@ -348,7 +342,7 @@ class Function:
         account, invocation = self.account, list[Any]()
 
         def sleep(seconds: float) -> None:
-            invocation[0](seconds)  # the container's present one
+            invocation[0](seconds)  # of the container's current invocation
 
         def client(config: Any) -> Any:
             return _Client(account, config, sleep)
@@ -358,7 +352,7 @@ class Function:
 
         configs = client_configs("janitor")
         dynamodb, sqs = client(configs["_client_config"]), client(configs["_client_config"])
-        workflow = Workflow(client(configs["_list_config"]), "arn:stateMachine:gated")
+        workflow = Workflow(client(configs["_list_config"]), "arn:stateMachine:workflow")
         settlement = Settlement(
             workflow, FailedRequestQueue(sqs, "failed"), SettlementTable(dynamodb, "settled"), GRACE, clock
         )
@@ -376,7 +370,7 @@ class Function:
         )
         numbers = iter(range(10**9))
         lease = RunLease(dynamodb, "settled", clock, lambda: f"{id(invocation)}-{next(numbers)}")
-        return self.make(janitor), lease, invocation
+        return janitor, lease, invocation
 
 
 def refusal(code: str, **more: Any) -> ClientError:

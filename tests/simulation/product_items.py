@@ -1,4 +1,4 @@
-"""Items as Hypothesis draws them: of the documented shape now and then, and mostly nearly so."""
+"""Items that Hypothesis generates: some with the documented shape, most with small differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Item = dict[str, Any]
 Items = st.SearchStrategy[Item]
 
 NOW = 1_800_000_000.0
-KEY = "k"  # of the one item of each table that there is
+KEY = "k"  # of the only item of each table
 RECEIVES = (2, 9, 10)
 EXECUTIONS = ("a.b-c", "b")
 MESSAGES = [Message(KEY, {}, (NOW - 9,) * earlier) for earlier in (0, 1)] + [Message(KEY, {"other": 1})]
@@ -30,7 +30,7 @@ ANYTHING = st.one_of(
 
 
 def shaped(required: dict[str, Items], optional: dict[str, Items]) -> Items:
-    """Items of this shape, and such in which an attribute or two are missing or something else."""
+    """Items of this shape, and items in which up to two attributes are missing or have other values."""
     return _nearly(st.fixed_dictionaries(required, optional=optional), *required, *optional)
 
 
@@ -76,12 +76,12 @@ _kept = st.fixed_dictionaries(
 )
 
 
-def _counted(holders: Item, drift: int, room: int, kept: Item) -> Item:
+def _counted(holders: Item, drift: int, free: int, other: Item) -> Item:
     in_use = len(holders["M"]) + drift
-    return {"holders": holders, "slots_in_use": {"N": str(in_use)}, "slot_limit": {"N": str(in_use + room)}, **kept}
+    return {"holders": holders, "slots_in_use": {"N": str(in_use)}, "slot_limit": {"N": str(in_use + free)}, **other}
 
 
-# Just full, or with just one slot free, most of all: there a comparison that is wrong is wrong.
+# Mostly full, or with one free slot: a wrong comparison shows there.
 _process = _nearly(
     st.builds(
         _counted,

@@ -1,6 +1,6 @@
-"""Every step that the product takes on a table, with arguments as Hypothesis draws them.
+"""Every step of the product on a table, with arguments that Hypothesis generates.
 
-The steps are the product's own methods and the workflow's own tasks, so whatever expression they come to use is tried.
+The steps are the product's methods and the workflow's tasks, so the tests use all of their expressions.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tests.workflow.interpreter import evaluate
 _TASKS = [
     name for name, state in states().items() if state.get("Resource", "").startswith("arn:aws:states:::dynamodb:")
 ]
-# What the product says about an item of the wrong shape, about an outcome, or lets through.
+# The exceptions of the product for malformed items and for outcomes, and those that it passes on.
 _ENDS = (MalformedProcess, MalformedToken, MalformedRow, ClaimLost, LookupError, ClientError)
 
 
 class Step(NamedTuple):
-    """One step: `take` it on both, with these arguments."""
+    """One step with its arguments."""
 
     name: str
     take: Callable[..., Any]
@@ -50,7 +50,7 @@ class Step(NamedTuple):
         return f"{self.name}{self.arguments}"
 
     def __call__(self, both: Both) -> None:
-        """Takes it, whatever comes of it. Raises AssertionError if the simulation is wrong."""
+        """Take it on both, with any outcome. Raises AssertionError if the outcomes differ."""
         with suppress(_ENDS):
             self.take(both, *self.arguments)
 
@@ -59,7 +59,7 @@ def _step(name: str, take: Callable[..., Any], *arguments: st.SearchStrategy[Any
     return st.tuples(*arguments).map(lambda drawn: Step(name, take, drawn))
 
 
-# Two of three arguments are what stands in the item, as of whoever has just looked; `_drawn_or` puts it there.
+# Two of three arguments are the values in the item, as if the caller had just read it.
 _fits = st.sampled_from([True, True, False])
 _executions = st.sampled_from(EXECUTIONS)
 _seconds = st.sampled_from([NOW - 1, NOW, NOW + 0.0004, NOW + 1])
@@ -152,7 +152,7 @@ def _attempt(both: Both, attempt: tuple[bool, Message, Claimed]) -> tuple[Messag
 
 
 def _row(attempts: int) -> Row:
-    """As whoever operates has read it; that it was read before, says nothing."""
+    """A row as an operator's command has read it."""
     return Row(WAITING, attempts, "", 0.0, NOW, "")
 
 
@@ -168,7 +168,7 @@ def _do(task: str, both: Both, execution: str) -> Any:
     return both.ask(_task(task, execution))
 
 
-# Table -> step -> what it does, and its arguments.
+# Table -> step -> its function and arguments.
 _STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
     "slots": {
         "Slots.reserve": (lambda both, *given: _slots(both).reserve(KEY, *given), _executions, _seconds),
@@ -267,12 +267,12 @@ _CLASSES = (Slots, Processes, Cancellations, TokenTable, Ledger, SettlementTable
 
 
 def tried() -> set[str]:
-    """The names of the steps that can be drawn."""
+    """The names of the tested steps."""
     return {name for steps in STEPS.values() for name in steps}
 
 
 def all_there_are() -> set[str]:
-    """The names of the steps that the product has."""
+    """The names of all steps of the product."""
     methods = {
         f"{made.__name__}.{name}"
         for made in _CLASSES

@@ -1,4 +1,4 @@
-"""The worker's own code as an actor: one invocation, from the delivery to what the event source mapping makes of it."""
+"""The code of the worker and of operators' commands as actors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def deliver(
     attributes: Record,
     receives: int,
 ) -> tuple[bool, str]:
-    """Whether the message may be deleted, and what the log says became of it.
+    """Run one invocation of the worker: whether the message may be deleted, and the last log message.
 
     Args:
-        began: when the invocation did, seconds since the epoch.
-        policy: the retry policy's parameter; None if SSM is called for it, which may fail.
-        max_delay: seconds from which on EventBridge Scheduler brings a retry.
-        token: what the delivery claims attempts with; its own.
-        attributes: the message's, as they were sent.
+        started: start of the invocation, seconds since the epoch.
+        policy: the retry policy's parameter; None if the worker calls SSM for it, which may fail.
+        max_delay: seconds above which EventBridge Scheduler delivers a retry.
+        token: the delivery's own claim token.
+        attributes: the message's attributes, as they were sent.
     """
     time = _Time(outside, started)
     sqs = _Client(outside, "sqs", time)
@@ -57,7 +57,7 @@ def deliver(
         PolicyParameter(
             _Client(outside, "ssm", time) if policy is None else _Parameter(policy),  # type: ignore[arg-type]
             "policy",
-            on_invalid=_not_told if policy is not None else lambda _reason: None,
+            on_invalid=_refuse_invalid_policy if policy is not None else lambda _reason: None,
             clock=lambda: 0.0,
         ),
         work_seconds=WORK_SECONDS,
@@ -74,20 +74,20 @@ def deliver(
         "messageAttributes": message_attributes,
         "eventSource": "aws:sqs",
     }
-    own = _Own(token)
-    before = _own.set(own)
+    invocation = _Invocation(token)
+    before = _running.set(invocation)
     try:
         answer = RetryingWorker(consumer_, _work(outside, time)).handle({"Records": [record]}, time)  # type: ignore[arg-type]
     finally:
-        _own.reset(before)
-    return not answer["batchItemFailures"], own.last
+        _running.reset(before)
+    return not answer["batchItemFailures"], invocation.last
 
 
 def operate(outside: Outside, now: float, step: str, token: str, request_id: str) -> str:
-    """An operator's command, `cancel` or `run_now`, and what it says.
+    """Run an operator's command, `cancel` or `run_now`; its outcome.
 
     Args:
-        token: what a cancel decides with; its own.
+        token: the command's own claim token.
     """
     time = _Time(outside, now)
     retries = RetryOperations(
@@ -95,16 +95,16 @@ def operate(outside: Outside, now: float, step: str, token: str, request_id: str
         RetryQueue(_Client(outside, "sqs", time), _Client(outside, "scheduler", time), WORK, RETRY_QUEUE),  # type: ignore[arg-type]
         time.now,
     )
-    before = _own.set(_Own(token))
+    before = _running.set(_Invocation(token))
     try:
-        outcome = retries.cancel(request_id, "by hand") if step == "cancel" else retries.run_now(request_id)
+        outcome = retries.cancel(request_id, "operator") if step == "cancel" else retries.run_now(request_id)
     finally:
-        _own.reset(before)
+        _running.reset(before)
     return type(outcome).__name__
 
 
 def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[str, Any]]:
-    """One effect, by a conditional write; `poison`, `fails` and `breaks` in the payload say when not."""
+    """Work with one effect, a conditional write. `poison`, `fails` and `breaks` in the payload make it fail."""
 
     def perform(request: WorkRequest, _seconds: float) -> dict[str, Any]:
         payload = request.payload
@@ -131,7 +131,7 @@ def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[
 
 
 class _Time:
-    """The invocation's clock, and Lambda's context. Code takes no time; calls do: only after one is asked anew."""
+    """The invocation's clock and Lambda context. Only calls take time, so the clock is read only after a call."""
 
     def __init__(self, outside: Outside, started: float) -> None:
         self._outside = outside
@@ -163,7 +163,7 @@ class _Client:
 
 
 class _Parameter:
-    """SSM, as far as the policy goes."""
+    """SSM with the policy's parameter."""
 
     def __init__(self, policy: str) -> None:
         self._policy = policy
@@ -172,14 +172,14 @@ class _Parameter:
         return {"Parameter": {"Value": self._policy}}
 
 
-class _Own:
-    """What a simulated invocation has of its own in the place of a module's: its claim's token, logger, metrics."""
+class _Invocation:
+    """The claim token, logger and metrics of one simulated invocation."""
 
     def __init__(self, token: str) -> None:
         self.hex = token
-        self.last = ""  # what was logged last, for stories
+        self.last = ""  # the last log message, for histories
 
-    def uuid4(self) -> _Own:
+    def uuid4(self) -> _Invocation:
         return self
 
     def info(self, text: str, **_: Any) -> None:
@@ -188,36 +188,36 @@ class _Own:
     warning = error = exception = info
 
     def append_keys(self, *_: Any, **__: Any) -> None:
-        """Nothing piles up."""
+        """Discard."""
 
     remove_keys = add_metric = append_keys
 
 
-_own: ContextVar[_Own | None] = ContextVar("own", default=None)
+_running: ContextVar[_Invocation | None] = ContextVar("_running", default=None)  # each greenlet has its own
 
 
-class _Either:
-    """In a module's place: what the invocation that runs has of its own, and the module's for everybody else.
+class _Double:
+    """A double of a module's object: the running invocation's, or outside of invocations the real one.
 
-    Replaced once and for all, since one invocation goes on while others stand still; each has a context of its own.
+    It replaces the object permanently, since one invocation continues while others are suspended.
     """
 
     def __init__(self, real: Any) -> None:
         self._real = real
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_own.get() or self._real, name)
+        return getattr(_running.get() or self._real, name)
 
 
-consumer.uuid = _Either(consumer.uuid)  # type: ignore[assignment]
-operations.uuid = _Either(operations.uuid)  # type: ignore[assignment]
-worker_module.logger = _Either(worker_module.logger)  # type: ignore[assignment]
-worker_module.metrics = _Either(worker_module.metrics)  # type: ignore[assignment]
+consumer.uuid = _Double(consumer.uuid)  # type: ignore[assignment]
+operations.uuid = _Double(operations.uuid)  # type: ignore[assignment]
+worker_module.logger = _Double(worker_module.logger)  # type: ignore[assignment]
+worker_module.metrics = _Double(worker_module.metrics)  # type: ignore[assignment]
 
 
-def _not_told(reason: str) -> None:
+def _refuse_invalid_policy(reason: str) -> None:
     raise AssertionError(f"the world's policy is valid: {reason}")
 
 
-worker = Program("worker", deliver, stands_still=True)
-operator = Program("operator", operate, stands_still=True)
+worker = Program("worker", deliver, suspends=True)
+operator = Program("operator", operate, suspends=True)

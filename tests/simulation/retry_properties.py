@@ -1,4 +1,4 @@
-"""R1 to R4 of the design page, for a state of the ledger, the queues and the schedules."""
+"""The checks of R1 to R4 (docs/correctness.md) for a state of the ledger, the queues and the schedules."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _UNWORKED = ("RequestIdReused", "TooLarge")
 _RANK = {"RUNNING": 0, "FAILED": 1, "WAITING": 2, "DEAD_LETTERED": 2, "SUCCEEDED": 2}
 
 
-class Told(NamedTuple):
-    """What a body says."""
+class Body(NamedTuple):
+    """The fields of a message body."""
 
     request_id: str
     payload_hash: str
@@ -26,132 +26,128 @@ class Told(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Whatever can still bring a request back, by where it is; dead letters as they are."""
+    """The messages from which a request can continue, by their place. `dead`: the dead-letter messages themselves."""
 
-    queued: tuple[Told, ...]
-    scheduled: tuple[Told, ...]
-    undelivered: tuple[Told, ...]
+    queued: tuple[Body, ...]
+    scheduled: tuple[Body, ...]
+    undelivered: tuple[Body, ...]
     dead: tuple[Record, ...]
 
 
 @cache
-def read(body: str) -> Told:
-    """Reads a body. Raises InvalidMessage."""
+def read(body: str) -> Body:
+    """Read a body. Raises InvalidMessage."""
     message = parse_message(body)
-    # Reckoned here: a code that no longer tells payloads apart must not have us do the same.
+    # Computed here, independently of the code under test.
     payload_hash = hashlib.sha256(json.dumps(message.payload, sort_keys=True).encode()).hexdigest()
-    return Told(message.request_id, payload_hash, message.attempt, message.retries)
+    return Body(message.request_id, payload_hash, message.attempt, message.retries)
 
 
 def status(row: Record | None) -> str:
-    """A row's status; empty if there is none."""
+    """A row's status; empty without a row."""
     return str(row["status"]["S"]) if row is not None else ""
 
 
 def check_rows(before: Record, now: Record) -> None:
-    """Attempts follow one another, and what is settled stays so. Raises Violation."""
+    """R2: attempts follow one another, and a settled attempt stays settled. Raises Violation."""
     for request_id, row in before.fields.items():
         after = now.get(request_id)
         if after is row:
             continue
         if after is None:
-            raise Violation("R2", f"the row of {request_id} is gone")
+            raise Violation("R2", f"the row of {request_id} was deleted")
         was, is_ = _place(row), _place(after)
         if status(row) == "SUCCEEDED" or is_ < was or (is_ == was and status(row) != status(after)):
             raise Violation(
-                "R2", f"{request_id} was {status(row)} {was[0]}, which is settled, and is {status(after)} {is_[0]}"
+                "R2", f"the row of {request_id} changed from {status(row)} {was[0]} to {status(after)} {is_[0]}"
             )
         if is_[0] > was[0] and status(row) == "RUNNING":
-            raise Violation("R2", f"attempt {is_[0]} of {request_id} begins, and nothing was decided of {was[0]}")
+            raise Violation("R2", f"attempt {is_[0]} of {request_id} begins before attempt {was[0]} was decided")
 
 
-def check_not_lost(asked: Told, row: Record | None, effects: Record, messages: Messages) -> None:
-    """R1: what is not done stands somewhere, as the attempt that has to come next. Raises Violation."""
-    is_its_own = row is not None and row["payload_hash"]["S"] == asked.payload_hash
+def check_not_lost(sent: Body, row: Record | None, effects: Record, messages: Messages) -> None:
+    """R1: unfinished work is in a queue or a schedule, as its next attempt, or dead-lettered. Raises Violation."""
+    is_its_own = row is not None and row["payload_hash"]["S"] == sent.payload_hash
     least = 1
     if row is not None and is_its_own:
         if status(row) == "SUCCEEDED":
-            if asked.request_id not in effects:
-                raise Violation("R1", f"{asked.request_id} is SUCCEEDED and has no effect")
+            if sent.request_id not in effects:
+                raise Violation("R1", f"{sent.request_id} is SUCCEEDED without its effect")
             return
         least = int(row["attempts"]["N"]) + (status(row) in ("WAITING", "DEAD_LETTERED"))
     for message in (*messages.queued, *messages.scheduled, *messages.undelivered):
-        if message[:2] == asked[:2] and message.attempt >= least:
+        if message[:2] == sent[:2] and message.attempt >= least:
             return
-    for letter in messages.dead:
-        message, unworked = read(letter["body"]), _code(letter) in _UNWORKED
-        if message[:2] == asked[:2] and (message.attempt > least - 1 or (unworked and not is_its_own)):
+    for dead in messages.dead:
+        message, unworked = read(dead["body"]), _code(dead) in _UNWORKED
+        if message[:2] == sent[:2] and (message.attempt > least - 1 or (unworked and not is_its_own)):
             return
     raise Violation(
-        "R1", f"{asked.request_id} is lost: its row is {status(row) or 'missing'}, and nothing brings it on"
+        "R1", f"{sent.request_id} is lost: its row is {status(row) or 'missing'}, and no message continues it"
     )
 
 
 def check_attempts(performed: frozenset[tuple[str, int]], allowed: int, redriven: tuple[str, ...]) -> None:
-    """R3: no request is worked on more often than its policy says, and once more for each redrive. Raises Violation."""
+    """R3: a request has at most the attempts of its policy, and one more for each redrive. Raises Violation."""
     for request_id, made in Counter(request_id for request_id, _ in performed).items():
         most = allowed + redriven.count(request_id)
         if made > most:
-            raise Violation("R3", f"{request_id} was worked on {made} times, and its policy allows {most}")
+            raise Violation("R3", f"{request_id} had {made} attempts, and its policy allows {most}")
 
 
 def check_not_cancelled(row: Record | None, attempt: int) -> None:
-    """R2: what an operator has cancelled is not begun. Raises Violation."""
+    """R2: a cancelled attempt does not begin. Raises Violation."""
     for entry in row["history"]["L"] if row is not None and "history" in row else ():
         if entry["M"]["error"]["S"].startswith("Cancelled") and int(entry["M"]["attempt"]["N"]) == attempt:
-            raise Violation("R2", f"attempt {attempt} was cancelled, and is worked on")
+            raise Violation("R2", f"attempt {attempt} begins although it was cancelled")
 
 
-def check_once(waiting: tuple[Told, ...], dead: tuple[Record, ...], excuses: int) -> None:
-    """R2: an attempt is scheduled once, and a dead letter sent once, but for what went wrong. Raises Violation.
+def check_once(waiting: tuple[Body, ...], dead: tuple[Record, ...], excuses: int) -> None:
+    """R2: an attempt is scheduled once and dead-lettered once, and once more for each excuse. Raises Violation.
 
     Args:
-        waiting: what has been scheduled, and was not delivered yet.
-        excuses: how often something went wrong, each of which can be the cause of one more.
+        waiting: the scheduled attempts that were not delivered yet.
+        excuses: the number of faults and commands so far.
     """
     for message, times in Counter(message for message in waiting if message.attempt > 1).items():
         if times > 1 + excuses:
             raise Violation("R2", f"attempt {message.attempt} of {message.request_id} is scheduled {times} times")
-    for message, times in Counter(read(letter["body"]) for letter in dead if _code(letter) not in _UNWORKED).items():
+    for message, times in Counter(read(each["body"]) for each in dead if _code(each) not in _UNWORKED).items():
         if times > 1 + excuses:
-            raise Violation("R2", f"attempt {message.attempt - 1} of {message.request_id} has {times} dead letters")
+            raise Violation(
+                "R2", f"attempt {message.attempt - 1} of {message.request_id} is dead-lettered {times} times"
+            )
 
 
-def check_nobody_is_taken_for_dead(row: Record) -> None:
-    """R3: an attempt is used up by its own failure. Raises Violation."""
-    if _text_of(row, "last_error").startswith("Died"):
-        raise Violation("R3", f"attempt {row['attempts']['N']} was taken for dead, and nothing has gone wrong")
+def check_no_attempt_died(row: Record) -> None:
+    """R3: without a fault, no attempt counts as dead. Raises Violation."""
+    if "last_error" in row and row["last_error"]["S"].startswith("Died"):
+        raise Violation("R3", f"attempt {row['attempts']['N']} counts as dead although there was no fault")
 
 
 @cache
-def check_dead_letter(letter: Record) -> None:
-    """R4: it says why, when and how often. Raises Violation."""
-    message, attributes = read(letter["body"]), letter["attributes"]
-    for name in ("code", "reason"):
+def check_dead_letter(dead: Record) -> None:
+    """R4: a dead-letter message states why, when and how often. Raises Violation."""
+    message, attributes = read(dead["body"]), dead["attributes"]
+    subject = f"a dead-letter message of {message.request_id}"
+    reused = _code(dead) == "RequestIdReused"
+    for name in ("code", "reason", *["source_message_id"] * reused):
         if not _text(attributes, name):
-            raise Violation("R4", f"a dead letter of {message.request_id} has no {name}")
-    if _code(letter) == "RequestIdReused":
-        if not _text(attributes, "source_message_id"):
-            raise Violation("R4", f"a dead letter of {message.request_id} does not say which message it was")
+            raise Violation("R4", f"{subject} has no {name}")
+    if reused:
         return
     history = json.loads(_text(attributes, "history") or "[]")
     if [entry["attempt"] for entry in history] != list(range(1, message.attempt)):
-        raise Violation(
-            "R4", f"a dead letter of attempt {message.attempt - 1} of {message.request_id} tells of {history}"
-        )
+        raise Violation("R4", f"{subject} has the attempts of {history}, not those before {message.attempt}")
     if [epoch(entry["at"]) for entry in history] != list(message.retries) or not all(e["error"] for e in history):
-        raise Violation("R4", f"a dead letter of {message.request_id} tells other times than its body: {history}")
-    stated = (
-        _text(attributes, "first_attempt_at"),
-        _text(attributes, "last_attempt_at"),
-        _text(attributes, "retry_count"),
-    )
-    if stated != (instant(message.retries[0]), instant(message.retries[-1]), str(len(message.retries))):
-        raise Violation("R4", f"a dead letter of {message.request_id} says {stated}")
+        raise Violation("R4", f"{subject} has other times than its body, or no error: {history}")
+    stated = [_text(attributes, name) for name in ("first_attempt_at", "last_attempt_at", "retry_count")]
+    if stated != [instant(message.retries[0]), instant(message.retries[-1]), str(len(message.retries))]:
+        raise Violation("R4", f"{subject} states {stated}")
 
 
 def forget() -> None:
-    """Drops what is known of messages, to bound memory."""
+    """Clear the caches of messages, to bound memory."""
     read.cache_clear()
     check_dead_letter.cache_clear()
 
@@ -160,12 +156,8 @@ def _place(row: Record) -> tuple[int, int]:
     return int(row["attempts"]["N"]), _RANK[status(row)]
 
 
-def _code(letter: Record) -> str:
-    return _text(letter["attributes"], "code")
-
-
-def _text_of(row: Record, name: str) -> str:
-    return str(row[name]["S"]) if name in row else ""
+def _code(dead: Record) -> str:
+    return _text(dead["attributes"], "code")
 
 
 def _text(attributes: Record, name: str) -> str:

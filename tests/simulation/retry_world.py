@@ -1,4 +1,4 @@
-"""A work queue, its workers, Scheduler and the ledger; R1 to R4 as `check` and `check_end` see them."""
+"""A work queue, its workers, Scheduler and the ledger. `check` and `check_end` check R1 to R4."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from tests.simulation.worlds import (
     World,
 )
 
-LONG_AGO = 13 * 86400  # seconds after which a standard queue may still bring a copy: its retention is 14 days
+COPY_SECONDS = 13 * 86400  # a standard queue may still deliver a copy then: its retention is 14 days
 FREEZES = {"beyond its lease": 180, "until its message is back": code.VISIBILITY}
-LATEST = 180  # seconds that a request can be under way: longer than a lease
+LATEST = 180  # seconds: the latest arrival of a call after its sender gave up, longer than a lease
 FIXED = '{"default": {"backoff": "fixed", "jitter": "none", "base_seconds": %d, "cap_seconds": %d, "max_attempts": %d}}'
 
 
 def fixed_policy(seconds: int, attempts: int) -> str:
-    """So many attempts, that many seconds apart."""
+    """A policy with `attempts` attempts, `seconds` apart."""
     return FIXED % (seconds, seconds, attempts)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens in a world besides chance.
+    """The settings of a world.
 
     Attributes:
-        requests: id and payload (JSON) of what is sent, in this order; twice the same is a request that is sent twice.
+        requests: id and payload (JSON) of each request, in the order in which they are sent. One may occur twice.
         policy: the retry policy's parameter.
-        attempts: how many its rule allows a request; what R3 counts.
-        workers: how many invocations there can be at once.
-        max_delay: seconds from which on Scheduler brings a retry.
-        copies: how many times the queue may deliver a message once more, without that being a fault.
-        redrives: how many dead letters an operator moves back.
-        commands: what an operator does to a retry, at any time: "cancel" or "run_now".
-        asks: whether a worker calls SSM for the policy. A call more for each failure, so not in every world.
-        step: the clock's grain in seconds. The coarser, the more happens at the same time, in any order, and the more
-            often the same times come about again.
+        attempts: how many attempts the policy allows, for R3.
+        workers: the most concurrent invocations of the worker.
+        max_delay: seconds above which Scheduler delivers a retry.
+        copies: how many times the queue may deliver a message again without a fault.
+        redrives: how many dead-letter messages an operator moves back.
+        commands: the commands of an operator for a retry, at any time: "cancel" or "run_now".
+        reads_policy: whether a worker calls SSM for the policy: one more call for each failure.
+        step: the clock's step in seconds. With a coarse step more events have the same time, and so any order, and
+            schedules share more times.
     """
 
     requests: tuple[tuple[str, str], ...] = (("a", "{}"),)
@@ -67,19 +67,19 @@ class Plan:
     copies: int = 0
     redrives: int = 0
     commands: tuple[str, ...] = ()
-    asks: bool = False
+    reads_policy: bool = False
     step: int = 60
 
 
 class Notes(NamedTuple):
-    """What the world remembers of an invocation: its message's receipt handle, and until when it stands still."""
+    """The world's notes on an invocation: its message's receipt handle, and until when it is frozen."""
 
     handle: str
     frozen_until: float = 0.0
 
 
 class RetryWorld(World):
-    """See World."""
+    """The world of the worker; see World."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -92,31 +92,31 @@ class RetryWorld(World):
             "s3": s3.objects(),
             "ssm": freeze({"Parameter": {"Value": plan.policy}}),
         }
-        self.performed: frozenset[tuple[str, int]] = frozenset()  # what work was begun: request and attempt
+        self.performed: frozenset[tuple[str, int]] = frozenset()  # (request, attempt) of all work that began
         self.copies = plan.copies
         self.copied = 0
-        self.slow = 0  # how often time passed while somebody was at work
+        self.slow = 0  # how often time passed while an actor worked, summed over actors
         self.redrives = plan.redrives
         self.redriven: tuple[str, ...] = ()
         self.commands = plan.commands
-        self.commanded = 0  # how many of them there have been
-        self.deliveries = record({})  # of each attempt, so far
+        self.commanded = 0  # commands so far
+        self.deliveries = record({})  # attempt -> its deliveries so far
         self.consumed: tuple[str, ...] = ()  # receipt handles of messages that may be deleted
-        self.asked: tuple[properties.Told, ...] = ()
+        self.sent: tuple[properties.Body, ...] = ()
         self._checked: tuple[Any, ...] = ()
         self._rows: Record = self.services["dynamodb"][LEDGER]
         for request_id, payload in plan.requests:
             body = f'{{"request_id": {json.dumps(request_id)}, "payload": {payload}}}'
             self._send(WORK, body)
-            if read(body) not in self.asked:
-                self.asked = (*self.asked, read(body))
+            if read(body) not in self.sent:
+                self.sent = (*self.sent, read(body))
 
     # Choices -------------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Choice]:
         choices = []
         for name, actor in self.actors.items():
-            if actor.asleep_until:  # it says how long its work takes at most
+            if actor.asleep_until:  # the sleep is the longest time of its work
                 choices.append(Choice("wake_up", name))
             elif self.now >= actor.notes.frozen_until:
                 choices.append(Choice("call", name))
@@ -127,25 +127,25 @@ class RetryWorld(World):
         if self.copies:
             choices += self._possible_copies(is_fault=False)
         if self.redrives:
-            choices += [Choice("redrive", letter["id"]) for letter in self._queue(DEAD_LETTERS)["messages"]]
+            choices += [Choice("redrive", dead["id"]) for dead in self._queue(DEAD_LETTERS)["messages"]]
         if self.commands and not any(name.startswith("operator") for name in self.actors):
             choices += [Choice("command", request_id) for request_id in self._rows.fields]
-        choices += [Choice("rescue", letter["id"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]]
+        choices += [Choice("resend_undelivered", dead["id"]) for dead in self._queue(SCHEDULES_DEAD)["messages"]]
         if choices:
             choices += self._landings()
         return choices
 
     def time_steps(self) -> list[Choice]:
-        """What is under way lands at once, while others are at work, or after a while; at LATEST it is there."""
+        """Calls in transit arrive at any time up to LATEST."""
         choices = self._landings()
-        if not any(self.now >= sent + LATEST for sent, _ in self.on_their_way) and self._next_time() < math.inf:
+        if not any(self.now >= sent + LATEST for sent, _ in self.in_transit) and self._next_time() < math.inf:
             choices.append(Choice("pass_time"))
         return choices
 
-    def slowness(self) -> list[Choice]:
+    def slow_steps(self) -> list[Choice]:
         return [Choice("pass_time")] if self._next_time() < math.inf else []
 
-    def mishaps(self) -> list[Choice]:
+    def possible_faults(self) -> list[Choice]:
         choices: list[Choice] = []
         for name, actor in self.actors.items():
             if actor.asleep_until or self.now < actor.notes.frozen_until:
@@ -160,7 +160,7 @@ class RetryWorld(World):
         return choices
 
     def _landings(self) -> list[Choice]:
-        return [Choice("land", str(n)) for n in range(len(self.on_their_way))]
+        return [Choice("land", str(n)) for n in range(len(self.in_transit))]
 
     def _possible_copies(self, *, is_fault: bool) -> list[Choice]:
         originals = [message["id"] for message in self._queue(WORK)["messages"] if not message["id"].endswith("*")]
@@ -169,33 +169,33 @@ class RetryWorld(World):
     # Events --------------------------------------------------------------------------------------------------------
 
     def receive(self, message_id: str, _: str) -> None:
-        """The event source mapping hands a message to an invocation."""
+        """The event source mapping passes a message to an invocation."""
         message = next(m for m in self._queue(WORK)["messages"] if m["id"] == message_id)
         queue, _answer = sqs.receive(self._queue(WORK), message, self.now)
         self._put_queue(WORK, queue)
         taken = next(m for m in queue["messages"] if m["id"] == message_id)
-        who = self._free_worker()
-        self.say(who, f"receives {message_id} {taken['body']} for the {taken['receives']}. time")
+        worker = self._free_worker()
+        self.log(worker, f"receives {message_id} {taken['body']}, receive {taken['receives']}")
         attempt = f"{read(taken['body']).request_id} {read(taken['body']).attempt}"
         number = self.deliveries.get(attempt, 0) + 1
         self.deliveries = self.deliveries.with_fields(**{attempt: number})
-        # Nothing here that another order of the same events would make different: what is known is then known again.
-        policy = None if self.plan.asks else self.plan.policy
+        # These arguments do not depend on the order of events, so that cached nodes are found again.
+        policy = None if self.plan.reads_policy else self.plan.policy
         settings = (self.now, policy, self.plan.max_delay, f"{attempt} delivery {number}")
         arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
-        self.begin(who, code.worker.begin(*settings, *arguments), Notes(taken["handle"]))
+        self.begin(worker, code.worker.begin(*settings, *arguments), Notes(taken["handle"]))
 
     def delete(self, handle: str, how: str) -> None:
         """The event source mapping deletes a message, or fails to."""
-        self.say("mapping", f"does not delete {handle}" if how else f"deletes {handle}")
+        self.log("mapping", f"does not delete {handle}" if how else f"deletes {handle}")
         self.consumed = tuple(other for other in self.consumed if other != handle)
         if not how:
             self.perform(Question("sqs", "delete_message", record({"QueueUrl": WORK, "ReceiptHandle": handle})))
 
     def fire(self, name: str, how: str) -> None:
-        """A schedule's time has come."""
+        """A schedule fires."""
         due = self.services["scheduler"][name]
-        self.say("scheduler", f"brings {due['target']['Input']}{' ' + how if how else ''}")
+        self.log("scheduler", f"delivers {due['target']['Input']}{' ' + how if how else ''}")
         if how == "late":
             self.services["scheduler"] = scheduler.put_off(self.services["scheduler"], name, self.now + 3600)
             return
@@ -209,46 +209,46 @@ class RetryWorld(World):
             self.services["scheduler"] = scheduler.put_off(self.services["scheduler"], name, self.now + 3600)
 
     def copy_of(self, message_id: str, how: str) -> None:
-        """A standard queue delivers a message once more, be it in flight: at once, or long after.
+        """A standard queue delivers a message again, even one in flight: immediately, or much later.
 
-        The copy has an id of its own here, and the original's where the code sees it.
+        The copy has its own id in the world, and the original's for the code.
         """
-        self.say("queue", f"has a copy of {message_id}, visible {how}")
+        self.log("queue", f"has a copy of {message_id}, visible {how}")
         self.copies -= bool(self.copies)
         queue = self._queue(WORK)
         message = next(m for m in queue["messages"] if m["id"] == message_id)
         self.copied += 1
-        visible_at = max(message["visible_at"], self.now) + LONG_AGO if how == "late" else self.now
+        visible_at = max(message["visible_at"], self.now) + COPY_SECONDS if how == "late" else self.now
         copied = message.with_fields(id=message_id + "*" * self.copied, visible_at=visible_at, handle="")
         self._put_queue(WORK, queue.with_fields(messages=(*queue["messages"], copied)))
 
-    def redrive(self, letter_id: str, _: str) -> None:
-        """An operator moves a dead letter back: the same body and attributes under a new message id."""
-        letter = self._move_back(DEAD_LETTERS, letter_id)
+    def redrive(self, message_id: str, _: str) -> None:
+        """An operator moves a dead-letter message back, with its body and attributes and a new message id."""
+        dead = self._move_back(DEAD_LETTERS, message_id)
         self.redrives -= 1
-        self.redriven = (*self.redriven, read(letter["body"]).request_id)
+        self.redriven = (*self.redriven, read(dead["body"]).request_id)
 
     def command(self, request_id: str, _: str) -> None:
-        """An operator takes a hand in what waits."""
+        """An operator cancels a retry or brings it forward."""
         step, self.commands = self.commands[0], self.commands[1:]
         self.commanded += 1
-        who = f"operator {self.commanded}"
-        self.say(who, f"{step} {request_id}")
-        self.begin(who, code.operator.begin(self.now, step, who, request_id), Notes(""))
+        name = f"operator {self.commanded}"
+        self.log(name, f"{step} {request_id}")
+        self.begin(name, code.operator.begin(self.now, step, name, request_id), Notes(""))
 
-    def rescue(self, letter_id: str, _: str) -> None:
-        """An operator sends on what Scheduler could not deliver."""
-        self._move_back(SCHEDULES_DEAD, letter_id)
+    def resend_undelivered(self, message_id: str, _: str) -> None:
+        """An operator sends a message that Scheduler could not deliver."""
+        self._move_back(SCHEDULES_DEAD, message_id)
 
     def freeze(self, name: str, how: str) -> None:
-        """An invocation stands still, longer than Lambda would let it: then its request stands still on the way."""
-        self.say(name, f"stands still {how}")
+        """An invocation freezes. Beyond Lambda's timeout, this stands for a call that is delayed on its way."""
+        self.log(name, f"freezes {how}")
         actor = self.actors[name]
         self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=self.now + FREEZES[how]))
 
     def pass_time(self, _: str, __: str) -> None:
-        """The clock moves on."""
-        # Who stands at a call now has been slow.
+        """The clock moves to the next moment at which something is due."""
+        # An actor at a call was slow.
         self.slow += sum(not actor.notes.frozen_until for actor in self.actors.values())
         self.now = max(self.now + 1, self._next_time())
         self.now += -self.now % self.plan.step
@@ -256,35 +256,35 @@ class RetryWorld(World):
             if actor.notes.frozen_until and self.now >= actor.notes.frozen_until:
                 self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=0.0))
 
-    # What actors ask of the world ----------------------------------------------------------------------------------
+    # Answers to actors ---------------------------------------------------------------------------------------------
 
-    def local(self, name: str, actor: Actor, question: Question) -> Answer | None:
+    def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
         match question.operation:
             case "clock":
                 return Answer(self.now)
             case "work":
                 request_id, attempt = question.parameters
-                self.say(name, f"works on attempt {attempt} of {request_id}")
+                self.log(name, f"begins attempt {attempt} of {request_id}")
                 if question.parameters in self.performed:
-                    raise Violation("R2", f"attempt {attempt} of {request_id} is worked on a second time")
+                    raise Violation("R2", f"attempt {attempt} of {request_id} begins a second time")
                 if properties.status(self.services["dynamodb"][LEDGER].get(request_id)) == "SUCCEEDED":
-                    raise Violation("R2", f"{request_id} has succeeded, and attempt {attempt} is worked on")
+                    raise Violation("R2", f"attempt {attempt} of {request_id} begins after {request_id} succeeded")
                 properties.check_not_cancelled(self.services["dynamodb"][LEDGER].get(request_id), attempt)
                 self.performed |= {question.parameters}
                 return Answer()
-        raise AssertionError(f"nobody answers {question}")
+        raise AssertionError(f"no service answers {question}")
 
     def finished(self, name: str, actor: Actor) -> None:
         result = actor.node.result
         if name.startswith("operator"):
-            return  # whatever it was told: a failed call is shown to whoever typed the command
+            return  # with any outcome: a failed call is shown to the operator
         assert not isinstance(result, Raised), f"{name} raised {result}"
         is_consumed, _outcome = result
         if is_consumed:
             self.consumed = (*self.consumed, actor.notes.handle)
 
     def died(self, name: str, actor: Actor) -> None:
-        """Its message comes back by itself."""
+        """Its message becomes visible again."""
 
     def perform(self, question: Question) -> Answer:
         own = _OWN.get(question.service)
@@ -293,7 +293,7 @@ class RetryWorld(World):
         self.services[question.service], answer = own(self.services[question.service], *question[1:], self.now)
         return answer
 
-    # Looking at it -------------------------------------------------------------------------------------------------
+    # Reading the state ---------------------------------------------------------------------------------------------
 
     def _queue(self, name: str) -> Record:
         return self.services["sqs"][name]  # type: ignore[no-any-return]
@@ -305,13 +305,13 @@ class RetryWorld(World):
         sent = freeze({"QueueUrl": queue, "MessageBody": body, "MessageAttributes": attributes})
         self.perform(Question("sqs", "send_message", sent))
 
-    def _move_back(self, queue: str, letter_id: str) -> Record:
-        letters = self._queue(queue)["messages"]
-        letter: Record = next(letter for letter in letters if letter["id"] == letter_id)
-        self.say("operator", f"sends {letter['body']} from {queue}")
-        self._put_queue(queue, self._queue(queue).with_fields(messages=tuple(m for m in letters if m is not letter)))
-        self._send(WORK, letter["body"], letter["attributes"])
-        return letter
+    def _move_back(self, queue: str, message_id: str) -> Record:
+        messages = self._queue(queue)["messages"]
+        dead: Record = next(dead for dead in messages if dead["id"] == message_id)
+        self.log("operator", f"sends {dead['body']} from {queue}")
+        self._put_queue(queue, self._queue(queue).with_fields(messages=tuple(m for m in messages if m is not dead)))
+        self._send(WORK, dead["body"], dead["attributes"])
+        return dead
 
     def _receivable(self) -> list[Record]:
         return sqs.receivable(self._queue(WORK), self.now)
@@ -324,10 +324,10 @@ class RetryWorld(World):
         return next((name for name in names if name not in self.actors), "")
 
     def _next_time(self) -> float:
-        """When the next thing happens by itself; infinity if nothing does."""
+        """The next time at which something is due; infinity if nothing is."""
         times = [message["visible_at"] for message in self._queue(WORK)["messages"]]
         times += [schedule["at"] for schedule in scheduler.waiting(self.services["scheduler"])]
-        times += [sent + LATEST for sent, _ in self.on_their_way]
+        times += [sent + LATEST for sent, _ in self.in_transit]
         for actor in self.actors.values():
             times += [actor.asleep_until, actor.notes.frozen_until]
         return min((at for at in times if at > self.now), default=math.inf)
@@ -345,13 +345,13 @@ class RetryWorld(World):
         messages = properties.Messages(
             tuple(read(message["body"]) for message in self._queue(WORK)["messages"]),
             tuple(read(schedule["target"]["Input"]) for schedule in scheduler.waiting(self.services["scheduler"])),
-            tuple(read(letter["body"]) for letter in self._queue(SCHEDULES_DEAD)["messages"]),
+            tuple(read(dead["body"]) for dead in self._queue(SCHEDULES_DEAD)["messages"]),
             self._queue(DEAD_LETTERS)["messages"],
         )
-        for asked in self.asked:
-            properties.check_not_lost(asked, self._rows.get(asked.request_id), self.services["s3"], messages)
-        for letter in messages.dead:
-            properties.check_dead_letter(letter)
+        for sent in self.sent:
+            properties.check_not_lost(sent, self._rows.get(sent.request_id), self.services["s3"], messages)
+        for dead in messages.dead:
+            properties.check_dead_letter(dead)
         excuses = self.faults + self.slow + self.copied + len(self.redriven) + self.commanded
         fresh = tuple(
             read(m["body"]) for m in self._queue(WORK)["messages"] if not m["receives"] and "*" not in m["id"]
@@ -359,14 +359,14 @@ class RetryWorld(World):
         properties.check_once(fresh + messages.scheduled + messages.undelivered, messages.dead, excuses)
         if not self.faults and not self.slow:
             for row in self._rows.fields.values():
-                properties.check_nobody_is_taken_for_dead(row)
+                properties.check_no_attempt_died(row)
         properties.check_attempts(self.performed, self.plan.attempts, self.redriven)
 
     def check_end(self) -> None:
         assert not self._queue(WORK)["messages"]
         for request_id, row in self._rows.fields.items():
             if properties.status(row) not in ("SUCCEEDED", "DEAD_LETTERED"):
-                raise Violation("R1", f"{request_id} is {properties.status(row)}, and nothing will come of it")
+                raise Violation("R1", f"{request_id} is {properties.status(row)} in the end")
 
     def key(self) -> Hashable:
         return (
@@ -380,7 +380,7 @@ class RetryWorld(World):
             self.slow,
             self.redrives,
             self.commands,
-            self.on_their_way,
+            self.in_transit,
             self.faults,
             self.now,
         )
@@ -391,7 +391,7 @@ class RetryWorld(World):
             for request_id, row in self._rows.fields.items()
         ]
         queue = [f"{m['id']}{'' if m['visible_at'] <= self.now else '(hidden)'}" for m in self._queue(WORK)["messages"]]
-        dead = [letter["attributes"]["code"]["StringValue"] for letter in self._queue(DEAD_LETTERS)["messages"]]
+        dead = [dead["attributes"]["code"]["StringValue"] for dead in self._queue(DEAD_LETTERS)["messages"]]
         return (
             f"ledger [{', '.join(rows)}]  queue [{', '.join(queue)}]  "
             f"schedules {len(scheduler.waiting(self.services['scheduler']))}  dead [{', '.join(dead)}]  "
@@ -402,7 +402,7 @@ class RetryWorld(World):
 _OWN: dict[str, Any] = {
     "s3": s3.perform,
     "scheduler": scheduler.perform,
-    "ssm": lambda parameter, *_asked: (parameter, Answer(parameter)),
+    "ssm": lambda parameter, *_: (parameter, Answer(parameter)),
 }
 
 _WORK = (
@@ -415,17 +415,14 @@ _WORK = (
     '{"fails": 1, "retry_after": 1980}',
 )
 
-# Seconds between attempts, how many of them, and from when on Scheduler brings them.
+# Seconds between attempts, number of attempts, and the seconds above which Scheduler delivers them.
 _SETTINGS = ((60, 2, 900), (60, 3, 0), (1200, 2, 900), (60, 1, 900))
 
 _COMMANDS = ((), (), (), ("cancel",), ("run_now",), ("cancel", "cancel"), ("run_now", "cancel"))
 
 
 def drawn(random: Random) -> RetryWorld:
-    """A world of the kind that random schedules are made in.
-
-    Few kinds, for where somebody has been before, the code need not run; orders and faults make the difference.
-    """
+    """A random world for random schedules. Few kinds, so that cached nodes are found again; orders and faults vary."""
     requests = [("a", random.choice(_WORK))]
     requests += [(name, random.choice(_WORK[:3])) for name in "bc"[: random.choice((0, 0, 1, 1, 2))]]
     if random.random() < 0.3:
@@ -443,7 +440,7 @@ def drawn(random: Random) -> RetryWorld:
             copies=random.choice((0, 0, 1)),
             redrives=random.choice((0, 0, 0, 1, 2)),
             commands=random.choice(_COMMANDS),
-            asks=random.random() < 0.25,
+            reads_policy=random.random() < 0.25,
             step=code.VISIBILITY,
         )
     )

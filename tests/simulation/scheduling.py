@@ -1,6 +1,6 @@
-"""Random schedules: who goes next, and what goes wrong, drawn from a seed; then no more faults, and everything ends.
+"""Random schedules: a seed determines each next event and fault. After the last fault, all work must end.
 
-The same seed is the same schedule, whatever else has run before it.
+A seed always gives the same schedule, whatever ran before it.
 """
 
 from __future__ import annotations
@@ -8,80 +8,80 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.simulation.transcript import let_go
+from tests.simulation.transcript import drop_suspended
 from tests.simulation.worlds import Choice, Violation, World
 
-MOST_STEPS = 400  # of a schedule, before its faults are over
+MOST_STEPS = 400  # in the part of a schedule that has faults
 MOST_STEPS_TO_THE_END = 20_000
 
 
 def run(world: World, random: Random) -> int:
-    """Runs a world to its end, with some faults on the way; how many steps it took.
+    """Run a world to its end, with some faults; the number of steps.
 
     Raises:
-        Violation: a property did not hold.
+        Violation: a guarantee does not hold.
     """
     faults = random.choice((0, 1, 1, 2, 3, 5))
-    likely = random.choice((0.02, 0.1, 0.3))  # that a step is a fault, as long as there may be more of them
-    slow = random.choice((0.0, 0.0, 0.02, 0.1))  # that time passes although there is something to do
+    likely = random.choice((0.02, 0.1, 0.3))  # probability that a step is a fault, until there were so many
+    slow = random.choice((0.0, 0.0, 0.02, 0.1))  # probability that time passes although an actor could continue
     steps = 0
-    thaws = 0
+    resumes_at = 0
     while steps < MOST_STEPS:
         choices = world.steps()
-        if world.stands_still:
-            choices = [choice for choice in choices if choice.who != world.stands_still]
-            if steps >= thaws:
-                world.go_on()
+        if world.suspended_actor:
+            choices = [choice for choice in choices if choice.subject != world.suspended_actor]
+            if steps >= resumes_at:
+                world.resume()
         if world.faults < faults and random.random() < likely:
-            if random.random() < 0.15 and world.actors and not world.stands_still:
-                thaws = steps + random.randrange(1, 60)
-                world.hold_up(random.choice(sorted(world.actors)))
+            if random.random() < 0.15 and world.actors and not world.suspended_actor:
+                resumes_at = steps + random.randrange(1, 60)
+                world.suspend(random.choice(sorted(world.actors)))
             else:
-                choices = world.mishaps() or choices
+                choices = world.possible_faults() or choices
         elif slow and random.random() < slow:
-            choices = world.slowness() or choices
+            choices = world.slow_steps() or choices
         choices = choices or world.time_steps()
         if not choices:
-            if not world.stands_still:
+            if not world.suspended_actor:
                 break
-            world.go_on()
+            world.resume()
             continue
         world.take(choices[0] if len(choices) == 1 else random.choice(choices))
         steps += 1
     steps += _to_the_end(world, random)
-    let_go()
+    drop_suspended()
     return steps
 
 
 def _to_the_end(world: World, random: Random) -> int:
-    """Runs a world on without faults until nothing is left to happen."""
-    world.say("", "no more faults from here on")
-    world.go_on()
+    """Run a world without further faults until no event is left."""
+    world.log("", "no further faults")
+    world.resume()
     for step in range(MOST_STEPS_TO_THE_END):
         choices = world.steps() or world.time_steps()
         if not choices:
             world.check_end()
             return step
         world.take(choices[0] if len(choices) == 1 else random.choice(choices))
-    raise Violation("END", f"it does not end: {world.summary()}")
+    raise Violation("END", f"the schedule does not end: {world.summary()}")
 
 
-def replay(world: World, random: Random, tell: Callable[[str], None]) -> None:
-    """Runs a schedule again and tells its story, a line for each event and the state after it.
+def replay(world: World, random: Random, emit: Callable[[str], None]) -> None:
+    """Run a schedule again, and emit a line for each event and the state after it.
 
     Raises:
         Violation: as `run`.
     """
-    world.tell = tell
+    world.emit = emit
     lines = [world.summary()]
-    tell(f"{'':>28} {lines[0]}")
+    emit(f"{'':>28} {lines[0]}")
     taken = world.take
 
     def take(choice: Choice) -> None:
         taken(choice)
         if world.summary() != lines[-1]:
             lines.append(world.summary())
-            tell(f"{'':>28} {lines[-1]}")
+            emit(f"{'':>28} {lines[-1]}")
 
     world.take = take  # type: ignore[method-assign]
     run(world, random)

@@ -1,4 +1,4 @@
-"""The starter's and the janitor's own code as actors."""
+"""The code of starter, janitor and operator commands as actors."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from slotkeeper.slots.settlement_table import SettlementTable
 from tests.simulation.transcript import Outside, Program
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
-SETTLED, DEAD_LETTERS, MACHINE = "settled", "dead-letters.fifo", "arn:stateMachine:gated"
+SETTLED, DEAD_LETTERS, MACHINE = "settled", "dead-letters.fifo", "arn:stateMachine:workflow"
 VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
 
-logger.setLevel("CRITICAL")  # the logger's own format takes longer than everything else here together
+logger.setLevel("CRITICAL")  # formatting the log would take longer than the rest of the simulation
 
 
 def start(
@@ -39,7 +39,7 @@ def start(
     sent_at: float,
     large: tuple[str, ...] = (),
 ) -> str:
-    """One invocation of the starter, and the event source mapping's end of it: what it made of the message."""
+    """Run one invocation of the starter, and delete the message as the event source mapping does; the outcome."""
     sqs = outside.client("sqs")
     starter = Starter(
         Slots(outside.client("dynamodb"), SLOTS, large=large),
@@ -68,14 +68,14 @@ def _settlement(outside: Outside, grace: int, look_gap: int) -> Settlement:
     return Settlement(
         Workflow(outside.client("stepfunctions"), MACHINE),
         FailedRequestQueue(outside.client("sqs"), FAILED),
-        SettlementTable(dynamodb, SETTLED, claim=look_gap),  # none in a world without time, where it would never end
+        SettlementTable(dynamodb, SETTLED, claim=look_gap),  # 0 in a timeless world, where a claim would never end
         grace,
         outside.clock,
     )
 
 
 class Memory(NamedTuple):
-    """What a container of the janitor knows from its rounds before, as a value."""
+    """The memory of a janitor's container as a value."""
 
     settled_by: float | None = None
     noted: float | None = None
@@ -87,11 +87,11 @@ NEW = Memory()
 
 
 def in_order(_: list[Any]) -> None:
-    """For what the janitor does in any order: which one it is makes no difference to one process."""
+    """Replaces the janitor's shuffle: its order makes no difference for one process."""
 
 
-def round_(outside: Outside, grace: int, look_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
-    """One scheduled round of the janitor: what its container remembers after it, and what it counted."""
+def run_janitor(outside: Outside, grace: int, look_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
+    """One scheduled janitor run: its container's memory afterwards, and its counts."""
     dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, look_gap)
     janitor = Janitor(
         Slots(dynamodb, SLOTS),
@@ -115,8 +115,8 @@ def round_(outside: Outside, grace: int, look_gap: int, memory: Memory = NEW) ->
     return Memory(known.settled_by, known.noted, unsettled, frozenset(settlement.settled._known)), counts
 
 
-def visit(outside: Outside, execution: str, redrives: int, grace: int, look_gap: int) -> int | None:
-    """One receive of a status event: the seconds until the next. What it raises brings the event back too."""
+def handle_event(outside: Outside, execution: str, redrives: int, grace: int, look_gap: int) -> int | None:
+    """One receive of a status event: the seconds until the next, if any. An exception also causes another receive."""
     dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, look_gap)
     slots = Slots(dynamodb, SLOTS)
     closed = ClosedExecutions(
@@ -131,29 +131,29 @@ def visit(outside: Outside, execution: str, redrives: int, grace: int, look_gap:
 
 
 def cancel(outside: Outside, execution: str) -> str:
-    """An operator cancels a queued request: what came of it."""
+    """An operator cancels a request; the outcome."""
     dynamodb = outside.client("dynamodb")
     queue = RequestQueue(outside.client("sqs"), REQUESTS)
     operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue)
     try:
         return operations.cancel_request(execution.rpartition("-")[0], execution, outside.clock(), "operator")
     except Exception as error:
-        return f"cannot tell: {type(error).__name__}"
+        return f"failed: {type(error).__name__}"
 
 
 def replace(outside: Outside, process: str, limit: int, job: str) -> str:
-    """An operator removes a paused process and adds it again: what came of it."""
+    """An operator removes a paused process and adds it again; the outcome."""
     dynamodb = outside.client("dynamodb")
     processes = Processes(dynamodb, SLOTS)
     operations = Operations(processes, Slots(dynamodb, SLOTS), RequestQueue(outside.client("sqs"), REQUESTS))
     try:
         return f"{operations.remove(process)}, {processes.create(process, limit, job)}"
     except Exception as error:
-        return f"cannot tell: {type(error).__name__}"
+        return f"failed: {type(error).__name__}"
 
 
-starter = Program("starter", start, stack_tells=True, stands_still=True)
-janitor_round = Program("janitor", round_, stack_tells=True, stands_still=True, written_only=(RunReport,))
-closed_execution = Program("status event", visit, stack_tells=True, stands_still=True, written_only=(RunReport,))
-canceller = Program("operator", cancel, stack_tells=True, stands_still=True)
-replacer = Program("operator who replaces", replace, stack_tells=True, stands_still=True)
+starter = Program("starter", start, stack_is_state=True, suspends=True)
+janitor_run = Program("janitor", run_janitor, stack_is_state=True, suspends=True, written_only=(RunReport,))
+closed_execution = Program("status event", handle_event, stack_is_state=True, suspends=True, written_only=(RunReport,))
+canceller = Program("operator", cancel, stack_is_state=True, suspends=True)
+replacer = Program("replacing operator", replace, stack_is_state=True, suspends=True)

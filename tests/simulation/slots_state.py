@@ -1,4 +1,4 @@
-"""What there is in the slots' world, and S1 to S7 and S1b as properties of it."""
+"""The state of the slots' world, and the checks of S1 to S7 and S1b."""
 
 from __future__ import annotations
 
@@ -20,44 +20,45 @@ from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 from tests.simulation.worlds import Actor, Violation, World
 
 PROCESS, SECOND, JOB = "p", "q", "job"
-STEP = 10  # seconds: the clock's grain, so that the same times come about again and again
-LAG = 30  # seconds by which a request may land after its sender gave up, and a read may be late
+STEP = 10  # seconds: the clock's step, so that schedules share times
+LAG = 30  # seconds: the latest arrival of a call after its sender gave up, and the largest lag of a read
 PERIOD, GRACE, LOOK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
-LATER = 2 * 86400.0  # seconds that a clock is ahead in a world without time, when everybody else stood still
+LATER = 2 * 86400.0  # seconds: the lead of the janitor's clock in a timeless world while other actors are frozen
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens in a world besides chance.
+    """The settings of a world.
 
     Attributes:
-        requests: the ids of what is sent, in this order; twice the same id is a request that is sent twice, and an id
-            with a star is another request under that id.
-            Capital letters are requests of a second process, in the same table and with the same job.
-        limit: the process's, at first. The second one's is 1.
-        limits: what an operator sets it to later, in this order; 0 pauses the process, -1 resumes it.
-        cancels: the ids of what an operator cancels, whenever it may be, in this order.
+        requests: the ids of the requests, in the order in which they are sent. An id that occurs twice is a request
+            that is sent twice, and an id with a star is another request under that id. A capital id is a request of a
+            second process, in the same table and with the same job.
+        limit: the first limit of the process. The second process has limit 1.
+        limits: the limits that an operator sets later, in this order. 0 pauses the process, -1 resumes it.
+        cancels: the ids of the requests that an operator cancels at any time, in this order.
         replacements: how often an operator removes the process while it is paused, and adds it again with `limit`. Only
-            with one starter: of two at work on one message, one may dead-letter it in between, and the other start it.
-        starters: how many invocations there can be at once.
-        rounds: how many rounds of the janitor may begin while others are at work, in a world without time, without that
-            being a fault. With none, status events wait too until nobody is at work.
-        standing_still: as a fault, the janitor's clock is ahead while others are at work: they have stood still.
-        job_limit: how many runs Glue allows at once.
+            with one starter: of two starters with the same message, one may dead-letter it in between, and the other
+            start it.
+        starters: the most concurrent invocations of the starter.
+        janitor_runs: how many janitor runs may begin while other actors work, in a timeless world and without a fault.
+            With 0, status events also arrive only when no actor works.
+        janitor_ahead: the faults include a janitor run whose clock is ahead, as if the other actors had been frozen.
+        job_limit: the most concurrent runs that Glue allows.
         stop_seconds: how long Glue takes to stop a run.
         first_run: seconds until the janitor's first scheduled run.
-        page: how many runs GetJobRuns returns at once at most.
-        others: how many runs of the same job others start, at any time.
-        fails: every such run of Glue fails, counted from the first; none if it is 0.
-        argument_bytes: how large the argument is of a request with a star, and of each run that others start.
-        containers: how many containers of the janitor take turns in its rounds, each with what it remembers; with none,
-            each round is a new container's. Not for worlds without time: there a clock's lead comes and goes.
+        page: the most runs on a page of GetJobRuns.
+        others: how many runs of the same job other users start, at any time.
+        fails: every `fails`-th Glue run fails; none if 0.
+        argument_bytes: the size of the argument of a request with a star, and of each run of another user.
+        containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
+            container. Not for timeless worlds, where the lead of the janitor's clock changes.
         lax: SQS hides a message although it is visible again.
-        looking: the starters take the process for one with many holders, and look before they write.
-        news: sending an event is a step that others may come before, and that may fail. Otherwise it happens at once,
-            which leaves out little: nobody reads what it does.
+        starters_read_first: the starters treat the process as one with many holders, and read before they write.
+        event_steps: sending an event is a step, which may fail, and before which other actors may act. Otherwise it
+            happens immediately. No actor depends on its effect.
         events_lost: no status event reaches the janitor.
-        aim: what goes wrong, if not anything: "deaths" of workflows, and what the janitor does about them; or "wakes".
+        aim: restricts the faults to "deaths" of workflows and calls of the janitor, or to "wakes"; none if empty.
     """
 
     requests: tuple[str, ...] = ("a", "b", "c")
@@ -66,13 +67,13 @@ class Plan:
     cancels: tuple[str, ...] = ()
     replacements: int = 0
     starters: int = 2
-    rounds: int = 1
+    janitor_runs: int = 1
     lax: bool = False
-    looking: bool = False
-    news: bool = True
+    starters_read_first: bool = False
+    event_steps: bool = True
     events_lost: bool = False
     aim: str = ""
-    standing_still: bool = True
+    janitor_ahead: bool = True
     job_limit: int = 100
     page: int = glue.LARGEST_PAGE
     others: int = 0
@@ -85,7 +86,7 @@ class Plan:
     containers: int = 0
 
 
-# What the world sees of a process that was removed.
+# The item of a removed process.
 NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
 
 
@@ -100,20 +101,20 @@ def arguments_of(request: str, argument_bytes: int) -> dict[str, str]:
 
 
 def body_of(request: str, argument_bytes: int = 0) -> str:
-    """The message that one of a plan's requests is sent as."""
+    """The message body of one of a plan's requests."""
     fields: dict[str, Any] = {"process": process_of(request), "request_id": request.removesuffix("*")}
     arguments = arguments_of(request, argument_bytes)
     return json.dumps(fields | ({"arguments": arguments} if arguments else {}))
 
 
 def _request_of(given: str) -> str:
-    """Which of a plan's requests an execution has as its input."""
+    """The plan's request that is an execution's input."""
     fields = json.loads(given)
     return str(fields["request_id"]) + "*" * bool(fields["arguments"])
 
 
-class News(NamedTuple):
-    """A status event of an execution that closed: when it was sent, and when it is received next."""
+class StatusEvent(NamedTuple):
+    """A status event of a closed execution. `sent`: when; `due`: when it is received next."""
 
     execution: str
     redrives: int
@@ -126,13 +127,13 @@ _alive: dict[Record, list[Record]] = {}
 
 
 def forget() -> None:
-    """Drops what is known, to bound memory."""
+    """Clear the caches, to bound memory."""
     _messages.clear()
     _alive.clear()
 
 
 class SlotsState(World):
-    """The services of one process or two, and what a world remembers besides."""
+    """The services of one process or two, and the world's notes."""
 
     def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
         super().__init__(timeless=timeless)
@@ -160,24 +161,24 @@ class SlotsState(World):
             "glue": glue.jobs(plan.page, **{JOB: plan.job_limit}),
             **dict.fromkeys(("sns", "events", "cloudwatch"), ()),
         }
-        if not plan.news:
-            self.at_once |= {"events", "cloudwatch"}
+        if not plan.event_steps:
+            self.immediate |= {"events", "cloudwatch"}
         self.operations = plan.limits
         self.cancels = plan.cancels
         self.replacements = plan.replacements
         self.others = plan.others
         self.down, self.outage_until = "", 0.0  # the service that refuses all calls, and until when
-        self.rounds = 0
-        self.next_round = self.now + plan.first_run
-        self.memories = (code.NEW,) * plan.containers  # of the janitor's, the one whose turn it is first
-        self.held_back: dict[str, float] = {}  # handles of messages that a starter let come back, and when it did
-        # Of each process whose first message is hidden beside a free slot: its handle, and since when.
-        self._beside: dict[str, tuple[str, float]] = {}
+        self.janitor_runs = 0
+        self.next_run = self.now + plan.first_run
+        self.memories = (code.NEW,) * plan.containers  # of the janitor's containers, the next one first
+        self.deferred: dict[str, float] = {}  # handles of deferred messages, and when they were deferred
+        # Process whose head is hidden although a slot is free -> the head's handle, and since when.
+        self._waiting_at_free_slot: dict[str, tuple[str, float]] = {}
         self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         self.older_at: dict[str, float] = {}
-        self.news: tuple[News, ...] = ()  # status events that are under way, or come back
+        self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
         self.processes = tuple(limits)
-        # Of each process, which of the plan's requests was the last to start.
+        # For each process, the place in the plan of the request that started last.
         self.order = (0,) * len(limits)
         self._checked: tuple[Any, ...] = ()
         self._held: dict[str, Record] = {}
@@ -191,7 +192,7 @@ class SlotsState(World):
                 )
             )
 
-    # Looking at it -------------------------------------------------------------------------------------------------
+    # Reading the state ---------------------------------------------------------------------------------------------
 
     def _item(self, process: str = PROCESS) -> Record:
         return self.services["dynamodb"][SLOTS].get(process) or NO_PROCESS
@@ -206,7 +207,7 @@ class SlotsState(World):
         noted = [self._item(process).get("cancelled") for process in self.processes]
         return {name: note for each in noted if each is not None for name, note in each["M"].fields.items()}
 
-    def _has_room(self, process: str = PROCESS) -> bool:
+    def _has_free_slot(self, process: str = PROCESS) -> bool:
         item = self._item(process)
         paused = item.get("paused")
         in_use, limit = (int(item[name]["N"]) for name in ("slots_in_use", "slot_limit"))
@@ -226,7 +227,7 @@ class SlotsState(World):
         return self._messages()[1]
 
     def _messages(self) -> tuple[list[Record], list[Record]]:
-        """Those that can be received and those in flight; looked up, since they are asked for at every step."""
+        """The receivable messages and those in flight; cached, since every step reads them."""
         key = (self.services["sqs"], self.now)
         known = _messages.get(key)
         if known is None:
@@ -263,11 +264,11 @@ class SlotsState(World):
 
     def _may_wake_up(self, name: str, actor: Actor, question: Question) -> bool:
         if question.operation == "sleep":
-            return self.may_go_on(name) if self.timeless else self.now >= actor.asleep_until
-        return self.local(name, actor, question) is not None
+            return self.may_continue(name) if self.timeless else self.now >= actor.asleep_until
+        return self.own_answer(name, actor, question) is not None
 
-    def may_go_on(self, name: str) -> bool:
-        """A workflow that waits for its run to stop looks again when it has."""
+    def may_continue(self, name: str) -> bool:
+        """A workflow that waits for its run to stop continues when the run has stopped."""
         stopping = (_owner(run) for run in self._alive() if run["state"] == "STOPPING")
         return name.partition(" ")[2] not in stopping
 
@@ -276,20 +277,20 @@ class SlotsState(World):
         self.older_at[service] = self.now
 
     def _can_be_stale(self, question: Question) -> bool:
-        """Whether a read may still show what was before the last change: Glue, and Step Functions, lag by seconds."""
+        """Whether a read may return the state before the last change: Glue and Step Functions lag by seconds."""
         if question.operation not in ("get_job_runs", "get_job_run", "list_executions", "describe_execution"):
             return False
-        # Without time a lag has no end, and the janitor's grace is longer than Step Functions' lag.
+        # In a timeless world a lag would never end, and the janitor's grace is longer than Step Functions' lag.
         if self.timeless and question.service != "glue":
             return False
         recent = self.now < self.older_at.get(question.service, 0) + LAG
         return recent and self.older[question.service] is not self.services[question.service]
 
-    def _due_news(self) -> list[str]:
+    def _due_events(self) -> list[str]:
         """The executions whose status events can be received."""
-        return [news.execution for news in self.news if news.due <= self.now]
+        return [event.execution for event in self.status_events if event.due <= self.now]
 
-    def _patience(self) -> tuple[int, int]:
+    def _janitor_times(self) -> tuple[int, int]:
         return GRACE, (0 if self.timeless else LOOK_GAP)
 
     def _unsuccessful(self) -> list[str]:
@@ -322,40 +323,40 @@ class SlotsState(World):
             limit, in_use = (int(self._item(process)[name]["N"]) for name in ("slot_limit", "slots_in_use"))
             held = self._holders_of(process)
             if in_use != len(held):
-                raise Violation("S2", f"slots_in_use is {in_use}, but there are {len(held)} holders")
+                raise Violation("S2", f"slots_in_use is {in_use}, and there are {len(held)} holders")
             if len(held) > limit and not held.keys() <= before.keys():
                 raise Violation("S1", f"{len(held)} holders, limit {limit}")
         for name in self._cancelled():
             if name in holders:
-                raise Violation("S3", f"{name} is cancelled, and holds a slot")
+                raise Violation("S3", f"{name} is cancelled and holds a slot")
         owners = [_owner(run) for run in self._alive()]
         for owner in owners:
             if owner not in holders:
-                raise Violation("S1b", f"a Glue run of {owner} is alive, which holds no slot")
+                raise Violation("S1b", f"a Glue run of {owner} is alive, and {owner} holds no slot")
             if owners.count(owner) > 1:
                 raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
 
-    def _note_room(self) -> None:
-        """Since when a message waits beside a free slot. Called before the clock moves."""
+    def _note_waiting_at_free_slots(self) -> None:
+        """Note since when a message waits although a slot is free. Called before the clock moves."""
         hidden = {message["group"]: message["handle"] for message in self._in_flight()}
-        before, self._beside = self._beside, {}
+        before, self._waiting_at_free_slot = self._waiting_at_free_slot, {}
         for process, handle in hidden.items():
-            if self._has_room(process):
+            if self._has_free_slot(process):
                 known = before.get(process, ("", 0.0))
-                self._beside[process] = known if known[0] == handle else (handle, self.now)
+                self._waiting_at_free_slot[process] = known if known[0] == handle else (handle, self.now)
 
     def _check_not_again(self, execution: str) -> None:
-        """S7, when a run is about to be started: none of the same request has succeeded."""
+        """S7, before a run is started: no run of the same request has succeeded."""
         executions = self.services["stepfunctions"]
         request = _request_of(executions[execution]["input"])
         succeeded = [_owner(run) for run in self.services["glue"][JOB]["runs"] if run["state"] == "SUCCEEDED"]
         for owner in filter(None, succeeded):
             if _request_of(executions[owner]["input"]) == request:
-                raise Violation("S7", f"{execution} starts a run, and the one of {owner} has SUCCEEDED")
+                raise Violation("S7", f"{execution} starts a run although the run of {owner} has SUCCEEDED")
 
     def _check_order(self, given: str) -> None:
         request = _request_of(given)
-        # A request that was sent twice may start from its second message, if the first was dead-lettered.
+        # A request that was sent twice may start from its second message if the first was dead-lettered.
         number = self.processes.index(process_of(request))
         last = self.order[number]
         places = [place for place, sent in enumerate(self.plan.requests) if sent == request and place >= last]
@@ -364,73 +365,73 @@ class SlotsState(World):
         self.order = (*self.order[:number], places[0], *self.order[number + 1 :])
 
     def _check_in_time(self) -> None:
-        """What has to come about in time, undisturbed: counted from the last fault. Called when the clock has moved."""
-        if not self.stands_still:
+        """The bounds in time, counted from the last fault. Called after the clock has moved."""
+        if not self.suspended_actor:
             self._check_freed()
-            self._check_taken()
+            self._check_woken()
 
     def _check_freed(self) -> None:
-        """S4: of a dead holder, a run of the janitor stops the Glue run; the two after its end free the slot."""
+        """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
         executions = self.services["stepfunctions"]
         for name, holder in self._holders().items():
             if stepfunctions.is_open(executions, name):
                 continue
-            dead = float(holder["M"]["since"]["N"])  # of a reservation for an execution that closed long ago too
+            dead = float(holder["M"]["since"]["N"])  # also for a reservation of an execution that closed long ago
             dead = max(dead, executions[name]["stopped"]) if name in executions else dead
             late = self.now - max(dead + GRACE, self.disturbed_at)
             runs = [run for run in self.services["glue"][JOB]["runs"] if _owner(run) == name]
             if any(run["state"] in glue.ALIVE and not run["stopping"] for run in runs):
                 if late > PERIOD:
-                    raise Violation("S4", f"{name} is dead, and nothing has stopped its Glue run for {late:.0f} s")
+                    raise Violation("S4", f"{name} is dead, and its Glue run was not stopped for {late:.0f} s")
             elif all(run["state"] not in glue.ALIVE for run in runs):
                 late = self.now - max(dead + GRACE, self.disturbed_at, *(run["ended"] for run in runs))
                 if late > 2 * PERIOD:
-                    raise Violation("S4", f"{name} is dead and has held its slot for {GRACE} and {late:.0f} s")
+                    raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
                 self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
 
     def _check_freed_by_event(self, name: str, dead: float, ended: float) -> None:
-        """S4: two checks, a gap apart, from a gap after the close; a stopping run delays them by one poll of it."""
+        """S4: two checks free the slot, one and two gaps after the close. A stopping run delays them by one poll."""
         if self.faults_at_close.get(name) != self.faults or self.disturbed_at > dead:
             return
         gap = LOOK_GAP + STEP
         late = self.now - max(dead + gap, ended + WHILE_STOPPING_SECONDS) - gap
         if late > 0:
-            raise Violation("S4", f"{name} is dead, its event came, and its slot is {late:.0f} s late")
+            raise Violation("S4", f"{name} is dead, its event arrived, and its slot is free {late:.0f} s too late")
 
-    def _check_taken(self) -> None:
-        """S6: the message that waits beside a free slot is woken by the janitor's next run.
+    def _check_woken(self) -> None:
+        """S6: the next janitor run wakes a message that waits although a slot is free.
 
-        One that no registration names comes back after its starter's backoff, or, if that set none, when its hide ends:
-        its starter may have died after the hide, while its process was removed and added again.
+        A message without a registration comes back after its starter's backoff. Without a backoff it comes back when
+        its hiding time ends: its starter may have died after the hide, while its process was removed and added again.
         """
         sent_at = {message["handle"]: message["sent_at"] for message in self._queue()["messages"]}
-        for process, (handle, since) in self._beside.items():
+        for process, (handle, since) in self._waiting_at_free_slot.items():
             waiting = self._item(process).get("waiting")
             is_registered = waiting is not None and waiting["M"]["receipt_handle"]["S"] == handle
             late = self.now - max(since, self.disturbed_at)
             bound = PERIOD if is_registered else hide_seconds(since - sent_at[handle], code.VISIBILITY)
-            if not is_registered and (held_back := self.held_back.get(handle)) is not None:
-                late = min(late, self.now - held_back)
+            if not is_registered and (deferred := self.deferred.get(handle)) is not None:
+                late = min(late, self.now - deferred)
                 bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
             if late > bound:
-                raise Violation("S6", f"{handle} has waited beside a free slot for {late:.0f} s")
+                raise Violation("S6", f"{handle} waits although a slot is free, for {late:.0f} s")
 
     def check_quiet(self) -> None:
-        """S6: time alone must not be needed where no fault was, nor to set aside what is cancelled."""
+        """S6: without a fault, no message needs the end of its hiding time to start or to be dead-lettered."""
         if self.faults or self.actors:
             return
-        hidden = [message["id"] for message in self._in_flight() if self._has_room(message["group"])]
+        hidden = [message["id"] for message in self._in_flight() if self._has_free_slot(message["group"])]
         if hidden:
-            raise Violation("S6", f"there is room, {hidden} wait, and nobody will wake them")
+            raise Violation("S6", f"{hidden} wait although a slot is free, and no actor will wake them")
         cancelled = self._cancelled()
         for message in self._in_flight() if cancelled else ():
             request = json.loads(message["body"])
             if execution_name(message["group"], request["request_id"], request.get("attempt", 1)) in cancelled:
-                raise Violation("S6", f"{message['id']} is cancelled and waits, and nobody will wake it")
+                raise Violation("S6", f"{message['id']} is cancelled and waits, and no actor will wake it")
 
     def check_end(self) -> None:
         if self._holders():
-            raise Violation("S4", f"{sorted(self._holders())} hold slots, and nobody will free them")
+            raise Violation("S4", f"{sorted(self._holders())} hold slots, and no actor will free them")
         executions = self.services["stepfunctions"]
         left = [message["id"] for message in self._queue()["messages"]]
         if left:
@@ -458,11 +459,11 @@ class SlotsState(World):
             self.cancels,
             self.replacements,
             self.others,
-            self.rounds,
+            self.janitor_runs,
             self.memories,
-            self.news,
+            self.status_events,
             self.order,
-            self.on_their_way,
+            self.in_transit,
             self.faults,
             self.older.get("glue"),
             self.now,
@@ -481,5 +482,5 @@ class SlotsState(World):
 
 
 def _owner(run: Record) -> str:
-    """The execution that a run belongs to; empty for a run that somebody else has started."""
+    """The execution that a run belongs to; empty for a run of another user."""
     return str(run["arguments"].get(MARKER, ""))

@@ -1,4 +1,4 @@
-"""One process or two, queue, starters, workflows, janitor and Glue: what can happen next, and what then."""
+"""The events of the slots' world: one process or two, queue, starters, workflows, janitor, operators and Glue."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.simulation.slots_state import (
     PERIOD,
     PROCESS,
     STEP,
-    News,
     Plan,
     SlotsState,
+    StatusEvent,
     arguments_of,
     process_of,
 )
@@ -42,16 +42,22 @@ from tests.simulation.worlds import (
     Violation,
 )
 
-# What a poll of a live run may fail with: its task's time is over, or Glue refuses GetJobRun.
+# The errors of a poll of a live run: its task times out, or Glue refuses GetJobRun.
 POLL_ERRORS = ("States.Timeout", "ThrottlingException", "InvalidInputException")
 OUTAGES = ("glue", "sqs", "events")
-OUTAGE_SECONDS = 900  # longer than any step of the workflow is tried again
+OUTAGE_SECONDS = 900  # longer than all retries of a workflow step
 _AT_THE_START = freeze({"state": START, "variables": {}})
-KEPT = 900  # seconds that StatusEventQueue keeps an event, as in template.yaml
+EVENT_RETENTION = 900  # seconds: StatusEventQueue's, as in template.yaml
 
 
 class Notes(NamedTuple):
-    """What the world remembers of an actor: a starter's handle, a workflow's last state, an event, a clock's lead."""
+    """The world's notes on an actor.
+
+    Attributes:
+        message: the receipt handle of a starter's message.
+        state: the last state of a workflow, or the status event of its function.
+        ahead: seconds by which the clock is ahead.
+    """
 
     message: str = ""
     state: Any = None
@@ -59,20 +65,20 @@ class Notes(NamedTuple):
 
 
 class SlotsWorld(SlotsState):
-    """What can happen to it; see World."""
+    """The world of the slots; see World."""
 
     # Choices -------------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Choice]:
-        # A request that nobody waits for any more lands within seconds, or never.
-        overdue = [n for n, (sent, _) in enumerate(self.on_their_way) if self.now >= sent + LAG]
+        # A call whose sender gave up arrives within LAG.
+        overdue = [n for n, (sent, _) in enumerate(self.in_transit) if self.now >= sent + LAG]
         if overdue:
             return [Choice("land", str(overdue[0]))]
         choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
             assert question is not None
-            if question.service == "sns":  # nobody sees when a notice was sent: no other order need be tried
+            if question.service == "sns":  # no actor depends on a notice, so no other order is tried
                 return [Choice("call", name)]
             if question.service != "actor":
                 choices.append(Choice("call", name))
@@ -81,19 +87,23 @@ class SlotsWorld(SlotsState):
         if self._free_starter():
             choices += [Choice("receive", message["id"]) for message in self._receivable()]
         choices += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
-        if self._due_news() and "visit" not in self.actors and not (self.timeless and not self.plan.rounds):
-            choices.append(Choice("visit", self._due_news()[0]))
-        choices += [Choice("land", str(n)) for n in range(len(self.on_their_way))]
-        choices += self._of_others()
-        if "round" not in self.actors:
+        if (
+            self._due_events()
+            and "status event" not in self.actors
+            and not (self.timeless and not self.plan.janitor_runs)
+        ):
+            choices.append(Choice("deliver_event", self._due_events()[0]))
+        choices += [Choice("land", str(n)) for n in range(len(self.in_transit))]
+        choices += self._external_choices()
+        if "scheduled run" not in self.actors:
             if self.timeless and choices and all(choice.kind == "end_run" for choice in choices) and self._dead():
-                choices.append(Choice("round", "later"))  # a run may outlive its workflow by hours
-            if (self.rounds < self.plan.rounds and choices) if self.timeless else self.now >= self.next_round:
-                choices.append(Choice("round", "now"))
+                choices.append(Choice("run_janitor", "later"))  # a run may outlive its workflow by hours
+            if (self.janitor_runs < self.plan.janitor_runs and choices) if self.timeless else self.now >= self.next_run:
+                choices.append(Choice("run_janitor", "now"))
         return choices
 
-    def _of_others(self) -> list[Choice]:
-        """What operators do, and other users of the job."""
+    def _external_choices(self) -> list[Choice]:
+        """The commands of operators, and runs of other users of the job."""
         choices: list[Choice] = []
         if self.others and any(name.startswith("workflow ") for name in self.actors):
             choices.append(Choice("another_run"))
@@ -106,20 +116,20 @@ class SlotsWorld(SlotsState):
         return choices
 
     def time_steps(self) -> list[Choice]:
-        """What only time brings about, when nobody is at work."""
+        """The events that need the clock, when no actor can act."""
         self.check_quiet()
         if not self.timeless:
             return [Choice("pass_time")] if self._is_unfinished() else []
-        if self.news:
-            return [Choice("visit", self._due_news()[0])]
+        if self.status_events:
+            return [Choice("deliver_event", self._due_events()[0])]
         if self._holders() or self._unsettled():
-            return [Choice("round", "later")]
+            return [Choice("run_janitor", "later")]
         return [Choice("expire", message["id"]) for message in self._in_flight()]
 
-    def slowness(self) -> list[Choice]:
-        return [] if self.timeless else [Choice("pass_time", how="beside code at work")]
+    def slow_steps(self) -> list[Choice]:
+        return [] if self.timeless else [Choice("pass_time", how="while actors work")]
 
-    def mishaps(self) -> list[Choice]:
+    def possible_faults(self) -> list[Choice]:
         choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
@@ -129,22 +139,22 @@ class SlotsWorld(SlotsState):
             if question.service != "actor":
                 hows = (NOT_SENT, THROTTLE, LOSE)
                 hows += () if kind == "workflow" else (TWICE, DIE, DIE_AFTER)
-                # Late is later than anybody waits for, or it is just a lost answer.
+                # A timeless world has no late arrivals: they need a clock.
                 hows += () if self.timeless else (LATE,)
                 hows += (STALE,) if self._can_be_stale(question) else ()
             elif question.operation == "wait_for_end":
-                choices += [Choice("give_up", name, how, True) for how in POLL_ERRORS]
+                choices += [Choice("fail_task", name, how, True) for how in POLL_ERRORS]
             choices += [Choice("call", name, how, True) for how in hows]
             if kind == "workflow":
                 choices += [Choice("abort", execution, how, True) for how in ("ABORTED", "TIMED_OUT")]
         choices += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
-        choices += [Choice("lose_news", news.execution, "", True) for news in self.news]
+        choices += [Choice("lose_event", event.execution, "", True) for event in self.status_events]
         if not self.timeless and self.now >= self.outage_until:
             choices += [Choice("outage", service, "", True) for service in OUTAGES]
-        if self.timeless:  # somebody stands still while time passes for the others
+        if self.timeless:  # as if an actor were frozen while time passes
             choices += [Choice("expire", message["id"], "", True) for message in self._in_flight()]
-            if self.plan.standing_still and self.actors and "round" not in self.actors:
-                choices.append(Choice("round", "later", is_fault=True))
+            if self.plan.janitor_ahead and self.actors and "scheduled run" not in self.actors:
+                choices.append(Choice("run_janitor", "later", is_fault=True))
         for name, execution in self.services["stepfunctions"].fields.items():
             if execution["status"] not in (*stepfunctions.OPEN, "SUCCEEDED"):
                 choices.append(Choice("redrive", name, "", True))
@@ -152,23 +162,23 @@ class SlotsWorld(SlotsState):
 
     def _is_aimed_at(self, choice: Choice) -> bool:
         if self.plan.aim == "deaths":
-            is_about_the_dead = choice.who in ("round", "visit") and bool(self._dead() or self._unsettled())
-            return choice.kind in ("abort", "lose_news") or is_about_the_dead
+            of_janitor = choice.subject in ("scheduled run", "status event")
+            return choice.kind in ("abort", "lose_event") or (of_janitor and bool(self._dead() or self._unsettled()))
         if choice.kind == "abort":
-            return choice.who not in self._holders()
-        question = self.actors[choice.who].node.question if choice.kind == "call" else None
+            return choice.subject not in self._holders()
+        question = self.actors[choice.subject].node.question if choice.kind == "call" else None
         return question is not None and question.operation == "change_message_visibility"
 
     # Events --------------------------------------------------------------------------------------------------------
 
     def receive(self, message_id: str, _: str) -> None:
-        """The event source mapping hands the first message of a process to an invocation."""
+        """The event source mapping passes the head of a process to an invocation."""
         message = next(each for each in self._receivable() if each["id"] == message_id)
         queue, _answer = sqs.receive(self._queue(), message, self.now)
         self._put_queue(queue)
         taken = next(m for m in queue["messages"] if m["id"] == message["id"])
-        who = self._free_starter()
-        self.say(who, f"receives {taken['id']} {taken['body']} for the {taken['receives']}. time")
+        starter = self._free_starter()
+        self.log(starter, f"receives {taken['id']} {taken['body']}, receive {taken['receives']}")
         arguments = (
             taken["body"],
             taken["group"],
@@ -176,25 +186,25 @@ class SlotsWorld(SlotsState):
             taken["sequence"],
             taken["receives"],
             taken["sent_at"],
-            self.processes if self.plan.looking else (),
+            self.processes if self.plan.starters_read_first else (),
         )
-        self.begin(who, code.starter.begin(taken["id"], *arguments), Notes(message=taken["handle"]))
+        self.begin(starter, code.starter.begin(taken["id"], *arguments), Notes(message=taken["handle"]))
 
     def expire(self, message_id: str, _: str) -> None:
-        """A message's visibility timeout is over."""
-        self.say("queue", f"{message_id} is visible again: its time is over")
+        """A message's visibility timeout ends."""
+        self.log("queue", f"{message_id} is visible again: its visibility timeout has ended")
         self.services["sqs"] = sqs.expire(self.services["sqs"], REQUESTS, message_id, self.now)
 
     def end_run(self, run_id: str, state: str) -> None:
         """Glue ends a run."""
-        self.say("glue", f"{run_id} ends as {state}")
+        self.log("glue", f"{run_id} ends as {state}")
         self.services["glue"] = glue.end(self.services["glue"], JOB, run_id, state, self.now, self.plan.lag)
 
     def another_run(self, _: str, __: str) -> None:
-        """Somebody else runs the same job; it is over as soon as it is listed."""
+        """Another user runs the same job. The run has ended as soon as it is listed."""
         self.others -= 1
         self._keep_older("glue")
-        self.say("somebody", "runs the job")
+        self.log("other user", "runs the job")
         self.services["glue"] = glue.another(
             self.services["glue"], JOB, freeze(arguments_of("*", self.plan.argument_bytes)), self.now
         )
@@ -202,7 +212,7 @@ class SlotsWorld(SlotsState):
     def outage(self, service: str, _: str) -> None:
         """A service refuses all calls for a while."""
         self.down, self.outage_until = service, self.now + OUTAGE_SECONDS
-        self.say(service, f"is down for {OUTAGE_SECONDS} s")
+        self.log(service, f"is down for {OUTAGE_SECONDS} s")
 
     def call(self, name: str, how: str) -> None:
         question = self.actors[name].node.question
@@ -211,35 +221,35 @@ class SlotsWorld(SlotsState):
             self.disturbed_at = self.now
         super().call(name, THROTTLE if is_down and how in ("", TWICE, STALE) else how)
 
-    def visit(self, execution: str, _: str) -> None:
-        """A status event reaches its function."""
-        news = next(news for news in self.news if news.execution == execution)
-        self.news = tuple(each for each in self.news if each != news)
-        self.say("visit", f"status event of {execution}")
-        node = code.closed_execution.begin(execution, news.redrives, *self._patience())
-        self.begin("visit", node, Notes(state=news))
+    def deliver_event(self, execution: str, _: str) -> None:
+        """A status event invokes its function."""
+        event = next(event for event in self.status_events if event.execution == execution)
+        self.status_events = tuple(each for each in self.status_events if each != event)
+        self.log("status event", f"of {execution} arrives")
+        node = code.closed_execution.begin(execution, event.redrives, *self._janitor_times())
+        self.begin("status event", node, Notes(state=event))
 
-    def _come_back(self, actor: Actor, seconds: int) -> None:
-        """The event is received again later, unless it is too old for the queue."""
-        news = actor.notes.state
-        if self.timeless or self.now - news.sent <= KEPT:
-            self.news = (*self.news, news._replace(due=0 if self.timeless else self.now + seconds))
+    def _requeue_event(self, actor: Actor, seconds: int) -> None:
+        """The event is received again later, unless the queue's retention has ended."""
+        event = actor.notes.state
+        if self.timeless or self.now - event.sent <= EVENT_RETENTION:
+            self.status_events = (*self.status_events, event._replace(due=0 if self.timeless else self.now + seconds))
 
-    def lose_news(self, execution: str, _: str) -> None:
-        """Delivery of status events is best effort."""
-        self.say("eventbridge", f"the status event of {execution} is lost")
-        self.news = tuple(news for news in self.news if news.execution != execution)
+    def lose_event(self, execution: str, _: str) -> None:
+        """A status event is lost: delivery is best effort."""
+        self.log("eventbridge", f"the status event of {execution} is lost")
+        self.status_events = tuple(event for event in self.status_events if event.execution != execution)
 
-    def round(self, when: str, _: str) -> None:
-        """A scheduled round of the janitor begins."""
-        self.rounds += self.timeless and when == "now"
-        self.next_round = self.now + PERIOD
-        self.say("round", f"begins ({when})" if when else "begins")
-        node = code.janitor_round.begin(*self._patience(), *self.memories[:1])
-        self.begin("round", node, Notes(ahead=LATER if when == "later" else 0))
+    def run_janitor(self, when: str, _: str) -> None:
+        """A scheduled janitor run begins."""
+        self.janitor_runs += self.timeless and when == "now"
+        self.next_run = self.now + PERIOD
+        self.log("scheduled run", f"begins ({when})" if when else "begins")
+        node = code.janitor_run.begin(*self._janitor_times(), *self.memories[:1])
+        self.begin("scheduled run", node, Notes(ahead=LATER if when == "later" else 0))
 
     def operate(self, _: str, __: str) -> None:
-        """The operator changes the limit, pauses or resumes, and wakes who waits as `operations` does."""
+        """The operator changes the limit, pauses or resumes, and wakes the waiting request as `operations` does."""
         limit, *rest = self.operations
         self.operations = tuple(rest)
         item = self._item()
@@ -249,67 +259,67 @@ class SlotsWorld(SlotsState):
             item = item.without("paused")
         else:
             item = item.with_fields(slot_limit=freeze({"N": str(limit)}))
-        self.say("operator", "pauses" if limit == 0 else "resumes" if limit < 0 else f"sets the limit to {limit}")
+        self.log("operator", "pauses" if limit == 0 else "resumes" if limit < 0 else f"sets the limit to {limit}")
         tables = self.services["dynamodb"]
         self.services["dynamodb"] = tables.with_fields(**{SLOTS: tables[SLOTS].with_fields(**{PROCESS: item})})
         waiting = item.get("waiting")
-        if waiting is not None and self._has_room():
+        if waiting is not None and self._has_free_slot():
             handle = waiting["M"]["receipt_handle"]["S"]
             wake = {"QueueUrl": REQUESTS, "ReceiptHandle": handle, "VisibilityTimeout": 0}
             self.perform(Question("sqs", "change_message_visibility", freeze(wake)))
 
     def cancel(self, request_id: str, _: str) -> None:
-        """The operator cancels a request, queued or not any more."""
+        """The operator cancels a request, which may have left the queue."""
         self.cancels = self.cancels[1:]
-        self.say("operator", f"cancels {request_id}")
+        self.log("operator", f"cancels {request_id}")
         self.begin("cancel", code.canceller.begin(execution_name(process_of(request_id), request_id, 1)), Notes())
 
     def replace(self, _: str, __: str) -> None:
-        """The operator removes the process, and adds it again."""
+        """The operator removes the process and adds it again."""
         self.replacements -= 1
-        self.say("operator", "removes the process and adds it again")
+        self.log("operator", "removes the process and adds it again")
         self.begin("replace", code.replacer.begin(PROCESS, self.plan.limit, JOB), Notes())
 
     def abort(self, execution: str, status: str) -> None:
-        """Somebody stops an execution, or it times out: nothing more of it happens."""
-        self.say("stepfunctions", f"{execution} ends as {status}")
+        """An execution is stopped or times out, and makes no further call."""
+        self.log("stepfunctions", f"{execution} ends as {status}")
         name = f"workflow {execution}"
         state = self.actors[name].notes.state
         self.actors = {other: actor for other, actor in self.actors.items() if other != name}
         self._close(execution, status, state=state)
 
-    def give_up(self, name: str, error: str) -> None:
-        """A task fails by itself: its time is over, or a poll was refused; what it asked for goes on."""
-        self.say(name, f"its task fails with {error}")
+    def fail_task(self, name: str, error: str) -> None:
+        """A task fails because it times out or its poll is refused. Its Glue run continues."""
+        self.log(name, f"its task fails with {error}")
         actor = self.actors[name]
-        self._settle(name, actor._replace(node=actor.node.after(Answer(error=error))))
+        self._advance(name, actor._replace(node=actor.node.after(Answer(error=error))))
 
     def redrive(self, execution: str, _: str) -> None:
-        """Somebody redrives an execution that failed: it goes on at its last state."""
+        """An operator redrives a failed execution, which continues at its last state."""
         before = self.services["stepfunctions"][execution]
         arn = freeze({"executionArn": f"execution:{execution}"})
         self.perform(Question("stepfunctions", "redrive_execution", arn))
-        self.say("operator", f"redrives {execution}")
+        self.log("operator", f"redrives {execution}")
         state = before.get("state") or _AT_THE_START
         self._run(execution, state)
 
     def pass_time(self, _: str, how: str) -> None:
-        """The clock moves on."""
-        self._note_room()
+        """The clock moves to the next moment at which something is due."""
+        self._note_waiting_at_free_slots()
         waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
-        waits += [sent + LAG for sent, _ in self.on_their_way]
-        waits += [news.due for news in self.news if news.due > self.now]
-        self.now = max(self.now + 1, min([*waits, self.next_round]))
+        waits += [sent + LAG for sent, _ in self.in_transit]
+        waits += [event.due for event in self.status_events if event.due > self.now]
+        self.now = max(self.now + 1, min([*waits, self.next_run]))
         self.now += -self.now % STEP
         if how:
             self.disturbed_at = self.now
         self._check_in_time()
 
-    # What actors ask of the world ----------------------------------------------------------------------------------
+    # Answers to actors ---------------------------------------------------------------------------------------------
 
-    def local(self, name: str, actor: Actor, question: Question) -> Answer | None:
+    def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
         notes = actor.notes
         match question.operation:
             case "put_events" | "put_metric_data":
@@ -330,27 +340,27 @@ class SlotsWorld(SlotsState):
                 if run["state"] in glue.ALIVE:
                     return None
                 return Answer(freeze({"Id": run["id"], "JobName": JOB, "JobRunState": run["state"]}))
-        raise AssertionError(f"nobody answers {question}")
+        raise AssertionError(f"no service answers {question}")
 
     def finished(self, name: str, actor: Actor) -> None:
-        assert not isinstance(actor.node.result, Raised) or name == "visit", f"{name} raised {actor.node.result}"
+        assert not isinstance(actor.node.result, Raised) or name == "status event", f"{name} raised {actor.node.result}"
         if name.startswith("workflow "):
             status, error = actor.node.result
             self._close(name.partition(" ")[2], status, error, actor.notes.state)
-        elif name == "visit" and isinstance(actor.node.result, Raised | int):
+        elif name == "status event" and isinstance(actor.node.result, Raised | int):
             raised = isinstance(actor.node.result, Raised)
-            self._come_back(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
-        elif name == "round" and self.memories:
+            self._requeue_event(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
+        elif name == "scheduled run" and self.memories:
             self.memories = (*self.memories[1:], actor.node.result[0])
         elif actor.node.result == "Deferred":
-            self.held_back = {**self.held_back, actor.notes.message: self.now}
+            self.deferred = {**self.deferred, actor.notes.message: self.now}
 
     def died(self, name: str, actor: Actor) -> None:
-        assert not name.startswith("workflow "), "Step Functions does not die"
-        if name == "round" and self.memories:
+        assert not name.startswith("workflow "), "a workflow does not die"
+        if name == "scheduled run" and self.memories:
             self.memories = (*self.memories[1:], code.NEW)
-        if name == "visit":
-            self._come_back(actor, AFTER_FAILURE_SECONDS)
+        if name == "status event":
+            self._requeue_event(actor, AFTER_FAILURE_SECONDS)
 
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):
@@ -375,18 +385,21 @@ class SlotsWorld(SlotsState):
 
     def _close(self, execution: str, status: str, error: str = "", state: Any = None) -> None:
         if error == "RequestReturned" and self.timeless and not self.faults:
-            raise Violation("S5", f"{execution} goes to the tail of its queue, though nothing went wrong")
+            raise Violation("S5", f"{execution} returns its request to the end of the queue without a fault")
         self._keep_older("stepfunctions")
         closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error)
         self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
         if status != "SUCCEEDED" and not self.plan.events_lost:
             self.faults_at_close = self.faults_at_close | {execution: self.faults}
             redrives = closed[execution]["redrives"]
-            self.news = (*self.news, News(execution, redrives, self.now, 0 if self.timeless else self.now))
+            self.status_events = (
+                *self.status_events,
+                StatusEvent(execution, redrives, self.now, 0 if self.timeless else self.now),
+            )
 
 
 def drawn(random: Random, **given: Any) -> SlotsWorld:
-    """A world of the kind that random schedules are made in, but for what is given of its plan."""
+    """A random world for random schedules. `given`: fields of its plan that are not random."""
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
     if random.random() < 0.2:
         requests = (*requests, requests[0] + random.choice(("", "*")))
@@ -407,7 +420,7 @@ def drawn(random: Random, **given: Any) -> SlotsWorld:
         fails=random.choice((0, 0, 0, 1, 2)),
         lag=random.choice((0, 0, 10)),
         lax=random.choice((False, True)),
-        looking=random.choice((False, True)),
+        starters_read_first=random.choice((False, True)),
         run_seconds=random.choice(((60,), (60, 120), (60, 300))),
         cancels=random.choice(((), (), (), requests[:1], (requests[-1].removesuffix("*"),))),
         replacements=replacements,

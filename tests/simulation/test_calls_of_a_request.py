@@ -1,4 +1,4 @@
-"""The calls of a request, counted in the simulation, are those that the page of costs multiplies."""
+"""The page of costs uses the numbers of calls that a request makes in the simulation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tests.unit.test_document_tables import COSTS
 
 
 class CountingWorld(SlotsWorld):
-    """Counts every call but the janitor's."""
+    """Counts all calls except the janitor's."""
 
     counted: Counter[str]
 
     def call(self, name: str, how: str) -> None:
         question = self.actors[name].node.question
         assert question is not None
-        if name != "round":
+        if name != "scheduled run":
             self.counted[question.operation] += 1
         super().call(name, how)
 
 
 def calls_of(requests: str) -> Counter[str]:
-    """The calls that these requests of one process with one slot make, where nothing fails."""
+    """The calls for these requests of one process with one slot, without a fault."""
     world = CountingWorld(Plan(tuple(requests), run_seconds=(60,)))
     world.counted = Counter()
     while choices := world.steps() or world.time_steps():
@@ -31,7 +31,7 @@ def calls_of(requests: str) -> Counter[str]:
     return world.counted
 
 
-def test_a_request_that_has_to_wait_makes_the_calls_that_the_page_of_costs_states() -> None:
+def test_a_waiting_request_makes_the_calls_that_the_page_of_costs_states() -> None:
     calls = calls_of("abcd") - calls_of("abc")
     assert f"x {calls['update_item']} x $0.000000625" in COSTS
     assert f"x {calls['get_item']} x $0.000000125" in COSTS

@@ -1,4 +1,4 @@
-"""The simulated DynamoDB answers as DynamoDB Local does: the product's own steps, and any expressions at all."""
+"""The simulated DynamoDB answers as DynamoDB Local does: the product's steps, and generated expressions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield client
 
 
-def test_every_step_of_the_product_is_tried() -> None:
+def test_every_step_of_the_product_is_tested() -> None:
     assert tried() == all_there_are()
 
 
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, steps in STEPS.items() for name in steps])
-def test_the_product_is_answered_as_by_dynamodb_local(table: str, name: str, local: Any) -> None:
+def test_a_step_of_the_product_is_answered_as_by_dynamodb_local(table: str, name: str, local: Any) -> None:
     others = st.one_of(*STEPS[table].values())
 
     @share(0.06)
@@ -76,7 +76,7 @@ def test_any_request_is_answered_as_by_dynamodb_local(local: Any) -> None:
         met.update(both.met)
 
     answered_alike()
-    # Conditions that nearly always hold, or nearly never, would prove nothing.
+    # Conditions that hold nearly always or nearly never would prove nothing.
     assert min(met[""], met[REFUSED]) > met.total() / 20, met
 
 

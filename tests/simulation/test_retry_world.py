@@ -1,4 +1,4 @@
-"""R1 to R4 hold in every order of events, and what guards them is needed: without it the same worlds find the bug."""
+"""R1 to R4 hold in every order of events. As controls, the same worlds find the bug when a guard is removed."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ SUCCEEDS = Plan((("a", "{}"),))
 FAILS_ONCE = Plan((("a", '{"fails": 1}'),))
 SENT_TWICE = Plan(FAILS_ONCE.requests * 2)
 POISON = Plan((("a", '{"poison": "no such thing"}'),))
-AT_ONCE = (("a", '{"fails": 1, "retry_after": 0}'),)
+IMMEDIATELY = (("a", '{"fails": 1, "retry_after": 0}'),)
 BY_SCHEDULER = (("a", '{"fails": 1, "retry_after": 1980}'),)
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_r1_to_r4_hold_in_every_reachable_state_of_a_small_world(name: str) -> None:
+def test_r1_to_r4_hold_in_every_state(name: str) -> None:
     small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
 
 
-def test_random_schedules_of_retries_end_well() -> None:
+def test_r1_to_r4_hold_in_random_schedules() -> None:
     assert first_broken(retry_world.drawn, range(200)) == ("", -1)
 
 
 # Controls ----------------------------------------------------------------------------------------------------------
 
-# Conditions that always hold, and use the value that DynamoDB would miss otherwise.
+# Conditions that always hold. They use every value, since DynamoDB refuses unused ones.
 UNLEASED = ledger.CLAIM_CONDITION.replace("lease_until < :clock", "lease_until <> :clock")
 ANY_SEEN, ANY_MINE = "(claim = :seen OR claim <> :seen)", "(claim = :mine OR claim <> :mine)"
 
@@ -58,22 +58,22 @@ def f25_an_earlier_attempt_is_claimed_after_a_later_one(patch: Patch) -> None:
     patch.setattr(ledger, "CLAIM_CONDITION", UNLEASED.replace("attempts < ", "attempts <> "))
 
 
-def f24_what_succeeded_is_claimed(patch: Patch) -> None:
+def f24_succeeded_work_is_claimed(patch: Patch) -> None:
     patch.setattr(ledger, "CLAIM_CONDITION", UNLEASED.replace("#status <> :succeeded AND ", ""))
 
 
-def f24_two_take_over(patch: Patch) -> None:
+def f24_two_workers_take_over(patch: Patch) -> None:
     patch.setattr(ledger, "TAKE_OVER_CONDITION", ledger.TAKE_OVER_CONDITION.replace("claim = :seen", ANY_SEEN))
 
 
-def whoever_was_taken_over_settles(patch: Patch) -> None:
+def a_lost_claim_settles(patch: Patch) -> None:
     patch.setattr(ledger, "HELD_CONDITION", ledger.HELD_CONDITION.replace("claim = :mine", ANY_MINE))
 
 
-def whoever_was_taken_over_settles_and_what_succeeded_is_claimed(patch: Patch) -> None:
-    """Each of the two covers for the other."""
-    whoever_was_taken_over_settles(patch)
-    f24_what_succeeded_is_claimed(patch)
+def a_lost_claim_settles_and_succeeded_work_is_claimed(patch: Patch) -> None:
+    """Either guard alone prevents the bug."""
+    a_lost_claim_settles(patch)
+    f24_succeeded_work_is_claimed(patch)
 
 
 def f24_a_live_lease_is_taken_over(patch: Patch) -> None:
@@ -81,7 +81,7 @@ def f24_a_live_lease_is_taken_over(patch: Patch) -> None:
     patch.setattr(ledger, "_parse", lambda *arguments: dataclasses.replace(parse(*arguments), lease_until=0.0))
 
 
-def f24_an_attempt_that_died_is_worked_on_again(patch: Patch) -> None:
+def f24_a_dead_attempt_begins_again(patch: Patch) -> None:
     take_over = Ledger._take_over
 
     def alive(self: Any, *arguments: Any) -> Any:
@@ -91,68 +91,68 @@ def f24_an_attempt_that_died_is_worked_on_again(patch: Patch) -> None:
     patch.setattr(Ledger, "_take_over", alive)
 
 
-class _Unnoted(tuple[Any, ...]):
-    """A history that is not in the ledger yet, and how to note it."""
+class _Unrecorded(tuple[Any, ...]):
+    """A history that is not in the ledger yet, and the function that records it."""
 
-    note: Callable[[], Any]
+    record_now: Callable[[], Any]
 
 
-def f25_noted_after_it_is_carried_out(patch: Patch) -> None:
+def f25_recorded_after_it_is_carried_out(patch: Patch) -> None:
     record, carry_out = Ledger.record, Consumer._carry_out
 
-    def only_says_so(self: Any, message: Any, claim: Any, plan: Any, error: str) -> Any:
+    def only_returns(self: Any, message: Any, claim: Any, plan: Any, error: str) -> Any:
         entry = {"attempt": message.attempt, "at": ledger.instant(claim.started_at), "error": error}
-        history = _Unnoted((*claim.history, entry))
-        history.note = lambda: record(self, message, claim, plan, error)
+        history = _Unrecorded((*claim.history, entry))
+        history.record_now = lambda: record(self, message, claim, plan, error)
         return history
 
-    def then_notes(self: Any, message: Any, claim: Any, plan: Any, history: Any, *cause: Any) -> Any:
+    def then_records(self: Any, message: Any, claim: Any, plan: Any, history: Any, *cause: Any) -> Any:
         outcome = carry_out(self, message, claim, plan, history, *cause)
-        if isinstance(history, _Unnoted):
-            history.note()
+        if isinstance(history, _Unrecorded):
+            history.record_now()
         return outcome
 
-    patch.setattr(Ledger, "record", only_says_so)
-    patch.setattr(Consumer, "_carry_out", then_notes)
+    patch.setattr(Ledger, "record", only_returns)
+    patch.setattr(Consumer, "_carry_out", then_records)
 
 
-def f25_given_up_before_it_is_scheduled(patch: Patch) -> None:
+def f25_deleted_before_it_is_scheduled(patch: Patch) -> None:
     schedule = RetryQueue.schedule
 
-    def schedules_perhaps(self: Any, message: Any, due: float, now: float) -> PlannedDelivery:
+    def ignores_errors(self: Any, message: Any, due: float, now: float) -> PlannedDelivery:
         try:
             return schedule(self, message, due, now)
         except Exception:
             return PlannedDelivery("delay", due)
 
-    patch.setattr(RetryQueue, "schedule", schedules_perhaps)
+    patch.setattr(RetryQueue, "schedule", ignores_errors)
 
 
-def f25_given_up_before_its_dead_letter(patch: Patch) -> None:
+def f25_deleted_before_it_is_dead_lettered(patch: Patch) -> None:
     send = DeadLetterQueue.send
 
-    def sends_perhaps(*arguments: Any) -> None:
+    def ignores_errors(*arguments: Any) -> None:
         try:
             send(*arguments)
         except Exception:
             return
 
-    patch.setattr(DeadLetterQueue, "send", sends_perhaps)
+    patch.setattr(DeadLetterQueue, "send", ignores_errors)
 
 
-def f25_given_up_whatever_is_raised(patch: Patch) -> None:
+def f25_deleted_after_any_exception(patch: Patch) -> None:
     consume = RetryingWorker._consume
 
-    def consumes_perhaps(*arguments: Any, **named: Any) -> None:
+    def ignores_errors(*arguments: Any, **named: Any) -> None:
         try:
             consume(*arguments, **named)
         except Exception:
             return
 
-    patch.setattr(RetryingWorker, "_consume", consumes_perhaps)
+    patch.setattr(RetryingWorker, "_consume", ignores_errors)
 
 
-def f25_one_schedule_a_request(patch: Patch) -> None:
+def f25_one_schedule_for_all_attempts(patch: Patch) -> None:
     patch.setattr(delivery, "schedule_name", lambda message, _queue: message.request_id)
 
 
@@ -165,8 +165,8 @@ def a_dead_letter_without_its_history(patch: Patch) -> None:
     patch.setattr(DeadLetterQueue, "send", lambda *arguments: send(*arguments[:-1], ()))
 
 
-def whatever_has_begun_is_cancelled(patch: Patch) -> None:
-    """Either half of the condition covers for the other."""
+def an_attempt_that_began_is_cancelled(patch: Patch) -> None:
+    """Either half of the condition alone prevents the bug."""
     patch.setattr(ledger, "WAITING_CONDITION", "attempts >= :before AND (#status = :waiting OR #status <> :waiting)")
 
 
@@ -180,7 +180,7 @@ def a_schedule_is_deleted_before_its_message_is_sent(patch: Patch) -> None:
     patch.setattr(RetryQueue, "send_now", deletes_first)
 
 
-def a_cancel_is_its_schedule_deleted(patch: Patch) -> None:
+def a_cancel_only_deletes_the_schedule(patch: Patch) -> None:
     def cancel(self: Any, request_id: str, why: str) -> RetryCancelled:
         attempt = operations._the_attempt(request_id, 2)
         return RetryCancelled(2, self._queue.delete_schedule(attempt))
@@ -188,7 +188,7 @@ def a_cancel_is_its_schedule_deleted(patch: Patch) -> None:
     patch.setattr(RetryOperations, "cancel", cancel)
 
 
-def a_cancel_has_its_end_at_once(patch: Patch) -> None:
+def a_cancel_is_settled_before_its_dead_letter(patch: Patch) -> None:
     update = ledger.CANCEL_UPDATE.replace("#status = :failed", "#status = :dead_lettered")
     patch.setattr(ledger, "CANCEL_UPDATE", update)
 
@@ -196,13 +196,13 @@ def a_cancel_has_its_end_at_once(patch: Patch) -> None:
 def decided_by_the_built_in_policy(patch: Patch) -> None:
     get = PolicyParameter.get
 
-    def gets_one(self: Any) -> Policy:
+    def falls_back(self: Any) -> Policy:
         try:
             return get(self)
         except PolicyUnavailable:
             return BUILT_IN
 
-    patch.setattr(PolicyParameter, "get", gets_one)
+    patch.setattr(PolicyParameter, "get", falls_back)
 
 
 @pytest.mark.parametrize(
@@ -211,26 +211,26 @@ def decided_by_the_built_in_policy(patch: Patch) -> None:
         (f24_an_attempt_is_claimed_twice, SENT_TWICE, 0, "R2"),
         (f25_an_earlier_attempt_is_claimed_after_a_later_one, Plan((("a", '{"fails": 9}'),), copies=1), 0, "R2"),
         (f24_a_live_lease_is_taken_over, SENT_TWICE, 0, "R2"),
-        (f24_two_take_over, Plan(POISON.requests * 2), 1, "R2"),
-        (whoever_was_taken_over_settles_and_what_succeeded_is_claimed, SUCCEEDS, 1, "R2"),
-        (f24_an_attempt_that_died_is_worked_on_again, FAILS_ONCE, 1, "R2"),
-        (f25_noted_after_it_is_carried_out, FAILS_ONCE, 1, "R2"),
-        (f25_given_up_before_it_is_scheduled, FAILS_ONCE, 1, "R1"),
-        (f25_given_up_before_its_dead_letter, POISON, 1, "R1"),
-        (f25_given_up_whatever_is_raised, FAILS_ONCE, 1, "R1"),
+        (f24_two_workers_take_over, Plan(POISON.requests * 2), 1, "R2"),
+        (a_lost_claim_settles_and_succeeded_work_is_claimed, SUCCEEDS, 1, "R2"),
+        (f24_a_dead_attempt_begins_again, FAILS_ONCE, 1, "R2"),
+        (f25_recorded_after_it_is_carried_out, FAILS_ONCE, 1, "R2"),
+        (f25_deleted_before_it_is_scheduled, FAILS_ONCE, 1, "R1"),
+        (f25_deleted_before_it_is_dead_lettered, POISON, 1, "R1"),
+        (f25_deleted_after_any_exception, FAILS_ONCE, 1, "R1"),
         (
-            f25_one_schedule_a_request,
+            f25_one_schedule_for_all_attempts,
             Plan((("a", '{"fails": 2, "retry_after": 1980}'),), fixed_policy(60, 3), 3),
             0,
             "R1",
         ),
         (another_payload_is_taken_for_a_repeat, Plan((*FAILS_ONCE.requests, OTHER_PAYLOAD)), 0, "R1"),
         (a_dead_letter_without_its_history, POISON, 0, "R4"),
-        (whatever_has_begun_is_cancelled, Plan(AT_ONCE, commands=("cancel",)), 0, "R2"),
+        (an_attempt_that_began_is_cancelled, Plan(IMMEDIATELY, commands=("cancel",)), 0, "R2"),
         (a_schedule_is_deleted_before_its_message_is_sent, Plan(BY_SCHEDULER, commands=("run_now",)), 1, "R1"),
-        (a_cancel_is_its_schedule_deleted, Plan(BY_SCHEDULER, commands=("cancel",)), 0, "R1"),
-        (decided_by_the_built_in_policy, Plan((("a", '{"fails": 9}'),), asks=True), 1, "R3"),
-        (a_cancel_has_its_end_at_once, Plan(FAILS_ONCE.requests, commands=("cancel",)), 0, "R1"),
+        (a_cancel_only_deletes_the_schedule, Plan(BY_SCHEDULER, commands=("cancel",)), 0, "R1"),
+        (decided_by_the_built_in_policy, Plan((("a", '{"fails": 9}'),), reads_policy=True), 1, "R3"),
+        (a_cancel_is_settled_before_its_dead_letter, Plan(FAILS_ONCE.requests, commands=("cancel",)), 0, "R1"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -238,9 +238,9 @@ def test_without_its_guard_a_small_world_of_retries_breaks(
     remove: Callable[[Patch], None], plan: Plan, faults: int, broken: str, monkeypatch: Patch
 ) -> None:
     remove(monkeypatch)
-    name, story = first_violation(lambda: RetryWorld(plan), faults)
-    assert name == broken, story
-    assert story.splitlines()[-1].startswith(f"broken: {broken}")
+    name, history = first_violation(lambda: RetryWorld(plan), faults)
+    assert name == broken, history
+    assert history.splitlines()[-1].startswith(f"broken: {broken}")
 
 
 @pytest.mark.parametrize(
@@ -248,9 +248,9 @@ def test_without_its_guard_a_small_world_of_retries_breaks(
     [
         (f24_an_attempt_is_claimed_twice, ("R2",)),
         (f24_a_live_lease_is_taken_over, ("R2", "R3")),
-        (f25_noted_after_it_is_carried_out, ("R2", "R4")),
-        (f25_given_up_before_it_is_scheduled, ("R1",)),
-        (f25_given_up_whatever_is_raised, ("R1",)),
+        (f25_recorded_after_it_is_carried_out, ("R2", "R4")),
+        (f25_deleted_before_it_is_scheduled, ("R1",)),
+        (f25_deleted_after_any_exception, ("R1",)),
         (a_dead_letter_without_its_history, ("R4",)),
     ],
     ids=lambda value: getattr(value, "__name__", None),

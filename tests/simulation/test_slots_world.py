@@ -1,4 +1,4 @@
-"""S1 to S6 hold in every order of events, and what guards them is needed: without it the same worlds find the bug."""
+"""S1 to S7 hold in every order of events. As controls, the same worlds find the bug when a guard is removed."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from tests.workflow import interpreter
 from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
-SEEDS = range(300, 600)  # of the random schedules here
+SEEDS = range(300, 600)
 QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and "slot" in name]
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_every_reachable_state_of_a_small_world_is_sound(name: str) -> None:
+def test_s1_to_s7_hold_in_every_state(name: str) -> None:
     small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
 
 
-def test_the_worlds_have_the_deployed_times() -> None:
+def test_the_worlds_use_the_times_of_the_template() -> None:
     template = parsed_template()
     parameters, resources = template["Parameters"], template["Resources"]
     assert parameters["JanitorSchedule"]["Default"] == "rate(1 minute)"
@@ -56,18 +56,18 @@ def test_the_worlds_have_the_deployed_times() -> None:
     assert queue["VisibilityTimeout"] == slots_actors.VISIBILITY
     assert queue["MessageRetentionPeriod"] == slots_actors.RETENTION
     assert queue["RedrivePolicy"]["maxReceiveCount"] == slots_actors.MOST_RECEIVES
-    # Whatever has to come about in time does so at a tick of the worlds' clock.
+    # All bounds in time are multiples of the clock's step.
     for seconds in (slots_state.PERIOD, slots_state.GRACE, slots_state.LOOK_GAP):
         assert seconds % slots_state.STEP == 0
 
 
-def test_random_schedules_end_well_and_enter_every_state_of_the_workflow() -> None:
+def test_s1_to_s7_hold_in_random_schedules_which_enter_every_workflow_state() -> None:
     assert first_broken(slots_world.drawn, SEEDS) == ("", -1)
     assert workflow.entered >= states().keys() - {"GlueRunIsLate"}  # a run of 75 minutes has a test of its own
 
 
 def _until(world: SlotsWorld, operation: str) -> str:
-    """Lets a world run until an actor asks for this; which one it is."""
+    """Run a world until an actor is at this call; the actor's name."""
     while True:
         for name, actor in world.actors.items():
             if actor.node.question is not None and actor.node.question.operation == operation:
@@ -76,7 +76,7 @@ def _until(world: SlotsWorld, operation: str) -> str:
 
 
 def _to_the_end(world: SlotsWorld) -> tuple[str, list[str]]:
-    """How the request's execution has ended, and the states of its runs."""
+    """Run a world to its end; the status of the request's execution, and the states of its runs."""
     while choices := world.steps() or world.time_steps():
         world.take(choices[0])
     world.check_end()
@@ -85,7 +85,7 @@ def _to_the_end(world: SlotsWorld) -> tuple[str, list[str]]:
     return execution["status"], [run["state"] for run in runs if run["arguments"].get(MARKER) == name]
 
 
-BUSY = 50  # runs of others while a request waits to be started, or runs
+BUSY = 50  # other users' runs
 ARGUMENT_BYTES = 13 * 1024
 
 
@@ -102,20 +102,20 @@ def test_a_throttled_start_of_a_busy_job_succeeds_with_large_arguments() -> None
 def test_a_throttled_poll_of_a_busy_job_waits_for_its_run_with_large_arguments(fails: int) -> None:
     world = SlotsWorld(Plan(("a*",), others=BUSY, argument_bytes=ARGUMENT_BYTES, run_seconds=(3000,), fails=fails))
     workflow_name = _until(world, "wait_for_end")
-    world.take(Choice("give_up", workflow_name, "ThrottlingException", is_fault=True))
+    world.take(Choice("fail_task", workflow_name, "ThrottlingException", is_fault=True))
     for _ in range(BUSY):
         world.take(Choice("another_run"))
     assert _to_the_end(world) == (("FAILED", ["FAILED"]) if fails else ("SUCCEEDED", ["SUCCEEDED"]))
 
 
-def test_a_live_run_that_is_late_is_stopped_and_its_request_kept() -> None:
+def test_a_late_run_is_stopped_and_its_request_is_kept() -> None:
     world = SlotsWorld(Plan(("a",), run_seconds=(3 * 60 * 60,), stop_seconds=100))
-    world.take(Choice("give_up", _until(world, "wait_for_end"), "ThrottlingException", is_fault=True))
+    world.take(Choice("fail_task", _until(world, "wait_for_end"), "ThrottlingException", is_fault=True))
     assert _to_the_end(world) == ("FAILED", ["STOPPED"])
     assert "GlueRunIsLate" in workflow.entered
 
 
-def test_a_schedule_is_the_same_whatever_ran_before() -> None:
+def test_a_seed_gives_the_same_schedule_after_other_schedules() -> None:
     def replayed() -> list[str]:
         random, lines = slots_world.Random(7), list[str]()
         scheduling.replay(slots_world.drawn(random), random, lines.append)
@@ -126,7 +126,7 @@ def test_a_schedule_is_the_same_whatever_ran_before() -> None:
     assert replayed() == first
 
 
-def test_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) -> None:
+def test_merged_slot_histories_continue_in_the_same_way(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Program, "merged", [])
     small = small_worlds.SMALL["1 request, 1 slot, janitor at any time"]
     first_violation(small.make, small.faults)
@@ -145,7 +145,7 @@ def _state(patch: Patch, name: str, change: Callable[[dict[str, Any]], None]) ->
     patch.setitem(interpreter.STATES, name, interpreter.State(fields))
 
 
-def f6_not_equal_for_less(patch: Patch) -> None:
+def f6_not_equal_instead_of_less(patch: Patch) -> None:
     condition = "slots_in_use <> slot_limit AND attribute_not_exists(holders.#me) AND (attribute_not_exists(paused) "
     patch.setattr(slots, "RESERVE_CONDITION", condition + "OR paused = :false)")
 
@@ -159,11 +159,11 @@ def f13_no_confirm(patch: Patch) -> None:
     _state(patch, "ConfirmSlot", skip)
 
 
-def f5_release_without_condition(patch: Patch) -> None:
+def f5_released_without_condition(patch: Patch) -> None:
     _state(patch, "ReleaseSlot", lambda state: state["Arguments"].pop("ConditionExpression"))
 
 
-def f1_cancel_on_an_ambiguous_start(patch: Patch) -> None:
+def f1_cancelled_after_an_unanswered_start(patch: Patch) -> None:
     start = Workflow.start
 
     def hasty(self: Workflow, request: Any) -> Any:
@@ -173,30 +173,29 @@ def f1_cancel_on_an_ambiguous_start(patch: Patch) -> None:
             return StartUnavailable(str(error))
 
     patch.setattr(Workflow, "start", hasty)
-    # Without the confirm step's help.
-    f13_no_confirm(patch)
+    f13_no_confirm(patch)  # otherwise the confirm prevents the bug
 
 
-def f2_free_without_a_look_at_glue(patch: Patch) -> None:
+def f2_freed_without_a_check_of_glue(patch: Patch) -> None:
     def read_page(self: JobRunSearch) -> None:
         self._ended = True
 
     patch.setattr(JobRunSearch, "read_page", read_page)
 
 
-def release_at_a_task_timeout(patch: Patch) -> None:
+def released_at_a_task_timeout(patch: Patch) -> None:
     _state(patch, "IsGlueRunKnownToHaveEnded", lambda state: state.update(Default="KeepRequest"))
 
 
-def start_again_after_a_lost_answer(patch: Patch) -> None:
+def started_again_after_a_lost_answer(patch: Patch) -> None:
     def retry(state: dict[str, Any]) -> None:
         state["Retry"][0]["ErrorEquals"].append("Glue.SdkClientException")
 
     _state(patch, "RunGlueJob", retry)
 
 
-def a_throttled_poll_starts_again(patch: Patch) -> None:
-    """Every throttle is taken for one of the start."""
+def started_again_after_a_throttled_poll(patch: Patch) -> None:
+    """Every throttle counts as one of the start."""
 
     def start(state: dict[str, Any]) -> None:
         state["Choices"] = [
@@ -207,7 +206,7 @@ def a_throttled_poll_starts_again(patch: Patch) -> None:
     _state(patch, "IsGlueRunFound", start)
 
 
-def an_error_that_the_poll_has_too_is_trusted(patch: Patch) -> None:
+def an_error_of_the_poll_counts_as_no_run(patch: Patch) -> None:
     def trust(state: dict[str, Any]) -> None:
         trusted = state["Choices"][2]
         trusted["Condition"] = trusted["Condition"].replace("[", "['Glue.InvalidInputException', ")
@@ -216,7 +215,7 @@ def an_error_that_the_poll_has_too_is_trusted(patch: Patch) -> None:
 
 
 def a_search_of_one_page(patch: Patch) -> None:
-    """The runs of others fill the page, and the own one is behind it."""
+    """Other users' runs fill the page, and the own run is on the next one."""
 
     _state(patch, "FindGlueRun", lambda state: state["Assign"].update(next_page=""))
 
@@ -229,13 +228,13 @@ def no_wake(patch: Patch) -> None:
     _state(patch, "IsRequestWaiting", lambda state: state.update(Choices=[]))
 
 
-def no_second_look(patch: Patch) -> None:
-    """A wake came between the registration and the hide, and the hide undid it."""
+def no_check_after_hiding(patch: Patch) -> None:
+    """A wake between registration and hide is undone by the hide."""
     patch.setattr(Slots, "can_proceed", lambda *_: False)
 
 
-def register_whatever_stands(patch: Patch) -> None:
-    """The waiter registers although there is room by now, and nobody is left to wake it."""
+def registered_although_a_slot_is_free(patch: Patch) -> None:
+    """The waiting request registers after the last release, so no release wakes it."""
     patch.setattr(
         slots,
         "WAIT_CONDITION",
@@ -245,7 +244,7 @@ def register_whatever_stands(patch: Patch) -> None:
     patch.setattr(Slots, "can_proceed", lambda *_: False)
 
 
-def cancelled_ones_are_admitted(patch: Patch) -> None:
+def cancelled_requests_are_admitted(patch: Patch) -> None:
     condition = slots.RESERVE_CONDITION.replace("attribute_not_exists(cancelled.#me) AND ", "")
     patch.setattr(slots, "RESERVE_CONDITION", condition)
 
@@ -254,14 +253,14 @@ def holders_are_cancelled(patch: Patch) -> None:
     patch.setattr(cancellation, "CANCEL_CONDITION", "size(cancelled) < :most")
 
 
-def no_wake_for_who_is_cancelled(patch: Patch) -> None:
+def no_wake_of_a_cancelled_request(patch: Patch) -> None:
     def cancel(self: Operations, *request: Any) -> str:
         return self.processes.cancellations.add(*request)[0]
 
     patch.setattr(Operations, "cancel_request", cancel)
 
 
-def no_second_look_for_a_cancellation(patch: Patch) -> None:
+def no_check_for_a_cancellation_after_hiding(patch: Patch) -> None:
     def can_proceed(self: Slots, process: str, _: str) -> bool:
         seen = self.read(process)
         return seen is not None and seen.has_free_slot
@@ -269,12 +268,12 @@ def no_second_look_for_a_cancellation(patch: Patch) -> None:
     patch.setattr(Slots, "can_proceed", can_proceed)
 
 
-def the_name_of_an_execution_decides(patch: Patch) -> None:
-    """A second message with the id of another request takes that one's reservation back."""
+def executions_are_compared_by_name_only(patch: Patch) -> None:
+    """A second message with the id of another request cancels that request's reservation."""
     patch.setattr(Workflow, "_existing_execution", lambda *_: NameTaken(is_open=False))
 
 
-def no_second_look_for_a_process(patch: Patch) -> None:
+def no_check_for_the_process_after_hiding(patch: Patch) -> None:
     def can_proceed(self: Slots, process: str, execution: str) -> bool:
         seen = self.read(process)
         return seen is not None and (seen.has_free_slot or execution in seen.cancelled)
@@ -283,7 +282,7 @@ def no_second_look_for_a_process(patch: Patch) -> None:
 
 
 def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
-    """The message may come once more: from a starter that died, or to one that ran beside it."""
+    """The message may be delivered again, after a starter died or to a second starter."""
     dead_letter = Starter._dead_letter
 
     def forgetful(self: Starter, delivery: Delivery, code: str, reason: str) -> Any:
@@ -300,34 +299,34 @@ def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
     patch.setattr(Starter, "_dead_letter", forgetful)
 
 
-REPLACED = Plan(("a",), limits=(0,), replacements=1, starters=1, rounds=0, lax=True)
-CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), rounds=0, lax=True)
+REPLACED = Plan(("a",), limits=(0,), replacements=1, starters=1, janitor_runs=0, lax=True)
+CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), janitor_runs=0, lax=True)
 
 
 @pytest.mark.parametrize(
     ("remove", "plan", "faults", "broken"),
     [
-        (f6_not_equal_for_less, Plan(("a", "b", "c"), limit=2, limits=(1,), rounds=0), 0, "S1"),
-        (f13_no_confirm, Plan(("a", "b"), rounds=0), 1, "S1b"),
-        (f5_release_without_condition, Plan(("a", "b"), rounds=0), 1, "S2"),
-        (f1_cancel_on_an_ambiguous_start, Plan(("a",), rounds=0), 1, "S1b"),
-        (f2_free_without_a_look_at_glue, Plan(("a",), rounds=0), 1, "S1b"),
-        (release_at_a_task_timeout, Plan(("a",), rounds=0), 1, "S1b"),
-        (start_again_after_a_lost_answer, Plan(("a",), rounds=0), 1, "S1b"),
-        (a_throttled_poll_starts_again, Plan(("a",), rounds=0), 1, "S7"),
-        (an_error_that_the_poll_has_too_is_trusted, Plan(("a",), rounds=0), 1, "S1b"),
-        (a_search_of_one_page, Plan(("a",), rounds=0, page=1, others=1), 1, "S1b"),
-        (f4_redriven_without_a_slot, Plan(("a",), rounds=0, standing_still=False), 2, "S1b"),
-        (no_wake, Plan(("a", "b"), rounds=0), 0, "S6"),
-        (no_second_look, Plan(("a", "b"), rounds=0, lax=True), 0, "S6"),
-        (register_whatever_stands, Plan(("a", "b"), rounds=0), 0, "S6"),
-        (cancelled_ones_are_admitted, CANCELLED, 0, "S3"),
+        (f6_not_equal_instead_of_less, Plan(("a", "b", "c"), limit=2, limits=(1,), janitor_runs=0), 0, "S1"),
+        (f13_no_confirm, Plan(("a", "b"), janitor_runs=0), 1, "S1b"),
+        (f5_released_without_condition, Plan(("a", "b"), janitor_runs=0), 1, "S2"),
+        (f1_cancelled_after_an_unanswered_start, Plan(("a",), janitor_runs=0), 1, "S1b"),
+        (f2_freed_without_a_check_of_glue, Plan(("a",), janitor_runs=0), 1, "S1b"),
+        (released_at_a_task_timeout, Plan(("a",), janitor_runs=0), 1, "S1b"),
+        (started_again_after_a_lost_answer, Plan(("a",), janitor_runs=0), 1, "S1b"),
+        (started_again_after_a_throttled_poll, Plan(("a",), janitor_runs=0), 1, "S7"),
+        (an_error_of_the_poll_counts_as_no_run, Plan(("a",), janitor_runs=0), 1, "S1b"),
+        (a_search_of_one_page, Plan(("a",), janitor_runs=0, page=1, others=1), 1, "S1b"),
+        (f4_redriven_without_a_slot, Plan(("a",), janitor_runs=0, janitor_ahead=False), 2, "S1b"),
+        (no_wake, Plan(("a", "b"), janitor_runs=0), 0, "S6"),
+        (no_check_after_hiding, Plan(("a", "b"), janitor_runs=0, lax=True), 0, "S6"),
+        (registered_although_a_slot_is_free, Plan(("a", "b"), janitor_runs=0), 0, "S6"),
+        (cancelled_requests_are_admitted, CANCELLED, 0, "S3"),
         (holders_are_cancelled, CANCELLED, 0, "S3"),
-        (no_wake_for_who_is_cancelled, CANCELLED, 0, "S6"),
-        (no_second_look_for_a_cancellation, CANCELLED, 0, "S6"),
+        (no_wake_of_a_cancelled_request, CANCELLED, 0, "S6"),
+        (no_check_for_a_cancellation_after_hiding, CANCELLED, 0, "S6"),
         (a_cancellation_ends_with_its_dead_letter, CANCELLED, 0, "S6"),
-        (the_name_of_an_execution_decides, Plan(("a", "a*"), rounds=0), 0, "S5"),
-        (no_second_look_for_a_process, REPLACED, 0, "S6"),
+        (executions_are_compared_by_name_only, Plan(("a", "a*"), janitor_runs=0), 0, "S5"),
+        (no_check_for_the_process_after_hiding, REPLACED, 0, "S6"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -335,9 +334,9 @@ def test_without_its_guard_a_small_world_breaks(
     remove: Callable[[Patch], None], plan: Plan, faults: int, broken: str, monkeypatch: Patch
 ) -> None:
     remove(monkeypatch)
-    name, story = first_violation(lambda: SlotsWorld(plan, timeless=True), faults)
-    assert name == broken, story
-    assert story.splitlines()[-1].startswith(f"broken: {broken}")
+    name, history = first_violation(lambda: SlotsWorld(plan, timeless=True), faults)
+    assert name == broken, history
+    assert history.splitlines()[-1].startswith(f"broken: {broken}")
 
 
 def f16_no_janitor(patch: Patch) -> None:
@@ -354,8 +353,8 @@ def aborted_requests_are_not_kept(patch: Patch) -> None:
     patch.setattr("slotkeeper.slots.queues.FailedRequestQueue.keep", lambda *_: None)
 
 
-def what_was_not_kept_is_forgotten(patch: Patch) -> None:
-    """A round takes all for settled that it has listed, and no later one looks back behind that."""
+def unkept_requests_are_forgotten(patch: Patch) -> None:
+    """A janitor run counts every execution that it listed as settled, so that later runs do not list it again."""
 
     def hasty(self: Settlement, begun: float) -> None:
         self.memory.unsettled.clear()
@@ -365,19 +364,19 @@ def what_was_not_kept_is_forgotten(patch: Patch) -> None:
     patch.setattr(settlement, "_LIST_LAG_SECONDS", 0)
 
 
-def an_error_leaves_its_message_to_the_visibility_timeout(patch: Patch) -> None:
+def no_backoff_after_an_error(patch: Patch) -> None:
     patch.setattr(Starter, "_defer", lambda *_: Deferred(slots_world.PROCESS, "as without"))
 
 
 @pytest.mark.parametrize(
     ("remove", "broken"),
     [
-        (an_error_leaves_its_message_to_the_visibility_timeout, ("S6",)),
+        (no_backoff_after_an_error, ("S6",)),
         (f16_no_janitor, ("S4", "END")),
         (only_the_first_process, ("S4", "S6")),
         (aborted_requests_are_not_kept, ("S3",)),
-        (f2_free_without_a_look_at_glue, ("S1b", "S4")),
-        (f5_release_without_condition, ("S2", "S1b")),
+        (f2_freed_without_a_check_of_glue, ("S1b", "S4")),
+        (f5_released_without_condition, ("S2", "S1b")),
         (f13_no_confirm, ("S1b",)),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -390,22 +389,22 @@ def test_without_its_guard_a_random_schedule_breaks(
     assert name in broken, f"seed {seed}"
 
 
-def test_a_request_that_a_run_of_the_janitor_could_not_keep_is_kept_by_a_later_one(monkeypatch: Patch) -> None:
+def test_a_request_that_a_janitor_run_could_not_keep_is_kept_by_a_later_run(monkeypatch: Patch) -> None:
     def drawn(random: Random) -> SlotsWorld:
         return slots_world.drawn(random, aim="deaths", events_lost=True, containers=1)
 
     assert first_broken(drawn, range(200)) == ("", -1)
-    what_was_not_kept_is_forgotten(monkeypatch)
+    unkept_requests_are_forgotten(monkeypatch)
     small_worlds.forget()
     assert first_broken(drawn, range(200))[0] in ("S3", "END")
 
 
-def half_an_hour_late(patch: Patch) -> None:
-    """A holder is taken for dead half an hour later than it is."""
+def freed_half_an_hour_late(patch: Patch) -> None:
+    """A holder counts as dead half an hour later than it should."""
     patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 1800))
 
 
-def one_period_late(patch: Patch) -> None:
+def freed_one_period_late(patch: Patch) -> None:
     patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 60))
 
 
@@ -413,8 +412,8 @@ def an_event_frees_nothing(patch: Patch) -> None:
     patch.setattr(ClosedExecutions, "_free", lambda *_: None)
 
 
-def runs_are_left_alone(patch: Patch) -> None:
-    """The janitor waits for a Glue run that outlives its workflow, and does not stop it."""
+def glue_runs_are_not_stopped(patch: Patch) -> None:
+    """The janitor waits for a Glue run that outlives its workflow, without stopping it."""
     patch.setattr(GlueRuns, "stop", lambda *_: None)
 
 
@@ -426,16 +425,16 @@ def no_wake_by_the_janitor(patch: Patch) -> None:
 @pytest.mark.parametrize(
     ("remove", "broken_property", "least", "given"),
     [
-        (half_an_hour_late, "S4", 0.05, {}),
+        (freed_half_an_hour_late, "S4", 0.05, {}),
         (an_event_frees_nothing, "S4", 0.05, {}),
-        # A status event, where it arrives, frees the slot before the runs have to.
-        (one_period_late, "S4", 0.02, {"events_lost": True, "aim": "deaths"}),
-        (runs_are_left_alone, "S4", 0.02, {"aim": "deaths"}),
+        # Without status events, which would free the slot before the janitor's runs.
+        (freed_one_period_late, "S4", 0.02, {"events_lost": True, "aim": "deaths"}),
+        (glue_runs_are_not_stopped, "S4", 0.02, {"aim": "deaths"}),
         (no_wake_by_the_janitor, "S6", 0.02, {}),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_bound_in_time_that_is_exceeded_is_noticed_often(
+def test_an_exceeded_time_bound_is_detected_in_many_schedules(
     remove: Callable[[Patch], None], broken_property: str, least: float, given: dict[str, Any], monkeypatch: Patch
 ) -> None:
     def drawn(random: Random) -> SlotsWorld:

@@ -1,4 +1,4 @@
-"""Whatever time an API takes, 0 to 4 s for each call, its dead token is refreshed once, and no good one is."""
+"""With 0 to 4 s for each call of the API, a dead token is refreshed once, and a live one never."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from slotkeeper.token import Timing
 from tests.simulation.token_latency import Course, Latencies, Message, play
 
 SHIPPED = {"the chatbot's": timing(5), "the default": Timing()}
-WITHIN = 21.5  # the chatbot's, for the tokens of one message: 28 s, less two that are spared and an answer
+WITHIN = 21.5  # seconds, the chatbot's for the tokens of one message: 28 s, less 2 s of reserve and one answer
 FINE = [hundredths / 100 for hundredths in range(0, 401, 10)]
 COARSE = [tenths / 10 for tenths in range(0, 41, 5)]
 
-# Three instances with ordinary messages, and one whose messages are answered 401 with any token, which dies at 100 s.
+# Three instances with ordinary messages, and one whose messages get a 401 with any token. The token dies at 100 s.
 ORDINARY = tuple(tuple(Message(at + later) for at in (0, 30, 99, 100, 130, 170)) for later in (0.0, 0.3, 1.1))
 FORBIDDEN = (Message(0.2, False), Message(40, False), Message(100.1, False), Message(140, False))
 
@@ -23,7 +23,7 @@ def played(latencies: Latencies, times: Timing, *, revoked_at: float | None = 10
 
 
 def broken(course: Course, posts: int) -> str:
-    """What is wrong with a course in which so many tokens died."""
+    """The error in a course in which `posts` tokens died, or an empty text."""
     if course.posts != posts:
         return f"{course.posts} POST /auth for {posts} dead tokens"
     if set(course.outcomes) != {"answer"}:
@@ -35,39 +35,39 @@ def broken(course: Course, posts: int) -> str:
 
 @pytest.mark.parametrize("effect_first", [True, False], ids=["as it arrives", "at its end"])
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
-def test_t1_one_latency_for_every_call_and_one_refresh(times: Timing, effect_first: bool) -> None:
+def test_t1_a_dead_token_is_refreshed_once_at_every_latency(times: Timing, effect_first: bool) -> None:
     violations = {each: broken(played(Latencies(each, each, each, effect_first), times), 1) for each in FINE}
-    assert {latency: what for latency, what in violations.items() if what} == {}
+    assert {latency: error for latency, error in violations.items() if error} == {}
 
 
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
-def test_t1_the_probe_and_the_post_each_with_a_latency_of_its_own_and_one_refresh(times: Timing) -> None:
+def test_t1_a_dead_token_is_refreshed_once_at_every_pair_of_probe_and_post_latency(times: Timing) -> None:
     violations = {
         (probe, post): broken(played(Latencies(probe, post, 0.5), times), 1) for probe in COARSE for post in COARSE
     }
-    assert {latency: what for latency, what in violations.items() if what} == {}
+    assert {latency: error for latency, error in violations.items() if error} == {}
 
 
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
-def test_f31_a_message_that_is_always_answered_401_ends_no_token_at_any_latency(times: Timing) -> None:
+def test_f31_a_message_that_always_gets_401_ends_no_token_at_any_latency(times: Timing) -> None:
     violations = {each: broken(played(Latencies(each, each, each), times, revoked_at=None), 0) for each in FINE}
-    assert {latency: what for latency, what in violations.items() if what} == {}
+    assert {latency: error for latency, error in violations.items() if error} == {}
 
 
 @pytest.mark.parametrize("times", SHIPPED.values(), ids=SHIPPED)
-def test_a_failure_of_one_instances_own_costs_the_others_no_message(times: Timing) -> None:
-    """It cannot read the credentials, and it is the first to meet each dead token."""
+def test_an_own_failure_of_one_instance_fails_no_message_of_others(times: Timing) -> None:
+    """The instance cannot read the credentials, and is the first to get a 401 for each dead token."""
     violations = {}
     for each in FINE:
         course = play(
-            Latencies(each, each, each), times, ORDINARY, revoked_at=98.0, within=WITHIN, sick="it cannot read a secret"
+            Latencies(each, each, each), times, ORDINARY, revoked_at=98.0, within=WITHIN, own_failure="no secret"
         )
         violations[each] = broken(course, 1)
-    assert {latency: what for latency, what in violations.items() if what} == {}
+    assert {latency: error for latency, error in violations.items() if error} == {}
 
 
-def test_an_instance_alone_with_a_failure_of_its_own_ends_each_wait_and_names_it() -> None:
+def test_a_single_instance_with_an_own_failure_ends_each_wait_with_a_timeout() -> None:
     alone = (tuple(Message(at) for at in (0, 30, 60)),)
-    course = play(Latencies(1, 1, 1), timing(5), alone, revoked_at=10.0, within=WITHIN, sick="it cannot read a secret")
+    course = play(Latencies(1, 1, 1), timing(5), alone, revoked_at=10.0, within=WITHIN, own_failure="no secret")
     assert [outcome for *_, outcome, _ in course.ends] == ["answer", "TokenTimeout", "TokenTimeout"]
     assert (course.posts, max(seconds for *_, seconds in course.ends) < WITHIN) == (0, True)

@@ -1,4 +1,4 @@
-"""T1 to T4 hold in every order of events, and what guards them is needed: without it the same worlds find the bug."""
+"""T1 to T4 hold in every order of events. As controls, the same worlds find the bug when a guard is removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import TokenItem
 from slotkeeper.token.refresh import TokenRefresh
 from tests.simulation import small_worlds, token_world
-from tests.simulation.token_world import DEATHS, NO_TOKEN, STANDING_STILL, Plan, TokenWorld
+from tests.simulation.token_world import DEATHS, FREEZES, NO_TOKEN, Plan, TokenWorld
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import first_broken, first_violation
 
@@ -24,7 +24,7 @@ ON_TIME = (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_t1_to_t4_hold_in_every_state_of(name: str) -> None:
+def test_t1_to_t4_hold_in_every_state(name: str) -> None:
     small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
 
@@ -33,7 +33,7 @@ def test_t1_to_t4_hold_in_random_schedules() -> None:
     assert first_broken(token_world.drawn, range(200)) == ("", -1)
 
 
-def test_token_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) -> None:
+def test_merged_token_histories_continue_in_the_same_way(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Program, "merged", [])
     small = small_worlds.SMALL["token, 3 clients, clocks apart, one dies"]
     first_violation(small.make, small.faults)
@@ -43,7 +43,7 @@ def test_token_histories_that_are_taken_for_one_go_on_alike(monkeypatch: Patch) 
 
 
 @pytest.mark.parametrize("how", list(token_world.POSTS_OF_A_FAULT))
-def test_t1_no_smaller_bound_would_hold(how: str, monkeypatch: Patch) -> None:
+def test_t1_is_broken_by_a_smaller_bound_of_posts(how: str, monkeypatch: Patch) -> None:
     monkeypatch.setitem(token_world.POSTS_OF_A_FAULT, how, token_world.POSTS_OF_A_FAULT[how] - 1)
     assert _broken(Plan(("live", "live"), aheads=ON_TIME[:2], hows=frozenset({how})), 1)[0] == "T1"
 
@@ -55,36 +55,36 @@ def _broken(plan: Plan, faults: int) -> tuple[str, str]:
     return first_violation(lambda: TokenWorld(plan, timeless=True), faults)
 
 
-def _take_without(part: str, instead: str = "attribute_not_exists(nothing)") -> Callable[[Patch], None]:
-    """Another condition of `take`."""
+def _acquire_without(patch: Patch, part: str) -> None:
+    """`acquire` without this part of its condition."""
     update = TokenTable._update
 
     def lax(self: TokenTable, name: str, change: str, condition: str, values: dict[str, Any]) -> tuple[bool, TokenItem]:
-        lenient = condition.replace(part, instead)
+        lenient = condition.replace(part, "attribute_not_exists(nothing)")
         # DynamoDB refuses a value that is not used.
         used = {name: value for name, value in values.items() if name in lenient or name in change}
         return update(self, name, change, lenient, used)
 
-    return lambda patch: patch.setattr(TokenTable, "_update", lax)
+    patch.setattr(TokenTable, "_update", lax)
 
 
-def take_a_lock_that_is_held(patch: Patch) -> None:
-    _take_without("attribute_not_exists(refresh_lock)")(patch)
+def acquire_a_held_lock(patch: Patch) -> None:
+    _acquire_without(patch, "attribute_not_exists(refresh_lock)")
 
 
-def f29_take_whatever_token_is_stored(patch: Patch) -> None:
-    _take_without("generation = :generation")(patch)
+def f29_acquire_for_any_stored_token(patch: Patch) -> None:
+    _acquire_without(patch, "generation = :generation")
 
 
-def f36_take_over_another_lock_than_the_one_seen(patch: Patch) -> None:
-    _take_without("refresh_lock.release_code = :code")(patch)
+def f36_take_over_a_lock_other_than_the_one_read(patch: Patch) -> None:
+    _acquire_without(patch, "refresh_lock.release_code = :code")
 
 
-def f35_ask_again_after_a_refusal(patch: Patch) -> None:
-    _take_without("attribute_not_exists(refused_until)")(patch)
+def f35_acquire_after_a_refusal(patch: Patch) -> None:
+    _acquire_without(patch, "attribute_not_exists(refused_until)")
 
 
-def f29_store_without_ones_own_lock(patch: Patch) -> None:
+def f29_store_without_the_lock(patch: Patch) -> None:
     condition = "refresh_lock.release_code = :mine OR attribute_exists(token_name)"
     patch.setattr(token_item, "HELD_CONDITION", condition)
 
@@ -98,27 +98,27 @@ def lease_shorter_than_the_post(patch: Patch) -> None:
     patch.setattr(Timing, "lease", property(lambda self: self.api / 2))
 
 
-def f30_nobody_takes_over(patch: Patch) -> None:
+def f30_no_take_over(patch: Patch) -> None:
     take = TokenTable.acquire
     patch.setattr(
         TokenTable, "acquire", lambda self, name, seen, *lock: seen.lock is None and take(self, name, seen, *lock)
     )
 
 
-def a_failure_of_ones_own_refuses_everybody(patch: Patch) -> None:
+def an_own_failure_refuses_all_instances(patch: Patch) -> None:
     def step_back(self: TokenRefresh, code: str, reason: str, _pause: float) -> None:
         self._refuse(code, reason, self._deps.timing.refusal)
 
     patch.setattr(TokenRefresh, "_unlock_after_own_failure", step_back)
 
 
-def no_lock_anew_after_a_slow_probe(patch: Patch) -> None:
+def no_new_lock_after_a_slow_probe(patch: Patch) -> None:
     patch.setattr(token_search, "QUICK_PROBE_SHARE", inf)
 
 
-UNASKED = Plan(probes=False)
+NO_PROBE = Plan(probes=False)
 DEATH = Plan(hows=DEATHS, probes=False)
-STILL = Plan(("live", "live"), aheads=ON_TIME[:2], hows=STANDING_STILL, probes=False)
+FROZEN = Plan(("live", "live"), aheads=ON_TIME[:2], hows=FREEZES, probes=False)
 OWN_FAILURE = Plan(hows=frozenset({token_world.OWN}), probes=False)
 SLOW_PROBE = Plan(("live", "live"), aheads=ON_TIME[:2], slow_probes=True)
 REFUSED = Plan(("none", "none"), aheads=ON_TIME[:2], hows=frozenset({token_world.REFUSE}), **NO_TOKEN)
@@ -127,16 +127,16 @@ REFUSED = Plan(("none", "none"), aheads=ON_TIME[:2], hows=frozenset({token_world
 @pytest.mark.parametrize(
     ("remove", "plan", "faults", "broken"),
     [
-        (take_a_lock_that_is_held, UNASKED, 0, "T1"),
-        (f29_take_whatever_token_is_stored, UNASKED, 0, "T1"),
-        (f36_take_over_another_lock_than_the_one_seen, DEATH, 1, "T1"),
-        (f35_ask_again_after_a_refusal, REFUSED, 1, "T1"),
-        (f29_store_without_ones_own_lock, STILL, 1, "T3"),
-        (use_a_token_that_was_not_stored, STILL, 1, "T3"),
-        (lease_shorter_than_the_post, UNASKED, 0, "T1"),
-        (f30_nobody_takes_over, DEATH, 1, "T2"),
-        (a_failure_of_ones_own_refuses_everybody, OWN_FAILURE, 1, "T2"),
-        (no_lock_anew_after_a_slow_probe, SLOW_PROBE, 0, "T4"),
+        (acquire_a_held_lock, NO_PROBE, 0, "T1"),
+        (f29_acquire_for_any_stored_token, NO_PROBE, 0, "T1"),
+        (f36_take_over_a_lock_other_than_the_one_read, DEATH, 1, "T1"),
+        (f35_acquire_after_a_refusal, REFUSED, 1, "T1"),
+        (f29_store_without_the_lock, FROZEN, 1, "T3"),
+        (use_a_token_that_was_not_stored, FROZEN, 1, "T3"),
+        (lease_shorter_than_the_post, NO_PROBE, 0, "T1"),
+        (f30_no_take_over, DEATH, 1, "T2"),
+        (an_own_failure_refuses_all_instances, OWN_FAILURE, 1, "T2"),
+        (no_new_lock_after_a_slow_probe, SLOW_PROBE, 0, "T4"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -144,17 +144,17 @@ def test_without_its_guard_a_small_token_world_breaks(
     remove: Callable[[Patch], None], plan: Plan, faults: int, broken: str, monkeypatch: Patch
 ) -> None:
     remove(monkeypatch)
-    name, story = _broken(plan, faults)
-    assert name == broken, story
-    assert story.splitlines()[-1].startswith(f"broken: {broken}")
+    name, history = _broken(plan, faults)
+    assert name == broken, history
+    assert history.splitlines()[-1].startswith(f"broken: {broken}")
 
 
 @pytest.mark.parametrize(
     ("remove", "broken"),
     [
-        (take_a_lock_that_is_held, ("T1",)),
-        (f29_take_whatever_token_is_stored, ("T1",)),
-        (f29_store_without_ones_own_lock, ("T3",)),
+        (acquire_a_held_lock, ("T1",)),
+        (f29_acquire_for_any_stored_token, ("T1",)),
+        (f29_store_without_the_lock, ("T3",)),
         (use_a_token_that_was_not_stored, ("T3",)),
         (lease_shorter_than_the_post, ("T1",)),
     ],

@@ -1,8 +1,7 @@
-"""The token lock's own code as actors: instances that ask an API with the shared token, and the one that refreshes it.
+"""The token lock's code as actors: instances that call an API with the shared token, the refresher, and the operator.
 
-The code takes the time from `time` and `datetime`, pauses by backoff and draws its release codes: while an actor runs,
-all of these come from the outside. Both clocks are read once between two calls, since no time passes there: who stands
-still does so at a call.
+The code reads `time` and `datetime`, pauses by backoff and draws release codes. While an actor runs, `Outside` provides
+all of these. Both clocks are read once between two calls: no time passes there, because actors freeze at calls only.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from tests.simulation.transcript import Outside, Program, Question
 
 TOKENS, NAME = "tokens", "bot"
 UNAUTHORIZED = "401"
-OWN_FAILURE = "own failure"  # of an instance, before it has asked the API
-PAUSE = 1  # seconds: all pauses of the code are shorter, and the clock's grain is not finer
+OWN_FAILURE = "own failure"  # of an instance, before it called the API
+PAUSE = 1  # seconds: longer than each pause of the code, and the step of the clock
 
 
 class Settings(NamedTuple):
-    """How an instance is made.
+    """The settings of an instance.
 
     Attributes:
         within: seconds for one call.
-        probes: whether the API is asked if a token really is invalid.
-        hands_over: whether another function refreshes.
+        probes: whether the instance probes a token after a 401.
+        hands_over: whether the refresher function refreshes.
     """
 
     timing: Timing
@@ -58,7 +57,7 @@ class Settings(NamedTuple):
 
 
 class Clocks:
-    """An actor's two clocks, its pauses and its release codes."""
+    """An actor's two clocks, pauses and release codes."""
 
     def __init__(self, outside: Outside, name: str) -> None:
         self._outside = outside
@@ -81,14 +80,14 @@ class Clocks:
 
     @property
     def datetime(self) -> Clocks:
-        """The class of that name, of which only `now` is needed."""
+        """The double of the class `datetime`; the code uses only `now`."""
         return self
 
     def now(self) -> datetime.datetime:
         return datetime.datetime.fromtimestamp(self.wall(), datetime.UTC)
 
     def uniform(self, low: float, _high: float) -> float:
-        return low  # a pause's length makes no difference here
+        return low  # the length of a pause makes no difference here
 
     def sleep(self, _seconds: float) -> None:
         self._outside.sleep(PAUSE)
@@ -98,14 +97,14 @@ class Clocks:
 
 
 class Chat:
-    """The API as an actor asks it, and the function that it may ask to refresh. `name`: the actor's."""
+    """The API and the refresher function, as the actor `name` calls them."""
 
     def __init__(self, outside: Outside, name: str) -> None:
         self._outside = outside
         self._name = name
 
     def authenticate(self, seconds: float) -> str:
-        if seconds <= 0:  # as chatbot/api.py
+        if seconds <= 0:  # like chatbot/api.py
             raise AuthenticationNotAttempted("no time was left")
         try:
             asked = freeze({"by": self._name, "seconds": seconds})
@@ -137,7 +136,7 @@ _running: ContextVar[Clocks | None] = ContextVar("_running", default=None)  # ea
 
 @contextmanager
 def outside_only(outside: Outside, name: str, made: type[Clocks] = Clocks) -> Iterator[Clocks]:
-    """While it lasts, whatever the code asks of time and chance is asked of the outside."""
+    """Provide time, pauses and random values from `outside`."""
     clocks = made(outside, name)
     before = _running.set(clocks)
     try:
@@ -147,7 +146,7 @@ def outside_only(outside: Outside, name: str, made: type[Clocks] = Clocks) -> It
 
 
 class _Double:
-    """A module whose functions are the running actor's own, if there are one and such a function."""
+    """A module double with the functions of the running actor's Clocks, or else the module's."""
 
     def __init__(self, real: ModuleType) -> None:
         self._real = real
@@ -162,7 +161,7 @@ def _uuid4() -> Any:
     return uuid4() if clocks is None else clocks.uuid4()
 
 
-# Code that stands still at a call goes on while other code has run: so these stay in place.
+# Code that is suspended at a call continues after other code has run, so these are replaced permanently.
 token_lock.time = token_search.time = _sync.time = _Double(time)
 _sync.datetime = _Double(datetime)
 _jitter.random = _Double(random)
@@ -181,7 +180,7 @@ def _shared_token(outside: Outside, name: str, clocks: Clocks, chat: Chat, setti
 
 
 def _outcome(call: Callable[[], Any]) -> str:
-    """How a call ended, if in a way that token/lock.py knows."""
+    """How a call ended: "answer", or the name of an exception that token/lock.py documents."""
     try:
         call()
     except (TokenError, BotoCoreError, ClientError) as error:
@@ -190,7 +189,7 @@ def _outcome(call: Callable[[], Any]) -> str:
 
 
 def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls: int, settings: Settings) -> None:
-    """Makes calls one after the other with one SharedToken, and tells the world of each beginning and end."""
+    """Make calls one after the other with one SharedToken, and report each start and end to the world."""
     with outside_only(outside, name) as clocks:
         chat = Chat(outside, name)
         token = _shared_token(outside, name, clocks, chat, settings)
@@ -204,7 +203,7 @@ def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls:
 
 
 def refresh(outside: Outside, name: str, delegated_code: str | None, settings: Settings) -> None:
-    """One invocation of the function that refreshes."""
+    """One invocation of the refresher function."""
     with outside_only(outside, name) as clocks:
         chat = Chat(outside, name)
         token = _shared_token(outside, name, clocks, chat, settings._replace(probes=False, hands_over=False))
@@ -214,24 +213,17 @@ def refresh(outside: Outside, name: str, delegated_code: str | None, settings: S
 
 
 def operate(outside: Outside, name: str) -> None:
-    """An operator looks at the token's state, and drops the token."""
+    """An operator reads the token's state and drops the token."""
     outside.ask(Question("actor", "begin", None))
     table = TokenTable(outside.client("dynamodb"), TOKENS)
     _outcome(lambda: table.drop(NAME, table.status(NAME).generation))
 
 
-# What the code counts, and does not act upon: `looks` and `because` go into reports and texts only, `tries`, `wait`,
-# `details` and `_expected` into its pauses, whose length the world does not look at.
+# Names that do not affect the code's calls: `looks` and `because` go into reports and texts, `tries`, `wait`, `details`
+# and `_expected` into its pauses, whose length the world ignores.
 UNREAD = frozenset({"looks", "because", "tries", "wait", "details", "_expected"})
 
-_SEEN: dict[str, Any] = {"stack_tells": True, "stands_still": True, "written_only": (Clocks, Chat), "unread": UNREAD}
+_SEEN: dict[str, Any] = {"stack_is_state": True, "suspends": True, "written_only": (Clocks, Chat), "unread": UNREAD}
 instances = Program("instance", instance, **_SEEN)
 refreshers = Program("refresher", refresh, **_SEEN)
-operators = Program("operator", operate, stack_tells=True, stands_still=True)
-
-
-def forget() -> None:
-    """Drops what is known of the code: after it was changed."""
-    instances.forget()
-    refreshers.forget()
-    operators.forget()
+operators = Program("operator", operate, stack_is_state=True, suspends=True)

@@ -1,7 +1,7 @@
-"""Instances that share one token, by one simulated clock on which every call takes time.
+"""Instances that share one token, on a simulated clock on which every call takes time.
 
-The worlds (token_world.py) try every order of calls; here the order follows from how long each call takes, since a
-latency of the API against the times of `Timing` decides whether a token is ever refreshed. Nothing sleeps.
+The worlds (token_world.py) try every order of calls. Here the latencies determine the order, since the latencies and
+`Timing` decide together whether a token is refreshed. Nothing really sleeps.
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ from tests.simulation.token_actors import NAME, TOKENS, Clocks, outside_only
 from tests.simulation.transcript import LOST, Answer, Outside, Question
 
 NOW = 1_800_000_000.0
-DYNAMODB, CREDENTIALS = 0.01, 0.05  # seconds of one call, and of reading the credentials
+DYNAMODB, CREDENTIALS = 0.01, 0.05  # seconds for one DynamoDB call, and to read the credentials
 
 
 @dataclass(frozen=True)
 class Latencies:
-    """Seconds that the API takes for one call. `effect_first`: `POST /auth` ends the old token as it arrives."""
+    """Seconds that the API takes for each call.
+
+    Attributes:
+        effect_first: `POST /auth` invalidates the old token when it arrives, not at its end.
+    """
 
     probe: float
     post: float
@@ -46,7 +50,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Message:
-    """Sent to one instance `at` seconds; one that is not `allowed` is answered 401 with any token."""
+    """A message to an instance, `at` these seconds. If not `allowed`, the API answers 401 with any token."""
 
     at: float
     allowed: bool = True
@@ -54,7 +58,7 @@ class Message:
 
 @dataclass
 class Course:
-    """What happened. `ends`: instance, message, outcome and the seconds that it took."""
+    """The events of a run. `ends`: instance, message, outcome, and the seconds that it took."""
 
     posts: int = 0
     probes: int = 0
@@ -62,32 +66,32 @@ class Course:
 
     @property
     def outcomes(self) -> Counter[str]:
-        """Of the messages that are allowed."""
+        """The outcomes of the allowed messages."""
         return Counter(outcome for _, message, outcome, _ in self.ends if message.allowed)
 
 
 class _Exact(Clocks):
-    """Pauses last for as long as the code asks."""
+    """Clocks whose pauses have the length that the code passes."""
 
     def sleep(self, seconds: float) -> None:
         self._outside.sleep(seconds)
 
 
 class _Api:
-    """The API as an instance asks it, over HTTP that keeps its deadline (http_client.py)."""
+    """The API as an instance calls it, over HTTP with a deadline (http_client.py)."""
 
-    def __init__(self, outside: Outside, sick: str) -> None:
+    def __init__(self, outside: Outside, own_failure: str) -> None:
         self._outside = outside
-        self._sick = sick
+        self._own_failure = own_failure
 
     def authenticate(self, seconds: float) -> str:
         self._outside.sleep(CREDENTIALS)
-        if self._sick:
-            raise AuthenticationNotAttempted(self._sick)
+        if self._own_failure:
+            raise AuthenticationNotAttempted(self._own_failure)
         try:
             return str(self._ask("post", seconds - CREDENTIALS))
         except TimeoutError:
-            raise AuthenticationRefused("it was not answered in time") from None
+            raise AuthenticationRefused("no answer in time") from None
 
     def is_valid(self, token: str, seconds: float) -> bool:
         return self._ask("probe", seconds, token) is not None
@@ -128,16 +132,16 @@ class _Play:
         self._queued += 1
         heapq.heappush(self._queue, (moment, self._queued, event))
 
-    def begin(self, name: str, messages: tuple[Message, ...], sick: str) -> None:
+    def begin(self, name: str, messages: tuple[Message, ...], own_failure: str) -> None:
         outside = Outside(())
-        outside.stands_still = True
+        outside.suspends = True
         code = greenlet(self._instance)
 
         def ask(question: Any) -> None:
             if question is not None:
                 self._answer(question, lambda answer: ask(code.switch(answer)))
 
-        self.at(NOW, lambda: ask(code.switch(outside, name, messages, sick)))
+        self.at(NOW, lambda: ask(code.switch(outside, name, messages, own_failure)))
 
     def run(self) -> None:
         while self._queue:
@@ -147,9 +151,9 @@ class _Play:
     def revoke(self) -> None:
         self.live = ""
 
-    def _instance(self, outside: Outside, name: str, messages: tuple[Message, ...], sick: str) -> None:
+    def _instance(self, outside: Outside, name: str, messages: tuple[Message, ...], own_failure: str) -> None:
         with outside_only(outside, name, _Exact) as clocks:
-            api = _Api(outside, sick)
+            api = _Api(outside, own_failure)
             token = SharedToken(
                 TokenTable(outside.client("dynamodb"), TOKENS),
                 NAME,
@@ -214,19 +218,19 @@ def play(
     *,
     revoked_at: float | None = None,
     within: float,
-    sick: str = "",
+    own_failure: str = "",
 ) -> Course:
-    """Runs instances, each with its messages, one after the other, and the token `t1` in its cache.
+    """Run instances with the token `t1` in their caches. Each handles its messages one after the other.
 
     Args:
-        revoked_at: seconds after which the API ends the live token by itself.
+        revoked_at: seconds after which the API revokes the live token without a POST.
         within: seconds that each message allows for its tokens.
-        sick: the failure of the first instance, which never comes to ask for a token.
+        own_failure: the failure that keeps the first instance from requesting tokens.
     """
     made = _Play(latencies, timing, within)
     if revoked_at is not None:
         made.at(NOW + revoked_at, made.revoke)
     for number, messages in enumerate(instances):
-        made.begin("abcdef"[number], messages, "" if number else sick)
+        made.begin("abcdef"[number], messages, "" if number else own_failure)
     made.run()
     return made.course

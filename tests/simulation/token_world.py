@@ -1,7 +1,7 @@
-"""Instances that share one token, an API with one live token, and the item; T1 to T4 as `check` and `end` see them.
+"""Instances that share one token, an API with one live token, and the token item. `check` and `end` check T1 to T4.
 
-With a `timeless` world, time passes only when everybody else waits, and then to the next moment at which somebody who
-waits would find something new; who stands still goes on at any moment between.
+In a `timeless` world, time passes only when all actors wait. It moves to the next moment at which a waiting actor would
+find something new. A frozen actor may continue at any moment between.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ from tests.simulation.worlds import (
 
 FREEZE, FREEZE_AFTER, REFUSE, OWN = "freeze", "freeze after", "refuse", "own failure"
 SLOW, SLOW_ANSWER, NO_ANSWER = "slow", "slow answer", "no answer"
-GIVEN = {"live": ("t1", 1), "old": ("t0", 0), "none": None}  # what an instance has in its cache
+CACHED = {"live": ("t1", 1), "old": ("t0", 0), "none": None}  # token and generation in an instance's cache
 
 # Faults of one kind, for `Plan.hows`.
 DEATHS = frozenset({DIE, DIE_AFTER})
 LOST = frozenset({LOSE, LATE, TWICE, NOT_SENT})
-STANDING_STILL = frozenset({FREEZE, FREEZE_AFTER})
+FREEZES = frozenset({FREEZE, FREEZE_AFTER})
 NO_TOKEN: dict[str, Any] = {"stored": False, "revocations": 0}
 
-# How many times more the API may be asked because of a fault, at most; of faults that are not here, never. After a POST
-# whose answer is lost nobody asks for `Timing.refusal`, which is longer than a call.
+# How many additional POSTs a fault may cause. Other faults may cause none: after a POST whose answer was lost, no
+# instance sends another for `Timing.refusal`, which is longer than a call.
 POSTS_OF_A_FAULT = {
-    DIE: 1,  # if it has a token in hand, which is never stored
-    FREEZE: 2,  # its late POST kills the token of whoever took over: once itself, once to mend that
+    DIE: 1,  # if the instance has received a token and not stored it
+    FREEZE: 2,  # its late POST invalidates the token of the instance that took over: that POST, and one to replace it
     FREEZE_AFTER: 1,
 }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens in a world besides chance.
+    """The settings of a world.
 
     Attributes:
-        caches: what each instance has in its cache at first: a name of GIVEN.
-        calls: how many each of them makes.
-        aheads: by how many seconds the clock of each is ahead; `Timing.clock_skew` bounds them.
-        stored: whether there is a token already.
-        revocations: how many times the API revokes the live token by itself.
-        scheduled: how many times the function that refreshes runs by its schedule.
+        caches: the token that each instance has cached at first: a name of CACHED.
+        calls: how many calls each instance makes.
+        aheads: the seconds by which each instance's clock is ahead, at most `Timing.clock_skew`.
+        stored: whether a token is stored at first.
+        revocations: how many times the API revokes the live token without a POST.
+        scheduled: how many times its schedule invokes the refresher function.
         drops: how many times an operator drops the token.
         probes, hands_over: see Settings.
-        slow: an answer of the API to a POST may take as long as it is given.
-        slow_probes: the same of a probe, which may also not be answered in that time.
+        slow: the API may take all the time that a POST allows for its answer.
+        slow_probes: the same for a probe, which may also get no answer in that time.
         within: seconds for a call.
-        hows: which faults there are, if not all.
+        hows: the faults that are tried; all if empty.
     """
 
     caches: tuple[str, ...] = ("live", "live", "live")
@@ -93,27 +93,27 @@ class Plan:
 
 
 class Notes(NamedTuple):
-    """What the world remembers of an actor; times are the world's, in seconds since the epoch.
+    """The world's notes on an actor. Times are the world's, in seconds since the epoch.
 
     Attributes:
-        ahead: of its clock.
-        behind: how long its monotonic clock has stood still.
+        ahead: seconds by which its clock is ahead.
+        behind: seconds for which its monotonic clock did not run.
         began: when its call began.
-        stood: for how long it has stood still since.
-        seen: the item that it saw last, `looked` when.
-        watched: the release code that it sees, and since when.
-        frozen: since when it stands still, or 0.
-        until: when the API has answered, or 0.
-        rests: until when it leaves the lock to the others, after a failure of its own.
-        held: the answer that it does not know of yet.
+        paused: seconds since then in which it was frozen, or did not run although it could.
+        seen: the item of its last read, at `read_at`.
+        watched: the release code that it read, and when it first did.
+        frozen: since when it is frozen, or 0.
+        until: when the API will have answered, or 0.
+        rests: until when it leaves the lock to other instances, after a failure of its own.
+        held: the answer that it has not received yet.
     """
 
     ahead: float = 0.0
     behind: float = 0.0
     began: float = 0.0
-    stood: float = 0.0
+    paused: float = 0.0
     seen: Any = None
-    looked: float = 0.0
+    read_at: float = 0.0
     watched: tuple[str, float] = ("", 0.0)
     frozen: float = 0.0
     until: float = 0.0
@@ -122,14 +122,14 @@ class Notes(NamedTuple):
 
 
 class Api(NamedTuple):
-    """Which token is live, by its number; 0 for none. `posts`: how many were given out."""
+    """`live`: the number of the live token, or 0. `posts`: how many tokens the API has issued."""
 
     live: int
     posts: int
 
 
 class TokenWorld(World):
-    """See World."""
+    """The world of the token lock; see World."""
 
     def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
         super().__init__(timeless=timeless)
@@ -148,18 +148,18 @@ class TokenWorld(World):
         self.scheduled = plan.scheduled
         self.drops = plan.drops
         self.needed = 1 + (not plan.stored)  # tokens: one for each invalidation
-        self.more = 0  # tokens that faults account for
-        self.codes: dict[str, str] = {}  # token in hand -> the lock's code under which it was asked for
-        self.locks: dict[str, str] = {}  # actor -> the code of the last lock that was its own
+        self.more = 0  # additional tokens that the faults so far may cause
+        self.codes: dict[str, str] = {}  # issued token that is not stored yet -> its instance's release code then
+        self.locks: dict[str, str] = {}  # actor -> the release code of its last lock
         self.refreshers = 0
         self.refusals = 0
         self.own_failures = 0
-        self.left_alone_until = 0.0  # the API, after it has refused
-        self.died_at = 0.0  # the only fault so far, or 0
-        self.revoked_late = False  # while the token was being refreshed: one refresh is not enough then
+        self.no_post_until = 0.0  # after a refusal
+        self.died_at = 0.0  # time of the death that is the only fault so far, or 0
+        self.revoked_late = False  # during a refresh or after a death: then one refresh is not enough
         for number, (cache, ahead) in enumerate(zip(plan.caches, plan.aheads, strict=True)):
             name = "abcdef"[number]
-            node = code.instances.begin(name, GIVEN[cache], plan.calls, plan.settings)
+            node = code.instances.begin(name, CACHED[cache], plan.calls, plan.settings)
             self.begin(name, node, Notes(ahead=ahead))
 
     def copy(self) -> TokenWorld:
@@ -185,7 +185,7 @@ class TokenWorld(World):
                     choices += [Choice("call", name, SLOW), Choice("call", name, SLOW_ANSWER)]
                 if question.operation == "probe" and self.plan.slow_probes and question.parameters["seconds"] > 0:
                     choices += [Choice("call", name, SLOW_ANSWER), Choice("call", name, NO_ANSWER)]
-            elif self.may_go_on(name) if self.timeless else self.now >= actor.asleep_until:
+            elif self.may_continue(name) if self.timeless else self.now >= actor.asleep_until:
                 choices.append(Choice("wake_up", name))
         idle = not choices
         choices += self._at_any_time()
@@ -194,13 +194,13 @@ class TokenWorld(World):
         return choices
 
     def _at_any_time(self) -> list[Choice]:
-        """What may happen now, or later as well."""
-        choices = [Choice("land", str(n)) for n in range(len(self.on_their_way))]
+        """Events that may happen now or later."""
+        choices = [Choice("land", str(n)) for n in range(len(self.in_transit))]
         for name, actor in self.actors.items():
             if actor.notes.frozen:
-                choices.append(Choice("thaw", name))
+                choices.append(Choice("unfreeze", name))
                 if actor.notes.frozen < self.now:
-                    choices.append(Choice("thaw", name, "its monotonic clock stood still"))
+                    choices.append(Choice("unfreeze", name, "its monotonic clock did not run"))
         if self.actors:
             if self.revocations and self.services["chat"].live:
                 choices.append(Choice("revoke"))
@@ -213,12 +213,12 @@ class TokenWorld(World):
     def time_steps(self) -> list[Choice]:
         return [Choice("pass_time")] if self._next_moment() else []
 
-    def slowness(self) -> list[Choice]:
-        # Between the API's answer and the token's storing, and while the API is asked, there is only so much time.
+    def slow_steps(self) -> list[Choice]:
+        # The time for a POST, and the time from its answer to the store, are bounded.
         posts = any(a.node.question is not None and a.node.question.service == "chat" for a in self.actors.values())
         return [Choice("pass_time")] if not posts and not self.codes and self._next_moment() else []
 
-    def mishaps(self) -> list[Choice]:
+    def possible_faults(self) -> list[Choice]:
         choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.node.question
@@ -244,8 +244,8 @@ class TokenWorld(World):
     def take(self, choice: Choice) -> None:
         if choice.is_fault and choice.how != DIE:
             self.more += POSTS_OF_A_FAULT.get(choice.how, 0)
-            # Whoever cannot ask holds a token to be dead that others have refreshed meanwhile.
-            self.more += choice.how in STANDING_STILL and (self.plan.hands_over or not self.plan.probes)
+            # Without a probe, an instance that was frozen may report a token as dead that was refreshed meanwhile.
+            self.more += choice.how in FREEZES and (self.plan.hands_over or not self.plan.probes)
         super().take(choice)
 
     def call(self, name: str, how: str) -> None:
@@ -254,72 +254,71 @@ class TokenWorld(World):
         assert question is not None
         notes = actor.notes
         if question.service == "dynamodb" and self.timeless:
-            if how in (THROTTLE, NOT_SENT, LOSE, LATE):  # then it looks again, whatever there is to see
+            if how in (THROTTLE, NOT_SENT, LOSE, LATE):  # then it reads again, even if the item is the same
                 notes = notes._replace(seen=None)
             elif question.operation == "get_item":
                 notes = self._sees(notes)
         self.actors[name] = actor = actor._replace(notes=notes)
         if how == FREEZE:
-            self.say(name, "stands still before", question)
+            self.log(name, "freezes before", question)
             self.actors[name] = actor._replace(notes=notes._replace(frozen=self.now))
         elif how == FREEZE_AFTER:
             answer = self.perform(question)
-            self.say(name, "stands still after", question, answer)
+            self.log(name, "freezes after", question, answer)
             self.actors[name] = actor._replace(notes=notes._replace(frozen=self.now, held=answer))
         elif how in (SLOW, SLOW_ANSWER, NO_ANSWER):
             held = self.perform(question) if how == SLOW_ANSWER else TIMED_OUT if how == NO_ANSWER else None
             until = self.now + question.parameters["seconds"]
-            self.say(name, f"waits {question.parameters['seconds']} s for the answer ({how}) to", question)
+            self.log(name, f"waits {question.parameters['seconds']} s for the answer ({how}) to", question)
             self.actors[name] = actor._replace(notes=notes._replace(until=until, held=held))
         elif how == REFUSE:
-            self.say(name, "is refused", question)
+            self.log(name, "is refused", question)
             self.refusals += 1
-            self._check_peace()
-            self._settle(name, actor._replace(node=actor.node.after(Answer(error="503"))))
+            self._check_pause_after_refusal()
+            self._advance(name, actor._replace(node=actor.node.after(Answer(error="503"))))
         elif how == OWN:
-            self.say(name, "fails before", question)
-            # A refresher's own failure refuses all instances a token for OWN_FAILURE_PAUSE: no other can ask the API.
+            self.log(name, "fails before", question)
+            # After a refresher's own failure no instance gets a token for OWN_FAILURE_PAUSE: no other can call the API.
             self.own_failures += not name.startswith("refresher")
             rests = self.now + OWN_FAILURE_PAUSE + notes.behind
             self.actors[name] = actor = actor._replace(notes=notes._replace(rests=rests))
-            self._settle(name, actor._replace(node=actor.node.after(Answer(error=OWN_FAILURE))))
+            self._advance(name, actor._replace(node=actor.node.after(Answer(error=OWN_FAILURE))))
         else:
             super().call(name, how)
 
     def answer(self, name: str, _: str) -> None:
-        """The API's answer arrives, at last."""
+        """A slow answer of the API arrives."""
         actor = self.actors[name]
         assert actor.node.question is not None
         answer = actor.notes.held or self.perform(actor.node.question)
-        self.say(name, "has the answer to", actor.node.question, answer)
+        self.log(name, "receives the answer to", actor.node.question, answer)
         notes = actor.notes._replace(until=0.0, held=None)
         self.actors[name] = actor = actor._replace(notes=notes)
-        self._settle(name, actor._replace(node=actor.node.after(answer)))
+        self._advance(name, actor._replace(node=actor.node.after(answer)))
 
-    def thaw(self, name: str, how: str) -> None:
-        """Somebody who stood still goes on."""
-        self.say(name, f"goes on after {self.now - self.actors[name].notes.frozen:.1f} s {how}")
+    def unfreeze(self, name: str, how: str) -> None:
+        """A frozen actor continues."""
         actor = self.actors[name]
         notes = actor.notes
-        still = self.now - notes.frozen
+        seconds = self.now - notes.frozen
+        self.log(name, f"continues after {seconds:.1f} s {how}")
         answer = notes.held
-        notes = notes._replace(
-            frozen=0.0, held=None, stood=notes.stood + still, behind=notes.behind + (still if how else 0.0)
-        )
+        behind = notes.behind + (seconds if how else 0.0)
+        notes = notes._replace(frozen=0.0, held=None, paused=notes.paused + seconds, behind=behind)
         self.actors[name] = actor = actor._replace(notes=notes)
         if answer is not None:
-            self._settle(name, actor._replace(node=actor.node.after(answer)))
+            self._advance(name, actor._replace(node=actor.node.after(answer)))
 
     def revoke(self, _: str, __: str) -> None:
-        """The API ends the live token's life."""
-        self.say("API", f"revokes t{self.services['chat'].live}")
+        """The API revokes the live token."""
+        self.log("API", f"revokes t{self.services['chat'].live}")
         self.services["chat"] = self.services["chat"]._replace(live=0)
         self.revocations -= 1
         self.revoked_late = self.revoked_late or bool(self.died_at) or "refresh_lock" in self._item()
         self.needed += 1
 
     def schedule(self, _: str, __: str) -> None:
-        """The schedule invokes the function that refreshes."""
+        """The schedule invokes the refresher function."""
         self.scheduled -= 1
         self.needed += 1
         self._invoke(None)
@@ -337,29 +336,29 @@ class TokenWorld(World):
         self.begin(name, code.refreshers.begin(name, delegated_code, self.plan.settings), Notes())
 
     def pass_time(self, _: str, __: str) -> None:
-        """The clock moves on."""
+        """The clock moves to the next moment of interest."""
         moment = self._next_moment()
         assert moment > self.now
         for name, actor in self.actors.items():
             if not actor.notes.frozen and not actor.notes.until and not self._waits(actor):
-                stood = actor.notes.stood + moment - self.now
-                self.actors[name] = actor._replace(notes=actor.notes._replace(stood=stood))
+                paused = actor.notes.paused + moment - self.now
+                self.actors[name] = actor._replace(notes=actor.notes._replace(paused=paused))
         self.now = moment
 
-    # What actors ask of the world ----------------------------------------------------------------------------------
+    # Answers to actors ---------------------------------------------------------------------------------------------
 
-    def local(self, name: str, actor: Actor, question: Question) -> Answer | None:
+    def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
         notes = actor.notes
         match question.operation:
             case "clocks":
                 return Answer((self.now + notes.ahead, self.now - notes.behind))
             case "begin":
-                self.actors[name] = actor._replace(notes=notes._replace(began=self.now, stood=0.0))
+                self.actors[name] = actor._replace(notes=notes._replace(began=self.now, paused=0.0))
                 return Answer()
             case "end":
                 self._check_outcome(name, notes, question.parameters)
                 return Answer()
-        raise AssertionError(f"nobody answers {question}")
+        raise AssertionError(f"no service answers {question}")
 
     def perform(self, question: Question) -> Answer:
         if question.service == "chat":
@@ -376,7 +375,7 @@ class TokenWorld(World):
         if "access_token" in after and after["access_token"] is not before.get("access_token"):
             self._check_stored(before, after)
         if "refused_until" in after and after is not before:
-            self.left_alone_until = self.now + self.plan.timing.refusal
+            self.no_post_until = self.now + self.plan.timing.refusal
         return answer
 
     def _chat(self, question: Question) -> Answer:
@@ -384,9 +383,9 @@ class TokenWorld(World):
         if question.operation != "post":
             token = question.parameters["name"]
             if token in self.codes:
-                raise Violation("T3", f"somebody uses {token}, which was never stored")
+                raise Violation("T3", f"an instance uses {token}, which was never stored")
             return Answer() if token == f"t{api.live}" else Answer(error=UNAUTHORIZED)
-        self._check_peace()
+        self._check_pause_after_refusal()
         self.services["chat"] = Api(api.posts + 1, api.posts + 1)
         token = f"t{api.posts + 1}"
         if question.parameters["by"] in self.actors:
@@ -395,7 +394,7 @@ class TokenWorld(World):
 
     def finished(self, name: str, actor: Actor) -> None:
         if actor.node.result is not None:
-            raise Violation("T4", f"{name} ended in a way that nobody knows: {actor.node.result}")
+            raise Violation("T4", f"{name} ended in an undocumented way: {actor.node.result}")
 
     def died(self, name: str, actor: Actor) -> None:
         if self.locks.get(name) in self.codes.values():
@@ -403,7 +402,7 @@ class TokenWorld(World):
         if self.faults == 1:
             self.died_at = self.now
 
-    # Looking at it -------------------------------------------------------------------------------------------------
+    # Reading the state ---------------------------------------------------------------------------------------------
 
     def _item(self) -> Record:
         return self.services["dynamodb"][TOKENS].get(NAME) or _NOTHING  # type: ignore[no-any-return]
@@ -417,32 +416,32 @@ class TokenWorld(World):
         lock = item.get("refresh_lock")
         now = lock["M"]["release_code"]["S"] if lock is not None else ""
         watched = notes.watched if notes.watched[0] == now else (now, self.now)
-        return notes._replace(seen=item, looked=self.now, watched=watched)
+        return notes._replace(seen=item, read_at=self.now, watched=watched)
 
-    def may_go_on(self, name: str) -> bool:
-        """A sleeper looks again when the item is another, or when the time has come for something."""
+    def may_continue(self, name: str) -> bool:
+        """A sleeping actor continues when the item has changed, or when the same item means something else."""
         notes = self.actors[name].notes
         return notes.seen is not self._item() or self.now >= self._wakes_at(notes)
 
     def _wakes_at(self, notes: Notes) -> float:
-        """When the same item would mean something else to who has seen it."""
+        """When the actor would decide differently with the same item."""
         times = self.plan.timing
-        moments = [notes.began + self.plan.within + notes.stood, notes.rests]
+        moments = [notes.began + self.plan.within + notes.paused, notes.rests]
         lock = notes.seen.get("refresh_lock")
         if lock is not None:
             moments.append(float(lock["M"]["expires"]["N"]) - notes.ahead)
             moments.append(notes.watched[1] + times.lease + notes.behind)
         elif "stored_at" in notes.seen:
             moments.append(float(notes.seen["stored_at"]["N"]) + times.min_interval - notes.ahead)
-        return min((moment for moment in moments if moment > notes.looked), default=notes.looked + PAUSE)
+        return min((moment for moment in moments if moment > notes.read_at), default=notes.read_at + PAUSE)
 
     def _next_moment(self) -> float:
-        """When time brings something about; 0 if it does not."""
+        """The next time at which an actor may behave differently, or 0."""
         times = self.plan.timing
         moments: list[float] = []
         for actor in self.actors.values():
             notes = actor.notes
-            if notes.frozen:  # until its lock is too old for the POST, for the store, and for everybody
+            if notes.frozen:  # until its lock is too old for the POST, for the store, and for any instance's call
                 holding = (times.api / 2, times.holding, self.plan.within + 1)
                 moments += [notes.frozen + seconds for seconds in holding]
             elif notes.until:
@@ -462,11 +461,11 @@ class TokenWorld(World):
         posts = self.services["chat"].posts
         allowed = self.needed + (self.more if self.timeless else 2 * self.faults)
         if posts > allowed:
-            raise Violation("T1", f"{posts} tokens were asked for, where {allowed} are enough")
+            raise Violation("T1", f"the API received {posts} POSTs, and {allowed} would have been enough")
 
-    def _check_peace(self) -> None:
-        if self.now < self.left_alone_until and self.faults == self.refusals:
-            raise Violation("T1", "the API is asked again right after it has refused")
+    def _check_pause_after_refusal(self) -> None:
+        if self.now < self.no_post_until and self.faults == self.refusals:
+            raise Violation("T1", "the API receives a POST during the pause after its refusal")
 
     def _check_stored(self, before: Record, after: Record) -> None:
         token = after["access_token"]["S"]
@@ -477,39 +476,39 @@ class TokenWorld(World):
         held = lock["M"]["release_code"]["S"] if lock is not None else "no lock"
         asked_under = self.codes.pop(token, "")
         if held != asked_under:
-            raise Violation("T3", f"{token}, asked for under {asked_under}, is stored under {held}")
+            raise Violation("T3", f"{token}, requested under {asked_under}, is stored under {held}")
 
     def _check_outcome(self, name: str, notes: Notes, outcome: str) -> None:
         times = self.plan.timing
-        seconds = self.now - notes.began - notes.stood
-        self.say(name, f"ends its call after {seconds:.1f} s: {outcome}")
+        seconds = self.now - notes.began - notes.paused
+        self.log(name, f"ends its call after {seconds:.1f} s: {outcome}")
         pauses = 0 if self.timeless else 2 * PAUSE
-        if seconds > self.plan.within + times.store + pauses and name not in self.held_up:
-            raise Violation("T4", f"{name} has waited for {seconds:.1f} s")
+        if seconds > self.plan.within + times.store + pauses and name not in self.ever_suspended:
+            raise Violation("T4", f"{name} waited {seconds:.1f} s, longer than its call allows")
         enough = self.died_at + times.lease + times.holding + pauses
         ends = self.plan.revocations + self.plan.scheduled + self.plan.drops
         calm = ends < 2 and not (self.revoked_late or times.min_interval)
         if outcome == "answer":
-            if self.faults == 1 and self.died_at and calm and self.now > enough + notes.stood:
-                raise Violation("T2", f"somebody's death has cost {name} {self.now - self.died_at:.1f} s")
+            if self.faults == 1 and self.died_at and calm and self.now > enough + notes.paused:
+                raise Violation("T2", f"{name} got its token {self.now - self.died_at:.1f} s after a death, too late")
             return
-        # A token that dies young is refreshed after the interval only, and not by who has too little time left by then.
+        # A new token that dies is refreshed only after the interval. A call with less time left fails.
         if not self.faults and ends < 2 and not times.min_interval:
-            raise Violation("T4", f"{name} has {outcome}, though nothing went wrong")
+            raise Violation("T4", f"{name} ended with {outcome} although there was no fault")
         if self.faults == self.own_failures == 1 and calm and not notes.rests:
-            raise Violation("T2", f"{name} has {outcome}: another instance's own failure has cost it its token")
+            raise Violation("T2", f"{name} ended with {outcome} after another instance's own failure")
         if self.faults == 1 and self.died_at and calm and notes.began + self.plan.within >= enough:
-            raise Violation("T2", f"{name} has {outcome}: somebody's death has cost it its token")
+            raise Violation("T2", f"{name} ended with {outcome} after another instance's death")
 
     def check_end(self) -> None:
-        """A new instance, long after everything else, has a token at once."""
+        """A new instance that calls much later gets a token immediately."""
         if self.plan.caches == ("none",):
             return
         plan = Plan(
             caches=("none",), aheads=(0.0,), revocations=0, timing=self.plan.timing, within=self.plan.within, slow=False
         )
         after = TokenWorld(plan, timeless=self.timeless)
-        after.tell = self.tell
+        after.emit = self.emit
         after.now = self.now + self.plan.timing.longest_refusal
         after.services = dict(self.services)
         stored = self._item().get("access_token")
@@ -526,7 +525,7 @@ class TokenWorld(World):
             frozenset(self.actors.items()),
             tuple(sorted(self.codes.items())),
             tuple(sorted(self.locks.items())),
-            self.on_their_way,
+            self.in_transit,
             self.revocations,
             self.scheduled,
             self.drops,
@@ -536,7 +535,7 @@ class TokenWorld(World):
             self.faults,
             self.refusals,
             self.own_failures,
-            self.left_alone_until,
+            self.no_post_until,
             self.died_at,
             self.revoked_late,
             self.now,
@@ -559,7 +558,7 @@ def _number(token: str) -> int:
 
 
 def drawn(random: Random) -> TokenWorld:
-    """A world of the kind that random schedules are made in."""
+    """A random world for random schedules."""
     instances = random.choice((2, 3, 3, 4, 5))
     stored = random.random() < 0.8
     caches = tuple(random.choice(("live", "live", "old", "none")) if stored else "none" for _ in range(instances))

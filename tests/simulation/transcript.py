@@ -1,18 +1,18 @@
-"""The real code as an actor: what it asks next, as a function of the answers so far.
+"""The real code as an actor: its next question, as a function of the answers so far.
 
-Code between two calls of AWS is deterministic once the clock, identifiers and jitter come from outside. So an actor's
-whole inner state is the list of answers it has had. A `Node` is such a list; it holds the next question or the result.
-Nodes are remembered: the code itself runs only when a list of answers is new, from its beginning, with the answers read
-out to it, up to the first question that nobody has answered yet.
+Code between two calls of AWS is deterministic if the clock, identifiers and jitter come from outside. So the list of
+answers that an actor has received is its whole state. A `Node` is such a list, with the next question or the result.
+Nodes are cached. The code itself runs only for a new list of answers: from its beginning, with these answers, up to the
+first question without an answer.
 
     program = Program(lambda outside, message: Starter(Slots(outside.client("dynamodb"), ...)).admit(message))
     node = program.begin(message)
     node.question          Question("dynamodb", "update_item", ...)
     node = node.after(Answer(...))
-    node.result            what the code returned, once there is no question any more
+    node.result            the code's result, when it has no further question
 
-Two lists of answers after which the code stands at the same place with the same variables are one node, for code that
-keeps all that it knows in variables (`Program.stack_tells`): what is known of one is known of the other.
+Two lists of answers after which the code is at the same place with the same variables are one node, if the code keeps
+its whole state in variables (`Program.stack_is_state`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENDPOINT = "https://simulated"
 
 
 class Question(NamedTuple):
-    """What an actor asks of the outside: an AWS operation, or the service "actor" for clock and sleep."""
+    """A question of an actor: an AWS operation, or a clock or a sleep as the service "actor"."""
 
     service: str
     operation: str
@@ -39,64 +39,64 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What comes back. `error` is empty for a success, LOST or UNSENT, or an AWS error code."""
+    """The answer to a question. `error`: empty after success; LOST, UNSENT, or an AWS error code."""
 
-    value: Any = None  # frozen; of an error: further members of the response, as DynamoDB's Item
+    value: Any = None  # frozen; with an error: further fields of the response, such as DynamoDB's Item
     error: str = ""
 
 
-LOST = Answer(error="LOST")  # no answer came; the request may have taken effect
-UNSENT = Answer(error="UNSENT")  # no connection: it took none
+LOST = Answer(error="LOST")  # no answer arrived; the request may have taken effect
+UNSENT = Answer(error="UNSENT")  # no connection: the request had no effect
 
 
 class Raised(NamedTuple):
-    """How the code ended, if not by returning: the type of the exception, and its text."""
+    """The result of code that raised an exception: its type and text."""
 
     error: str
     text: str
 
 
 class Node:
-    """An actor after some answers."""
+    """An actor after a list of answers."""
 
-    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result", "standing")
+    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result", "suspended")
 
     def __init__(
         self,
         program: Program,
         arguments: tuple[Any, ...],
         answers: tuple[Answer, ...],
-        ended: Ended,
-        standing: _Standing | None = None,
+        reached: Reached,
+        suspended: _Suspended | None = None,
     ) -> None:
         self._program = program
-        self.standing = standing
+        self.suspended = suspended
         self._known: dict[Answer, Node] = {}
         self.arguments = arguments
         self.answers = answers
-        self.question: Question | None = ended.question
-        self.result: Any = ended.result
+        self.question: Question | None = reached.question
+        self.result: Any = reached.result
 
     def behaves_as(self, other: Node) -> bool:
-        """Whether the code itself, run again, does after these answers what is known of `other`."""
+        """Whether the code, run after these answers, continues as recorded for `other`."""
         for answer, following in other._known.items():
-            ended = self._program.run(self.arguments, (*self.answers, answer))
-            if (ended.question, ended.result) != (following.question, following.result):
+            reached = self._program.run(self.arguments, (*self.answers, answer))
+            if (reached.question, reached.result) != (following.question, following.result):
                 return False
         return True
 
     def after(self, answer: Answer) -> Node:
-        """The actor when it has had this answer to its question."""
+        """The actor after this answer to its question."""
         node = self._known.get(answer)
         if node is None:
-            standing, self.standing = self.standing, None
-            node = self._program.node(self.arguments, (*self.answers, answer), standing)
+            suspended, self.suspended = self.suspended, None
+            node = self._program.node(self.arguments, (*self.answers, answer), suspended)
             self._known[answer] = node
         return node
 
 
-class Ended(NamedTuple):
-    """How far the code came: to a question, or to its result. `stack` tells places and variables apart."""
+class Reached(NamedTuple):
+    """A question or the result that the code has reached. `stack` identifies place and variables."""
 
     question: Question | None
     result: Any
@@ -107,37 +107,38 @@ class Program:
     """Code that takes the outside and arguments that can be hashed.
 
     Args:
-        name: for stories.
-        code: must reach AWS, clock, sleep and identifiers through `outside` only.
-        written_only: types whose objects the code writes to and never reads: counters of metrics.
-        stack_tells: at each of its questions, the variables of its frames hold all that it has learnt. Not so if it
-            asks in the middle of building a collection, or from a loop over something that no variable holds.
-        stands_still: the code may be left standing at a question, and go on from there when it is answered, while other
-            code runs. Not so if it changes something global for as long as it runs.
-        unread: names of variables and attributes that make no difference to what the code asks: counts for reports.
+        name: for histories.
+        code: must use AWS, clock, sleep and identifiers only through `outside`.
+        written_only: types whose objects the code never reads, such as counters of metrics.
+        stack_is_state: at each question, the variables of the code's frames hold its whole state. Not true for a
+            question inside a comprehension, or in a loop over an object that no variable holds.
+        suspends: other code may run while this code is suspended at a question. Not true for code that changes a
+            global value while it runs.
+        unread: names of variables and attributes that do not affect the code's questions, such as counts for reports.
     """
 
-    merged: list[tuple[Node, Node]] | None = None  # pairs that were taken for one, if somebody wants to know
-    merges = True  # random schedules hardly ever come to the same place twice, so they save themselves the looking
+    merged: list[tuple[Node, Node]] | None = None  # pairs of nodes that became one; a list if a test collects them
+    merges = True  # False in random schedules, which hardly ever reach the same state twice
 
     def __init__(
         self,
         name: str,
         code: Callable[..., Any],
         *,
-        stack_tells: bool = False,
+        stack_is_state: bool = False,
         written_only: tuple[type, ...] = (),
         unread: frozenset[str] = frozenset(),
-        stands_still: bool = False,
+        suspends: bool = False,
     ) -> None:
         self.name = name
-        self._stands_still = stands_still
+        self._suspends = suspends
         self._code = code
-        self._stack_tells = stack_tells
+        self._stack_is_state = stack_is_state
         self._written_only = written_only
         self._unread = unread
         self._begun: dict[tuple[Any, ...], Node] = {}
         self._nodes: dict[Hashable, Node] = {}
+        _programs.append(self)
 
     def begin(self, *arguments: Any) -> Node:
         """The actor before its first answer."""
@@ -146,76 +147,86 @@ class Program:
             node = self._begun[arguments] = self.node(arguments, ())
         return node
 
-    def node(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], standing: _Standing | None = None) -> Node:
-        """The actor after these answers, by running its code; or only on from where it stands still."""
-        if self._stands_still and not Program.merges:
-            if standing is None:
-                standing = _Standing(Outside(answers), greenlet(self._go))
-                came_to = standing.code.switch(standing.outside, arguments)
+    def node(
+        self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], suspended: _Suspended | None = None
+    ) -> Node:
+        """The actor after these answers. Runs its code from the beginning, or from where it is suspended."""
+        if self._suspends and not Program.merges:
+            if suspended is None:
+                suspended = _Suspended(Outside(answers), greenlet(self._go))
+                came_to = suspended.code.switch(suspended.outside, arguments)
             else:
-                came_to = standing.code.switch(answers[-1])
-            if isinstance(came_to, Ended):
+                came_to = suspended.code.switch(answers[-1])
+            if isinstance(came_to, Reached):
                 return Node(self, arguments, answers, came_to)
-            node = Node(self, arguments, answers, Ended(came_to, None, None), standing)
-            _left_standing.append(node)
+            node = Node(self, arguments, answers, Reached(came_to, None, None), suspended)
+            _suspended_nodes.append(node)
             return node
-        ended = self.run(arguments, answers)
-        node = Node(self, arguments, answers, ended)
-        if ended.stack is None:
+        reached = self.run(arguments, answers)
+        node = Node(self, arguments, answers, reached)
+        if reached.stack is None:
             return node
-        known = self._nodes.setdefault(ended, node)
+        known = self._nodes.setdefault(reached, node)
         if known is not node and Program.merged is not None:
             Program.merged.append((node, known))
         return known
 
-    def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Ended:
-        outside.stands_still = True
+    def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Reached:
+        outside.suspends = True
         try:
-            return Ended(None, self._code(outside, *arguments), None)
+            return Reached(None, self._code(outside, *arguments), None)
         except Exception as error:
-            return Ended(None, Raised(type(error).__name__, str(error)), None)
+            return Reached(None, Raised(type(error).__name__, str(error)), None)
 
-    def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Ended:
-        """Runs the code up to the question that follows these answers, or to its end."""
+    def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Reached:
+        """Run the code to the question after these answers, or to its end."""
         stack = partial(stack_below, Program.run.__code__, _OUTSIDE, self._written_only, self._unread)
-        outside = Outside(answers, stack if Program.merges and self._stack_tells else None)
+        outside = Outside(answers, stack if Program.merges and self._stack_is_state else None)
         try:
             result = self._code(outside, *arguments)
         except _Unanswered as unanswered:
-            return Ended(unanswered.question, None, unanswered.stack)
+            return Reached(unanswered.question, None, unanswered.stack)
         except Exception as error:
             result = Raised(type(error).__name__, str(error))
-        # An answer that the code no longer asks for means that it is not deterministic, and nothing would be proved.
-        assert outside.asked == len(answers), f"{self.name} has not asked for all of {answers}"
-        return Ended(None, result, None)
+        # With an unused answer the code is not deterministic, and the simulation would prove nothing.
+        assert outside.asked == len(answers), f"{self.name} has not used all of {answers}"
+        return Reached(None, result, None)
 
     def forget(self) -> None:
-        """Drops what is known, to bound memory. Nodes made before must be dropped with it."""
+        """Drop all nodes, to bound memory. The caller must drop its own nodes too."""
         self._begun.clear()
         self._nodes.clear()
 
 
-class _Standing(NamedTuple):
-    """Code that stands still at a question."""
+class _Suspended(NamedTuple):
+    """Code that is suspended at a question."""
 
     outside: Outside
     code: greenlet
 
 
-_left_standing: list[Node] = []
+_suspended_nodes: list[Node] = []
+_programs: list[Program] = []
 
 
-def let_go() -> None:
-    """Ends all code that stands still, to bound memory. What is asked of its nodes runs it from its beginning."""
-    for node in _left_standing:
-        if node.standing is not None:
-            node.standing.outside.is_left = True
-            node.standing = None
-    _left_standing.clear()
+def forget() -> None:
+    """Drop the nodes of all programs; see Program.forget."""
+    drop_suspended()
+    for program in _programs:
+        program.forget()
+
+
+def drop_suspended() -> None:
+    """End all suspended code, to bound memory. Its nodes later run it from the beginning."""
+    for node in _suspended_nodes:
+        if node.suspended is not None:
+            node.suspended.outside.is_dropped = True
+            node.suspended = None
+    _suspended_nodes.clear()
 
 
 class _Unanswered(BaseException):
-    """Leaves the code at its first question without an answer, past every `except Exception`."""
+    """Leaves the code at its first question without an answer; no `except Exception` catches it."""
 
     def __init__(self, question: Question, stack: Hashable) -> None:
         self.question = question
@@ -223,34 +234,31 @@ class _Unanswered(BaseException):
 
 
 class Outside:
-    """What the code sees instead of AWS, of time and of chance."""
+    """Replaces AWS, time and random values for the code."""
 
     def __init__(self, answers: tuple[Answer, ...], stack: Callable[[], Hashable] | None = None) -> None:
         self._answers = answers
         self._stack = stack
-        self._left_by: _Unanswered | None = None
+        self._unanswered: _Unanswered | None = None
         self.identifiers = 0
         self.asked = 0
-        self.stands_still = False  # at a question, until it is answered
-        self.is_left = False
+        self.suspends = False  # at a question, until it is answered
+        self.is_dropped = False
 
     def client(self, service: str) -> Any:
-        """A boto3 client's double: every operation of it is a question."""
+        """A double of a boto3 client: each operation is a question."""
         return _Client(self, service)
 
     def clock(self) -> float:
-        """Seconds since the epoch, as this actor's clock shows them."""
+        """Seconds since the epoch, by this actor's clock."""
         return float(self.ask(Question("actor", "clock", None)))
 
     def sleep(self, seconds: float) -> None:
-        """Stands still; the world decides what happens meanwhile."""
+        """Wait; the world decides what happens meanwhile."""
         self.ask(Question("actor", "sleep", seconds))
 
     def identifier(self) -> str:
-        """A new one each time, and the same ones in the same order whenever this actor runs again.
-
-        Not unique among actors: whoever needs that puts the actor's own name before it.
-        """
+        """A new identifier. It is the same when this actor runs again, and not unique among actors."""
         self.identifiers += 1
         return str(self.identifiers)
 
@@ -258,23 +266,23 @@ class Outside:
         """The answer, thawed.
 
         Raises:
-            ClientError, ReadTimeoutError, ConnectTimeoutError: as the answer says.
+            ClientError, ReadTimeoutError, ConnectTimeoutError: the answer is this error.
         """
-        if self._left_by is not None:  # a `finally` on the way out asks once more; nothing of it happens
-            raise self._left_by
-        if self.is_left:
+        if self._unanswered is not None:  # a question of a `finally` on the way out: it has no effect
+            raise self._unanswered
+        if self.is_dropped:
             raise GreenletExit
         if self.asked < len(self._answers):
             answer = self._answers[self.asked]
             self.asked += 1
-        elif self.stands_still:
+        elif self.suspends:
             self.asked += 1
             answer = getcurrent().parent.switch(question)
         else:
-            # The stack is looked at here: what a `finally` does on the way out is not the code's state any more.
+            # The stack is read here: on the way out a `finally` may change variables.
             stack = None if self._stack is None else (self._stack(), self.identifiers)
-            self._left_by = _Unanswered(question, stack)
-            raise self._left_by
+            self._unanswered = _Unanswered(question, stack)
+            raise self._unanswered
         if not answer.error:
             return thaw(answer.value)
         if answer.error == LOST.error:
@@ -309,7 +317,7 @@ class _Paginator:
 
 
 def _pages(call: Callable[..., Any], parameters: dict[str, Any]) -> Iterator[Any]:
-    """Not a method of _Paginator: which page it is at is a part of what the code knows."""
+    """Not a method of _Paginator: the page that it is at is part of the code's state."""
     page = call(**parameters)
     yield page
     while token := page.get("NextToken"):

@@ -1,8 +1,7 @@
-"""The workflow as an actor: statemachines/glue_workflow.asl.json itself, walked with the answers of the outside.
+"""The workflow as an actor, which executes statemachines/glue_workflow.asl.json.
 
-Expressions are evaluated as the JSONata that they are. An error of a service is named as its integration names it
-(Step Functions Developer Guide, "Handling errors in Step Functions workflows"); a call whose answer was lost is
-`<Service>.SdkClientException`.
+Expressions are evaluated as JSONata. Errors have the names of Step Functions' service integrations (Step Functions
+Developer Guide, "Handling errors in Step Functions workflows"). A lost answer is `<Service>.SdkClientException`.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from tests.workflow import interpreter
 from tests.workflow.definition import END, definition
 from tests.workflow.interpreter import STATES, State, StateFailed, Variables, still_read
 
-# What a deployment puts into the definition.
+# The substitutions of a deployment.
 SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
 DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${FailedRequestQueueUrl}": FAILED}
 START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _READ = {name: still_read(name) for name in STATES}
-entered: set[str] = set()  # the names of all states that any execution has entered
+entered: set[str] = set()  # the states that any execution has entered
 
 
 class _TooLarge(Exception):
-    """A task's result is larger than a payload may be: the execution ends here, past every catcher."""
+    """A task's result exceeds the payload limit. The execution ends, and no catcher applies."""
 
 
 def run(
@@ -42,14 +41,14 @@ def run(
     state_name: str,
     variables: Any,
 ) -> tuple[str, str]:
-    """One drive of an execution: "SUCCEEDED" or "FAILED", and the error's name.
+    """Run an execution, from its start or from a redrive: "SUCCEEDED" or "FAILED", and the error's name.
 
-    It reports each state that it enters, and the variables at that point, since a redrive continues there.
+    Reports each state that it enters, with the variables, since a redrive continues there.
 
     Args:
         given: the execution's input, as text.
-        state_name: where it begins; START for the first drive.
-        variables: those at that state, frozen.
+        state_name: the first state: START, or that of a redrive.
+        variables: the variables at that state, frozen.
     """
     execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
     at, known = state_name, thaw(variables)
@@ -81,7 +80,7 @@ def run(
 
 
 def _context(outside: Outside, state: State, execution: dict[str, Any]) -> dict[str, Any]:
-    """The context object. Times are asked for only where they are needed: without them, a state is the same always."""
+    """The context object. It has times only if the state needs them, since each time makes a new state of the world."""
     if state.needs_start_time and "StartTime" not in execution:
         execution["StartTime"] = _iso(outside.ask(Question("actor", "started", None)))
     context: dict[str, Any] = {"Execution": execution}
@@ -148,7 +147,7 @@ _NAMES = {
 
 
 def _plain(answer: Any) -> Any:
-    """An answer in the form in which the workflow sees it: times as text."""
+    """An answer in the workflow's form, with times as text."""
     if isinstance(answer, dict):
         return {name: _plain(part) for name, part in answer.items() if name != "ResponseMetadata"}
     if isinstance(answer, list):
@@ -160,11 +159,10 @@ def _iso(moment: Any) -> str:
     return str(moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
 
 
-workflow = Program("workflow", run, stack_tells=True, stands_still=True)
+workflow = Program("workflow", run, stack_is_state=True, suspends=True)
 
 
 def forget() -> None:
-    """Drops what is known, to bound memory."""
-    workflow.forget()
+    """Clear the interpreter's cache and `entered`."""
     interpreter.forget()
     entered.clear()

@@ -1,4 +1,4 @@
-"""What tests do with worlds: visit every state, or make the schedules of some seeds."""
+"""Searches and schedules for tests."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from tests.simulation import scheduling
-from tests.simulation.exploring import explore, story
+from tests.simulation.exploring import explore, history
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation, World
 
 
 def first_violation(make: Callable[[], World], faults: int, most_states: int = 300_000) -> tuple[str, str]:
-    """The name of the property that breaks first in a small world, and the story of it; or two empty texts.
+    """The first guarantee that breaks in a small world, and the history up to it; or two empty texts.
 
     Raises:
-        RuntimeError: there are more states than this.
+        RuntimeError: there are more than `most_states`.
     """
     explored = explore(make(), faults, most_states)
-    return (explored.violation.name, "\n".join(story(make(), explored))) if explored.violation else ("", "")
+    return (explored.violation.name, "\n".join(history(make(), explored))) if explored.violation else ("", "")
 
 
 def breaks(draw: Callable[[Random], World], seeds: Iterable[int], name: str, times: int) -> bool:
-    """Whether at least so many of the random schedules break this property first. No more are made than it takes."""
+    """Whether at least `times` of the random schedules break this guarantee first."""
     Program.merges = False
     for seed in seeds:
         random = Random(seed)
@@ -36,7 +36,7 @@ def breaks(draw: Callable[[Random], World], seeds: Iterable[int], name: str, tim
 
 
 def first_broken(draw: Callable[[Random], World], seeds: Iterable[int]) -> tuple[str, int]:
-    """The name of the property that breaks first in random schedules, and the seed; or nothing and -1."""
+    """The first guarantee that breaks in random schedules, and the seed; or an empty text and -1."""
     Program.merges = False
     for seed in seeds:
         random = Random(seed)

@@ -1,4 +1,4 @@
-"""What all simulated worlds have in common: services, actors, faults, and a scheduler's choices."""
+"""The base of all simulated worlds: services, actors, faults, and the scheduler's choices."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.simulation.transcript import LOST, UNSENT, Answer, Node, Question
 
 THROTTLED = Answer(error="ThrottlingException")
 _EMPTY = record({})
-_DIGEST = re.compile(r"-[0-9a-f]{28}([0-9a-f]{4})")  # of a request: four digits of it are enough in a story
-BEGINNING = 1_000_020.0  # seconds since the epoch at which every world begins: a multiple of most grains of a clock
+_DIGEST = re.compile(r"-[0-9a-f]{28}([0-9a-f]{4})")  # of a request; histories show four digits of it
+BEGINNING = 1_000_020.0  # seconds since the epoch at which every world begins: a multiple of most clock steps
 
 
 class Choice(NamedTuple):
-    """One thing that may happen next. `kind` names a method of the world, `who` and `how` are its arguments."""
+    """A possible next event. `kind` names a method of the world, `subject` and `how` are its arguments."""
 
     kind: str
-    who: str = ""
+    subject: str = ""
     how: str = ""
     is_fault: bool = False
 
 
 class Violation(AssertionError):
-    """A property of the design page does not hold here."""
+    """A guarantee of docs/correctness.md does not hold."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
@@ -34,14 +34,14 @@ class Violation(AssertionError):
 
 
 class Actor(NamedTuple):
-    """Code that runs: where it is, until when it sleeps, and what its world wants to remember of it."""
+    """Running code: its node, until when it sleeps, and the world's notes on it."""
 
     node: Node
     asleep_until: float = 0
     notes: Any = None
 
 
-# How a call can go, if not well: each is one fault.
+# The faults of a call.
 THROTTLE, NOT_SENT, LOSE, TWICE, STALE = "throttle", "unsent", "lose", "twice", "stale"
 DIE, DIE_AFTER, LATE = "die", "die after", "late"
 
@@ -55,11 +55,11 @@ _performed: dict[Any, Any] = {}
 
 
 class World:
-    """A state of everything. `steps` says what can happen, `take` makes one of it happen, `key` tells states apart.
+    """A state of services and actors. `steps` lists possible events, `take` applies one, `key` identifies the state.
 
     Args:
         now: seconds since the epoch.
-        timeless: the clock stands still. Every order of events is then possible that any clock would allow, and more.
+        timeless: the clock does not run. Then every order of events that any clock allows is possible, and more.
     """
 
     def __init__(self, now: float = BEGINNING, *, timeless: bool = False) -> None:
@@ -67,86 +67,85 @@ class World:
         self.timeless = timeless
         self.services: dict[str, Any] = {}
         self.actors: dict[str, Actor] = {}
-        self.on_their_way: tuple[tuple[float, Question], ...] = ()  # requests that land later
+        self.in_transit: tuple[tuple[float, Question], ...] = ()  # calls that arrive after their senders gave up
         self.older_at: dict[str, float] = {}
-        self.older: dict[str, Any] = {}  # states of services that a read which lags may still see
+        self.older: dict[str, Any] = {}  # states of services that a stale read may return
         self.faults = 0  # so far
-        self.at_once = frozenset({"actor"})  # services that answer without a step of their own
-        # When a fault last happened or took effect, or the clock moved beside code at work: bounds in time count from
-        # here.
+        self.immediate = frozenset({"actor"})  # services that answer without a step of their own
+        # When a fault last happened or took effect, or the clock moved while actors worked: bounds in time begin here.
         self.disturbed_at = now
-        self.stands_still = ""  # whom the scheduler lets stand still now
-        self.held_up: frozenset[str] = frozenset()  # and whom it ever did: no bound is theirs
-        self.tell: Callable[[str], None] | None = None
+        self.suspended_actor = ""  # the actor that the scheduler suspends now
+        self.ever_suspended: frozenset[str] = frozenset()  # no bound in time applies to these actors
+        self.emit: Callable[[str], None] | None = None  # receives the lines of the history
 
-    # What a world has to say ---------------------------------------------------------------------------------------
+    # Defined by each world -----------------------------------------------------------------------------------------
 
     def steps(self) -> list[Choice]:
-        """What may happen next without a fault."""
+        """The possible next events without a fault."""
         raise NotImplementedError
 
     def time_steps(self) -> list[Choice]:
-        """What may happen when `steps` are none, because time passes; empty at the end."""
+        """The events that time causes when there are no `steps`; empty at the end."""
         raise NotImplementedError
 
-    def mishaps(self) -> list[Choice]:
-        """What may go wrong next."""
+    def possible_faults(self) -> list[Choice]:
+        """The possible next faults."""
         raise NotImplementedError
 
     def finished(self, name: str, actor: Actor) -> None:
-        """An actor's code has ended: `actor.node.result`."""
+        """An actor's code has ended with `actor.node.result`."""
         raise NotImplementedError
 
     def died(self, name: str, actor: Actor) -> None:
-        """An actor is gone in the middle of its code."""
+        """An actor has died in the middle of its code."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raises Violation if a property does not hold now. Called after every step."""
+        """Raise Violation if a guarantee does not hold now. Called after every step."""
         raise NotImplementedError
 
     def check_end(self) -> None:
-        """Raises Violation if a property does not hold when nothing is left to happen."""
+        """Raise Violation if a guarantee does not hold when no event is left."""
         raise NotImplementedError
 
     def key(self) -> Hashable:
-        """Equal for two states from which the same can happen."""
+        """Equal for two states with the same possible events."""
         raise NotImplementedError
 
     def summary(self) -> str:
-        """The state in a line, for stories."""
+        """The state in a line, for histories."""
         raise NotImplementedError
 
-    def local(self, name: str, actor: Actor, question: Question) -> Answer | None:
-        """The answer to a question that is the world's own, or None if the actor has to wait for it."""
+    def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
+        """The world's answer to a question about clock, sleep or a run, or None if the actor has to wait for it."""
         raise NotImplementedError
 
-    def slowness(self) -> list[Choice]:
-        """How time may pass although somebody could go on."""
+    def slow_steps(self) -> list[Choice]:
+        """Events in which time passes although an actor could continue."""
         return []
 
-    def hold_up(self, name: str) -> None:
-        """The scheduler lets an actor stand still for a while: a fault."""
+    def suspend(self, name: str) -> None:
+        """The scheduler suspends an actor for a while: a fault."""
         self.faults += 1
         self.disturbed_at = self.now
-        self.stands_still = name
-        self.held_up |= {name}
-        self.say(name, "stands still")
+        self.suspended_actor = name
+        self.ever_suspended |= {name}
+        self.log(name, "is suspended")
 
-    def go_on(self) -> None:
-        """The actor that stood still, if any, continues."""
-        if self.stands_still:
-            self.stands_still = ""
+    def resume(self) -> None:
+        """The suspended actor, if any, continues."""
+        if self.suspended_actor:
+            self.suspended_actor = ""
             self.disturbed_at = self.now
 
-    def may_go_on(self, name: str) -> bool:
-        """Whether a sleeper may wake up in a world without time; not if it would find nothing new, for ever."""
+    def may_continue(self, name: str) -> bool:
+        """Whether a sleeping actor may continue in a timeless world: only if it would find something new."""
         raise NotImplementedError
 
-    # What they share -----------------------------------------------------------------------------------------------
+    # Common to all worlds ------------------------------------------------------------------------------------------
 
     def copy(self) -> Self:
-        """A world that goes on from here by itself. States of services never change, so this is cheap."""
+        """A copy that continues independently. States of services never change, so a copy is cheap."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.services = dict(self.services)
@@ -156,33 +155,33 @@ class World:
         return other
 
     def take(self, choice: Choice) -> None:
-        """Makes it happen.
+        """Apply an event.
 
         Raises:
-            Violation: and it breaks a property.
+            Violation: the event breaks a guarantee.
         """
         if choice.is_fault:
             self.faults += 1
             self.disturbed_at = self.now
-        getattr(self, choice.kind)(choice.who, choice.how)
+        getattr(self, choice.kind)(choice.subject, choice.how)
         self.check()
 
     def begin(self, name: str, node: Node, notes: Any = None) -> None:
-        """A new actor, at its first question."""
-        self._settle(name, Actor(node, 0, notes))
+        """Add an actor, at its first question."""
+        self._advance(name, Actor(node, 0, notes))
 
     def call(self, name: str, how: str) -> None:
-        """An actor's call of AWS, well or ill."""
+        """An actor's call of AWS, with the fault `how` if it is not empty."""
         actor = self.actors[name]
         question = actor.node.question
         assert question is not None
         if how == DIE:
-            self.say(name, "dies before", question)
+            self.log(name, "dies before", question)
             del self.actors[name]
             return self.died(name, actor)
         answer = UNSENT if how == NOT_SENT else THROTTLED if how == THROTTLE else None
         if how == LATE:
-            self.on_their_way = (*self.on_their_way, (self.now, question))
+            self.in_transit = (*self.in_transit, (self.now, question))
             answer = LOST
         if how == STALE:
             newest, self.services[question.service] = self.services[question.service], self.older[question.service]
@@ -190,37 +189,37 @@ class World:
             self.services[question.service] = newest
         if answer is None:
             answer = self.perform(question)
-            if how == TWICE:  # the SDK has lost the first answer and asked again
+            if how == TWICE:  # the SDK repeats the call, since the first answer was lost
                 answer = self.perform(question)
-        if self.tell is not None:
-            self.say(name, _how(how), question, answer)
+        if self.emit is not None:
+            self.log(name, _how(how), question, answer)
         if how == DIE_AFTER:
-            self.say(name, "dies before it has the answer")
+            self.log(name, "dies before it receives the answer")
             del self.actors[name]
             return self.died(name, actor)
         if how == LOSE:
             answer = LOST
-        return self._settle(name, Actor(actor.node.after(answer), actor.asleep_until, actor.notes))
+        return self._advance(name, Actor(actor.node.after(answer), actor.asleep_until, actor.notes))
 
     def land(self, number: str, how: str) -> None:
-        """A request whose sender has given up on it arrives after all."""
+        """A call arrives after its sender gave up."""
         self.disturbed_at = self.now
-        _, question = self.on_their_way[int(number)]
-        self.on_their_way = self.on_their_way[: int(number)] + self.on_their_way[int(number) + 1 :]
+        _, question = self.in_transit[int(number)]
+        self.in_transit = self.in_transit[: int(number)] + self.in_transit[int(number) + 1 :]
         answer = self.perform(question)
-        self.say("network", "brings late", question, answer)
+        self.log("network", "delivers late", question, answer)
 
     def wake_up(self, name: str, how: str) -> None:
-        """A sleeper, or somebody who waited for an answer of the world's own, goes on."""
+        """An actor that slept, or waited for an answer of the world, continues."""
         actor = self.actors[name]
         if actor.asleep_until:
             actor = actor._replace(node=actor.node.after(Answer()), asleep_until=0)
-        self._settle(name, actor)
+        self._advance(name, actor)
 
     def perform(self, question: Question) -> Answer:
-        """The question's effect on the services, and their answer; looked up if it is known."""
+        """Apply the question to the services; their answer. Results are cached."""
         state = self.services[question.service]
-        # DynamoDB looks at no clock, so what is known of it is known at any time.
+        # DynamoDB's answers do not depend on the time.
         key = (state, question, 0 if question.service == "dynamodb" else self.now)
         known = _performed.get(key)
         if known is None:
@@ -228,37 +227,37 @@ class World:
         self.services[question.service], answer = known
         return answer  # type: ignore[no-any-return]
 
-    def say(self, who: str, what: str, question: Question | None = None, answer: Answer | None = None) -> None:
-        """Adds to the story, if it is told."""
-        if self.tell is not None:
+    def log(self, actor: str, what: str, question: Question | None = None, answer: Answer | None = None) -> None:
+        """Add a line to the history, if there is one."""
+        if self.emit is not None:
             asked = "" if question is None else " " + _brief(question)
             error = "" if answer is None or not answer.error else f" -> {answer.error}"
-            line = f"{self.now - BEGINNING:>7.0f} s  {who:<18} {what}{asked}{error}"
-            self.tell(_DIGEST.sub("\\1", line))
+            line = f"{self.now - BEGINNING:>7.0f} s  {actor:<18} {what}{asked}{error}"
+            self.emit(_DIGEST.sub("\\1", line))
 
-    def _settle(self, name: str, actor: Actor) -> None:
-        """Answers what the world answers itself, until there is a call to choose, a sleep, or the end."""
-        while (question := actor.node.question) is not None and question.service in self.at_once:
-            if question.operation == "sleep" and self.timeless and not self.may_go_on(name):
+    def _advance(self, name: str, actor: Actor) -> None:
+        """Give the actor the world's own answers, until it makes a call, sleeps or ends."""
+        while (question := actor.node.question) is not None and question.service in self.immediate:
+            if question.operation == "sleep" and self.timeless and not self.may_continue(name):
                 break
             if question.operation == "sleep" and not self.timeless:
                 self.actors[name] = actor._replace(asleep_until=self.now + max(1, question.parameters))
                 return
-            answer = Answer() if question.operation == "sleep" else self.local(name, actor, question)
+            answer = Answer() if question.operation == "sleep" else self.own_answer(name, actor, question)
             if answer is None:
                 break
-            # What the world remembers of it may have changed with the answer.
+            # The answer may have changed the world's notes.
             actor = Actor(actor.node.after(answer), 0, self.actors.get(name, actor).notes)
         self.actors[name] = actor
         if actor.node.question is None:
             del self.actors[name]
-            if self.tell is not None:
-                self.say(name, f"is done: {actor.node.result}")
+            if self.emit is not None:
+                self.log(name, f"ends: {actor.node.result}")
             self.finished(name, actor)
 
 
 def forget() -> None:
-    """Drops what is known of services, to bound memory."""
+    """Clear the cache of services' answers, to bound memory."""
     _performed.clear()
 
 
@@ -273,8 +272,8 @@ def _how(how: str) -> str:
     return {
         THROTTLE: "is refused",
         NOT_SENT: "cannot send",
-        TWICE: "asks twice",
-        LATE: "gives up waiting for",
-        STALE: "reads too old a state by",
+        TWICE: "calls twice",
+        LATE: "stops waiting for",
+        STALE: "reads an old state with",
         LOSE: "gets no answer to",
-    }.get(how, "asks")
+    }.get(how, "calls")

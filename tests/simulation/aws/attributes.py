@@ -1,4 +1,4 @@
-"""Attribute values of DynamoDB, frozen and canonical: two of the same meaning are one and the same Record.
+"""Attribute values of DynamoDB, frozen and canonical: equal values are the same Record.
 
 Amazon DynamoDB Developer Guide, "Supported data types and naming rules in Amazon DynamoDB".
 """
@@ -17,17 +17,17 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Invalid(Exception):
-    """A ValidationException; the text is DynamoDB's or near it."""
+    """A ValidationException, with a text like DynamoDB's."""
 
 
 def kind_of(value: Record) -> str:
-    """The type of a value, S for example."""
+    """The type of a value, such as S."""
     (kind,) = value.fields
     return kind
 
 
 def canonical(value: Record) -> Record:
-    """The value as DynamoDB keeps it: 1.50 is 1.5, and a set has an order. Raises Invalid."""
+    """The value as DynamoDB stores it: 1.50 is 1.5, and a set is sorted. Raises Invalid."""
     kind = kind_of(value)
     content: Any = value[kind]
     if kind == "N":
@@ -45,7 +45,7 @@ def canonical(value: Record) -> Record:
 
 
 def canonical_map(values: Record) -> Record:
-    """Every value canonical. Raises Invalid."""
+    """The map with canonical values. Raises Invalid."""
     return record({name: canonical(value) for name, value in values.fields.items()})
 
 
@@ -61,12 +61,12 @@ def total(left: Record, sign: str, right: Record) -> Record:
 
 
 def number_of(value: Record) -> Decimal:
-    """The number that a value of type N is."""
+    """The number in a value of type N."""
     return Decimal(value["N"])
 
 
 def size_of(value: Record) -> int | None:
-    """What size() says, None for a type that has no size."""
+    """The result of size(), or None for a type without a size."""
     kind = kind_of(value)
     if kind == "S":
         return len(value["S"].encode())

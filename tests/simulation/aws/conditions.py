@@ -1,7 +1,7 @@
-"""DynamoDB's condition expressions. The weakest first: OR, AND, NOT, then comparisons, IN, BETWEEN and functions.
+"""DynamoDB's condition expressions, by increasing precedence: OR, AND, NOT, then comparisons and functions.
 
-Two values of different types are never equal, and neither is less. Something missing equals nothing, and differs from
-everything. Amazon DynamoDB Developer Guide, "Condition and filter expressions, operators, and functions".
+Two values of different types are never equal, and neither is less. A missing value equals no value, and differs from
+each. Amazon DynamoDB Developer Guide, "Condition and filter expressions, operators, and functions".
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Test = Callable[[Scope], bool]
 _ORDERED = ("S", "N", "B")
 _KINDS = ("S", "N", "B", "BOOL", "NULL", "M", "L", "SS", "NS", "BS")
 _COMPARATORS = ("=", "<>", "<=", ">=", "<", ">")
-_HOLDS = {"S": ("S", "SS"), "N": ("NS",), "B": ("B", "BS")}  # what can contain a value of this type, apart from lists
+_HOLDS = {"S": ("S", "SS"), "N": ("NS",), "B": ("B", "BS")}  # type -> the types except lists that can contain it
 
 
 class Condition(NamedTuple):
-    """A condition; `holds` for an item, or does not."""
+    """A condition; `holds` evaluates it."""
 
     used: Used
     holds: Test
@@ -31,7 +31,7 @@ class Condition(NamedTuple):
 
 @cache
 def condition(text: str) -> Condition:
-    """Reads a ConditionExpression. Raises ExpressionError."""
+    """Parse a ConditionExpression. Raises ExpressionError."""
     reader = _Conditions(text)
     holds = reader.either()
     reader.finish()
@@ -39,7 +39,7 @@ def condition(text: str) -> Condition:
 
 
 class _Conditions(Reader):
-    _closed = (-1, -1)  # where the parentheses that were closed last begin and end
+    _closed = (-1, -1)  # start and end of the last pair of parentheses
 
     def either(self) -> Test:
         test = self._both()

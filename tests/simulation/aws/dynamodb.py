@@ -4,8 +4,7 @@
     state, answer = perform(state, "update_item", freeze({"TableName": "slots", "Key": ..., ...}))
     item_of(state, "slots", "p")
 
-Every read is consistent here. An error is an answer; a broken expression, or a parameter that is not simulated, is a
-mistake of the code under test or of ours, and raises.
+Every read is consistent. An error is an answer. A malformed expression, or a parameter that is not simulated, raises.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.simulation.aws.updates import Update, update
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Answer
 
-# The tables of a world have these names. Each has one key attribute, a string.
+# Table -> its key attribute, a string.
 KEY_ATTRIBUTES = {
     "slots": "process_name",
     "settled": "execution_name",
@@ -34,7 +33,7 @@ _LONGEST_BATCH = 100  # Amazon DynamoDB API Reference, BatchGetItem
 
 
 def tables(**items: Iterable[Mapping[str, Any]]) -> Record:
-    """Tables with these items, given in boto3's low-level form; a name of KEY_ATTRIBUTES each."""
+    """Tables of KEY_ATTRIBUTES with these items, in boto3's low-level form."""
     return record({table: _keyed(table, [freeze(item) for item in listed]) for table, listed in items.items()})
 
 
@@ -45,13 +44,12 @@ def item_of(state: Record, table: str, key: str) -> dict[str, Any] | None:
 
 
 def perform(state: Record, operation: str, parameters: Record) -> tuple[Record, Answer]:
-    """One operation, atomic: the tables after it, and the answer.
+    """One atomic operation: the tables after it, and the answer.
 
-    An answer with error ConditionalCheckFailedException has the Item that stood in the way, if it was asked for and
-    there is one.
+    The answer to a failed condition contains the current Item, if the request asks for it and there is one.
 
     Raises:
-        ExpressionError: see there; or a parameter or operation that is not simulated.
+        ExpressionError: see there; or a parameter or operation is not simulated.
     """
     if operation not in _OPERATIONS:
         raise ExpressionError(f"{operation} of DynamoDB is not simulated")
@@ -93,7 +91,7 @@ def _batch_get_item(state: Record, request: Record) -> tuple[Record, Answer]:
 
 def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
     items = tuple(state[request["TableName"]].fields.values())
-    # A filter is written as a condition is, and said of each item that was read.
+    # A filter has the syntax of a condition.
     expression = _Expressions(request.with_fields(ConditionExpression=request.get("FilterExpression")))
     matching = tuple(item for item in items if expression.condition.holds(expression.scope(item)))
     return state, Answer(record({"Items": matching, "Count": len(matching), "ScannedCount": len(items)}))
@@ -132,7 +130,7 @@ _Change = Callable[[Record | None], Record | None]
 def _write(
     state: Record, request: Record, key: str, expression: _Expressions, change: _Change
 ) -> tuple[Record, Answer]:
-    """Makes the item what `change` says, if the request's condition holds."""
+    """Apply `change` to the item if the request's condition holds."""
     table = request["TableName"]
     old: Record | None = state[table].get(key)
     if not expression.condition.holds(expression.scope(old)):
@@ -154,7 +152,7 @@ def _returned(wanted: str, expression: _Expressions, old: Record | None, new: Re
 
 
 def _text_of(table: str, key: Record) -> str:
-    """The text that a key is. Raises Invalid."""
+    """The text of a key. Raises Invalid."""
     value = key.get(KEY_ATTRIBUTES[table])
     if len(key.fields) != 1 or value is None or not value.get("S"):
         raise Invalid("The provided key element does not match the schema")
@@ -168,7 +166,7 @@ def _keyed(table: str, items: list[Record]) -> Record:
 
 
 class _Expressions:
-    """The expressions of a request with their names and values, checked as far as they can be without an item.
+    """The expressions of a request with their names and values, after all checks that need no item.
 
     Raises:
         Invalid: a name or value is not used, or an operand is of the wrong type.
@@ -194,7 +192,7 @@ class _Expressions:
     def _check_placeholders(self, used: set[str]) -> None:
         given = {*self._names.fields, *self._values.fields}
         if used - given:
-            raise ExpressionError(f"{sorted(used - given)} is used in an expression, and defined nowhere")
+            raise ExpressionError(f"{sorted(used - given)} is used in an expression and not defined")
         if given - used:
             raise Invalid("Value provided in ExpressionAttributeNames or -Values unused in expressions")
 

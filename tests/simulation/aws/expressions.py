@@ -1,9 +1,9 @@
-"""What DynamoDB's expressions are made of, and how they are read. conditions.py and updates.py build on it.
+"""The common parts of DynamoDB's expressions and their parser, for conditions.py and updates.py.
 
-An expression is read once, into closures over a Scope. What DynamoDB refuses whatever the item is (an operand of the
-wrong type, two paths that overlap) is refused whatever the item is. Of the language this is left out, and raises
-ExpressionError: elements of lists by their number, list_append, size of a value, and operands in parentheses. Reserved
-words are not known: the differential test meets them on DynamoDB Local.
+An expression is parsed once, into closures over a Scope. As in DynamoDB, a wrong type of an operand, or two overlapping
+paths, are refused for any item. Elements of lists by their number, list_append, size of a value and operands in
+parentheses are not supported, and raise ExpressionError. Only DynamoDB Local, in the differential test, checks reserved
+words.
 
 Amazon DynamoDB Developer Guide, "Using expressions in DynamoDB".
 """
@@ -23,11 +23,11 @@ _TOKEN = re.compile(r"\s*([#:]\w+|[A-Za-z_]\w*|<>|<=|>=|[=<>()+\-,.])", re.ASCII
 
 
 class ExpressionError(Exception):
-    """The code under test asks with a broken expression, or with one that is not simulated."""
+    """The code under test uses a malformed expression, or one that is not simulated."""
 
 
 class Scope(NamedTuple):
-    """What an expression is about."""
+    """The item, names and values of an evaluation."""
 
     item: Record  # attribute -> value; empty if there is no item
     names: Record
@@ -74,11 +74,11 @@ Check = Callable[[Scope], None]
 
 @dataclass
 class Used:
-    """What an expression uses, and what can be checked of it without an item.
+    """The placeholders of an expression, and the checks that need no item.
 
     Args:
         placeholders: the #names and :values.
-        checks: each raises Invalid for what is wrong whatever the item is.
+        checks: each raises Invalid for an error that does not depend on the item.
     """
 
     placeholders: set[str] = field(default_factory=set)
@@ -94,7 +94,7 @@ class Paths(NamedTuple):
 
 @cache
 def projection(text: str) -> Paths:
-    """Reads a ProjectionExpression. Raises ExpressionError."""
+    """Parse a ProjectionExpression. Raises ExpressionError."""
     reader = Reader(text)
     paths = reader.several(reader.path)
     reader.finish()
@@ -103,7 +103,7 @@ def projection(text: str) -> Paths:
 
 
 def projected(paths: Iterable[Path], scope: Scope) -> Record:
-    """What of the item stands at the paths."""
+    """The parts of the item at the paths."""
     item = record({})
     for path in paths:
         value = path.of(scope)
@@ -113,10 +113,10 @@ def projected(paths: Iterable[Path], scope: Scope) -> Record:
 
 
 def with_value(attributes: Record, names: tuple[str, ...], value: Record | None, parents: bool = False) -> Record:
-    """With this value at a path, or with None without it.
+    """The attributes with this value at a path, or with None without the path.
 
     Args:
-        parents: make the maps that are missing on the way; else they raise Invalid.
+        parents: create missing maps on the path; otherwise they raise Invalid.
     """
     first, *others = names
     if others:
@@ -129,7 +129,7 @@ def with_value(attributes: Record, names: tuple[str, ...], value: Record | None,
 
 
 def refuse_overlaps(paths: Iterable[Path], scope: Scope) -> None:
-    """Raises Invalid if one path is another's, or leads through it."""
+    """Raise Invalid if one path is equal to another or contains it."""
     seen: list[tuple[str, ...]] = []
     for names in (path.names(scope) for path in paths):
         if any(names[: len(other)] == other[: len(names)] for other in seen):
@@ -138,7 +138,7 @@ def refuse_overlaps(paths: Iterable[Path], scope: Scope) -> None:
 
 
 class Reader:
-    """Reads an expression from left to right; one method a rule of its grammar."""
+    """Parses an expression from left to right, with a method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self.used = Used()
@@ -152,7 +152,7 @@ class Reader:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def take(self, *expected: str) -> str:
-        """The next token, which must be one of these, if any are given; keywords in capitals."""
+        """Take the next token, which must be one of these, if any are given; keywords in capitals."""
         token = self.next
         if token and token not in expected and token.upper() in expected:
             token = token.upper()
@@ -162,7 +162,7 @@ class Reader:
         return token
 
     def takes(self, keyword: str) -> bool:
-        """Takes the next token if it is this keyword."""
+        """Take the next token if it is this keyword; whether it was."""
         matches = self.next.upper() == keyword
         self._at += matches
         return matches
@@ -171,12 +171,12 @@ class Reader:
         return ExpressionError(f"{expected} expected, not {self.next!r}, in {self._text!r}")
 
     def finish(self) -> None:
-        """Raises ExpressionError unless everything is read."""
+        """Raise ExpressionError if a token is left."""
         if self.next:
             raise self.error("an end")
 
     def several[T](self, rule: Callable[[], T]) -> list[T]:
-        """One or more, with commas between them."""
+        """One or more parts, separated by commas."""
         parts = [rule()]
         while self.takes(","):
             parts.append(rule())
@@ -216,7 +216,7 @@ class Reader:
         return self._tokens[self._at : self._at + 2] == [function, "("]
 
     def arguments(self, *rules: Callable[[], Any]) -> list[Any]:
-        """The arguments of the call that comes next; a rule each."""
+        """The arguments of the next call, with a rule for each."""
         self.take()
         arguments: list[Any] = []
         for rule in rules:
@@ -226,7 +226,7 @@ class Reader:
         return arguments
 
     def check_distinct(self, first: Operand, *others: Operand) -> None:
-        """The first path must be none of the others."""
+        """Check that the first path is none of the others."""
         paths = [other for other in others if isinstance(other, Path)]
 
         def check(scope: Scope) -> None:
@@ -236,7 +236,7 @@ class Reader:
         self.used.checks.append(check)
 
     def check_kind(self, operand: Operand, *kinds: str) -> None:
-        """A value that is given with the request must be of one of these types."""
+        """Check that a value of the request has one of these types."""
 
         def check(scope: Scope) -> None:
             kind = kind_of(operand.of(scope)) if isinstance(operand, Value) else kinds[0]
@@ -253,7 +253,7 @@ def _tokens(text: str) -> list[str]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ExpressionError(f"{text[at:]!r} is not understood, in {text!r}")
+            raise ExpressionError(f"no token at {text[at:]!r}, in {text!r}")
         tokens.append(match[1])
         at = match.end()
     return tokens

@@ -1,6 +1,6 @@
-"""Glue's runs of jobs as a pure function: a limit of runs at once, stops that take a while, and pages.
+"""Glue's job runs as a pure function: a limit of concurrent runs, stops that take a while, and pages.
 
-A run's place stays taken for some seconds after Glue says that it SUCCEEDED (seen in the field, not documented).
+A run counts towards the limit for some seconds after Glue reports it as SUCCEEDED (observed, not documented).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _NO_ARGUMENTS = record({})
 
 
 def jobs(page: int = LARGEST_PAGE, **concurrent_runs: int) -> Record:
-    """Jobs without runs: name -> how many runs may be at once.
+    """Jobs without runs: name -> the most concurrent runs.
 
     Args:
-        page: how many runs GetJobRuns returns at once at most; MaxResults may ask for fewer.
+        page: the most runs on a page of GetJobRuns, unless MaxResults is lower.
     """
     return record({name: record({"limit": limit, "page": page, "runs": ()}) for name, limit in concurrent_runs.items()})
 
@@ -34,7 +34,7 @@ def perform(jobs: Record, operation: str, parameters: Record, now: float) -> tup
 
 
 def end(jobs: Record, name: str, run_id: str, state: str, now: float, lag: float = 0) -> Record:
-    """The jobs when this run is over. Its place is free `lag` seconds later."""
+    """The jobs after this run has ended. It counts towards the limit for `lag` seconds more."""
     runs = tuple(
         run.with_fields(state=state, ended=now, place_until=now + lag) if run["id"] == run_id else run
         for run in jobs[name]["runs"]
@@ -43,7 +43,7 @@ def end(jobs: Record, name: str, run_id: str, state: str, now: float, lag: float
 
 
 def another(jobs: Record, name: str, arguments: Record, now: float) -> Record:
-    """The jobs with one more run of this one, which is over already."""
+    """The jobs with one more run of this job, which has already ended."""
     job = jobs[name]
     run = {"id": f"jr_{len(job['runs']) + 1}", "state": "SUCCEEDED", "started": now, "stopping": 0, "ended": now}
     runs = (*job["runs"], record(run | {"place_until": 0, "arguments": arguments}))
@@ -61,7 +61,7 @@ def _start(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]
 
 
 def _runs(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """The newest first (Glue Web API, GetJobRuns). A token names the run before which the next page begins."""
+    """A page of runs, the newest first (Glue Web API, GetJobRuns). The token is the number of older runs."""
     before = int(parameters.get("NextToken", len(job["runs"])))
     size = min(job["page"], parameters.get("MaxResults", LARGEST_PAGE))
     first = max(before - size, 0)

@@ -1,4 +1,4 @@
-"""S3 as a pure function, as far as a conditional write goes: key -> body."""
+"""S3's PutObject as a pure function: key -> body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def objects() -> Record:
 
 
 def perform(objects: Record, operation: str, parameters: Record, _now: float) -> tuple[Record, Answer]:
-    """PutObject; with IfNoneMatch `*` only where nothing is (S3 User Guide, "How to prevent object overwrites")."""
+    """PutObject; with IfNoneMatch `*` only for a new key (S3 User Guide, "How to prevent object overwrites")."""
     assert operation == "put_object", f"{operation} of S3 is not simulated"
     key = parameters["Key"]
     if parameters.get("IfNoneMatch") == "*" and key in objects:

@@ -1,8 +1,8 @@
-"""EventBridge Scheduler as a pure function: one-time schedules that send their input to a queue, and are gone.
+"""EventBridge Scheduler as a pure function: one-time schedules that send their input to a queue and are then deleted.
 
-Only what the product asks for: `at()` in UTC, no flexible window, ActionAfterCompletion DELETE. When a schedule fires
-is the world's to choose: at its time or later, at least once (EventBridge Scheduler User Guide, "What is Amazon
-EventBridge Scheduler"), or not at all, and then its input goes to the target's dead-letter queue.
+It supports only the product's schedules: `at()` in UTC, no flexible window, ActionAfterCompletion DELETE. The world
+decides when a schedule fires: at its time or later, at least once (EventBridge Scheduler User Guide, "What is Amazon
+EventBridge Scheduler"), or never, in which case its input goes to the target's dead-letter queue.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from tests.simulation.frozen import Record, freeze, record
 from tests.simulation.transcript import Answer
 
-# Seconds that a schedule keeps its name after it has fired: it is deleted "shortly after" (User Guide, "Automatic
+# Seconds for which a schedule still exists after it has fired: it is deleted "shortly after" (User Guide, "Automatic
 # deletion after schedule completion").
 LINGERS = 60
-LARGEST_INPUT = 262_144  # what a test may rely on; not documented as a number
+LARGEST_INPUT = 262_144  # assumed; AWS documents no number
 
 _NAME = re.compile(r"[0-9a-zA-Z-_.]{1,64}")  # API Reference, CreateSchedule
 _AT = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
@@ -52,13 +52,13 @@ def waiting(schedules: Record) -> list[Record]:
 
 
 def fire(schedules: Record, name: str, now: float) -> Record:
-    """The schedules when this one has fired. What it sends is the world's to send: its `target`'s Arn and Input."""
+    """The schedules after this one has fired. The world sends the Input to the Arn of its `target`."""
     swept = {key: schedule for key, schedule in schedules.fields.items() if not _is_gone(schedule, now)}
     return record(swept | {name: schedules[name].with_fields(fired_at=now)})
 
 
 def put_off(schedules: Record, name: str, at: float) -> Record:
-    """The schedules when this one is late, or fires once more."""
+    """The schedules with this one late, or to be fired again."""
     return schedules.with_fields(**{name: schedules[name].with_fields(at=at, fired_at=0)})
 
 
@@ -72,7 +72,7 @@ def _create(schedules: Record, parameters: Record, now: float) -> tuple[Record, 
         return schedules, Answer(error="ConflictException")
     at = datetime.fromisoformat(expression[1]).replace(tzinfo=UTC).timestamp()
     if at < now:
-        return schedules, Answer(error="ValidationException")  # seen in the field, not documented
+        return schedules, Answer(error="ValidationException")  # observed, not documented
     made = record({"name": name, "at": at, "target": target, "fired_at": 0})
     return schedules.with_fields(**{name: made}), Answer(freeze({"ScheduleArn": f"schedule:{name}"}))
 

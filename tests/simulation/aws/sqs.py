@@ -1,8 +1,8 @@
 """SQS as a pure function: queues, a request and the time give queues and an answer.
 
-Of a FIFO group nothing is received while a message of it is in flight; a standard
-queue gives any message that is visible. Facts from the SQS Developer Guide, "FIFO queue delivery logic" and "Exactly-
-once processing in Amazon SQS", and the API Reference.
+A FIFO queue delivers no message of a group while one of the group is in flight. A standard queue delivers any visible
+message. Sources: SQS Developer Guide, "FIFO queue delivery logic" and "Exactly-once processing in Amazon SQS"; API
+Reference.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def queue(visibility: int = 30, fifo: bool = False, lax: bool = False) -> Record
     """One empty queue.
 
     Args:
-        visibility: its default visibility timeout, seconds.
-        lax: a handle hides its message although that is visible again. SQS refuses it; nothing may lean on that.
+        visibility: the default visibility timeout in seconds.
+        lax: a handle hides its message although the message is visible again. SQS refuses this, but the product must
+            not rely on that.
     """
     fields = {"visibility": visibility, "fifo": fifo, "lax": lax, "messages": (), "sent": 0, "ids": _NOTHING}
     return record(fields)
@@ -37,12 +38,12 @@ def perform(queues: Record, operation: str, parameters: Record, now: float) -> t
 
 
 def is_in_flight(message: Record, now: float) -> bool:
-    """Received, and hidden still: by the queue's default, or for as long as its receiver said."""
+    """Whether the message was received and is still hidden."""
     return bool(message["handle"]) and message["visible_at"] > now
 
 
 def expire(queues: Record, url: str, message_id: str, now: float) -> Record:
-    """The queues when this message's visibility timeout is over."""
+    """The queues after this message's visibility timeout has ended."""
     changed = tuple(
         message.with_fields(visible_at=now) if message["id"] == message_id else message
         for message in queues[url]["messages"]
@@ -51,7 +52,7 @@ def expire(queues: Record, url: str, message_id: str, now: float) -> Record:
 
 
 def receivable(queue: Record, now: float) -> list[Record]:
-    """The messages that the next receive may bring: of each group only the first, and none if one is in flight."""
+    """The messages that the next receive may return: the head of each group, unless one of the group is in flight."""
     if not queue["fifo"]:
         return [message for message in queue["messages"] if message["visible_at"] <= now]
     messages: list[Record] = []
@@ -67,7 +68,7 @@ def receivable(queue: Record, now: float) -> list[Record]:
 def _send(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     group, given = parameters.get("MessageGroupId"), parameters.get("MessageDeduplicationId")
     number = queue["sent"] + 1
-    if given is not None:  # its scope is the group, as the template says
+    if given is not None:  # per group: DeduplicationScope messageGroup in template.yaml
         key = f"{group}/{given}"
         before = queue["ids"].get(key)
         if before is not None and now - before[0] < DEDUPLICATION:
@@ -94,7 +95,7 @@ def _sent(message_id: str, number: int, group: str | None) -> Answer:
 
 
 def _receive(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """The first message that can be received; one at a time."""
+    """Receive the first receivable message."""
     messages = receivable(queue, now)
     if not messages:
         return queue, Answer(freeze({}))
@@ -102,7 +103,7 @@ def _receive(queue: Record, parameters: Record, now: float) -> tuple[Record, Ans
 
 
 def receive(queue: Record, message: Record, now: float) -> tuple[Record, Answer]:
-    """The queue when this message has been received."""
+    """The queue after this message was received."""
     receives = message["receives"] + 1
     taken = message.with_fields(
         receives=receives, handle=f"{message['id']}#{receives}", visible_at=now + queue["visibility"]
@@ -132,7 +133,7 @@ def _delete(queue: Record, parameters: Record, now: float) -> tuple[Record, Answ
     handle = parameters["ReceiptHandle"]
     message = _by_handle(queue, handle)
     if message is None:
-        # An old handle deletes nothing: FIFO says so, a standard queue does not (SQS API Reference, DeleteMessage).
+        # An old handle deletes nothing. A FIFO queue returns an error, a standard one does not (SQS API Reference).
         spent = queue["fifo"] and not _was_deleted(queue, handle)
         return queue, Answer(error="InvalidParameterValue") if spent else _DONE
     # On a FIFO queue an expired handle deletes nothing (SQS API Reference, DeleteMessage); on a standard one it does.
@@ -146,7 +147,7 @@ def _was_deleted(queue: Record, handle: str) -> bool:
 
 
 def _by_handle(queue: Record, handle: str) -> Record | None:
-    """The message that this handle is the newest of."""
+    """The message with this handle, if the handle is its newest."""
     return next((message for message in queue["messages"] if message["handle"] == handle), None)
 
 

@@ -1,4 +1,4 @@
-"""Step Functions' executions as a pure function. What an execution does is an actor's business (workflow.py)."""
+"""Step Functions' executions as a pure function. An actor (workflow.py) runs each execution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EMPTY = record({})
 
 
 def executions() -> Record:
-    """No execution yet: name -> execution."""
+    """No executions: name -> execution."""
     return _EMPTY
 
 
@@ -22,20 +22,20 @@ def perform(executions: Record, operation: str, parameters: Record, now: float) 
 
 
 def close(executions: Record, name: str, status: str, now: float, error: str = "", cause: str = "") -> Record:
-    """The executions when this one is over."""
+    """The executions after this one has ended."""
     closed = executions[name].with_fields(status=status, stopped=now, error=error, cause=cause)
     return executions.with_fields(**{name: closed})
 
 
 def is_open(executions: Record, name: str) -> bool:
-    """Whether there is one of this name that runs."""
+    """Whether an execution of this name is running."""
     return name in executions and executions[name]["status"] in OPEN
 
 
 def _start(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     name, given = parameters["name"], parameters["input"]
     if name in executions:
-        # The name and input of one that runs is that one, anything else a conflict (API Reference, StartExecution).
+        # Name and input of a running execution return it; otherwise it is a conflict (API Reference, StartExecution).
         existing = executions[name]
         if existing["status"] in OPEN and existing["input"] == given:
             return executions, _started(name, existing["started"])
@@ -78,7 +78,7 @@ def _describe(executions: Record, parameters: Record, now: float) -> tuple[Recor
 
 
 def _list(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """The newest first: those that run by their start, the others by their end (API Reference, ListExecutions)."""
+    """The newest first: running ones by their start, others by their end (API Reference, ListExecutions)."""
     wanted = [
         _listed(name, execution)
         for name, execution in executions.fields.items()

@@ -1,4 +1,4 @@
-"""DynamoDB's update expressions. Every action calculates from the item as it was before all of them.
+"""DynamoDB's update expressions. Every action uses the item as it was before all actions.
 
 Amazon DynamoDB Developer Guide, "Using update expressions in DynamoDB".
 """
@@ -19,14 +19,14 @@ _SETS = ("SS", "NS", "BS")
 
 
 class Action(NamedTuple):
-    """What the path becomes; None removes it."""
+    """A path and its new value; None removes it."""
 
     path: Path
     becomes: Calculation
 
 
 class Update(NamedTuple):
-    """An update."""
+    """A parsed UpdateExpression."""
 
     used: Used
     actions: list[Action]
@@ -36,7 +36,7 @@ class Update(NamedTuple):
         return [action.path for action in self.actions]
 
     def apply(self, scope: Scope) -> Record:
-        """The item after it. Raises Invalid."""
+        """The item after the update. Raises Invalid."""
         item = scope.item
         for path, value in [(action.path, action.becomes(scope)) for action in self.actions]:
             item = with_value(item, path.names(scope), value)
@@ -45,7 +45,7 @@ class Update(NamedTuple):
 
 @cache
 def update(text: str) -> Update:
-    """Reads an UpdateExpression. Raises ExpressionError."""
+    """Parse an UpdateExpression. Raises ExpressionError."""
     reader = _Updates(text)
     made = Update(reader.used, reader.clauses())
     reader.used.checks.append(lambda scope: refuse_overlaps(made.paths, scope))
@@ -74,7 +74,7 @@ class _Updates(Reader):
         if self.calls("if_not_exists"):
             path, other = self.arguments(self.path, self.path_or_value)
             self.check_distinct(path, other)
-            return lambda scope: _first(path.of(scope), _existing(other.of(scope)))  # missing, it is refused unneeded
+            return lambda scope: _first(path.of(scope), _existing(other.of(scope)))  # refused if missing, even unused
         operand = self.path_or_value()
         if of_sum or self.next in ("+", "-"):
             self.check_kind(operand, "N")

@@ -1,0 +1,66 @@
+"""The operator command lists any dead-letter message, and redrives it or refuses with a reason."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slotkeeper.retry.message import parse_message
+from slotkeeper.slots.request import Delivery, execution_name, parse_request
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.redrive import NotRedrivable, plan
+from slotkeeper_cli.request_sender import InvalidRequests, read_lines
+from tests.fuzz.strategies import bodies, sqs_texts
+
+REQUEST = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
+WORK = {"request_id": "order-1", "payload": {"a": 1}, "retries": ["2026-11-21T09:30:00.000Z"]}
+HALF = '{"process": "p", "request_id": "\\ud800"}'  # half of a surrogate pair: valid JSON, but not a text
+
+attributes = st.dictionaries(
+    st.sampled_from(["code", "reason", "error", "cause", "source_message_id", "execution_name", "ERROR_CODE"]),
+    sqs_texts,
+)
+
+
+@given(queue=st.sampled_from(DeadLetterQueueName), body=bodies(REQUEST) | bodies(WORK), sent_attributes=attributes)
+@example(queue=DeadLetterQueueName.REQUEST, body=HALF, sent_attributes={}).via(
+    "its execution name could not be computed, and no message was listed"
+)
+@example(queue=DeadLetterQueueName.REQUEST, body='{"process": "p", "attempt": true}', sent_attributes={})
+@example(queue=DeadLetterQueueName.FAILED, body='{"process": "p"}', sent_attributes={}).via(
+    "its execution was started manually, without a request id"
+)
+def test_any_dead_letter_message_is_listed_and_redriven_under_its_key_or_refused(
+    queue: DeadLetterQueueName, body: str, sent_attributes: dict[str, str]
+) -> None:
+    message = DeadLetterMessage(queue, "message-1", "handle", body, "p", 1_800_000_000.0, sent_attributes)
+    json.dumps(message.summary(), ensure_ascii=False).encode()
+    try:
+        redrive = plan(message, {"p"})
+    except NotRedrivable:
+        return
+    if redrive.request is None:
+        assert parse_message(redrive.body).request_id == message.request_id
+        assert redrive.body == body
+        return
+    again = parse_request(_delivery(redrive.body, redrive.request.process))
+    assert (again.request_id, again.attempt) == (message.request_id, message.attempt + 1)
+    assert again.execution_name == execution_name("p", message.request_id, message.attempt + 1)
+
+
+@given(lines=st.lists(bodies(REQUEST).filter(lambda text: "\n" not in text), max_size=4))
+@example(lines=[HALF])
+def test_lines_are_requests_that_the_starter_accepts_or_all_are_refused(lines: list[str]) -> None:
+    try:
+        requests = read_lines(lines)
+    except InvalidRequests:
+        return
+    for line in requests:
+        assert parse_request(_delivery(line.request.to_json(), line.request.process)) == line.request
+
+
+def _delivery(body: str, process: str) -> Delivery:
+    """The message as the starter receives it."""
+    return Delivery("another", body, process, "handle", "1", 1, 1_800_000_000.0)
