@@ -78,7 +78,7 @@ LARGEST_RESPONSE = 4096
 
 @dataclass(frozen=True)
 class Ran:
-    """What an invocation answered or raised, and all that it logged: logs of every library, metrics, warnings."""
+    """The answer or exception of an invocation, and its output: the logs of all libraries, metrics and warnings."""
 
     answer: Any
     raised: Exception | None
@@ -117,7 +117,7 @@ class Functions:
         importlib.reload(observability)
         for module in (chat_token, events, findings, retrying_worker, retry):
             importlib.reload(module)
-        self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # no part of what a function says
+        self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # not part of a function's output
         (log,) = observability.logger.handlers
         log.setStream(CurrentStdout())
         return self

@@ -241,7 +241,7 @@ class RetryWorld(World):
         self._move_back(SCHEDULES_DEAD, message_id)
 
     def freeze(self, name: str, how: str) -> None:
-        """An invocation freezes. Beyond Lambda's timeout, this stands for a call that is delayed on its way."""
+        """An invocation freezes. A time beyond Lambda's timeout represents a call that is delayed on its way."""
         self.log(name, f"freezes {how}")
         actor = self.actors[name]
         self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=self.now + FREEZES[how]))

@@ -1,6 +1,6 @@
 """Random schedules: a seed determines each next event and fault. After the last fault, all work must end.
 
-A seed always gives the same schedule, whatever ran before it.
+A seed gives the same schedule after any other schedules.
 """
 
 from __future__ import annotations

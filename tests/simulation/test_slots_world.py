@@ -63,7 +63,7 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
 
 def test_s1_to_s7_hold_in_random_schedules_which_enter_every_workflow_state() -> None:
     assert first_broken(slots_world.drawn, SEEDS) == ("", -1)
-    assert workflow.entered >= states().keys() - {"GlueRunIsLate"}  # a run of 75 minutes has a test of its own
+    assert workflow.entered >= states().keys() - {"GlueRunIsLate"}  # has its own test
 
 
 def _until(world: SlotsWorld, operation: str) -> str:

@@ -232,8 +232,8 @@ class World:
         if self.emit is not None:
             asked = "" if question is None else " " + _brief(question)
             error = "" if answer is None or not answer.error else f" -> {answer.error}"
-            line = f"{self.now - BEGINNING:>7.0f} s  {actor:<18} {what}{asked}{error}"
-            self.emit(_DIGEST.sub("\\1", line))
+            actor, text = (_DIGEST.sub("\\1", each) for each in (actor, f"{what}{asked}{error}"))
+            self.emit(f"{self.now - BEGINNING:>7.0f} s  {actor:<18} {text}")
 
     def _advance(self, name: str, actor: Actor) -> None:
         """Give the actor the world's own answers, until it makes a call, sleeps or ends."""

@@ -174,7 +174,7 @@ def test_the_runs_argument_is_the_one_that_the_janitor_searches_for_and_requests
 
 def test_no_request_can_give_its_run_the_argument_of_another_execution() -> None:
     """The schema refuses it, but a manually started execution has passed no schema."""
-    request = {"arguments": {MARKER: "p-somebody-else", "--day": "1"}}
+    request = {"arguments": {MARKER: "p-other", "--day": "1"}}
     known = {"context": {"Execution": {"Name": "p-1", "Input": request}}}
     passed = evaluate(states()["RunGlueJob"]["Arguments"]["Arguments"], known)
     assert passed == {MARKER: "p-1", "--day": "1"}
