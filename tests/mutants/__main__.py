@@ -1,6 +1,6 @@
-"""`python -m tests.mutants`: puts each known bug back, in a copy of the tree, and sees which test catches it.
+"""`python -m tests.mutants`: apply each known bug to a copy of the tree and report which test catches it.
 
-Exit codes: 0 every one is caught; 1 one is not, or the tests are red without any; 2 wrong options; 130 interrupted.
+Exit codes: 0 all are caught; 1 one is not, or the guards fail without a mutant; 2 wrong options; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ WRITTEN = ("report.json", "report.md")
 
 
 @click.command()
-@click.option("--only", multiple=True, metavar="NAME", help="Only the mutants whose names begin so. May be repeated.")
-@click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="How many are tried at once.")
-@click.option("--list", "show", is_flag=True, help="Show them, and try none.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only mutants whose names start with this. Repeatable.")
+@click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="Mutants tried in parallel.")
+@click.option("--list", "show", is_flag=True, help="List the mutants without trying them.")
 def main(only: tuple[str, ...], jobs: int, show: bool) -> None:
-    """Put each known bug back, in a copy of the tree, and see which test catches it. Reports: build/mutants/."""
+    """Apply each known bug to a copy of the tree and report which test catches it. Reports: build/mutants/."""
     console = terminal()
     try:
         mutants = chosen(load(), only)
@@ -47,10 +47,10 @@ def main(only: tuple[str, ...], jobs: int, show: bool) -> None:
         with alone(BUILD, WRITTEN):
             sys.exit(run(console, mutants, jobs))
     except AlreadyRunning as error:
-        console.print(f"[bold red]The gate cannot go on:[/] {escape(str(error))}", highlight=False)
+        console.print(f"[bold red]The gate did not start:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
-        console.print("\n[bold]Interrupted.[/] What was judged so far is not reported.")
+        console.print("\n[bold]Interrupted.[/] No report was written.")
         sys.exit(130)
 
 
@@ -63,7 +63,7 @@ def run(
     folder: Path = BUILD,
     rest: Sequence[str] = REST,
 ) -> int:
-    """Tries them all; the exit code."""
+    """Try all mutants. Returns the exit code."""
     started = time.monotonic()
     _empty(folder)
     base = folder / "base"
@@ -71,17 +71,17 @@ def run(
     console.print("[dim]The guards, without any mutant ...[/]", highlight=False)
     clean = green_without(base, mutants, jobs)
     if not clean.passed:
-        console.print(f"[bold red]The guards are red without any mutant:[/] {escape(clean.failed)}", highlight=False)
+        console.print(f"[bold red]The guards fail without any mutant:[/] {escape(clean.failed)}", highlight=False)
         console.print(f"{escape(clean.message)}\nSee {folder}/base-*.log", highlight=False, soft_wrap=True)
         return 1
-    console.print(f"[dim]... are green, after {time.monotonic() - started:.0f} s[/]", highlight=False)
+    console.print(f"[dim]... pass, after {time.monotonic() - started:.0f} s[/]", highlight=False)
     verdicts: dict[str, Verdict] = {}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("mutants", total=len(mutants))
         for verdict in _judge_all(mutants, base, folder, rest, jobs):
             verdicts[verdict.mutant] = verdict
             if verdict.status == "caught":
-                shutil.rmtree(folder / verdict.mutant)  # the others are left for whoever wants to look
+                shutil.rmtree(folder / verdict.mutant)  # the other copies are kept for inspection
             if verdict.status != "caught" or not console.is_terminal:
                 progress.console.print(mutant_report.line(verdict), highlight=False, soft_wrap=True)
             progress.advance(bar)
@@ -98,7 +98,6 @@ def run(
 def _judge_all(
     mutants: Sequence[Mutant], base: Path, folder: Path, rest: Sequence[str], jobs: int
 ) -> Iterator[Verdict]:
-    """The verdicts, as they come."""
     with ThreadPoolExecutor(jobs) as pool:
         trials = [pool.submit(judge, mutant, base, folder, rest) for mutant in mutants]
         try:
@@ -109,7 +108,7 @@ def _judge_all(
 
 
 def _empty(folder: Path) -> None:
-    """What an earlier run has left behind, but for the lock of this one."""
+    """Remove the files of an earlier run, except for the lock of this one."""
     for path in folder.glob("*"):
         if path.is_dir():
             shutil.rmtree(path)

@@ -1,17 +1,17 @@
-"""The catalogue: known bugs, each as the change that puts it back, and the tests that keep it out.
+"""The catalogue of known bugs: the change that reintroduces each one, and the tests that catch it.
 
-A TOML file a flow. A mutant is a table whose name says the bug:
+Each flow has a TOML file. A mutant is a table named after the bug:
 
     [f05-release-without-condition]
-    rows = ["F5"]        # of the list of known failures; none for what only the protocol's model has found
-    bug = "..."          # one sentence: what happens, and who it happened to
-    guards = ["..."]     # the tests that must go red, as pytest's own arguments
+    rows = ["F5"]        # in the list of known failures; empty for a bug that only the protocol's model has found
+    bug = "..."          # one sentence: what happens, and which project it happened to
+    guards = ["..."]     # the tests that must fail, as arguments of pytest
     [[f05-release-without-condition.change]]
-    file = "..."         # from the project's root
-    old = '''...'''      # stands in the file exactly once
+    file = "..."         # relative to the project's root
+    old = '''...'''      # occurs in the file exactly once
     new = '''...'''
 
-`nowhere.toml` names the rows that no change of our code could bring back, and why.
+`nowhere.toml` lists the rows that no change of this project could reintroduce, with the reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS = tuple(f"F{number}" for number in range(1, 37))
 
 
 class Stale(Exception):
-    """A mutant does not fit the code any more; the text names it, the file and what to do."""
+    """A mutant no longer applies to the code. The text names the mutant, the file and what to do."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Change:
     new: str
 
     def applied_to(self, mutant: str, text: str) -> str:
-        """Raises Stale unless `old` stands in the text exactly once."""
+        """Raises Stale unless `old` occurs in the text exactly once."""
         count = text.count(self.old)
         if count != 1:
             raise Stale(
-                f"{mutant}: `old` must stand in {self.file} exactly once, and stands there {count} times. "
-                f"Bring the catalogue up to date; it begins with {self.old.strip().splitlines()[0]!r}"
+                f"{mutant}: `old` must occur in {self.file} exactly once, but occurs {count} times. "
+                f"Update the catalogue; `old` starts with {self.old.strip().splitlines()[0]!r}"
             )
         return text.replace(self.old, self.new)
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A known bug, ready to be put back."""
+    """A known bug and the changes that reintroduce it."""
 
     name: str
     flow: str
@@ -62,7 +62,7 @@ class Mutant:
     changes: tuple[Change, ...]
 
     def mutated(self, root: Path) -> dict[str, str]:
-        """The text of each changed file, by its name. Raises Stale."""
+        """The text of each changed file, by name. Raises Stale."""
         texts: dict[str, str] = {}
         for change in self.changes:
             try:
@@ -74,29 +74,29 @@ class Mutant:
 
 
 def load(folder: Path = FOLDER) -> list[Mutant]:
-    """Every mutant of the folder's TOML files, in their order. Raises ValueError for a table that is none."""
+    """Every mutant of the folder's TOML files, in order. Raises ValueError for an incomplete table."""
     mutants: list[Mutant] = []
     for path in sorted(folder.glob("*.toml")):
         if path.name != NOWHERE:
             mutants += [_read(path.stem, name, table) for name, table in tomllib.loads(path.read_text()).items()]
     names = [mutant.name for mutant in mutants]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"two mutants have the same name: {', '.join(sorted(twice))}")
+        raise ValueError(f"two mutants have the same name: {', '.join(sorted(twice))}; rename one")
     return mutants
 
 
 def nowhere(folder: Path = FOLDER) -> dict[str, str]:
-    """The rows without a mutant, and the reason of each."""
+    """The rows without a mutant, with the reason for each."""
     reasons: dict[str, str] = tomllib.loads((folder / NOWHERE).read_text())
     return reasons
 
 
 def chosen(mutants: Sequence[Mutant], wanted: Iterable[str]) -> list[Mutant]:
-    """The mutants whose names begin with one of these, or all of them. Raises LookupError for a name of none."""
+    """Select the mutants whose names start with one of these; all without a name. Raises LookupError."""
     wanted = list(wanted)
     for name in wanted:
         if not any(mutant.name.startswith(name) for mutant in mutants):
-            raise LookupError(f"no mutant's name begins with {name!r}; --list shows all of them")
+            raise LookupError(f"no mutant's name starts with {name!r}; list them with --list")
     return [mutant for mutant in mutants if not wanted or mutant.name.startswith(tuple(wanted))]
 
 
@@ -107,5 +107,5 @@ def _read(flow: str, name: str, table: dict[str, Any]) -> Mutant:
     except (KeyError, TypeError) as error:
         raise ValueError(f"{flow}.toml: mutant {name!r} must have rows, bug, guards and changes: {error}") from None
     if table or not guards or not changes:
-        raise ValueError(f"{flow}.toml: mutant {name!r} has no guards, no changes, or what is neither: {list(table)}")
+        raise ValueError(f"{flow}.toml: mutant {name!r} has no guards, no changes, or unknown keys {list(table)}")
     return Mutant(name, flow, tuple(rows), bug, tuple(guards), changes)

@@ -1,4 +1,4 @@
-"""What the gate found: a line as each mutant is judged, a table at the end, and both reports."""
+"""Output of the gate: a line for each mutant, a table at the end, and both reports."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ COLOURS = {"caught": "green", "survived": "bold red", "broken": "bold red", "hun
 
 
 def short(verdict: Verdict) -> str:
-    """The test without its folders."""
+    """The test's id without its folders."""
     return verdict.test.rsplit("/", 1)[-1]
 
 
 def line(verdict: Verdict) -> str:
-    """One verdict, in rich's markup."""
+    """One verdict in rich's markup."""
     status = f"[{COLOURS[verdict.status]}]{verdict.status:8}[/]"
     text = short(verdict) if verdict.status == "caught" else f"{verdict.test} {verdict.message}".strip()
     aside = "" if verdict.by_guard or verdict.status != "caught" else " [yellow](not one of its guards)[/]"
@@ -30,9 +30,7 @@ def line(verdict: Verdict) -> str:
 
 
 def table(mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict]) -> Table:
-    made = Table(
-        "mutant", "verdict", "by which test, and what it said", title="Known bugs, put back", title_justify="left"
-    )
+    made = Table("mutant", "verdict", "test and message", title="Known bugs", title_justify="left")
     for mutant in mutants:
         verdict = verdicts[mutant.name]
         text = " ".join(filter(None, [short(verdict), f"[dim]{escape(verdict.message[:120])}[/]"]))
@@ -42,7 +40,7 @@ def table(mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict]) -> Table:
 
 def summary(verdicts: Mapping[str, Verdict], seconds: float) -> str:
     caught = sum(verdict.status == "caught" for verdict in verdicts.values())
-    return f"{caught} of {len(verdicts)} known bugs that were put back were caught, in {seconds:.0f} s"
+    return f"{caught} of {len(verdicts)} known bugs were caught, in {seconds:.0f} s"
 
 
 def write(
@@ -52,7 +50,7 @@ def write(
     reasons: Mapping[str, str],
     seconds: float,
 ) -> None:
-    """report.json and report.md."""
+    """Write report.json and report.md."""
     judged = [
         {"name": m.name, "flow": m.flow, "rows": m.rows, "bug": m.bug, "verdict": asdict(verdicts[m.name])}
         for m in mutants
@@ -65,15 +63,15 @@ def write(
 def _markdown(
     mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict], reasons: Mapping[str, str], seconds: float
 ) -> list[str]:
-    lines = ["# Known bugs, put back", "", f"{summary(verdicts, seconds)}.", ""]
+    lines = ["# Known bugs", "", f"{summary(verdicts, seconds)}.", ""]
     for flow in dict.fromkeys(mutant.flow for mutant in mutants):
-        lines += [f"## {flow}", "", "| mutant | the bug | verdict | by which test |", "|---|---|---|---|"]
+        lines += [f"## {flow}", "", "| mutant | bug | verdict | test |", "|---|---|---|---|"]
         for mutant in (m for m in mutants if m.flow == flow):
             verdict = verdicts[mutant.name]
             by = f"`{short(verdict)}`: {_cell(verdict.message)}" if verdict.test else _cell(verdict.message)
             lines.append(f"| {mutant.name} | {_cell(mutant.bug)} | {verdict.status} | {by} |")
         lines.append("")
-    lines += ["## The known failures, one by one", "", "| row | put back by |", "|---|---|"]
+    lines += ["## Known failures", "", "| row | mutants |", "|---|---|"]
     for row in ROWS:
         names = [mutant.name for mutant in mutants if row in mutant.rows]
         lines.append(f"| {row} | {', '.join(names) or _cell(reasons.get(row, 'not tried in this run'))} |")

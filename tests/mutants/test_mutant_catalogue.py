@@ -30,7 +30,7 @@ def test_a_mutant_still_fits_the_code_and_is_valid(mutant: Mutant) -> None:
 
 
 def test_no_mutant_uses_an_undefined_name(tmp_path: Path) -> None:
-    """Its NameError would turn the tests red, and say nothing about them."""
+    """A NameError makes every test fail and proves nothing about them."""
     for mutant in MUTANTS:
         for name, text in mutant.mutated(ROOT).items():
             if name.endswith(".py"):
@@ -65,7 +65,7 @@ def test_a_mutant_named_for_a_known_failure_counts_for_it(mutant: Mutant) -> Non
 def test_a_stale_change_names_its_mutant_file_and_text() -> None:
     change = Change("slots.py", "a < b", "a <= b")
     for text, times in (("a<b", 0), ("a < b or a < b", 2)):
-        with pytest.raises(Stale, match=rf"^f06: .* in slots.py exactly once, and stands there {times} .*'a < b'$"):
+        with pytest.raises(Stale, match=rf"^f06: .* in slots.py exactly once, but occurs {times} .*'a < b'$"):
             change.applied_to("f06", text)
 
 

@@ -1,4 +1,4 @@
-"""One mutant's trial: put into a copy, judged by its guards, and if these stay green by all other quick tests."""
+"""The trial of one mutant: applied to a copy, judged by its guards and, if these pass, by all other quick tests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Literal
 from tests.mutants.copies import copy_with
 from tests.mutants.mutant_catalogue import Mutant, Stale
 
-# Guards take some seconds, and minutes if they wait for what never comes (tests/support/waiting.py). One that takes
-# longer hangs, however busy the machine is.
+# Guards take seconds, or minutes if they wait for an event that never happens (tests/support/waiting.py). A longer run
+# hangs, even on a busy machine.
 GUARDS_SECONDS = 900.0
 REST_SECONDS = 3600.0
-# Whoever changes the code makes the catalogue's own tests fail, and that would catch everything.
+# Without tests/mutants: every change of the code makes the catalogue's own tests fail.
 REST = ("tests", "--ignore=tests/engine", "--ignore=tests/e2e", "--ignore=tests/mutants")
 
-# Some of the rest ask for its options. It costs a second, so guards are run without it; properties need no plugin.
+# Some of the other tests need its options. It costs time, so guards run without it; properties need no plugin.
 HYPOTHESIS = ("-p", "hypothesispytest")
 
 Status = Literal["caught", "survived", "broken", "hung", "stale"]
@@ -31,13 +31,13 @@ Status = Literal["caught", "survived", "broken", "hung", "stale"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant.
+    """The outcome of a mutant's trial.
 
-    caught    a test failed: `test`, which said `message`; `by_guard` if it is one that the catalogue names
+    caught    `test` failed with `message`; `by_guard`: the catalogue names it as a guard
     survived  every test passed
-    broken    what failed says nothing about the tests: the mutant is not valid code, a guard does not exist
+    broken    the failure proves nothing about the tests: the mutant is not valid code, or a guard does not exist
     hung      the tests did not end
-    stale     the mutant does not fit the code
+    stale     the mutant does not apply to the code
     """
 
     mutant: str
@@ -50,7 +50,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of pytest. `failed` is the first test that failed; empty if none did."""
+    """One run of pytest. `failed` is the first test that failed, or empty."""
 
     passed: bool
     failed: str = ""
@@ -60,7 +60,7 @@ class Run:
 
 
 def green_without(base: Path, mutants: Iterable[Mutant], jobs: int) -> Run:
-    """Runs all the guards without any mutant; the first run that failed, or one that passed."""
+    """Run all guards without a mutant. Returns the first failed run, or one that passed."""
     guards = sorted({guard for mutant in mutants for guard in mutant.guards})
     share = -(-len(guards) // jobs)
     with ThreadPoolExecutor(jobs) as pool:
@@ -72,7 +72,7 @@ def green_without(base: Path, mutants: Iterable[Mutant], jobs: int) -> Run:
 
 
 def judge(mutant: Mutant, base: Path, folder: Path, rest: Iterable[str] = REST) -> Verdict:
-    """Tries a mutant in a copy of `base`, made in `folder` and left there for whoever wants to look."""
+    """Try a mutant in a copy of `base`. The copy is made in `folder` and stays there."""
     started = time.monotonic()
 
     def verdict(status: Status, run: Run, by_guard: bool = True) -> Verdict:
@@ -96,19 +96,20 @@ def judge(mutant: Mutant, base: Path, folder: Path, rest: Iterable[str] = REST) 
     return verdict("caught" if run.is_a_verdict else "broken", run, by_guard)
 
 
-def pytest(tree: Path, arguments: Iterable[str], seconds: float, said: Path | None = None) -> Run:
-    """Runs tests of a tree, with that tree's own code, until the first one fails.
+def pytest(tree: Path, arguments: Iterable[str], seconds: float, output: Path | None = None) -> Run:
+    """Run tests of a tree with that tree's code until the first one fails.
 
     Args:
-        said: what the files are called that say how it went, without .log and .json; by default, as the tree.
+        output: path of the output files, without .log and .json; by default the tree's.
     """
-    log_file, witness = ((said or tree).with_name(f"{(said or tree).name}{end}") for end in (".log", ".json"))
+    output = output or tree
+    log_file, witness = (output.with_name(f"{output.name}{end}") for end in (".log", ".json"))
     witness.unlink(missing_ok=True)
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "witness"]
-    # The tree's code is found by its own pyproject.toml; here alone, the plugin.
+    # The tree's pyproject.toml makes its code importable; this makes the plugin importable.
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     environment["PYTHONPATH"] = str(Path(__file__).parent)
-    # Plugins that a guard does not need take half of its time.
+    # Plugins that guards do not need take half of the time.
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     with log_file.open("w") as log:
         try:
@@ -126,7 +127,7 @@ def pytest(tree: Path, arguments: Iterable[str], seconds: float, said: Path | No
             return Run(False, message=f"the tests did not end within {seconds:.0f} s", hung=True)
     if code == 0:
         return Run(True)
-    if not witness.exists():  # pytest could not even begin: an argument that names no test, say
+    if not witness.exists():  # pytest did not start, for example because an argument names no test
         lines = [line for line in log_file.read_text().splitlines() if line.strip()]
         return Run(False, message=f"pytest ended with {code}: {' '.join(lines[-3:])[:300]}")
     first = json.loads(witness.read_text())

@@ -1,7 +1,7 @@
-"""A pytest plugin that writes down the first thing that failed, as one JSON object: see trial.py, which reads it.
+"""A pytest plugin that writes the first failure to a file as a JSON object, which trial.py reads.
 
-Beside what failed it says whether that is a test's own verdict. A mutant that cannot be imported, or names what is not
-there, turns every suite red; that says nothing about the tests.
+`is_a_verdict` is false if the failure proves nothing about the tests: a mutant that cannot be imported, or uses an
+undefined name, makes every test suite fail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGNATURE = re.compile(r"unexpected keyword argument|required positional argume
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--witness", type=Path, required=True, help="the file that the first failure is written to")
+    parser.addoption("--witness", type=Path, required=True, help="file for the first failure")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,8 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Witness:
-    """Sees every report of a session."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -54,9 +52,9 @@ class Witness:
 
 
 def _is_the_mutants_own(error: BaseException) -> bool:
-    """An error that says that the change is not even valid, rather than wrong."""
+    """Whether an error shows that the mutant is invalid code rather than wrong behavior."""
     if isinstance(error, ClientError):
-        # An expression that DynamoDB does not take: a value that is not used any more, say.
+        # DynamoDB refuses the expression, for example because of an unused value.
         return error.response["Error"]["Code"] == "ValidationException"
     if isinstance(error, TypeError):
         return _SIGNATURE.search(str(error)) is not None
