@@ -68,7 +68,7 @@ class Mutant:
             try:
                 before = texts[change.file] if change.file in texts else (root / change.file).read_text()
             except FileNotFoundError:
-                raise Stale(f"{self.name}: there is no file {change.file}") from None
+                raise Stale(f"{self.name}: {change.file} does not exist; update the catalogue") from None
             texts[change.file] = change.applied_to(self.name, before)
         return texts
 

@@ -67,7 +67,7 @@ def mutant(old: str, new: str, guard: str = "tests/test_limit.py::test_the_limit
     return Mutant(name, "slots", ("F6",), "a bug", (guard,), (Change("code_under_test.py", old, new),))
 
 
-def test_a_mutant_that_a_guard_catches_is_caught_with_what_the_test_said(base: Path, tmp_path: Path) -> None:
+def test_a_mutant_that_a_guard_catches_is_caught_with_its_message(base: Path, tmp_path: Path) -> None:
     verdict = judge(mutant("<", "<="), base, tmp_path, REST)
     assert (verdict.status, verdict.by_guard) == ("caught", True)
     assert verdict.test == "tests/test_limit.py::test_the_limit_holds"
