@@ -12,9 +12,9 @@ from tests.support.profiles import same_examples
 same_examples()  # before the tests are imported; --hypothesis-profile loads another profile later
 
 # The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
-# record: each worker would do it again. The deployments of `e2e` share one build folder.
+# record: each worker would do it again.
 TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
-# Modules of such a folder that use an engine of their own alone: each of them takes turns with none but itself.
+# Modules of these folders that use only an engine of their own: each runs on any one worker.
 ALONE = (
     "tests/e2e/test_flow_deployments.py",
     "tests/e2e/test_guided.py",
@@ -31,7 +31,7 @@ quick_clients.install()  # before a test creates a session
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each folder of TURNS on one worker, the largest first. Every other test on the next idle worker.
+    """Each folder of TURNS and module of ALONE on one worker, the largest first; other tests on the next idle one.
 
     `--dist loadgroup` does not work: pytest 9.2 does not read a test's group where xdist 3.8.0 writes it.
     """
