@@ -1,4 +1,4 @@
-"""The embedded AWS as the rest of the project sees it: start, deploy, clients, stop."""
+"""Start, attach, deploy to, restart and stop the embedded AWS, and make clients of it."""
 
 import contextlib
 import json
@@ -19,14 +19,14 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from dev.emulator import deployment, processes
-from dev.emulator.chat_service.chat_api_stand_in import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from dev.emulator.local_clients import local_client
 
-READY_SECONDS = 120.0  # a busy machine takes long; an engine that has died is noticed at once
+READY_SECONDS = 120.0  # for a busy machine; an engine that has died is noticed immediately
 RESTART_SECONDS = 120.0
-ASKED_SECONDS = 4.0
-LET_GO = b"."  # anything written to the engine's stdin tells it to outlive its parent
+TERMINATION_SECONDS = 4.0
+DETACH = b"."  # a byte on the engine's stdin: it outlives its parent
 Say = Callable[[str], None]
 
 
@@ -46,13 +46,13 @@ class EmbeddedAws:
     ) -> None:
         self.state_dir = state_dir
         self.endpoint = endpoint
-        self.chat_service: str | None = None  # the URL of the chat API's stand-in, if one lives in the engine
+        self.chat_service: str | None = None  # the URL of the simulated chat API, if it runs in the engine
         self.outputs: dict[str, str] = {}
         self.pid = pid
         self._token = token
         self._process = process
         self._clients: dict[str, Any] = {}
-        self._environment: dict[str, str] = {}  # what it was started with, for another start
+        self._environment: dict[str, str] = {}  # for a restart
 
     @classmethod
     def start(
@@ -67,13 +67,18 @@ class EmbeddedAws:
         environment: Mapping[str, str] | None = None,
         say: Say = silent,
     ) -> Self:
-        """Start an engine and wait until it answers; `port` 0 takes a free one.
+        """Start an engine and wait until it answers. Raises EngineError.
 
-        With `faults`, dev.emulator.faults acts in it; with `downstream`, dev.emulator.downstream; with `chat_service`
-        the chat API's stand-in lives in it. With `lasting` it can be ended and started again (`restart`), and writes
-        every change of an item to journal.jsonl (engine/patches/dynamodb_journal.py). Until `detach`, the engine ends
-        when this process does, however that ends. `environment` reaches the engine (SLOTKEEPER_ENGINE_WITHOUT,
-        SLOTKEEPER_GLUE_PLACE_HELD_SECONDS). Raises EngineError.
+        Until `detach`, the engine ends when this process ends, even if this process is killed.
+
+        Args:
+            port: 0 takes a free one.
+            faults: apply the rules of dev.emulator.faults.
+            downstream: follow the script of dev.emulator.downstream.
+            chat_service: run the simulated chat API in the engine.
+            lasting: allow `restart`, and write every change of an item to journal.jsonl
+                (engine/patches/dynamodb_journal.py).
+            environment: for the engine (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS).
         """
         say("starting the embedded AWS")
         state_dir = state_dir.resolve()
@@ -89,7 +94,7 @@ class EmbeddedAws:
                 aws._wait_until_ready()
             except EngineError:
                 aws.stop()
-                # Another process may have taken the free port in between; a port that was asked for is reported.
+                # Another process may have taken the free port in between. A port that the caller chose is reported.
                 if port or attempt == 2 or "already in use" not in aws.log_tail():
                     raise
                 continue
@@ -137,19 +142,18 @@ class EmbeddedAws:
         return aws
 
     def restart(self, *, hard: bool = False) -> None:
-        """End an engine that was started with `lasting`, and start it again with the state it had, on the same port.
+        """End an engine that was started with `lasting`, and start it again with its state, on the same port.
 
-        It is asked to end (SIGTERM) and given ASKED_SECONDS, or ends in the middle of whatever is under way (`hard`):
-        see dev/emulator/engine/patches/restarts.py for what is kept and what is gone. Faults are taken out. Raises
-        EngineError.
+        SIGTERM lets it finish open requests for TERMINATION_SECONDS. With `hard` it ends in the middle of them.
+        engine/patches/restarts.py states which data survive. Fault rules are removed. Raises EngineError.
         """
         if self._process is None:
-            raise EngineError("this engine was started by another process, which alone can start it again")
+            raise EngineError("another process started this engine; restart it there. Nothing was changed.")
         if not hard:
             processes.send_signal(self.pid, signal.SIGTERM)
-            # It waits for requests that are open; a function that calls the engine again waits for it in turn.
+            # The engine waits for open requests. A function that calls the engine meanwhile waits for the engine.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(ASKED_SECONDS)
+                self._process.wait(TERMINATION_SECONDS)
         if self._process.poll() is None:
             processes.send_signal(self.pid, signal.SIGUSR1)
         try:
@@ -171,7 +175,7 @@ class EmbeddedAws:
             running = cls.attach(state_dir)
         except EngineError:
             return
-        raise EngineError(f"an embedded AWS runs in {state_dir} already, at {running.endpoint}")
+        raise EngineError(f"an embedded AWS already runs in {state_dir}, at {running.endpoint}; stop it first")
 
     @classmethod
     def attach(cls, state_dir: Path) -> Self:
@@ -216,18 +220,18 @@ class EmbeddedAws:
 
     @property
     def chatbot_url(self) -> str | None:
-        """Where this engine answers ChatbotUrl; None if no chatbot is deployed."""
+        """The URL of ChatbotUrl on this engine; None if no chatbot is deployed."""
         url = self.outputs.get("ChatbotUrl")
         return reachable(url, self.endpoint) if url else None
 
     def client(self, service: str) -> Any:
-        """The boto3 client of this engine for a service. It never reads the user's AWS files."""
+        """The boto3 client of a service on this engine. It never reads the user's AWS files."""
         if service not in self._clients:
             self._clients[service] = local_client(service, self.endpoint)
         return self._clients[service]
 
     def stop(self) -> None:
-        """End the engine and every process it started. Does nothing to a process that is not ours any more."""
+        """End the engine and every process it started. A process id that another program uses now is left alone."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         if self._process is not None or processes.is_ours(self.pid, self._token):
@@ -242,7 +246,7 @@ class EmbeddedAws:
 
     @staticmethod
     def forget(state_dir: Path) -> None:
-        """Remove the record of a running engine, and the engine's own files: it has ended."""
+        """Remove the record and the files of an engine that has ended."""
         for name in ("engine.pid", "outputs.json"):
             (state_dir / name).unlink(missing_ok=True)
         shutil.rmtree(state_dir / "scratch", ignore_errors=True)
@@ -251,11 +255,11 @@ class EmbeddedAws:
         """Let the engine continue when this process ends. Only `stop` ends it then."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
-                pipe.write(LET_GO)
+                pipe.write(DETACH)
         self._process = None
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines the engine wrote."""
+        """The last lines of the engine's log."""
         log = self.state_dir / "engine.log"
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
@@ -294,18 +298,18 @@ def _spawn(state_dir: Path, token: str, environment: Mapping[str, str]) -> subpr
     with (state_dir / "engine.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "dev.emulator.engine", "--token", token],
-            # The engine reads this pipe; it closes with us, even if we are killed.
+            # The engine reads this pipe, which closes when this process ends, even if it is killed.
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
             cwd=state_dir / "scratch",
-            start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end the engine in order
+            start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which ends the engine in order
         )
 
 
 def _kept(state_dir: Path) -> dict[str, str]:
-    """Where an engine keeps what another one is to find; empty at first."""
+    """The settings by which an engine stores its state for a restart; the folder is empty at first."""
     kept = state_dir / "kept"
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir()
@@ -320,11 +324,10 @@ def _kept(state_dir: Path) -> dict[str, str]:
 
 
 def reachable(url: str, endpoint: str) -> str:
-    """Where `endpoint` answers what AWS would answer at `url` (https://<id>.execute-api.<region>.<...>/<stage>/<path>).
+    """The URL on `endpoint` of an API Gateway stage: `url` is https://<id>.execute-api.<region>.<...>/<stage>/<path>.
 
-    An API Gateway stage has a host name of its own, which no resolver knows on this machine. The engine therefore
-    serves the same stage under a path as well; API, stage, path and the event stay the same. Raises ValueError for
-    another URL.
+    An API Gateway stage has its own host name, which does not resolve on this machine. The engine also serves the
+    stage under a path; API, stage, path and event stay the same. Raises ValueError for another URL.
     """
     at = urlsplit(url)
     name, _, rest = (at.hostname or "").partition(".")
@@ -334,7 +337,7 @@ def reachable(url: str, endpoint: str) -> str:
 
 
 def free_port() -> int:
-    """One on 127.0.0.1 that no program listens on; another program may take it before its caller does."""
+    """A free port of 127.0.0.1; another program may take it before the caller does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

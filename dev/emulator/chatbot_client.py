@@ -1,4 +1,4 @@
-"""The deployed chatbot from outside: what it must be given, and how a message is sent to it."""
+"""A client of the deployed chatbot: sets its credentials, and sends signed messages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dev.emulator.aws import EmbeddedAws
 
 # Seconds. API Gateway ends after 29; the embedded AWS does not, and may have a container to start.
 TIMEOUT = 60.0
-# Parameters of a deployment that is sent more at once than a chat service sends.
+# Parameters for tests that send more messages at the same time than a chat service does.
 UNTHROTTLED = {"ChatbotRate": "10000", "ChatbotBurst": "5000"}
 
 
 class Unanswered(Exception):
-    """The message has no answer; the text says who refused it and why."""
+    """The message has no answer; the text names the component that refused it, and the reason."""
 
 
 def signed(key: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers of a request with this body, sent at `timestamp` (epoch seconds): from the contract alone."""
+    """The headers of a request, computed from the documented contract alone. `timestamp` is in epoch seconds."""
     digest = hmac.new(key.encode(), f"v1:{timestamp}:".encode() + body, "sha256").hexdigest()
     return {
         "Content-Type": "application/json",
@@ -39,13 +39,13 @@ def first_key(secret: str) -> str:
 
 
 def give_credentials(aws: EmbeddedAws, client_id: str, client_secret: str) -> None:
-    """Put the chat API's credentials where the chatbot reads them."""
+    """Store the chat API's credentials in the secret that the chatbot reads."""
     value = json.dumps({"client_id": client_id, "client_secret": client_secret})
     aws.client("secretsmanager").put_secret_value(SecretId=aws.outputs["ApiCredentialsSecretArn"], SecretString=value)
 
 
 def signing_key(aws: EmbeddedAws) -> str:
-    """The key by which the chatbot's senders sign."""
+    """The key with which senders sign."""
     answer = aws.client("secretsmanager").get_secret_value(SecretId=aws.outputs["SigningKeySecretArn"])
     return first_key(answer["SecretString"])
 

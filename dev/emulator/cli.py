@@ -14,8 +14,8 @@ from dev.emulator import chatbot_client as chatbot
 from dev.emulator import processes, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
-from dev.emulator.chat_service.chat_api_stand_in import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chat_service.control import PREFIX
+from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.deployment import DeploymentError, check_names
 from dev.emulator.environment import ROOT
 from dev.emulator.live_view import Stalled, watch
@@ -48,7 +48,7 @@ class Interruptible(click.Group):
 
 
 def _past_interrupts() -> None:
-    """What is left to do is short, and half of it would leave behind what Ctrl-C asks to be ended."""
+    """Ignore further signals: an interrupted clean-up would leave processes running."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
@@ -76,11 +76,11 @@ def _parameter(_context: click.Context, _option: click.Parameter, values: tuple[
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 takes a free one.")
 @click.option("--parameter", callback=_parameter, multiple=True, metavar="NAME=VALUE", help="A template parameter.")
 def up(port: int, parameter: dict[str, str]) -> None:
-    """Start it, deploy template.yaml, put one month of the sample data in its bucket, and leave it running.
+    """Start it, deploy template.yaml, upload one month of sample data, and leave it running.
 
     All flows are deployed; --parameter ChatApiUrl= leaves out the chatbot, --parameter DeployWorker=false the worker.
-    The chatbot asks a stand-in of the chat API, which lives as long as the engine does, unless you give it another by
-    --parameter ChatApiUrl=...; then give it that one's credentials by `python -m dev.emulator credentials`.
+    The chatbot calls a simulated chat API in the engine. To use another, deploy with --parameter ChatApiUrl=..., then
+    store its credentials with `python -m dev.emulator credentials`.
     """
     own_api = CHAT_API_URL in parameter
     try:
@@ -113,27 +113,30 @@ def up(port: int, parameter: dict[str, str]) -> None:
     say(f"ready at {aws.endpoint}; {len(outputs)} outputs in {_shown(STATE_DIR / 'outputs.json')}")
     say(f"the functions' log: {_log()}")
     if chat_api:
-        say(f"the chatbot asks the chat API's stand-in at {chat_api}; talk to the chatbot: {TALK}")
-        say(f"kill the token of its instances: curl -X POST {chat_api}{PREFIX}invalidate")
+        say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
+        say(f"invalidate the shared token: curl -X POST {chat_api}{PREFIX}invalidate")
     if parameter.get(CHAT_API_URL):
-        say(f"the chatbot asks {escape(parameter[CHAT_API_URL])}; this asks you for its credentials:")
+        say(f"the chatbot calls {escape(parameter[CHAT_API_URL])}; store its credentials with:")
         console.print(GIVE_CREDENTIALS)
     _say_chatbot_url(aws)
     if "WorkQueueUrl" in outputs:
         like = work_result.resend(worker.sample_body("first"))
-        say(f"the worker: make work; or a body of your own, like this: {escape(like)}")
-    say(f"{key} is in {outputs['DataBucketName']}; a message body that has it summed up, for RequestQueueUrl:")
+        say(f"send a sample request to the worker: make work; or your own body: {escape(like)}")
+    say(f"{key} is in {outputs['DataBucketName']}; a message body for RequestQueueUrl that summarizes it:")
     # Bare, so that the line can be copied whole.
     console.print(first_body(parameter.get("ProcessName", PROCESS)), markup=False)
 
 
 def _say_chatbot_url(aws: EmbeddedAws) -> None:
     if aws.chatbot_url:
-        say(f"your own sender posts to {aws.chatbot_url}")
+        say(f"the chatbot's URL: {aws.chatbot_url}")
 
 
 def upload_sample(aws: EmbeddedAws) -> str:
-    """One month of the sample data into DataBucket, for a first request of either kind; the key for RequestQueue's."""
+    """Upload one month of sample data to DataBucket, as CSV for a Glue job and as JSON Lines for the worker.
+
+    Returns the CSV's key.
+    """
     key, month = f"input/{FIRST_MONTH}.csv", split_by_month(read_dataset())[FIRST_MONTH]
     bucket = aws.outputs["DataBucketName"]
     aws.client("s3").put_object(Bucket=bucket, Key=key, Body=month, ContentType="text/csv")
@@ -151,10 +154,10 @@ def first_body(process: str) -> str:
 
 
 @main.command()
-@click.option("--client-id", prompt=True, help="Asked for if not given.")
-@click.option("--client-secret", prompt=True, hide_input=True, help="Asked for, unseen, if not given.")
+@click.option("--client-id", prompt=True, help="Default: a prompt.")
+@click.option("--client-secret", prompt=True, hide_input=True, help="Default: a hidden prompt.")
 def credentials(client_id: str, client_secret: str) -> None:
-    """Give the deployed chatbot the credentials of the chat API that ChatApiUrl names."""
+    """Store the credentials of the chat API that ChatApiUrl names."""
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
         if not aws.outputs:
@@ -165,12 +168,12 @@ def credentials(client_id: str, client_secret: str) -> None:
     except (EngineError, BotoCoreError, ClientError) as error:
         say(escape(str(error)))
         raise SystemExit(1) from None
-    say("the chatbot's credentials are in place")
+    say("the chatbot's credentials are stored")
 
 
 @main.command()
 def down() -> None:
-    """End the engine that `up` started, and what it started."""
+    """End the engine that `up` started, and its processes."""
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError:
@@ -184,7 +187,7 @@ def down() -> None:
 
 @main.command()
 def status() -> None:
-    """Say whether it runs, where, and what is deployed."""
+    """Show whether it runs, its endpoint, and the outputs of the stack."""
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError as error:
@@ -193,7 +196,7 @@ def status() -> None:
     count = len(processes.session_members(aws.pid))
     say(f"running at {aws.endpoint} (process {aws.pid}, {count} processes in all)")
     if aws.chat_service:
-        say(f"the chat API's stand-in serves at {aws.chat_service}")
+        say(f"the simulated chat API: {aws.chat_service}")
     _say_chatbot_url(aws)
     for name, value in sorted(aws.outputs.items()):
         console.print(f"  {name} = {value}", markup=False)
@@ -206,7 +209,7 @@ def status() -> None:
 def talk(text: str) -> None:
     """Sign TEXT as a chat service would, send it to the deployed chatbot, and print the answer."""
     if not text.strip():
-        say("TEXT is empty: there is nothing to say")
+        say("TEXT is empty: expected a message. Nothing was sent.")
         raise SystemExit(2)
     try:
         console.print(chatbot.ask(EmbeddedAws.attach(STATE_DIR), text), markup=False)
@@ -218,10 +221,10 @@ def talk(text: str) -> None:
 @main.command("work")
 @click.argument("body", default="")
 def send_work(body: str) -> None:
-    """Send BODY to the deployed worker, or a sample request, wait for its end, and print the outcome.
+    """Send BODY or a sample request to the deployed worker, wait for its end, and print the outcome.
 
-    Exit codes: 0 it has succeeded, or waits for an attempt that is more than a minute off; 1 it is dead-lettered; 2
-    nothing runs here, or nothing takes the message.
+    Exit codes: 0 it has succeeded, or its next attempt is more than a minute away; 1 it is dead-lettered; 2 no worker
+    runs here, or none takes the message.
     """
     try:
         aws = EmbeddedAws.attach(STATE_DIR)

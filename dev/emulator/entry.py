@@ -1,4 +1,4 @@
-"""How a command of this package begins: Ctrl-C is heard before anything else, since the imports alone take a second."""
+"""Start a command of this package: Ctrl-C is handled before the imports, which take a second."""
 
 import signal
 import sys
@@ -11,9 +11,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def run(module: str, program: str) -> None:
-    """Import `module` and run its click command `main` under the name `program`; 130 if interrupted on the way.
+    """Import `module` and run its click command `main` under the name `program`.
 
-    1 with a word of advice, if this Python is not the one that the project's packages are in.
+    Exits with 130 if interrupted, and with 1 if this Python does not have the project's packages.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background commands with SIGINT ignored
         signal.signal(number, _interrupt)

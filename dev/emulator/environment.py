@@ -1,4 +1,4 @@
-"""The environment of every process the embedded AWS starts: nothing in it can reach a real AWS account."""
+"""The environment of every process that the embedded AWS starts. It gives no access to a real AWS account."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def child_environment(endpoint: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment, with the user's AWS settings taken out and `endpoint` put in.
+    """This process's environment without the user's AWS settings, and with `endpoint`.
 
-    The interpreter's own folder leads PATH: `sam build` looks for the function runtime's Python there.
+    The interpreter's folder is first in PATH, where `sam build` looks for the function runtime's Python.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment |= {
@@ -28,6 +28,6 @@ def child_environment(endpoint: str, extra: Mapping[str, str] | None = None) -> 
         "SAM_CLI_TELEMETRY": "0",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
-    # A proxy in the user's environment would otherwise be asked for 127.0.0.1.
+    # Otherwise a proxy of the user's environment would receive requests for 127.0.0.1.
     environment["NO_PROXY"] = environment["no_proxy"] = "127.0.0.1,localhost"
     return environment | dict(extra or {})

@@ -1,7 +1,7 @@
-"""Faults for tests of the deployed workflow: lose an answer, refuse a call, stop an execution in between, hold a call.
+"""Faults for tests of the deployed workflow: lose an answer, refuse a call, stop an execution, hold a call.
 
-They act inside an engine that was started with `faults=True`, at a task's service call or, with the name of an
-operation of Step Functions, DynamoDB, SQS or Glue in place of a state's, at such an API call, whoever makes it.
+They act inside an engine that was started with `faults=True`. A rule with a state's name applies to the service calls
+of that task. A rule with the name of an operation (Step Functions, DynamoDB, SQS, Glue) applies to every such API call.
 """
 
 import json
@@ -16,14 +16,15 @@ Action = Literal["lose_answer", "refuse", "abort_before", "abort_after", "delay"
 class Faults:
     """The rules of one engine.
 
-    lose_answer: the call is made and its effect stands, the task gets `error` (of a `.sync` job: once it has started).
-    refuse: the task gets `error`, the call is not made.
-    abort_before, abort_after: the execution is stopped, as StopExecution does, before or after the call.
-    delay: the call is made after `seconds`. late: it is made at once, and answered after `seconds`.
-    hold: it is made when the rule is removed.
-    leave_running: a later stop of the execution does not reach its Glue run (AWS: the attempt is best effort).
-    At an API call, lose_answer is an InternalFailure (500), and abort_before and leave_running do nothing; only
-    StartExecution knows an execution's name and abort_after.
+    - lose_answer: the call takes effect, and the task gets `error` (of a `.sync` job: once the job has started).
+    - refuse: the task gets `error`, and the call is not made.
+    - abort_before, abort_after: the execution is stopped, as by StopExecution, before or after the call.
+    - delay: the call is made after `seconds`. late: it is made immediately, and answered after `seconds`.
+    - hold: the call is made when the rule is removed.
+    - leave_running: a later stop of the execution does not stop its Glue run (AWS: the attempt is best effort).
+
+    At an API call, lose_answer is an InternalFailure (500), and abort_before and leave_running have no effect. A rule
+    for StartExecution alone can name an execution and use abort_after.
     """
 
     def __init__(self, state_dir: Path) -> None:
@@ -47,11 +48,11 @@ class Faults:
         return rule_id
 
     def remove(self, rule_id: str) -> None:
-        """Take one rule out; a call that it holds goes on."""
+        """Remove a rule. A call that it holds continues."""
         self._write([rule for rule in self._read() if rule["id"] != rule_id])
 
     def clear(self) -> None:
-        """Take every rule out; calls that are held go on."""
+        """Remove all rules. Calls that they hold continue."""
         self._write([])
 
     def fired(self, rule_id: str) -> int:
@@ -59,7 +60,7 @@ class Faults:
         return len(self.met(rule_id))
 
     def met(self, rule_id: str) -> list[str]:
-        """The executions that the rule has acted on, empty names for API calls that are of none; see `fired`."""
+        """The names of the executions that the rule has acted on; empty for an API call without one. See `fired`."""
         lines = self._fired.read_text().splitlines() if self._fired.exists() else []
         return [line.partition(" ")[2] for line in lines if line.startswith(f"{rule_id} ")]
 

@@ -1,4 +1,4 @@
-"""Watching something that takes long: a panel that is redrawn in a terminal, a line per change elsewhere."""
+"""Show the progress of a long run: a panel in a terminal, a line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ WIDEST_GAUGE = 60  # more boxes do not fit a terminal's line
 
 
 class Stalled(Exception):
-    """Nothing has moved for too long; the text states where everything is."""
+    """Nothing has changed for too long; the text contains the last status."""
 
 
 class Progress(Protocol):
-    """One read of what is watched. `status` is everything but the time: two equal ones show that nothing has moved."""
+    """One read of the progress. `status` contains everything but the time, so that equal ones mean no change."""
 
     @property
     def elapsed(self) -> float: ...
@@ -77,7 +77,7 @@ class Snapshot:
 
 
 class LiveView:
-    """Shows progress. What it showed last stays on the screen."""
+    """Shows progress. The last state stays on the screen."""
 
     def __init__(self, console: Console, title: str = "") -> None:
         self._console = console
@@ -106,7 +106,7 @@ class LiveView:
 
 
 class StallDetector:
-    """Notices that nothing but the clock has changed for `after` seconds."""
+    """Raises Stalled if the status has not changed for `after` seconds."""
 
     def __init__(self, after: float = STALLED_AFTER) -> None:
         self._after = after
@@ -126,7 +126,7 @@ class StallDetector:
 def watch[P: Progress](
     console: Console, read: Callable[[float], P], title: str = "", stalled_after: float = STALLED_AFTER
 ) -> P:
-    """Show what `read` returns for the elapsed seconds until it has ended; the last read. Raises Stalled."""
+    """Show the results of `read(elapsed seconds)` until one has ended, and return that one. Raises Stalled."""
     stall = StallDetector(stalled_after)
     started = time.monotonic()
     with LiveView(console, title) as view:

@@ -1,4 +1,4 @@
-"""boto3 clients for what runs on this machine: they can reach neither the user's account nor the user's AWS files."""
+"""boto3 clients for services on this machine. They use neither the user's account nor the user's AWS files."""
 
 import os
 from typing import Any
@@ -9,9 +9,9 @@ from botocore.config import Config
 
 from dev.emulator.environment import ACCESS_KEY, REGION
 
-# What botocore would otherwise read of the user's: a profile that is named in the environment and stands in no file
-# stops every client ("Configuration and credential file settings" of the AWS CLI's user guide).
-_NOBODYS_SETTINGS: dict[str, Any] = {
+# Without these, botocore reads the user's settings, and fails for a profile that the environment names and no file
+# defines ("Configuration and credential file settings" of the AWS CLI's user guide).
+_NO_USER_SETTINGS: dict[str, Any] = {
     "profile": (None, None, None, None),
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
@@ -29,10 +29,10 @@ def local_client(
     """A client of `service` at `endpoint`, with dummy keys.
 
     Args:
-        connections: how many threads can call at the same instant.
-        attempts: how often a call is made, its retries included; 1 lets a test see every failure.
+        connections: the number of simultaneous calls.
+        attempts: calls, retries included; with 1 a test sees every failure.
         read_timeout: seconds.
-        settings: what else is wanted, or wanted otherwise.
+        settings: override these, or add to them.
     """
     make: Any = _session().client  # its stubs want the service's name as a literal
     config = _config(connections, attempts, read_timeout)
@@ -40,14 +40,14 @@ def local_client(
 
 
 def local_resource(service: str, endpoint: str, connections: int = 50) -> Any:
-    """The same as one of boto3's resources, for programs that ask for that."""
+    """A boto3 resource instead of a client, for programs that need one."""
     make: Any = _session().resource
     return make(service, endpoint_url=endpoint, config=_config(connections, 1, 60))
 
 
 def _session() -> boto3.session.Session:
-    # A session of its own: boto3's default one is shared, and remembers profiles.
-    core = botocore.session.Session(session_vars=_NOBODYS_SETTINGS)
+    # boto3's default session is shared, and remembers profiles.
+    core = botocore.session.Session(session_vars=_NO_USER_SETTINGS)
     return boto3.session.Session(
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=ACCESS_KEY,

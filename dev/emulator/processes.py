@@ -1,7 +1,7 @@
-"""Ending a process and everything it started, and nothing else.
+"""End a process and every process it started, and nothing else.
 
-The engine leads a session of its own. Lambda workers and Glue scripts stay in it, whatever process group they are in,
-so the session is the list of what must be gone when the engine is.
+The engine leads its own session. Lambda workers and Glue scripts stay in that session even in another process group, so
+its members are the processes that must end with the engine.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 PROC = Path("/proc")
-HAS_PROC = (PROC / "self" / "stat").exists()  # Linux; a small image of it has no ps, and macOS has nothing but ps
+HAS_PROC = (PROC / "self" / "stat").exists()  # on Linux, where small images lack ps; macOS has only ps
 
 
 def command_line(pid: int) -> str:
@@ -29,12 +29,12 @@ def command_line(pid: int) -> str:
 
 
 def is_ours(pid: int, token: str) -> bool:
-    """Whether `pid` is still the process started with `token`: a process id is used again after a while."""
+    """Whether `pid` is still the process started with `token`. The system reuses process ids."""
     return token in command_line(pid)
 
 
 def session_members(leader: int) -> list[int]:
-    """Process ids in the session that `leader` started, this process never among them."""
+    """Process ids in the session that `leader` started, without this process."""
     members = []
     for pid, state in _states_from_proc() if HAS_PROC else _states_from_ps():
         if pid == os.getpid() or state.startswith("Z"):
@@ -48,11 +48,11 @@ def session_members(leader: int) -> list[int]:
 
 
 def _states_from_proc() -> list[tuple[int, str]]:
-    """(process id, state) of every process, as /proc/<pid>/stat says it ("proc_pid_stat(5)")."""
+    """(process id, state) of every process, from /proc/<pid>/stat ("proc_pid_stat(5)")."""
     states = []
     for folder in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended while the list was read
-            # The name before the state is in brackets, and may itself hold blanks and brackets.
+            # The name before the state is in brackets, and may contain blanks and brackets.
             states.append((int(folder.name), (folder / "stat").read_text(errors="replace").rpartition(")")[2].strip()))
     return states
 
@@ -63,7 +63,7 @@ def _states_from_ps() -> list[tuple[int, str]]:
 
 
 def end_session(leader: int) -> None:
-    """Kill `leader` and every other process of its session. No process of this project has anything to save then."""
+    """Kill `leader` and every other process of its session."""
     for _ in range(10):  # a dying process may have started another one a moment ago
         members = session_members(leader)
         if not members:
@@ -76,7 +76,7 @@ def end_session(leader: int) -> None:
 
 
 def send_signal(pid: int, number: signal.Signals) -> None:
-    """Send a signal; a process that is gone already is what the caller wanted."""
+    """Send a signal, unless the process has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def depth(sqs: Any, queue_url: str) -> dict[str, int]:
-    """Messages on the queue that are visible, in flight and delayed."""
+    """The number of messages that are visible, in flight and delayed."""
     names = {"visible": "", "in flight": "NotVisible", "delayed": "Delayed"}
     wanted = {state: f"ApproximateNumberOfMessages{name}" for state, name in names.items()}
     answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=list(wanted.values()))["Attributes"]
@@ -19,7 +19,7 @@ def total(sqs: Any, queue_url: str) -> int:
 
 
 def drain(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
-    """Every message, taken off the queue: a FIFO queue shows no more of a group while some are in flight."""
+    """Receive and delete every message. A FIFO queue returns no more of a group while some are in flight."""
     messages: list[dict[str, Any]] = []
     while batch := _receive(sqs, queue_url):
         messages += batch
@@ -29,7 +29,7 @@ def drain(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
 
 
 def peek(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
-    """Every message, which stays on the queue: it is hidden from others for no longer than this takes."""
+    """Receive every message and make it visible again, so that it stays on the queue."""
     messages: list[dict[str, Any]] = []
     try:
         while batch := _receive(sqs, queue_url, VisibilityTimeout=30):

@@ -1,6 +1,6 @@
-"""A public data set for requests: Seattle's daily weather of 2012 to 2015 (NOAA, public domain), by months.
+"""Sample data for requests: Seattle's daily weather of 2012 to 2015 (NOAA, public domain), by month.
 
-It is carried inside the vega_datasets package, so a run needs no download.
+The vega_datasets package contains it, so a run needs no download.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ SPLIT_BY = "weather"  # a field of every line
 
 
 def read_dataset() -> str:
-    """The CSV text, as the package carries it."""
-    # Located by its metadata: importing the package would import pandas, for a file that is read as text.
+    """The CSV text."""
+    # Located by the package's metadata, because importing the package imports pandas.
     path = Path(str(distribution("vega_datasets").locate_file("vega_datasets/_data/seattle-weather.csv")))
     return path.read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What `make work` prints of the outcome of its message. Pure."""
+"""The report that `make work` prints on the outcome of its message. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
 
-SUCCEEDED, DEAD_LETTERED, NOTHING_RUNS = 0, 1, 2  # exit codes; a request that waits has not failed, so it is a 0
-LONGEST_COMMAND = 4000  # characters that can still be copied
+SUCCEEDED, DEAD_LETTERED, NOTHING_RUNS = 0, 1, 2  # exit codes; a waiting request has not failed, so its code is 0
+LONGEST_COMMAND = 4000  # characters; a longer one is hard to copy
 
 
 @dataclass(frozen=True)
@@ -24,54 +24,56 @@ class WorkResult:
 
 
 def resend(body: str) -> str:
-    """The shell command that sends a body as it is."""
+    """The shell command that sends a body unchanged."""
     return f"make work BODY={shlex.quote(body)}"
 
 
 def describe(last: Observation, name: str, body: str, manifest: Mapping[str, Any] | None) -> WorkResult:
-    """Of the last observation; `name` is for people. `manifest`: see SentMessage.manifest."""
+    """The report on the last observation. `name` is only displayed. `manifest`: see SentMessage.manifest."""
     if last.end is End.NOT_BEGUN:
         return WorkResult(
             NOTHING_RUNS,
             [
-                "the worker has taken the message, and not begun with it: either the function fails at its start (its "
-                "log states why), or this very attempt is being made for an earlier message",
-                "it is back on WorkQueue 12 minutes after it was taken",
+                "the worker has received the message and not claimed the attempt: either the function fails at its "
+                "start (see its log), or an earlier message makes the same attempt now",
+                "the message is visible on WorkQueue again 12 minutes after it was received",
             ],
         )
-    if last.letter is not None and last.unworked:
-        return _unworked(name, last.letter)
+    if last.dead_letter is not None and last.unworked:
+        return _unworked(name, last.dead_letter)
     if last.row is None:
-        return WorkResult(NOTHING_RUNS, ["the message is gone, and no dead letter is like it: see the functions' log"])
-    result = _by_row(name, last.row, body, last.letter, manifest)
+        return WorkResult(
+            NOTHING_RUNS, ["the message left WorkQueue without an outcome or a dead letter: see the functions' log"]
+        )
+    result = _by_row(name, last.row, body, last.dead_letter, manifest)
     if last.end is End.DROPPED:
-        first = f"dropped: the ledger knows this attempt of {name} already. Its row:"
+        first = f"dropped: the ledger already has this attempt of {name}. Its row:"
         return WorkResult(result.code, [first, *result.lines], result.command)
     return result
 
 
-def _unworked(name: str, letter: DeadLetter) -> WorkResult:
-    code = letter.code or "no code"
-    lines = [f"{name} is dead-lettered, and was never worked on: {code}", letter.reason or "no reason"]
+def _unworked(name: str, dead_letter: DeadLetter) -> WorkResult:
+    code = dead_letter.code or "no code"
+    lines = [f"{name} is dead-lettered without an attempt: {code}", dead_letter.reason or "no reason"]
     if code == "InvalidMessage":
-        lines.append("correct the body, and send that")
+        lines.append("correct the body, and send it again")
     return WorkResult(DEAD_LETTERED, lines)
 
 
 def _by_row(
-    name: str, row: LedgerRow, body: str, letter: DeadLetter | None, manifest: Mapping[str, Any] | None
+    name: str, row: LedgerRow, body: str, dead_letter: DeadLetter | None, manifest: Mapping[str, Any] | None
 ) -> WorkResult:
     after = f"after {counted(row.attempts, 'attempt')}"
     if row.status == "SUCCEEDED":
         return WorkResult(SUCCEEDED, [f"{name} has succeeded {after}", *_result(row, manifest)])
     if row.status == "DEAD_LETTERED":
-        return _dead_lettered(f"{name} is dead-lettered {after}", row, letter)
+        return _dead_lettered(f"{name} is dead-lettered {after}", row, dead_letter)
     lines = [f"{name} is {row.status} {after}"]
     if row.status == "WAITING":
-        lines = [f"{name} is WAITING {after}; the next one begins at {row.next_attempt_at}"]
+        lines = [f"{name} is WAITING {after}; the next attempt begins at {row.next_attempt_at}"]
     if row.last_error:
         lines.append(f"last error: {row.last_error}")
-    again = "to see its outcome later, send the same message again: it is dropped, and the row is shown"
+    again = "to see its outcome later, send the same message again: the worker drops it, and its row is shown"
     return _with_command(SUCCEEDED, [*lines, again], body)
 
 
@@ -82,13 +84,13 @@ def _result(row: LedgerRow, manifest: Mapping[str, Any] | None) -> list[str]:
     return [f"its manifest in {manifest['bucket']}: {manifest['key']}", *parts]
 
 
-def _dead_lettered(what: str, row: LedgerRow, letter: DeadLetter | None) -> WorkResult:
-    if letter is None:
-        gone = f"{what}; its dead letter is not in WorkDeadLetterQueue any more"
-        return WorkResult(DEAD_LETTERED, [gone, row.last_error or "no error is recorded"])
-    lines = [f"{what}: {letter.code}", letter.reason or "no reason"]
+def _dead_lettered(what: str, row: LedgerRow, dead_letter: DeadLetter | None) -> WorkResult:
+    if dead_letter is None:
+        missing = f"{what}; its dead letter is no longer in WorkDeadLetterQueue"
+        return WorkResult(DEAD_LETTERED, [missing, row.last_error or "no error is recorded"])
+    lines = [f"{what}: {dead_letter.code}", dead_letter.reason or "no reason"]
     again = f"correct the cause, which may be the payload, and send the dead letter as attempt {row.attempts + 1}"
-    return _with_command(DEAD_LETTERED, [*lines, again], letter.body)
+    return _with_command(DEAD_LETTERED, [*lines, again], dead_letter.body)
 
 
 def _with_command(code: int, lines: list[str], body: str) -> WorkResult:

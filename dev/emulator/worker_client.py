@@ -1,4 +1,4 @@
-"""The deployed worker from outside: its ledger and dead letters; a message is sent to it, and watched to its end."""
+"""A client of the deployed worker: sends a message, follows it to its end, reads the ledger and the dead letters."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from dev.emulator.sample_data import SPLIT_BY, content, months_as_json_lines
 
 MONTH = "2012-01"  # of the sample data
 INPUT_KEY = f"work/input/{MONTH}.jsonl"
-# Seconds. A later attempt is not waited for: its time is shown to the sender.
+# Seconds. For a later attempt, the command shows its time instead of waiting.
 MAX_WAIT = 60.0
-# A worker that has taken a message claims it within this, or has failed before it could.
+# Seconds within which a worker claims a received message, unless it fails before the claim.
 CLAIMED_WITHIN = 30.0
-# An attempt ends within the function's 120 s, whatever its outcome.
+# Seconds. The function's timeout ends an attempt after 120 s.
 STALLED_AFTER = 150.0
 LEDGER_KEY = 128  # characters of a request id
 
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """A request in the ledger. Times as they are there: they are compared with the dead letters' own."""
+    """A request in the ledger. Its times are texts as stored, to be compared with those of dead letters."""
 
     request_id: str
     status: str
@@ -47,7 +47,7 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A message of WorkDeadLetterQueue. None: it has no such attribute."""
+    """A message of WorkDeadLetterQueue. None means that it lacks the attribute."""
 
     body: str
     sent: float
@@ -58,7 +58,7 @@ class DeadLetter:
     first_attempt_at: str | None
     last_attempt_at: str | None
     history: Sequence[Mapping[str, Any]] | None
-    source_message_id: str | None = None  # of a message that was never worked on
+    source_message_id: str | None = None  # of a message that was refused without an attempt
 
 
 def parse_row(item: Mapping[str, Any]) -> LedgerRow:
@@ -98,36 +98,36 @@ def read_ledger(dynamodb: Any, table: str) -> list[LedgerRow]:
 
 
 def drain_dead_letters(sqs: Any, queue_url: str) -> list[DeadLetter]:
-    """Every dead letter, taken off the queue."""
+    """Receive and delete every dead letter."""
     return [parse_dead_letter(message) for message in drain(sqs, queue_url)]
 
 
 def peek_dead_letters(sqs: Any, queue_url: str) -> list[DeadLetter]:
-    """Every dead letter; all stay on the queue."""
+    """Every dead letter. All stay on the queue."""
     return [parse_dead_letter(message) for message in peek(sqs, queue_url)]
 
 
 class End(Enum):
-    """Where a request is when there is nothing more to wait for."""
+    """The reason why the command stops waiting."""
 
     SUCCEEDED = "SUCCEEDED"
     DEAD_LETTERED = "DEAD_LETTERED"
-    WAITING = "its next attempt is too late to wait for"
-    DROPPED = "the ledger knew this attempt already"
-    NOT_BEGUN = "the worker has taken the message without claiming its request"
+    WAITING = "its next attempt is later than MAX_WAIT"
+    DROPPED = "the ledger already had this attempt"
+    NOT_BEGUN = "the worker has received the message without claiming its request"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What can be seen of a message that was sent.
+    """The state of a message that was sent.
 
     Args:
-        elapsed: seconds since then.
-        visible, in_flight: messages on WorkQueue, others than this one among them.
-        before: the request's row before it was sent; None: there was none, or the body has no request id.
+        elapsed: seconds since it was sent.
+        visible, in_flight: messages on WorkQueue, including other messages.
+        before: the request's row before it was sent. None: there was none, or the body has no request id.
         row: the row now.
-        letter: the dead letter of this very message, or of the request whose row is DEAD_LETTERED.
-        unworked: the letter is of this very message, which was never worked on.
+        dead_letter: of this message, or of the request whose row is DEAD_LETTERED.
+        unworked: `dead_letter` is of this message, which was refused without an attempt.
         late: the next attempt is due later than `MAX_WAIT`.
     """
 
@@ -136,7 +136,7 @@ class Observation:
     in_flight: int
     before: LedgerRow | None = None
     row: LedgerRow | None = None
-    letter: DeadLetter | None = None
+    dead_letter: DeadLetter | None = None
     unworked: bool = False
     late: bool = False
 
@@ -147,7 +147,7 @@ class Observation:
 
     @property
     def end(self) -> End | None:
-        """Where the request is, if there is nothing more to wait for."""
+        """The reason to stop waiting; None while there is something to wait for."""
         if self.unworked:
             return End.DEAD_LETTERED
         if row := self.changed:
@@ -177,7 +177,7 @@ class Observation:
 
 
 def upload_sample(aws: EmbeddedAws) -> None:
-    """The input of the sample request: a month of the sample data as JSON Lines, into DataBucket."""
+    """Upload the sample request's input, a month of the sample data as JSON Lines, to DataBucket."""
     aws.client("s3").put_object(
         Bucket=aws.outputs["DataBucketName"],
         Key=INPUT_KEY,
@@ -187,13 +187,13 @@ def upload_sample(aws: EmbeddedAws) -> None:
 
 
 def sample_body(request_id: str = "") -> str:
-    """A message body for WorkQueue that has the sample split, under a fresh id if none is given."""
+    """A message body for WorkQueue that splits the sample. Without `request_id` it gets a new one."""
     payload = {"input_key": INPUT_KEY, "split_by": SPLIT_BY}
     return json.dumps({"request_id": request_id or f"sample-{secrets.token_hex(4)}", "payload": payload})
 
 
 def request_id_of(body: str) -> str | None:
-    """The request id of a body; None if it has none by which the ledger could know it."""
+    """The request id of a body; None if it has none that can be a key of the ledger."""
     try:
         request_id = json.loads(body)["request_id"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -202,37 +202,37 @@ def request_id_of(body: str) -> str | None:
 
 
 class SentMessage:
-    """A message that WorkQueue has taken, and where to read its outcome."""
+    """A message that was sent to WorkQueue, and its outcome."""
 
     def __init__(self, aws: EmbeddedAws, body: str) -> None:
-        """Sends it. `name` is for people. What SQS refuses is raised as ClientError."""
+        """Send it. Raises ClientError if SQS refuses it. `name` is only displayed."""
         self._sqs, self._dynamodb, self._s3 = aws.client("sqs"), aws.client("dynamodb"), aws.client("s3")
         self._outputs = aws.outputs
         self.body, self.request_id = body, request_id_of(body)
-        self.name = self.request_id or "a body that names no request"
+        self.name = self.request_id or "a body without a request id"
         self._before = self._row()
         answer = self._sqs.send_message(QueueUrl=self._outputs["WorkQueueUrl"], MessageBody=body)
         self._message_id = answer["MessageId"]
 
     def observe(self, elapsed: float) -> Observation:
-        """The queue is read first: what has left it by then is in the ledger or in a dead letter."""
+        """Read the state. The queue is read first: a message that has left it is in the ledger or a dead letter."""
         depth = queue_reading.depth(self._sqs, self._outputs["WorkQueueUrl"])
         row = self._row()
         gone = row == self._before and not depth["visible"] and not depth["in flight"]
-        letter = self._letter(row) if gone or (row and row.status == "DEAD_LETTERED") else None
+        dead_letter = self._dead_letter_of(row) if gone or (row and row.status == "DEAD_LETTERED") else None
         return Observation(
             elapsed=elapsed,
             visible=depth["visible"],
             in_flight=depth["in flight"],
             before=self._before,
             row=row,
-            letter=letter,
-            unworked=letter is not None and letter.source_message_id == self._message_id,
+            dead_letter=dead_letter,
+            unworked=dead_letter is not None and dead_letter.source_message_id == self._message_id,
             late=row is not None and row.next_attempt_at is not None and _seconds_until(row.next_attempt_at) > MAX_WAIT,
         )
 
     def manifest(self, row: LedgerRow | None) -> dict[str, Any] | None:
-        """What the shipped work has published, by its result; None for a result of another form."""
+        """The manifest that the sample work has published; None for a result of another form."""
         result = json.loads(row.result) if row and row.result else None
         if not isinstance(result, dict) or not isinstance(result.get("manifest"), str):
             return None
@@ -248,12 +248,12 @@ class SentMessage:
         item = self._dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         return parse_row(item) if item else None
 
-    def _letter(self, row: LedgerRow | None) -> DeadLetter | None:
-        letters = peek_dead_letters(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
-        own = [letter for letter in letters if letter.source_message_id == self._message_id]
+    def _dead_letter_of(self, row: LedgerRow | None) -> DeadLetter | None:
+        dead_letters = peek_dead_letters(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
+        own = [each for each in dead_letters if each.source_message_id == self._message_id]
         if not own and row is not None:
-            wanted = (row.request_id, row.attempts)  # not an earlier one's, which stays there after a manual redrive
-            own = [letter for letter in letters if (letter.idempotency_key, letter.retry_count) == wanted]
+            wanted = (row.request_id, row.attempts)  # an earlier attempt's dead letter stays after a manual redrive
+            own = [each for each in dead_letters if (each.idempotency_key, each.retry_count) == wanted]
         return own[-1] if own else None
 
 

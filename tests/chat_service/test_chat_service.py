@@ -90,7 +90,7 @@ def test_a_401_stands_in_the_log_as_soon_as_the_token_is_judged(service: ChatSer
     service.strike(ANSWERS, Outage("hang", takes_effect=True))
     waiting = in_background(lambda: client.answer("hello", "never made"))
     wait_until(lambda: [(r.status, r.ended) for r in service.log] == [(401, None)], "the judgement")
-    service.mend()
+    service.end_outage()
     waiting.join(NEVER)
 
 
@@ -101,7 +101,7 @@ def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatServi
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.answer, "hello", token)
         wait_until(lambda: service.log[-1].path == "/answers", "the request")
-        service.mend(ANSWERS)
+        service.end_outage(ANSWERS)
         wait_until(lambda: service.log[-1].token == 1, "the judgement")
         service.invalidate()
         assert asked.result()[0] == 200
@@ -160,7 +160,7 @@ def test_an_outage_answers_its_status_without_effect(service: ChatService, clien
     status, _, headers = client.send("POST", "/auth", {})
     assert (status, headers["Retry-After"]) == (429, "7")
     assert client.me(token) == 200
-    service.mend(AUTH)
+    service.end_outage(AUTH)
     assert client.auth()[0] == 200
 
 
@@ -190,7 +190,7 @@ def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: Chat
     with ChatApiClient(service) as patient:
         waiting = in_background(lambda: patient.me(None))
         wait_until(lambda: len(service.log) == 2, "the request")
-        service.mend()
+        service.end_outage()
         waiting.join(NEVER)
     wait_until(lambda: all(request.ended for request in service.log), "their end")
     assert statuses(service) == [("/me", None), ("/me", None)]
@@ -204,7 +204,7 @@ def test_a_held_request_takes_effect_when_its_route_is_mended(service: ChatServi
             held = pool.submit(second.auth)
             wait_until(lambda: service.auths == 2, "the request")
             assert service.is_live(token)
-            service.mend(AUTH)
+            service.end_outage(AUTH)
             assert held.result()[0] == 200
         assert not service.is_live(token)
 

@@ -23,7 +23,7 @@ def test_a_route_fails_and_is_mended_by_hand(client: ChatApiClient) -> None:
     struck = client.send("POST", "/_control/outage", {"route": "POST /auth", "status": 500, "times": 2})
     assert struck[1]["outages"]["POST /auth"]["status"] == 500
     assert client.auth()[0] == 500
-    assert client.send("POST", "/_control/mend", {"route": "POST /auth"})[1]["outages"] == {}
+    assert client.send("POST", "/_control/end_outage", {"route": "POST /auth"})[1]["outages"] == {}
     assert client.auth()[0] == 200
 
 

@@ -68,7 +68,7 @@ def bot(deployed: DeployedStack, chat_service: ChatService) -> Iterator[Deployed
     made = DeployedChatbot(deployed.aws, chat_service)
     made.reset()
     yield made
-    chat_service.mend()
+    chat_service.end_outage()
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ class DeployedChatbot:
 
     def reset(self) -> None:
         """A sound API, the right credentials, nobody refused, no lock. The token stays; its containers know it."""
-        self.service.mend()
+        self.service.end_outage()
         self.service.forbidden.clear()
         self.service.auth_latency = self.service.answer_latency = 0.0
         self.put_credentials(self.service.client_secret)

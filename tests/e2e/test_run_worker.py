@@ -46,7 +46,7 @@ def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.M
     assert missing.exit_code == invalid.exit_code == 1
     assert "local: b is dead-lettered after 1 attempt: Poison\n" in missing.output
     assert missing.output.splitlines()[-1].startswith('make work BODY=\'{"request_id":"b"')
-    assert "was never worked on: InvalidMessage\n" in invalid.output
+    assert "is dead-lettered without an attempt: InvalidMessage\n" in invalid.output
 
 
 def read_sooner_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) -> list[Schedule]:

@@ -98,12 +98,12 @@ def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkey
         "arguments": {"--input_key": "input/2012-01.csv", "--output_key": "output/2012-01.json"},
     }
     engine = EmbeddedAws.attach(left_behind)
-    assert f"the chat API's stand-in at {engine.chat_service}" in output
+    assert f"the simulated chat API at {engine.chat_service}" in output
     uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
     assert uploaded["Body"].read().startswith(b"date,")
     sample = engine.client("s3").get_object(Bucket="data", Key=worker.INPUT_KEY)
     assert "weather" in json.loads(sample["Body"].readline())
-    line = next(line for line in output.splitlines() if "the worker: make work;" in line)
+    line = next(line for line in output.splitlines() if "to the worker: make work;" in line)
     command = line.partition("make work BODY=")[2]
     assert shlex.split(command) == [worker.sample_body("first")]
     assert f"the functions' log: {left_behind / 'engine.log'}\n" in output
@@ -123,7 +123,7 @@ def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
     engine.client("secretsmanager").put_secret_value(SecretId=CREDENTIALS, SecretString="the user's own")
     output = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
     assert "'ChatApiUrl': 'https://chat.example'" in output
-    assert "stand-in" not in output
+    assert "simulated chat API" not in output
     assert credentials(engine) == "the user's own"
     assert cli.GIVE_CREDENTIALS in output
     output = up_once(left_behind)
@@ -163,10 +163,8 @@ def test_with_an_api_of_your_own_there_is_no_stand_in(left_behind: Path, monkeyp
     engine = EmbeddedAws.attach(left_behind)
     assert engine.chat_service is None
     assert "chat_service" not in json.loads((left_behind / "outputs.json").read_text())
-    assert (
-        f"the chatbot asks https://chat.example; this asks you for its credentials:\n{cli.GIVE_CREDENTIALS}\n" in output
-    )
-    assert "stand-in" not in carry_out("status", left_behind, monkeypatch)
+    assert f"the chatbot calls https://chat.example; store its credentials with:\n{cli.GIVE_CREDENTIALS}\n" in output
+    assert "simulated chat API" not in carry_out("status", left_behind, monkeypatch)
     given = CliRunner().invoke(cli.main, ["credentials"], input="the-id\nthe-secret\n")
     assert given.exit_code == 0
     assert "the-secret" not in given.output

@@ -147,7 +147,7 @@ def test_f35_after_an_outage_a_hundred_recover_with_one_post(sharing: TokenShare
     hammers = Hammers(sharing)
     sharing.service.strike(AUTH, Outage(status=503))
     assert hammers.strike() == {"the API gave no token: POST /auth was answered with HTTP 503"}
-    sharing.service.mend()
+    sharing.service.end_outage()
     # Over by the slowest clock, even if the fastest one wrote it.
     sharing.clock.move(sharing.timing.refusal + 4 * SKEW + 0.1)
     assert (hammers.strike(), sharing.service.auths, sharing.stored_is_live()) == ({"None"}, 2, True)
@@ -163,7 +163,7 @@ def test_a_post_that_took_effect_and_was_never_answered_is_not_repeated_before_t
     instances = sharing.several(20)
     assert {type(error) for error in errors_of([instance.get for instance in instances])} == {TokenRefused}
     assert (sharing.service.auths, len(sharing.service.token_history)) == (1, 1)
-    sharing.service.mend()
+    sharing.service.end_outage()
     sharing.clock.move(sharing.timing.refusal + 2 * sharing.timing.spread + 0.1)
     assert set(map(sharing.service.is_live, at_once([instance.get for instance in instances]))) == {True}
     assert sharing.service.auths == 2

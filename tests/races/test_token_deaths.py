@@ -134,7 +134,7 @@ def test_t3_f36_a_process_that_is_frozen_past_its_lease_and_thaws_spoils_nothing
         survivors.go_on()
         kept = sharing.item()
         if point == "in the POST":
-            sharing.service.mend()
+            sharing.service.end_outage()
         else:
             frozen.go_on()
         frozen.thaw()

@@ -42,7 +42,7 @@ def refresh_while_others_wait(sharing: TokenSharers, proxy: LosingProxy, attempt
     calls = Calls(sharing.dynamodb)
     others = start([instance.get for instance in sharing.several(OTHERS)])
     wait_until(lambda: len(calls.made) >= 2 * OTHERS, "two looks of everybody")
-    sharing.service.mend()
+    sharing.service.end_outage()
     return [future.exception() or future.result() for future in [*first, *others]]
 
 

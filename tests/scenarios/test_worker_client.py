@@ -40,8 +40,8 @@ NEW = Observation(elapsed=1.0, visible=0, in_flight=0)
         ({"row": DEAD}, End.DEAD_LETTERED),
         ({"row": WAITING}, None),
         ({"row": WAITING, "late": True}, End.WAITING),
-        ({"letter": UNREAD, "unworked": True}, End.DEAD_LETTERED),
-        ({"letter": UNREAD, "unworked": True, "before": SUCCEEDED, "row": SUCCEEDED}, End.DEAD_LETTERED),
+        ({"dead_letter": UNREAD, "unworked": True}, End.DEAD_LETTERED),
+        ({"dead_letter": UNREAD, "unworked": True, "before": SUCCEEDED, "row": SUCCEEDED}, End.DEAD_LETTERED),
         ({"before": SUCCEEDED, "row": SUCCEEDED}, End.DROPPED),
         ({"before": WAITING, "row": WAITING, "late": True}, End.DROPPED),
         ({"before": SUCCEEDED, "row": SUCCEEDED, "in_flight": 1}, None),
@@ -84,7 +84,7 @@ def test_a_result_of_your_own_is_shown_as_it_is() -> None:
 
 def test_a_dead_letter_shows_why_and_how_to_send_it_again() -> None:
     letter = replace(LETTER, body='{"request_id": "it\'s $HOME"}')
-    answer = result(row=DEAD, letter=letter)
+    answer = result(row=DEAD, dead_letter=letter)
     assert answer.code == 1
     assert answer.lines[:2] == ["a is dead-lettered after 1 attempt: Poison", letter.reason]
     assert answer.lines[2].endswith("send the dead letter as attempt 2:")
@@ -92,7 +92,7 @@ def test_a_dead_letter_shows_why_and_how_to_send_it_again() -> None:
 
 
 def test_a_long_body_is_not_offered_for_copying() -> None:
-    assert result(row=DEAD, letter=replace(LETTER, body="x" * 5000)).command is None
+    assert result(row=DEAD, dead_letter=replace(LETTER, body="x" * 5000)).command is None
 
 
 def test_a_dead_letter_that_was_taken_away_is_explained_by_the_row() -> None:
@@ -100,19 +100,19 @@ def test_a_dead_letter_that_was_taken_away_is_explained_by_the_row() -> None:
 
 
 def test_a_body_that_is_no_message_is_to_be_corrected() -> None:
-    answer = result(letter=UNREAD, unworked=True)
+    answer = result(dead_letter=UNREAD, unworked=True)
     assert (answer.code, answer.command) == (1, None)
     assert answer.lines == [
-        "a is dead-lettered, and was never worked on: InvalidMessage",
+        "a is dead-lettered without an attempt: InvalidMessage",
         "body is not JSON",
-        "correct the body, and send that",
+        "correct the body, and send it again",
     ]
 
 
 def test_a_late_retry_is_not_waited_for_and_its_time_is_shown() -> None:
     answer = result(row=WAITING, late=True, body="the body")
     assert answer.code == 0
-    assert answer.lines[0] == "a is WAITING after 1 attempt; the next one begins at 2030-01-01T00:00:00.000Z"
+    assert answer.lines[0] == "a is WAITING after 1 attempt; the next attempt begins at 2030-01-01T00:00:00.000Z"
     assert answer.lines[1] == "last error: Retryable: no"
     assert answer.command == "make work BODY='the body'"
 
@@ -121,7 +121,7 @@ def test_a_late_retry_is_not_waited_for_and_its_time_is_shown() -> None:
 def test_a_repeat_is_said_to_be_dropped_and_ends_as_its_row_does(row: LedgerRow, code: int) -> None:
     answer = result(before=row, row=row)
     assert answer.code == code
-    assert answer.lines[0] == "dropped: the ledger knows this attempt of a already. Its row:"
+    assert answer.lines[0] == "dropped: the ledger already has this attempt of a. Its row:"
     assert answer.lines[1].startswith("a ")
 
 
@@ -212,7 +212,7 @@ def test_a_body_without_an_id_has_the_dead_letter_that_names_its_message(aws: An
     put_letter(aws, code="InvalidMessage", reason="another one's", source_message_id="another")
     consume(aws)
     last = sent.observe(1.0)
-    assert (last.end, last.letter and last.letter.reason) == (End.DEAD_LETTERED, "mine")
+    assert (last.end, last.dead_letter and last.dead_letter.reason) == (End.DEAD_LETTERED, "mine")
 
 
 def test_a_dead_letter_of_an_earlier_attempt_is_not_taken_for_the_last_one_s(aws: Any) -> None:
@@ -222,7 +222,7 @@ def test_a_dead_letter_of_an_earlier_attempt_is_not_taken_for_the_last_one_s(aws
     sent = worker.SentMessage(aws, '{"request_id": "a"}')
     put_row(aws, "DEAD_LETTERED", 2)
     last = sent.observe(1.0)
-    assert (last.end, code_of(last.letter), last.unworked) == (End.DEAD_LETTERED, "Poison", False)
+    assert (last.end, code_of(last.dead_letter), last.unworked) == (End.DEAD_LETTERED, "Poison", False)
 
 
 def test_peeking_takes_no_dead_letter_away(aws: Any) -> None:

@@ -1,13 +1,13 @@
-"""The third-party chat API's stand-in: an HTTP server on 127.0.0.1 with the one quirk that makes sharing a token hard.
+"""The simulated chat API: an HTTP server on 127.0.0.1 with one live token per account.
 
-It stands for an API whose account has **one live token at a time**: every `POST /auth` makes a new token and kills the
-one before it, whoever uses that. Such APIs exist wherever a session, not a grant, is handed out. Like them it
+Every `POST /auth` creates a token and invalidates the one before it, as APIs with sessions do. The server
 
-- asks for client id and secret as JSON, and answers wrong ones with 401;
-- judges a token at the door: a request that came in with a live token is answered, though the token dies meanwhile;
-- says 401 to a dead token, to none and to a request that this caller may not make, and all three look the same;
-- takes its time over `POST /auth`, and makes the new token (and kills the old) at one instant of that time;
-- fails now and then: 429 or 503 with Retry-After, no answer, a connection that ends, before the effect or after it.
+- requires client id and secret as JSON, and answers wrong ones with 401;
+- checks a token when a request arrives: a request with a live token is answered even if the token is invalidated
+  meanwhile;
+- answers 401 alike to an invalid token, to a missing token and to a request that the caller may not make;
+- creates the token, and invalidates the one before it, at one instant of the latency of `POST /auth`;
+- fails on demand: 429 or 503 with Retry-After, no answer, or a closed connection, before or after the effect.
 
 | route | request | answers |
 |---|---|---|
@@ -15,14 +15,14 @@ one before it, whoever uses that. Such APIs exist wherever a session, not a gran
 | `GET /me` | Bearer token | 200 `{"client_id"}`, 401 |
 | `POST /answers` | Bearer token, `{"text", "conversation"?}` | 200 `{"answer"}`, 400, 401 |
 
-An error is `{"error": ...}` in a sentence. A body that is not what the route takes is 400. What a real API has and this
-one has not: TLS, expiry of a token by age, quotas. Alone: `python -m dev.emulator.chat_service --help`.
+An error is `{"error": <sentence>}`; an invalid body is 400. There is no TLS, no expiry of a token by age, no quota.
+Standalone: `python -m dev.emulator.chat_service --help`.
 """
 
-from .chat_api_stand_in import ANSWERS, AUTH, ME
 from .exchanges import Request, answer_to
 from .outages import Kind, Outage
 from .server import ChatService
+from .simulated_chat_api import ANSWERS, AUTH, ME
 from .tokens import TokenLife
 
 __all__ = ["ANSWERS", "AUTH", "ME", "ChatService", "Kind", "Outage", "Request", "TokenLife", "answer_to"]

@@ -1,12 +1,12 @@
-"""The stand-in's switches over HTTP, for manual tests. None of it is in the log.
+"""Settings and outages over HTTP, for manual tests. The log does not contain these requests.
 
 | route | body | does |
 |---|---|---|
 | `GET /_control/state` | | tokens (by number), `POST /auth` so far, outages, settings |
 | `GET /_control/log` | | every request so far |
-| `POST /_control/invalidate` | | kills the live token |
+| `POST /_control/invalidate` | | invalidates the live token |
 | `POST /_control/outage` | `{"route": "POST /auth", ...}` and the fields of `Outage` | lets that route fail |
-| `POST /_control/mend` | `{"route"?}` | ends that outage, or every one |
+| `POST /_control/end_outage` | `{"route"?}` | ends that outage, or all |
 | `POST /_control/settings` | any of `auth_latency`, `answer_latency`, `auth_effect`, `forbidden` (list) | sets them |
 """
 
@@ -16,23 +16,23 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from .chat_api_stand_in import ChatApi
 from .exchanges import Reply
 from .outages import Outage
+from .simulated_chat_api import ChatApi
 
 PREFIX = "/_control/"
-SHOWN = ("state", "log")
-DONE = ("invalidate", "outage", "mend", "settings")
+READS = ("state", "log")
+WRITES = ("invalidate", "outage", "end_outage", "settings")
 
 
 def answer(service: ChatApi, method: str, path: str, body: bytes) -> Reply:
-    """Carry out one control request: 400 says what is wrong with it, 404 what there is."""
+    """Process one control request. A 400 states the error, a 404 lists the routes."""
     name = path.removeprefix(PREFIX)
-    if method == "GET" and name in SHOWN:
+    if method == "GET" and name in READS:
         return Reply(200, _state(service) if name == "state" else {"requests": [asdict(r) for r in service.log]})
-    if method != "POST" or name not in DONE:
-        shown, done = (", ".join(PREFIX + each for each in names) for names in (SHOWN, DONE))
-        return Reply(404, {"error": f"no control {method} {path}; there are GET {shown} and POST {done}"})
+    if method != "POST" or name not in WRITES:
+        reads, writes = (", ".join(PREFIX + each for each in names) for names in (READS, WRITES))
+        return Reply(404, {"error": f"no control {method} {path}; there are GET {reads} and POST {writes}"})
     try:
         given = json.loads(body or b"{}")
         if not isinstance(given, dict):
@@ -48,15 +48,15 @@ def _do(service: ChatApi, name: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"invalidated_at": service.invalidate()}
         case "outage":
             service.strike(str(given.pop("route", "")), Outage(**given))
-        case "mend":
-            service.mend(given.get("route"))
+        case "end_outage":
+            service.end_outage(given.get("route"))
         case "settings":
             _set(service, given)
     return _state(service)
 
 
 def _set(service: ChatApi, given: dict[str, Any]) -> None:
-    """All of them, or none."""
+    """Set all of them, or none."""
     wrong = set(given) - {"auth_latency", "answer_latency", "auth_effect", "forbidden"}
     if wrong:
         raise ValueError(f"no setting {', '.join(sorted(wrong))}")

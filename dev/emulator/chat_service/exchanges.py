@@ -1,4 +1,4 @@
-"""A request as the stand-in logs it, the reply, and the answer to a text. A token is logged by its number alone."""
+"""A logged request, a reply, and the answer to a text. The log contains a token's number, never the token."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """One request, in the order of arrival. `..._monotonic` are time.monotonic(), the other instants epoch seconds."""
+    """One request. `..._monotonic` are time.monotonic(), the other instants epoch seconds."""
 
     number: int  # from 1
     method: str
     path: str
     began: float
     began_monotonic: float
-    token: int | None = None  # the token it bore, or that it made (POST /auth); None: none, or never one of ours
-    unknown_token: bool = False  # it bore one that was never made here
-    text: str | None = None  # what POST /answers asked
-    # None: not decided, or ended without an answer. A 401 stands here as soon as the token is judged.
+    token: int | None = None  # the request's token, or the token that POST /auth created; None: none, or unknown
+    unknown_token: bool = False
+    text: str | None = None  # of POST /answers
+    # None: not decided, or ended without an answer. A 401 is written when the token is checked.
     status: int | None = None
-    ended: float | None = None  # None: in flight. Written before the answer leaves
+    ended: float | None = None  # None: in flight. Written before the answer is sent
     ended_monotonic: float | None = None
 
 
@@ -36,9 +36,9 @@ class Reply:
 
 
 def answer_to(text: str) -> str:
-    """How many words the text has, and which is the longest (of several, the first).
+    """The number of words of the text, and its longest word (of several, the first).
 
-    The same text always has the same answer, so an answer that reached the wrong asker is seen.
+    A text always has the same answer, so a test notices an answer that reached the wrong caller.
     """
     words = re.findall(r"\w+", text)
     if not words:

@@ -1,4 +1,4 @@
-"""`python -m dev.emulator.chat_service`: the stand-in alone, in the foreground."""
+"""`python -m dev.emulator.chat_service`: the simulated chat API alone, in the foreground."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 import click
 
-from .chat_api_stand_in import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET
 from .control import PREFIX
 from .exchanges import Request
 from .server import ChatService
+from .simulated_chat_api import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_SECRET
 
 SECONDS = click.FloatRange(min=0, max=3600)
 
@@ -26,14 +26,16 @@ def _say(request: Request) -> None:
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; 0 takes a free one.")
 @click.option("--client-id", default=CLIENT_ID, help="The account's client id.")
-@click.option("--client-secret", default=CLIENT_SECRET, help="Its secret. It guards nothing: use no real one.")
-@click.option("--auth-latency", type=SECONDS, default=AUTH_LATENCY, help="Seconds that POST /auth takes.")
-@click.option("--answer-latency", type=SECONDS, default=ANSWER_LATENCY, help="Seconds that an answer takes.")
+@click.option(
+    "--client-secret", default=CLIENT_SECRET, help="The account's secret. It protects nothing: use no real one."
+)
+@click.option("--auth-latency", type=SECONDS, default=AUTH_LATENCY, help="Latency of POST /auth in seconds.")
+@click.option("--answer-latency", type=SECONDS, default=ANSWER_LATENCY, help="Latency of an answer in seconds.")
 def main(port: int, client_id: str, client_secret: str, auth_latency: float, answer_latency: float) -> None:
-    """Serve the chat API's stand-in on 127.0.0.1 until Ctrl-C: one live token, and every POST /auth kills the others.
+    """Serve the simulated chat API on 127.0.0.1 until Ctrl-C. Every POST /auth invalidates the token before it.
 
-    To let a deployed chatbot use it, give the URL as the parameter ChatApiUrl, and put the credentials it prints into
-    the secret that the stack's output ApiCredentialsSecretArn names.
+    For a deployed chatbot, set the parameter ChatApiUrl to the URL, and store the credentials that this command prints
+    in the secret of the stack's output ApiCredentialsSecretArn.
     """
     service = ChatService(
         port=port,
@@ -48,9 +50,9 @@ def main(port: int, client_id: str, client_secret: str, auth_latency: float, ans
     except OSError as error:
         raise click.ClickException(f"cannot serve on 127.0.0.1:{port}: {error.strerror}; try --port 0") from None
     try:
-        click.echo(f"the chat API's stand-in serves at {service.url}")
+        click.echo(f"the simulated chat API serves at {service.url}")
         click.echo(f"credentials: {json.dumps({'client_id': client_id, 'client_secret': client_secret})}")
-        click.echo(f"kill its token: curl -X POST {service.url}{PREFIX}invalidate (what else there is: {PREFIX})")
+        click.echo(f"invalidate its token: curl -X POST {service.url}{PREFIX}invalidate (list of controls: {PREFIX})")
         threading.Event().wait()
     except KeyboardInterrupt:
         click.echo("\nended")

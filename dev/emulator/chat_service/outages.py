@@ -1,4 +1,4 @@
-"""How a route of the stand-in fails, on purpose and for as long as a test wants."""
+"""Outages of a route, for as long as a test needs them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ Kind = Literal["answer", "drop", "hang", "hold"]
 
 @dataclass(frozen=True)
 class Outage:
-    """What a route does instead of serving. ValueError if it says two things at once.
+    """The way in which a route fails. Raises ValueError if the fields contradict each other.
 
-    - `answer`: answers `status`, at once, with Retry-After if `retry_after` (seconds) is given;
-    - `drop`: ends the connection without an answer;
-    - `hang`: gives no answer until the route is mended, then ends the connection;
-    - `hold`: keeps the request at the door until the route is mended, and serves it then: the way to stop a client at a
-      known place without sleeping.
+    Kinds:
+    - `answer`: answers `status` immediately, with Retry-After if `retry_after` (seconds) is set;
+    - `drop`: closes the connection without an answer;
+    - `hang`: gives no answer until the outage ends, then closes the connection;
+    - `hold`: delays the request until the outage ends, then serves it. A test stops a client there without sleeping.
 
-    With `takes_effect` the request is carried out first, and only its answer is lost or replaced: a token was made, and
-    the old one died. `times` is how many requests it strikes; None is every one until the route is mended.
+    Args:
+        takes_effect: process the request first, and lose or replace only its answer. `POST /auth` creates a token.
+        times: the number of requests that fail; None: all until the outage ends.
     """
 
     kind: Kind = "answer"
@@ -35,18 +36,18 @@ class Outage:
         if not 400 <= self.status <= 599:
             raise ValueError(f"status is {self.status}; an outage answers 400 to 599")
         if self.kind == "hold" and self.takes_effect:
-            raise ValueError("a held request takes effect when its route is mended: leave takes_effect out")
+            raise ValueError("a held request takes effect when the outage ends: remove takes_effect")
         if self.times is not None and self.times < 1:
             raise ValueError(f"times is {self.times}; expected at least 1, or none for every request")
 
 
 class Struck:
-    """An outage at work: how many requests it still takes, and its end."""
+    """An outage in progress: the number of requests that it still affects, and its end."""
 
     def __init__(self, outage: Outage) -> None:
         self.outage = outage
         self.left = outage.times
-        self.mended = threading.Event()
+        self.ended = threading.Event()
 
 
 class Outages:
@@ -57,19 +58,19 @@ class Outages:
         self._struck: dict[str, Struck] = {}
 
     def strike(self, route: str, outage: Outage) -> None:
-        self.mend(route)
+        self.end_outage(route)
         with self._lock:
             self._struck[route] = Struck(outage)
 
-    def mend(self, route: str | None) -> None:
-        """None mends every route. What was held or left hanging goes on."""
+    def end_outage(self, route: str | None) -> None:
+        """None ends all outages. Requests that they hold or leave hanging continue."""
         with self._lock:
             ended = [self._struck.pop(name) for name in list(self._struck) if route in (None, name)]
         for struck in ended:
-            struck.mended.set()
+            struck.ended.set()
 
     def meet(self, route: str) -> Struck | None:
-        """The outage that strikes the request which has just come to `route`, if any."""
+        """The outage for a request that has just arrived at `route`, if any."""
         with self._lock:
             struck = self._struck.get(route)
             if struck is None or struck.left == 0:
@@ -79,6 +80,6 @@ class Outages:
             return struck
 
     def now(self) -> dict[str, Outage]:
-        """By route, those that strike the next request."""
+        """By route, the outages that apply to the next request."""
         with self._lock:
             return {route: struck.outage for route, struck in self._struck.items() if struck.left != 0}

@@ -1,4 +1,4 @@
-"""The stand-in over HTTP/1.1: one thread a connection, which is kept open between requests."""
+"""The simulated chat API over HTTP/1.1: one thread per connection, which stays open between requests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from . import control
-from .chat_api_stand_in import ChatApi
 from .exchanges import Reply
+from .simulated_chat_api import ChatApi
 
-MOST_BODY = 1_000_000  # bytes
-BACKLOG = 1024  # connections that may knock at once; the system's own limit (somaxconn) still holds
-END_SECONDS = 5.0  # for connections to notice that they are ended
+MAX_BODY = 1_000_000  # bytes
+BACKLOG = 1024  # connections that wait for accept; the system's limit (somaxconn) applies too
+END_SECONDS = 5.0  # for the threads of closed connections to end
 
 
 class Server:
@@ -40,28 +40,28 @@ class Server:
 
 
 class ChatService(ChatApi):
-    """The stand-in, serving from `__enter__` (or `start`) to `__exit__` (or `stop`): see ChatApi for its switches."""
+    """A ChatApi that serves from `__enter__` (or `start`) to `__exit__` (or `stop`)."""
 
     _server: Server | None = None
 
     def start(self) -> Self:
-        """Serve on a thread of its own. Raises OSError if the port is taken."""
+        """Serve on a separate thread. Raises OSError if the port is taken."""
         self._stopping.clear()
         self._server = Server(self._port, self)
-        self._port = self._server.port  # started again, it answers at the same address
+        self._port = self._server.port  # another start serves at the same address
         return self
 
     def stop(self) -> None:
-        """End every connection and give the port back: from here on the API cannot be reached. Log and tokens stay."""
+        """Close every connection and free the port. Log and tokens stay."""
         self._stopping.set()
-        self.mend()
+        self.end_outage()
         if self._server is not None:
             self._server.close()
             self._server = None
 
     @property
     def url(self) -> str:
-        """Without a slash at its end."""
+        """The URL, without a slash at its end."""
         return f"http://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
@@ -95,19 +95,19 @@ class _Http(ThreadingHTTPServer):
             self._changed.notify_all()
 
     def end_connections(self) -> None:
-        """A kept-open connection would otherwise outlive the server, and a client would go on being answered."""
+        """Close open connections. Otherwise they outlive the server, and clients still receive answers."""
         with self._changed:
             for connection in self._open:
-                with contextlib.suppress(OSError):  # its client was faster
+                with contextlib.suppress(OSError):  # its client has closed it
                     connection.shutdown(socket.SHUT_RDWR)
             self._changed.wait_for(lambda: not self._open, timeout=END_SECONDS)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in the middle is what this server is for; it is no news."""
+        """Tests disconnect clients in the middle of a request: log nothing."""
 
 
 class _BadRequest(Exception):
-    """The request cannot be read; its connection is of no further use."""
+    """The request cannot be read. Its connection is closed."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "chat-service"
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body leave together: two small packets would wait for each other's acknowledgement
+    wbufsize = -1  # head and body in one packet: the second of two would wait for the acknowledgement of the first
     server: _Http
 
     def _handle(self) -> None:
@@ -146,11 +146,11 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal():
             raise _BadRequest(400, "Content-Length is not a number")
-        if int(length) > MOST_BODY:
-            raise _BadRequest(413, f"the body is longer than {MOST_BODY} bytes")
+        if int(length) > MAX_BODY:
+            raise _BadRequest(413, f"the body is longer than {MAX_BODY} bytes")
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            raise _BadRequest(400, "the body is shorter than Content-Length says")
+            raise _BadRequest(400, "the body is shorter than its Content-Length")
         return body
 
     def _send(self, reply: Reply) -> None:
@@ -167,4 +167,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The service keeps its own log."""
+        """Write nothing: the service has its own log."""

@@ -1,4 +1,4 @@
-"""The quirk: one live token, which the next one kills."""
+"""The account's tokens: one is live, and a new one invalidates it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ EndedBy = Literal["auth", "invalidate"]
 
 @dataclass(frozen=True)
 class TokenLife:
-    """One token, numbered from 1 in the order in which they were made. Epoch seconds."""
+    """One token, numbered from 1 in the order of creation. Times are epoch seconds."""
 
     number: int
     since: float
-    until: float | None = None  # None: it is the live one
+    until: float | None = None  # None: live
     ended_by: EndedBy | None = None  # a newer token, or an invalidation
 
 
 class Tokens:
-    """Every token that was made. Only the newest may be live."""
+    """Every token that was created. Only the newest can be live."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Tokens:
         self._numbers: dict[str, int] = {}
 
     def make(self) -> tuple[str, int]:
-        """A new live token and its number; the one before it dies at the same instant."""
+        """Create a live token; return it and its number. Invalidates the token before it at the same instant."""
         token = secrets.token_urlsafe(24)
         with self._lock:
             now = time.time()
@@ -40,12 +40,12 @@ class Tokens:
             return token, len(self._lives)
 
     def kill(self) -> float | None:
-        """End the live one; when that was, None if there was none."""
+        """Invalidate the live token. Returns the time, or None if there was none."""
         with self._lock:
             return self._end("invalidate", time.time())
 
     def find(self, token: str) -> tuple[int | None, bool]:
-        """Its number, None if it was never made here, and whether it is the live one."""
+        """The token's number (None for an unknown token), and whether it is live."""
         with self._lock:
             number = self._numbers.get(token)
             return number, number == len(self._lives) and self._lives[-1].until is None

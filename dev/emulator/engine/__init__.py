@@ -1,1 +1,1 @@
-"""MiniStack with what it lacks for this system put in: see `dev.emulator.engine.patches` for the list."""
+"""MiniStack with the behavior that it lacks for this system: `dev.emulator.engine.patches` has the list."""

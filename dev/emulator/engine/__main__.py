@@ -1,4 +1,4 @@
-"""Entry point of `python -m dev.emulator.engine --token <any word>`; the token only marks the command line as ours."""
+"""Entry point of `python -m dev.emulator.engine --token <any word>`; the token identifies the process."""
 
 from dev.emulator.engine.launcher import main
 

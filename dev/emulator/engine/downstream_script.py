@@ -1,4 +1,4 @@
-"""The engine's side of `dev.emulator.downstream`: which step a call of a key meets, and the record of all calls."""
+"""The engine's side of `dev.emulator.downstream`: the script's next step for a call, and the record of all calls."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 
 class Script:
-    """The steps of one file, read again whenever it has changed. Used by the event loop only."""
+    """The steps of one file, read again after each change. Used by the event loop only."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -21,11 +21,11 @@ class Script:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The file that the engine was started with."""
+        """The script of the file that the environment names."""
         return cls(Path(os.environ["SLOTKEEPER_ENGINE_DOWNSTREAM"]))
 
     def begin(self, key: str) -> tuple[dict[str, Any], int] | None:
-        """What this call of `key` meets, and the call's id in the record; None for a key that is not in the script."""
+        """The step for this call of `key`, and the call's id in the record; None for a key without a script."""
         steps = self._read().get(key)
         if steps is None:
             return None
@@ -35,7 +35,7 @@ class Script:
         return step, self._record.begin(key, number)
 
     def end(self, call: int, answer: str) -> None:
-        """The call has come to its end now."""
+        """Record the end of a call."""
         self._record.end(call, answer)
 
     def _read(self) -> dict[str, list[dict[str, Any]]]:
@@ -43,7 +43,7 @@ class Script:
             status = self._file.stat()
         except FileNotFoundError:
             return {}
-        version = (status.st_mtime_ns, status.st_ino)  # the helper replaces the file, so it is a new one each time
+        version = (status.st_mtime_ns, status.st_ino)  # dev.emulator.downstream replaces the file at each change
         if version != self._version:
             self._steps, self._version = json.loads(self._file.read_text()), version
         return self._steps

@@ -1,7 +1,7 @@
-"""A drive: one thread's way through an execution, from its start or from a redrive to the moment the execution closes.
+"""A drive: one thread's run of an execution, from its start or a redrive until the execution closes.
 
-Shared by the Step Functions patches. Whoever closes an execution does it through `close`, so a closed status is final,
-and a thread of a drive that is over finds that out at its next step instead of acting for the execution.
+Shared by the Step Functions patches. Every execution is closed by `close`, so a closed status is final. A thread whose
+drive has ended stops at its next step.
 """
 
 import contextvars
@@ -19,12 +19,12 @@ _latest: dict[str, "Drive"] = {}
 
 
 class ExecutionClosed(Exception):
-    """The execution of this thread has been closed: end without Retry, Catch or another state."""
+    """The execution of this thread was closed: end without Retry, Catch or another state."""
 
 
 @dataclass
 class Drive:
-    """Where an execution stands. `position` is the state to redrive from, with its input and variables."""
+    """The progress of an execution. `position` is the state to redrive from, with its input and variables."""
 
     execution: dict[str, Any]
     definition: dict[str, Any]
@@ -34,18 +34,18 @@ class Drive:
     closed: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raise ExecutionClosed if this drive is over."""
+        """Raise ExecutionClosed if this drive has ended."""
         if self.closed.is_set():
             raise ExecutionClosed
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but no longer than the execution lives."""
+        """Sleep. Raises ExecutionClosed as soon as the execution is closed."""
         if self.closed.wait(max(0.0, seconds)):
             raise ExecutionClosed
 
 
 def check() -> None:
-    """Raise ExecutionClosed in a thread whose drive is over."""
+    """Raise ExecutionClosed in a thread whose drive has ended."""
     drive = current.get()
     if drive is not None:
         drive.check()
@@ -57,13 +57,13 @@ def latest(execution_arn: str) -> Drive | None:
 
 
 def begin(drive: Drive) -> None:
-    """Make `drive` the one that may close its execution."""
+    """Register `drive` as the latest of its execution."""
     with lock:
         _latest[drive.execution["executionArn"]] = drive
 
 
 def close(drive: Drive, status: str, details: dict[str, Any], **fields: Any) -> bool:
-    """Close the execution unless something else did first; `details` is the history event's."""
+    """Close the execution unless it is closed already; `details` belongs to the history event."""
     execution = drive.execution
     with lock:
         if drive.closed.is_set() or execution["status"] != "RUNNING":
@@ -77,5 +77,5 @@ def close(drive: Drive, status: str, details: dict[str, Any], **fields: Any) -> 
 
 
 def stop(execution_arn: str, error: str, cause: str) -> None:
-    """What StopExecution does, for whoever acts inside the engine."""
+    """StopExecution, for callers inside the engine."""
     sfn._stop_execution({"executionArn": execution_arn, "error": error, "cause": cause})

@@ -1,4 +1,4 @@
-"""MiniStack's modules, typed as Any: they carry no types, and the patches assign to their private names."""
+"""MiniStack's modules, typed as Any: they have no types, and the patches assign to their private names."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -19,11 +19,11 @@ persistence: Any = import_module("ministack.core.persistence")
 
 
 class PatchError(RuntimeError):
-    """A name that a patch replaces is not there: MiniStack has changed."""
+    """A name that a patch replaces does not exist: MiniStack has changed."""
 
 
 def replace(module: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Put `make(original)` in the place of `module.name`. Raises PatchError if there is no such name."""
+    """Replace `module.name` by `make(original)`. Raises PatchError if there is no such name."""
     if not hasattr(module, name):
         raise PatchError(f"{module.__name__} has no {name} any more")
     setattr(module, name, make(getattr(module, name)))

@@ -1,4 +1,4 @@
-"""The engine's side of the fault file: which rule acts next, and a note of every one that did."""
+"""The engine's side of `dev.emulator.faults`: the next rule for a call, and a record of the rules that acted."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Rules:
-    """The rules of one file, read again whenever it has changed."""
+    """The rules of one file, read again after each change."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -22,11 +22,11 @@ class Rules:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The file that the engine was started with."""
+        """The rules of the file that the environment names."""
         return cls(Path(os.environ["SLOTKEEPER_ENGINE_FAULTS"]))
 
     def take(self, execution: str, state: str) -> dict[str, Any] | None:
-        """The first rule for this place that has not acted often enough; it counts as acting now."""
+        """The first rule for this call that has acted less than `times`. Counts it as acting."""
         with self._lock:
             for rule in self._read():
                 if rule["execution"] not in ("*", execution) or rule["state"] != state:
@@ -50,7 +50,7 @@ class Rules:
         except FileNotFoundError:
             self._seen, self._rules = None, []
             return self._rules
-        version = (status.st_mtime_ns, status.st_ino)  # the helper replaces the file, so it is a new one each time
+        version = (status.st_mtime_ns, status.st_ino)  # dev.emulator.faults replaces the file at each change
         if version != self._seen:
             self._rules, self._seen = json.loads(self._file.read_text()), version
         return self._rules

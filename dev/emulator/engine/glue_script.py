@@ -1,4 +1,4 @@
-"""The process of one Glue run: its script, `--key value` arguments, a timeout, a stop that reaches its children."""
+"""The process of one Glue run: its script, `--key value` arguments, a timeout, a stop that ends its children too."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _fetching = threading.Lock()
 
 
 class ScriptProcess:
-    """Runs one script. `stop` may come at any time, before the start too."""
+    """Runs one script. `stop` may be called at any time, even before the start."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class ScriptProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, location: str, arguments: list[str], timeout: float) -> tuple[str, str]:
-        """Run the script at `location` to its end; answer the run's state and error message. `timeout` in seconds."""
+        """Run the script at `location`; return the run's state and error message. `timeout` in seconds."""
         with tempfile.TemporaryDirectory(prefix="glue-") as folder:
             script = _fetch(location, Path(folder))
             if script is None:
@@ -39,7 +39,7 @@ class ScriptProcess:
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stderr=stderr,
-                    process_group=0,  # its own group, so that a stop reaches its children; our session still
+                    process_group=0,  # its own group, so that a stop ends its children; still in the engine's session
                 )
             try:
                 code = self._process.wait(timeout)
@@ -48,7 +48,7 @@ class ScriptProcess:
                 self._process.wait()
                 return "TIMEOUT", "Job run timed out"
             finally:
-                self._kill()  # children that outlive the script would go on working for a run that is over
+                self._kill()  # the children, which otherwise continue to work for a run that has ended
             text = errors.read_text(errors="replace")
             sys.stderr.write(text)  # the engine's log keeps the whole traceback
             return ("SUCCEEDED", "") if code == 0 else ("FAILED", _reason(text, code))
@@ -61,14 +61,14 @@ class ScriptProcess:
 
     def _kill(self) -> None:
         if self._process is not None:
-            # No such group: all of it is gone. (macOS says "not permitted" for a group of zombies.)
+            # No such group: all its processes have ended. (On macOS a group of zombies is "not permitted".)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _fetch(location: str, folder: Path) -> Path | None:
-    """Copy the script into `folder`, under a name that ends in `.py` whatever its key is."""
-    # MiniStack stages every script of one base name in one file, so fetch and copy are one step.
+    """Copy the script into `folder`, under a name that ends in `.py`."""
+    # MiniStack stages all scripts of one base name in the same file, so fetch and copy are one step.
     with _fetching:
         staged = glue._resolve_script(location)
         if staged is None:
@@ -78,6 +78,6 @@ def _fetch(location: str, folder: Path) -> Path | None:
 
 
 def _reason(stderr: str, code: int) -> str:
-    """What Glue shows: the exception's line, not the traceback above it."""
+    """The error message in Glue: the exception's line, without the traceback."""
     lines = [line for line in stderr.splitlines() if line.strip()]
     return lines[-1].strip()[:2000] if lines else f"Command failed with exit code {code}"

@@ -1,4 +1,4 @@
-"""Checks the version, applies the patches, ties the process to its parent, and runs MiniStack."""
+"""Check MiniStack's version, apply the patches, end with the parent process, and run MiniStack."""
 
 import importlib.metadata
 import logging
@@ -9,32 +9,32 @@ from importlib import import_module
 
 from dev.emulator import processes
 from dev.emulator.chat_service import ChatService
-from dev.emulator.chat_service.chat_api_stand_in import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET
+from dev.emulator.chat_service.simulated_chat_api import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET
 from dev.emulator.engine import patches
 
-MINISTACK_VERSION = "1.5.33"  # a test holds it to requirements/local.in
+MINISTACK_VERSION = "1.5.33"  # a test compares it with requirements/local.in
 log = logging.getLogger("slotkeeper.engine")
 
 
 def main() -> None:
-    """Run the engine in this process until it is told to end."""
+    """Run the engine in this process until a signal ends it."""
     check_version(importlib.metadata.version("ministack"))
     if os.environ.get("SLOTKEEPER_ENGINE_TIED") == "1":
         threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
-    # Threads that take turns more often than Python's 5 ms show a race sooner: the tests of the locks ask for it.
+    # Tests of the locks switch threads more often than after Python's 5 ms, to find a race sooner.
     sys.setswitchinterval(float(os.environ.get("SLOTKEEPER_ENGINE_SWITCH_SECONDS", sys.getswitchinterval())))
     without = {name for name in os.environ.get("SLOTKEEPER_ENGINE_WITHOUT", "").split(",") if name}
-    os.environ.pop("PYTHONPATH", None)  # it brought us here; functions and scripts must not find the project by it
+    os.environ.pop("PYTHONPATH", None)  # functions and scripts must not import the project
     patches.apply_all(without)
     if port := os.environ.pop("SLOTKEEPER_CHAT_SERVICE_PORT", ""):
         _serve_chat_api(int(port))
     sys.argv = sys.argv[:1]  # MiniStack parses the command line too
-    # Imported after the patches are in: it binds some handlers while it is imported.
+    # Imported after the patches, because the import binds some handlers.
     import_module("ministack.app").main()
 
 
 def check_version(installed: str) -> None:
-    """The patches reach into private functions, so they hold for one version only."""
+    """Raise SystemExit for another version: the patches replace private functions."""
     if installed != MINISTACK_VERSION:
         raise SystemExit(
             f"the embedded AWS needs ministack {MINISTACK_VERSION}, but {installed} is installed: "
@@ -43,14 +43,14 @@ def check_version(installed: str) -> None:
 
 
 def _serve_chat_api(port: int) -> None:
-    """The chat API's stand-in, on a thread of this process: whatever ends the engine ends it too."""
+    """Serve the simulated chat API on a thread of this process, so that it ends with the engine."""
     ChatService(
         port=port, client_secret=CLIENT_SECRET, auth_latency=AUTH_LATENCY, answer_latency=ANSWER_LATENCY
     ).start()
 
 
 def _end_with_parent() -> None:
-    """Wait for the parent's end of the pipe to close, then kill the session. A byte means: continue without it."""
+    """Kill the session when the parent's end of the pipe closes. After a byte, continue without the parent."""
     if not os.read(0, 1):
         processes.end_session(os.getpid())
         os._exit(0)

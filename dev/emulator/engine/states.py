@@ -1,4 +1,4 @@
-"""The walk of a drive over the states of its definition, each executed by MiniStack's own function for its type."""
+"""Run the states of a drive's definition, each with MiniStack's function for its type."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ from dev.emulator.engine.emulator import stepfunctions as sfn
 
 
 def walk(drive: Drive) -> Any:
-    """Go from the drive's position to an end and answer the output. Raises ExecutionClosed when it is closed first."""
+    """Run from the drive's position to an end state; return the output. Raises ExecutionClosed if closed before."""
     context = drive.context
     name: str | None
     name, data, variables = drive.position

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dev.emulator.chat_service.chat_api_stand_in import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chatbot_client import first_key
 from dev.emulator.environment import ROOT
 from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction

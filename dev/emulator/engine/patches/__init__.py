@@ -1,4 +1,4 @@
-"""The patches in the order they are applied. Each module says which AWS behaviour it restores, and by which page."""
+"""The patches in their order of application. Each module states the AWS behavior that it adds, and the AWS page."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ ORDER = (
     "dynamodb_journal",
     "restarts",
 )
-# Patches that act by a file, and the variable that names it.
+# Patches that need a file, and the variable that names it.
 BY_FILE = {
     "injected_faults": "SLOTKEEPER_ENGINE_FAULTS",
     "s3_downstream": "SLOTKEEPER_ENGINE_DOWNSTREAM",
@@ -44,7 +44,7 @@ BY_FILE = {
 
 
 def apply_all(without: set[str]) -> None:
-    """Apply every patch but those in `without`, and those that act by a file only if it is named."""
+    """Apply every patch except those in `without` and those whose file is not named."""
     unknown = without - set(ORDER)
     if unknown:
         raise SystemExit(f"SLOTKEEPER_ENGINE_WITHOUT names no such patch: {', '.join(sorted(unknown))}")

@@ -1,8 +1,8 @@
-"""A REST API that is imported has the gateway responses of its OpenAPI document.
+"""An imported REST API has the gateway responses of its OpenAPI document.
 
 AWS: "API Gateway extensions to OpenAPI: x-amazon-apigateway-gateway-responses": an import sets each of them, as
 PutGatewayResponse does.
-MiniStack renders customised responses, but drops them from the document that it imports.
+MiniStack renders customized responses, but ignores those of an imported document.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ EXTENSION = "x-amazon-apigateway-gateway-responses"
 
 
 def apply() -> None:
-    """Set them as soon as the document has been imported, so that the first deployment has them."""
+    """Set them immediately after the import, so that the first deployment has them."""
     replace(apigateway, "_import_rest_api", _with_responses)
 
 

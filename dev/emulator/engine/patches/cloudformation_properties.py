@@ -1,9 +1,9 @@
-"""Template properties that MiniStack drops or misreads: TTL, point-in-time recovery, concurrency, recursion settings.
+"""Template properties that MiniStack ignores or misreads: TTL, point-in-time recovery, concurrency, recursion settings.
 
 AWS: "CloudFormation: AWS::DynamoDB::Table" (TimeToLiveSpecification, PointInTimeRecoverySpecification),
 "AWS::Lambda::Function" (ReservedConcurrentExecutions, RecursiveLoop): the resource has them once the stack is complete.
-"AWS::Lambda::EventSourceMapping ScalingConfig": MaximumConcurrency is an integer. MiniStack keeps the text that a
-parameter is, and from then on fails whenever it polls any queue.
+"AWS::Lambda::EventSourceMapping ScalingConfig": MaximumConcurrency is an integer. MiniStack stores a parameter's text,
+and then fails at each poll of a queue.
 """
 
 import functools
@@ -14,7 +14,7 @@ from dev.emulator.engine.emulator import PatchError, dynamodb, lambda_svc, provi
 
 
 def apply() -> None:
-    """Put the properties right before, or set them after, MiniStack creates or updates the resource."""
+    """Convert properties before, or set them after, MiniStack creates or updates the resource."""
     _around("AWS::DynamoDB::Table", then=_table)
     _around("AWS::Lambda::Function", then=_function)
     _around("AWS::Lambda::EventSourceMapping", first=_mapping)
@@ -46,19 +46,11 @@ def _mapping(properties: dict[str, Any]) -> dict[str, Any]:
     return {**properties, "ScalingConfig": {**scaling, "MaximumConcurrency": int(scaling["MaximumConcurrency"])}}
 
 
-def _as_they_are(properties: dict[str, Any]) -> dict[str, Any]:
-    return properties
-
-
-def _nothing(_name: str, _properties: dict[str, Any]) -> None:
-    return None
-
-
 def _around(
     kind: str,
     *,
-    first: Callable[[dict[str, Any]], dict[str, Any]] = _as_they_are,
-    then: Callable[[str, dict[str, Any]], None] = _nothing,
+    first: Callable[[dict[str, Any]], dict[str, Any]] = lambda properties: properties,
+    then: Callable[[str, dict[str, Any]], None] = lambda _name, _properties: None,
 ) -> None:
     handlers = provisioners._RESOURCE_HANDLERS.get(kind)
     if not handlers or not {"create", "update"} <= set(handlers):

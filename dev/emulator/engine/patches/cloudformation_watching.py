@@ -1,7 +1,7 @@
 """Resources that MiniStack refuses in a template: alarms over an expression, and saved Logs Insights queries.
 
-AWS: "CloudFormation: AWS::CloudWatch::Alarm" (Metrics), "AWS::Logs::QueryDefinition". Here such an alarm is there to be
-described, in INSUFFICIENT_DATA for ever: nothing evaluates expressions. A query has an id, and nothing runs it.
+AWS: "CloudFormation: AWS::CloudWatch::Alarm" (Metrics), "AWS::Logs::QueryDefinition". Here such an alarm can be
+described, and stays in INSUFFICIENT_DATA, because expressions are not evaluated. A query has an id, and cannot be run.
 """
 
 import uuid
@@ -13,10 +13,10 @@ KIND = "AWS::Logs::QueryDefinition"
 
 
 def apply() -> None:
-    """Take both, and leave out what MiniStack could not do with them."""
+    """Accept both kinds."""
     replace(provisioners, "_cw_metric_alarm_record", _recording)
     if KIND in provisioners._RESOURCE_HANDLERS:
-        raise PatchError(f"MiniStack has {KIND} by now: it needs no patch")
+        raise PatchError(f"MiniStack has {KIND}: remove this patch")
     provisioners._RESOURCE_HANDLERS[KIND] = {"create": _create, "update": _update, "delete": _delete}
 
 
@@ -24,7 +24,7 @@ def _recording(original: Any) -> Any:
     def record(name: str, properties: dict[str, Any]) -> dict[str, Any]:
         if not properties.get("Metrics"):
             return dict(original(name, properties))
-        # Without a metric of its own it is not evaluated.
+        # MiniStack does not evaluate an alarm without a metric.
         plain = {key: value for key, value in properties.items() if key != "Metrics"}
         kept: dict[str, Any] = original(name, {**plain, "Namespace": "-", "MetricName": "-"})
         return {**kept, "Namespace": "", "MetricName": ""}

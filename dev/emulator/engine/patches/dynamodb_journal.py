@@ -1,9 +1,9 @@
-"""Every change of an item, in order and with its instant, in a file that outlives the engine. Only if it is named.
+"""Every change of an item, in order and with its time, in a file that outlives the engine. Applied with a file only.
 
 AWS: "Amazon DynamoDB Developer Guide: Change data capture for DynamoDB Streams": one record an item-level change, in
 the order of the changes, with the item as it was afterwards.
-MiniStack's streams count in whole seconds and are forgotten when it ends. Whoever wants to know what a table said at
-every instant of a run that survives a restart reads this file: JSON Lines of `at` (seconds), `table`, `item`.
+MiniStack's streams have whole seconds, and are lost when it ends. This file contains a table's state at every instant
+of a run with restarts: JSON Lines of `at` (seconds), `table`, `item`.
 """
 
 import json
@@ -17,7 +17,7 @@ from dev.emulator.engine.emulator import dynamodb, replace
 
 
 def apply() -> None:
-    """Write a line where a stream record would be made: inside the write's lock, so in the order of the changes."""
+    """Write a line for each stream record: inside the write's lock, so in the order of the changes."""
     file = Path(os.environ["SLOTKEEPER_ENGINE_JOURNAL"])
     replace(dynamodb, "_emit_stream_event", lambda original: _emit(original, file))
 

@@ -1,9 +1,9 @@
-"""Every DynamoDB operation on an item happens as a whole.
+"""Every DynamoDB operation on an item is atomic.
 
 AWS: "Amazon DynamoDB Developer Guide: Condition and filter expressions" and "Working with items and attributes":
-a conditional write checks and writes in one step, whoever else writes.
+a conditional write checks and writes in one step, also with concurrent writers.
 MiniStack relies on its event loop for that, but a Step Functions task calls the same functions from its execution's
-own thread, beside the loop: two conditional updates can then both see the old item.
+thread, outside the loop: two conditional updates can then both see the old item.
 """
 
 import functools
@@ -33,7 +33,7 @@ lock = threading.RLock()  # reentrant: the batch operations call the single ones
 
 
 def apply() -> None:
-    """Put one lock round every data operation."""
+    """Run every data operation under one lock."""
     for name in OPERATIONS:
         replace(dynamodb, name, _locked)
 

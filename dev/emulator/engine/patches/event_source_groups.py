@@ -2,8 +2,8 @@
 
 AWS: "Lambda Developer Guide: Configuring scaling behavior for SQS event source mappings": for FIFO queues the
 concurrency is the number of active message groups, or MaximumConcurrency if that is lower.
-MiniStack has one batch in flight for the whole queue. A group with a message in flight gives out no other (the queue
-itself sees to that), so more batches at once cannot put a group out of order.
+MiniStack has one batch in flight for the whole queue. The queue delivers no other message of a group with a message in
+flight, so simultaneous batches keep the order of a group.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dev.emulator.engine.emulator import lambda_svc, replace
 
 
 def apply() -> None:
-    """Count a FIFO queue's batches as a standard queue's are counted."""
+    """Count a FIFO queue's batches like those of a standard queue."""
     replace(lambda_svc, "_sqs_esm_concurrency", _concurrency)
 
 

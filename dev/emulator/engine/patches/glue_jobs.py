@@ -1,9 +1,9 @@
 """A Glue job keeps its ExecutionProperty, and GetJobRuns pages from the newest run.
 
-AWS: "Glue API: Jobs" (ExecutionProperty.MaxConcurrentRuns, default 1; UpdateJob removes or resets what it is not given)
+AWS: "Glue API: Jobs" (ExecutionProperty.MaxConcurrentRuns, default 1; UpdateJob removes or resets absent properties)
 and "Glue API: Job runs" (GetJobRuns: MaxResults up to 200, NextToken, EntityNotFoundException).
-MiniStack drops ExecutionProperty, from the API and from CloudFormation, and answers all runs at once, oldest first,
-with an empty list for a job that does not exist.
+MiniStack ignores ExecutionProperty, from the API and from CloudFormation. It answers all runs in one page, oldest
+first, and an empty list for a job that does not exist.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ PAGE = 200
 
 
 def apply() -> None:
-    """Replace the job operations' gaps."""
+    """Extend creation and update of jobs, and replace GetJobRuns."""
     replace(glue, "_create_job", _create_job)
     replace(glue, "_update_job", _update_job)
     replace(glue, "_get_job_runs", lambda _original: _get_job_runs)
-    # CloudFormation passes on what this table names, and resets what a later template leaves out.
+    # CloudFormation passes on the properties in this table, and resets those that a later template omits.
     provisioners._GLUE_JOB_DEFAULTS["ExecutionProperty"] = dict(DEFAULT)
 
 
@@ -45,7 +45,7 @@ def _update_job(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _complete(job: dict[str, Any], given: dict[str, Any]) -> None:
-    """Store the execution property, and as numbers what a template's parameters pass as text."""
+    """Store the execution property, and convert numbers that a template's parameters pass as text."""
     runs = (given.get("ExecutionProperty") or DEFAULT).get("MaxConcurrentRuns", 1)
     job["ExecutionProperty"] = {"MaxConcurrentRuns": int(runs)}
     for name in ("Timeout", "MaxRetries"):
@@ -61,7 +61,7 @@ def _get_job_runs(data: dict[str, Any]) -> Any:
     if not 1 <= size <= PAGE:
         return responses.error_response_json("InvalidInputException", "MaxResults must be between 1 and 200", 400)
     runs = glue._job_runs.get(name, [])
-    # The token is the oldest run answered so far: runs started since then must not move the pages.
+    # The token is the last run of the page before, so that runs started since then do not shift the pages.
     end = len(runs)
     token = data.get("NextToken")
     if token:

@@ -1,11 +1,11 @@
-"""A Glue run is a process of its own that can time out, be stopped and be refused.
+"""A Glue run is a separate process that can time out, be stopped and be refused.
 
 AWS: "Glue API: Job runs" (StartJobRun, BatchStopJobRun, states, Timeout in minutes, ConcurrentRunsExceededException),
-"Passing and accessing Python parameters in Glue" (argv). Seen in practice: a run keeps its place among the concurrent
-ones for some seconds after it says SUCCEEDED (SLOTKEEPER_GLUE_PLACE_HELD_SECONDS).
-MiniStack admits any number of runs, passes arguments as environment variables, takes the timeout for seconds and caps
-it, cannot stop a script, calls a run without a `.py` script or with a Spark command SUCCEEDED without running it, and
-counts in whole seconds.
+"Passing and accessing Python parameters in Glue" (argv). Seen in practice: a run counts as concurrent for some seconds
+after its state is SUCCEEDED (SLOTKEEPER_GLUE_PLACE_HELD_SECONDS).
+MiniStack admits any number of runs, passes arguments as environment variables, reads the timeout as seconds and caps
+it, cannot stop a script, marks a run without a `.py` script or with a Spark command SUCCEEDED without running it, and
+has whole seconds.
 """
 
 import contextvars
@@ -63,7 +63,7 @@ def start_job_run(data: dict[str, Any]) -> Any:
     }
     with lock:
         runs = glue._job_runs.setdefault(name, [])
-        if sum(map(_takes_place, runs)) >= job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1):
+        if sum(map(_counts_as_concurrent, runs)) >= job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1):
             return responses.error_response_json(
                 "ConcurrentRunsExceededException", f"Concurrent runs exceeded for {name}", 400
             )
@@ -74,7 +74,7 @@ def start_job_run(data: dict[str, Any]) -> Any:
 
 
 def batch_stop_job_run(data: dict[str, Any]) -> Any:
-    """BatchStopJobRun: STOPPING at once, STOPPED when the script's processes are gone."""
+    """BatchStopJobRun: STOPPING immediately, STOPPED when the script's processes have ended."""
     name = data.get("JobName")
     stopped, errors = [], []
     for run_id in data.get("JobRunIds", []):
@@ -91,8 +91,8 @@ def batch_stop_job_run(data: dict[str, Any]) -> Any:
     return responses.json_response({"SuccessfulSubmissions": stopped, "Errors": errors})
 
 
-def go_on(name: str, run: dict[str, Any]) -> None:
-    """Run a run's script again that was alive when the engine ended, or end the run if it was being stopped."""
+def resume(name: str, run: dict[str, Any]) -> None:
+    """Restart the script of a run that was live when the engine ended, or end the run if it was being stopped."""
     _processes[run["Id"]] = ScriptProcess(run["Id"])
     if run["JobRunState"] == "STOPPING":
         _processes[run["Id"]].stop()
@@ -116,7 +116,7 @@ def _execute(name: str, run: dict[str, Any]) -> None:
             run.update(JobRunState="RUNNING", LastModifiedOn=_now())
     try:
         state, message = process.run(location, arguments, run["Timeout"] * minute)
-    except Exception as error:  # whatever went wrong here is this run's failure, never a run that lives for ever
+    except Exception as error:  # any error fails the run, so that it does not stay RUNNING
         state, message = "FAILED", f"{type(error).__name__}: {error}"
     with lock:
         if run["JobRunState"] == "STOPPING":
@@ -129,7 +129,7 @@ def _execute(name: str, run: dict[str, Any]) -> None:
         del _processes[run["Id"]]
 
 
-def _takes_place(run: dict[str, Any]) -> bool:
+def _counts_as_concurrent(run: dict[str, Any]) -> bool:
     held = float(os.environ.get("SLOTKEEPER_GLUE_PLACE_HELD_SECONDS", "0"))
     completed: float = run.get("CompletedOn") or 0.0
     return run["JobRunState"] in LIVE or time.time() - completed < held

@@ -1,8 +1,8 @@
-"""Faults on purpose, at the boundary of a task's service call and of the API. Only with a fault file.
+"""Injected faults in a task's service call and in the API. Applied with a fault file only.
 
-What AWS warns of, made to happen where a test wants it: an answer that is lost after the effect ("Handling errors in
-Step Functions workflows"; "Making retries safe with idempotent APIs", Builders' Library), a refusal, a stop in between.
-The rules are written by `dev.emulator.faults.Faults`, where they are explained.
+AWS warns of them: an answer that is lost after the effect ("Handling errors in Step Functions workflows"; "Making
+retries safe with idempotent APIs", Builders' Library), a refusal, a stop in between. `dev.emulator.faults.Faults`
+writes and explains the rules.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
             deadline = time.monotonic() + float(rule.get("seconds") or 0)
             while rules.holds(rule["id"]) if action == "hold" else time.monotonic() < deadline:
                 drive.wait(STEP_SECONDS)
-                gone = abandoned.get()
-                if gone is not None and gone.is_set():
-                    raise drives.ExecutionClosed  # timed out while held: the call must not be made after all
+                timed_out = abandoned.get()
+                if timed_out is not None and timed_out.is_set():
+                    raise drives.ExecutionClosed  # timed out while held: the call must not be made
             return original(resource, given)
         if action == "late":
             result = original(resource, given)
@@ -59,7 +59,7 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
             drives.stop(execution["executionArn"], "Fault", f"stopped before the call of {drives.state_name.get()}")
             drive.check()
         if action in ("lose_answer", "abort_after"):
-            # A job's answer is lost when it has been started, not when it has ended.
+            # The lost answer of a job is that of its start, not of its end.
             original(resource.removesuffix(".sync"), given)
         if action == "abort_after":
             drives.stop(execution["executionArn"], "Fault", f"stopped after the call of {drives.state_name.get()}")

@@ -1,10 +1,10 @@
-"""All environments of a function run from one copy of its code and of its layers.
+"""All environments of a function share one copy of its code and layers.
 
 AWS: "Lambda Developer Guide: Understanding the Lambda execution environment lifecycle" and "Packaging your layer
 content": code is mounted at /var/task and layers under /opt, the same for every environment, and only /tmp can be
 written.
-MiniStack unpacks both anew for each environment. That is 700 files of this system's layer; fifty environments at once
-wait for the disk more than for anything else, and whoever stops the engine waits for it again.
+MiniStack unpacks both again for each environment. This system's layer has 700 files; fifty simultaneous environments
+wait mostly for the disk, and so does a stop of the engine.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _unpacking = threading.Lock()
 
 
 def apply() -> None:
-    """Give the module that starts the workers a `zipfile` of its own."""
+    """Replace `zipfile` in the module that starts the workers."""
     replace(lambda_runtime, "zipfile", _with_shared_copies)
 
 
@@ -34,7 +34,7 @@ def _with_shared_copies(original: types.ModuleType) -> types.ModuleType:
 
 
 class SharedCopy(zipfile.ZipFile):
-    """`extractall` into an empty folder makes it a link to the one copy of this archive's content."""
+    """Its `extractall` replaces the empty target folder with a link to the one copy of the archive's content."""
 
     @cached_property
     def copy(self) -> Path:
@@ -49,7 +49,7 @@ class SharedCopy(zipfile.ZipFile):
     def extractall(self, path: Any = None, members: Any = None, pwd: bytes | None = None) -> None:
         with _unpacking:
             if not self.copy.exists():
-                half = self.copy.with_suffix(".half")  # what an error leaves of it is never run
+                half = self.copy.with_suffix(".half")  # renamed when complete: an error leaves no incomplete copy
                 super().extractall(half, members, pwd)
                 half.rename(self.copy)
         folder = Path(path)

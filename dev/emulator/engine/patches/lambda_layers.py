@@ -1,8 +1,8 @@
-"""A layer is found by its ARN as by its name.
+"""A layer is found by its ARN or by its name.
 
 AWS: "Lambda API Reference: ListLayerVersions" and "PublishLayerVersion" (LayerName: the name or Amazon Resource Name of
-the layer). SAM CLI's `sam sync --code` asks by the ARN.
-MiniStack takes an ARN for the name of another layer, which has no versions.
+the layer). SAM CLI's `sam sync --code` uses the ARN.
+MiniStack treats an ARN as the name of another layer, which has no versions.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Answers = Callable[[str, dict[str, Any]], Any]
 
 
 def apply() -> None:
-    """Take the name out of an ARN."""
+    """Replace an ARN by the name in it."""
     for name in ("_list_layer_versions", "_publish_layer_version"):
         replace(lambda_svc, name, _by_name)
 

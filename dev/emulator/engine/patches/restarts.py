@@ -1,17 +1,17 @@
-"""An engine that is started with a folder to keep its state in can be ended and started again.
+"""An engine with a state folder can be ended and started again.
 
-AWS: what a service has acknowledged is durable ("Amazon SQS Developer Guide: Data protection": messages are stored on
-several servers; "Amazon DynamoDB Developer Guide: What is Amazon DynamoDB"), whatever becomes of the machines it runs
-on; a Glue run does not end with whoever started it.
-MiniStack saves its services one after the other while executions and functions still change them, which gives a table
-of one moment and a queue of another, and only when it is asked to end. A Glue run that is alive then stays RUNNING for
-ever.
+AWS: acknowledged data are durable ("Amazon SQS Developer Guide: Data protection": messages are stored on several
+servers; "Amazon DynamoDB Developer Guide: What is Amazon DynamoDB"), and a Glue run does not end with its caller.
+MiniStack saves its services only after SIGTERM, one after the other, while executions and functions still change them:
+the table can be older than the queue. A live Glue run stays RUNNING.
 
-Here everything is saved as of one instant, at which the world stands still: by SIGTERM when the requests that are open
-have been answered, by SIGUSR1 at once, in the middle of whatever is under way. What ran is gone: containers, scripts,
-the answers that were on their way. Executions that ran are FAILED with States.ServiceRestart afterwards, without a
-status event (MiniStack's own rule; an execution's thread cannot be saved). Glue runs that were alive go on: their
-scripts begin anew.
+Here all services are saved in their state of one instant, at which every change is blocked:
+
+- SIGTERM: after open requests have been answered. SIGUSR1: immediately, in the middle of requests.
+- Containers, scripts and unsent answers are lost.
+- Running executions are FAILED with States.ServiceRestart after the start, without a status event (MiniStack's rule; an
+  execution's thread cannot be saved).
+- Live Glue runs continue: their scripts start again.
 """
 
 import os
@@ -29,27 +29,27 @@ from dev.emulator.engine import drives
 from dev.emulator.engine.emulator import glue, persistence, replace, sqs
 from dev.emulator.engine.patches import dynamodb_writes, glue_runs, sqs_locks
 
-# In this order: whoever closes an execution sends its status event while it holds the first.
+# In this order: `drives.close` sends the status event while it holds the first.
 LOCKS = (drives.lock, dynamodb_writes.lock, sqs_locks.lock, glue_runs.lock)
-PATIENCE = 0.2  # seconds for one lock
+LOCK_SECONDS = 0.2
 ATTEMPTS = 50
 
 
 def apply() -> None:
-    """Save as of one instant, on both ways to end; make what was restored go on."""
+    """Save the state of one instant at both signals; resume restored Glue runs."""
     replace(persistence, "save_all", lambda _original: _save_and_end)
     replace(glue, "_restore_state", _restore_glue)
     replace(sqs, "_restore_state", _restore_sqs)
-    # A handler runs between two steps of the event loop's thread, which may hold a lock half-way through a change.
-    signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=_end_at_once, daemon=True).start())
+    # On a separate thread: the handler interrupts the event loop's thread, which may hold a lock during a change.
+    signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=_end_immediately, daemon=True).start())
 
 
-def _end_at_once() -> None:
+def _end_immediately() -> None:
     _save_and_end(import_module("ministack.app")._build_persistence_save_dict())
 
 
 def _save_and_end(services: Mapping[str, Callable[[], Any]]) -> None:
-    stand_still()
+    block_changes()
     for name, get_state in services.items():
         persistence.save_state(name, _consistent(get_state))
     sys.stderr.flush()
@@ -59,23 +59,23 @@ def _save_and_end(services: Mapping[str, Callable[[], Any]]) -> None:
     os._exit(0)
 
 
-def stand_still() -> None:
-    """Take every lock, for good: from here on nothing changes a table, a queue, an execution or a run."""
+def block_changes() -> None:
+    """Take every lock and keep it: tables, queues, executions and runs do not change afterwards."""
     while True:
         held = []
         for lock in LOCKS:
-            if not lock.acquire(timeout=PATIENCE):
+            if not lock.acquire(timeout=LOCK_SECONDS):
                 break
             held.append(lock)
         if len(held) == len(LOCKS):
             return
-        for lock in held:  # somebody took two of them in another order
+        for lock in held:  # another thread takes two of them in another order
             lock.release()
-        time.sleep(PATIENCE / 10)
+        time.sleep(LOCK_SECONDS / 10)
 
 
 def _consistent(get_state: Callable[[], Any]) -> Any:
-    """What no lock covers (a request that makes something new) may change a dictionary while it is copied."""
+    """The state; retried if a request without a lock, such as a creation, changes a dictionary during the copy."""
     for _ in range(ATTEMPTS):
         try:
             return get_state()
@@ -91,7 +91,7 @@ def _restore_glue(original: Callable[[Any], None]) -> Callable[[Any], None]:
         for name, runs in list(glue._job_runs.items()):
             for run in runs:
                 if run["JobRunState"] in glue_runs.LIVE:
-                    glue_runs.go_on(name, run)
+                    glue_runs.resume(name, run)
 
     return restore
 

@@ -1,9 +1,8 @@
-"""GetObject of named keys follows a script, and is recorded. Only with a script file.
+"""GetObject of named keys follows a script, and is recorded. Applied with a script file only.
 
 AWS: "Amazon S3 API Reference: Error responses" (SlowDown, 503: "Please reduce your request rate."; InternalError, 500);
-"Retry behavior" of the SDKs' guide (a connection that ends without an answer; Retry-After). What S3 does to a caller
-now and then, made to happen when a run wants it. The scripts are written by `dev.emulator.downstream`, where they are
-explained.
+"Retry behavior" of the SDKs' guide (a connection that ends without an answer; Retry-After). `dev.emulator.downstream`
+writes and explains the scripts.
 """
 
 import asyncio
@@ -25,9 +24,9 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 def apply() -> None:
-    """Wrap the whole application: only there can it be seen that a caller has gone, and its connection be ended.
+    """Wrap the whole application, which sees a caller disconnect, and can close a connection.
 
-    The import binds the handlers of all services, so this patch comes after all others.
+    The import binds the handlers of all services, so this patch is applied after those of the services.
     """
     replace(import_module("ministack.app"), "app", lambda original: _fragile(original, Script.from_environment()))
 
@@ -51,7 +50,7 @@ def _fragile(original: App, script: Script) -> App:
 
 
 def _key(scope: Any) -> str:
-    """The object's key in a path-style address, which is what clients use where the host is an IP address."""
+    """The object's key in a path-style address, which clients use if the host is an IP address."""
     return str(scope["path"]).lstrip("/").partition("/")[2]
 
 
@@ -59,18 +58,18 @@ async def _waited(receive: Any, seconds: float) -> list[Any] | None:
     """The request's body after `seconds`; None as soon as the caller has closed the connection."""
     body: list[Any] = []
 
-    async def until_gone() -> None:
+    async def until_disconnected() -> None:
         while (message := await receive())["type"] != "http.disconnect":
             body.append(message)
 
-    leaving = asyncio.create_task(until_gone())
-    done, _ = await asyncio.wait({leaving}, timeout=seconds)
-    leaving.cancel()
+    disconnected = asyncio.create_task(until_disconnected())
+    done, _ = await asyncio.wait({disconnected}, timeout=seconds)
+    disconnected.cancel()
     return None if done else body
 
 
 def _again(body: list[Any], receive: Any) -> Callable[[], Awaitable[Any]]:
-    """`receive` from the beginning."""
+    """A `receive` that returns the body's messages again."""
     kept = list(body)
 
     async def again() -> Any:
@@ -80,7 +79,7 @@ def _again(body: list[Any], receive: Any) -> Callable[[], Awaitable[Any]]:
 
 
 async def _answer(original: App, scope: Any, receive: Any, send: Any, step: dict[str, Any]) -> str:
-    """Answer as the step says; what was answered, as the record has it."""
+    """Answer as the step requires; return the answer for the record."""
     if step["answer"] == "drop":
         await send.__self__.send.__self__.send(Closed())  # through hypercorn's stream and protocol to the connection
         return "dropped"

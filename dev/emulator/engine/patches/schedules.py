@@ -1,8 +1,8 @@
 """Schedules and scheduled rules fire within a second of their time.
 
 AWS: "EventBridge: Creating a scheduled rule" and "EventBridge Scheduler: Schedule types": the precision is one minute,
-so a target is called within the minute, usually at its first seconds.
-MiniStack sweeps every ten seconds, which a test of a one-minute schedule would have to wait for on top.
+so a target is called within the minute, usually in its first seconds.
+MiniStack checks schedules every ten seconds, which would prolong a test of a one-minute schedule.
 """
 
 from dev.emulator.engine.emulator import eventbridge, replace, scheduler
@@ -11,6 +11,6 @@ SWEEP_SECONDS = 0.5
 
 
 def apply() -> None:
-    """Shorten both sweeps."""
+    """Shorten both intervals."""
     replace(scheduler, "_SCHEDULE_TICK_INTERVAL", lambda _seconds: SWEEP_SECONDS)
     replace(eventbridge, "_SCHEDULER_TICK_INTERVAL", lambda _seconds: SWEEP_SECONDS)

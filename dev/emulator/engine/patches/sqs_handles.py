@@ -1,9 +1,9 @@
-"""Receipt handles expire: on a FIFO queue with the visibility timeout, and whenever the message is received again.
+"""Receipt handles expire: on a FIFO queue with the visibility timeout, and on every queue with the next receive.
 
 AWS: "Amazon SQS API Reference: ChangeMessageVisibility" (MessageNotInflight for a message that is visible),
 "DeleteMessage" (standard: with an older handle the request succeeds and may delete nothing), and re:Post "How do I
 resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The receipt handle has expired").
-MiniStack lets a handle delete or hide a message that is visible again, and calls an older handle invalid.
+MiniStack accepts a handle for a message that is visible again, and refuses an older handle as invalid.
 """
 
 import time
@@ -18,7 +18,7 @@ REMEMBERED = 50_000  # handles of one queue, the oldest forgotten first
 
 
 def apply() -> None:
-    """Remember which handle belongs to which message, and judge every use of one."""
+    """Store the message of each handle, and check every use of a handle."""
     replace(sqs, "_collect_msgs", _collect)
     replace(sqs, "_act_delete_message", _delete)
     replace(sqs, "_act_change_visibility", _change_visibility)
@@ -48,7 +48,7 @@ def _delete(original: Callable[..., Any]) -> Callable[..., Any]:
     def delete(data: dict[str, Any], url: str) -> Any:
         queue, handle, message = _find(data, url)
         if message is None:
-            return {}  # deleted before: the request succeeds
+            return {}  # deleted earlier: the request succeeds
         if message["receipt_handle"] != handle and not queue["is_fifo"]:
             return {}
         if queue["is_fifo"] and _expired(message, handle):
@@ -93,7 +93,7 @@ def _delete_for_event_source(original: Callable[..., Any]) -> Callable[..., Any]
     def delete(url: str, handles: set[str]) -> None:
         queue = sqs._get_q(url)
         if queue["is_fifo"]:
-            # Lambda deletes with the handle it received; by then the message may be visible, or received, again.
+            # Lambda deletes with the handle that it received. Meanwhile the message may be visible or received again.
             messages = {message["receipt_handle"]: message for message in queue["messages"]}
             handles = {handle for handle in handles if handle in messages and not _expired(messages[handle], handle)}
         original(url, handles)

@@ -1,10 +1,9 @@
-"""Every SQS operation on a queue happens as a whole.
+"""Every SQS operation on a queue is atomic.
 
-AWS: "Amazon SQS Developer Guide: FIFO queue delivery logic": a message that was accepted stays until it is deleted or
-expires, and is given to one consumer at a time.
-MiniStack changes a queue from its event loop, from its Lambda poller and from Step Functions tasks, each on its own
-thread: a client and a function can receive the same message at once, and a message sent while another thread puts a
-new list in the queue's place is lost.
+AWS: "Amazon SQS Developer Guide: FIFO queue delivery logic": an accepted message stays until it is deleted or expires,
+and is delivered to one consumer at a time.
+MiniStack changes a queue from three threads (event loop, Lambda poller, Step Functions tasks): a client and a function
+can receive the same message, and a message is lost if it is sent while another thread replaces the queue's list.
 """
 
 import functools
@@ -14,7 +13,7 @@ from typing import Any
 
 from dev.emulator.engine.emulator import replace, sqs
 
-# ReceiveMessage waits on the event loop, so the lock goes round the steps that it takes, not round the wait.
+# ReceiveMessage waits on the event loop, so each of its steps takes the lock, and the wait does not.
 OPERATIONS = (
     "_act_send_message",
     "_act_send_message_batch",
@@ -31,7 +30,7 @@ lock = threading.RLock()
 
 
 def apply() -> None:
-    """Put one lock round every operation, also in MiniStack's table of actions."""
+    """Run every operation under one lock, also in MiniStack's table of actions."""
     replace(sqs, "_queues_lock", lambda _original: lock)  # reentrant: the steps are called inside it
     for name in OPERATIONS + STEPS:
         original = getattr(sqs, name)

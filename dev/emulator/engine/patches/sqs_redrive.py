@@ -1,10 +1,10 @@
 """Dead letters can be redriven: StartMessageMoveTask, ListMessageMoveTasks.
 
 AWS: "Amazon SQS API Reference: StartMessageMoveTask": the source is a dead-letter queue of another queue; without a
-destination each message goes back to where it came from. "Amazon SQS Developer Guide: Learn how to configure a
-dead-letter queue redrive": redriven messages are new ones, with an id and a time of their own. What was sent to the
-dead-letter queue directly came from nowhere, and stays ("DLQ and DLQ redrive issues": CouldNotDetermineMessageSource).
-MiniStack knows neither action. Here the task is over when StartMessageMoveTask answers.
+destination each message returns to its source queue. "Amazon SQS Developer Guide: Learn how to configure a dead-letter
+queue redrive": redriven messages are new ones, with a new id and time. A message that was sent directly to the
+dead-letter queue has no source queue, and stays ("DLQ and DLQ redrive issues": CouldNotDetermineMessageSource).
+MiniStack has neither action. Here the task has ended when StartMessageMoveTask answers.
 """
 
 import json
@@ -42,7 +42,7 @@ def _start(data: dict[str, Any], _url: str) -> dict[str, str]:
         **_move(source, data.get("DestinationArn")),
     }
     _tasks.setdefault(data["SourceArn"], []).insert(0, task)
-    return {"TaskHandle": str(uuid.uuid4())}  # of use while a task runs, and listed only then
+    return {"TaskHandle": str(uuid.uuid4())}  # AWS lists it while the task runs
 
 
 def _move(source: dict[str, Any], destination: str | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 AWS: "Amazon SQS Developer Guide: Message metadata for Amazon SQS": all components of an attribute (name, type, value)
 are part of the message's size.
-MiniStack weighs the body alone, and takes a dead letter whose story SQS has no room for.
+MiniStack counts the body alone, and accepts a dead letter whose history exceeds SQS's limit.
 """
 
 import base64
@@ -13,7 +13,7 @@ from dev.emulator.engine.emulator import replace, sqs
 
 
 def apply() -> None:
-    """Weigh every message before it is sent, alone or in a batch."""
+    """Check the size of every message, sent alone or in a batch."""
     replace(sqs, "_act_send_message", _send)
     sqs._HANDLERS["SendMessage"] = sqs._act_send_message
 

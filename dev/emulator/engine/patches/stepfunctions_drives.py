@@ -1,10 +1,10 @@
-"""An execution's end is final, its TimeoutSeconds counts, and its context object tells about redrives.
+"""An execution's end is final, its TimeoutSeconds applies, and its context object contains the redrives.
 
 AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language" (TimeoutSeconds:
 the execution ends with States.Timeout); "Accessing execution data from the Context object" (Execution.RedriveCount,
 Execution.RedriveTime, Execution.RoleArn).
-MiniStack lets a state in flight go on after an abort (its retries, its next call, its late events), overwrites ABORTED
-with FAILED, ignores the machine's TimeoutSeconds, and has no redrive fields.
+In MiniStack a state in flight continues after an abort (its retries, its next call, its late events) and overwrites
+ABORTED with FAILED. MiniStack ignores the machine's TimeoutSeconds, and has no redrive fields.
 """
 
 import contextvars
@@ -21,7 +21,7 @@ from dev.emulator.engine.states import walk
 
 
 def apply() -> None:
-    """Replace the loop over the states, and what closes an execution."""
+    """Replace the loop over the states, and the functions that close an execution."""
     replace(sfn, "_run_execution", lambda _original: run_execution)
     replace(sfn, "_stop_execution", _stop_execution)
     replace(sfn, "_execute_task", _execute_task)
@@ -30,7 +30,7 @@ def apply() -> None:
 
 
 def run_execution(execution_arn: str) -> None:
-    """The first drive of an execution, in its own thread."""
+    """Run the first drive of an execution, in its own thread."""
     execution = sfn._executions.get(execution_arn)
     if execution is None:
         return
@@ -54,7 +54,7 @@ def run_execution(execution_arn: str) -> None:
 
 
 def run_drive(drive: Drive) -> None:
-    """Go through the states until the execution is closed."""
+    """Run the states until the execution is closed."""
     drives.begin(drive)
     drives.current.set(drive)
     limit = drive.definition.get("TimeoutSeconds")
@@ -88,7 +88,7 @@ def _time_out(drive: Drive) -> None:
 def _stop_execution(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def stop(data: dict[str, Any]) -> Any:
         drive = drives.latest(data.get("executionArn", ""))
-        with drives.lock:  # the status check inside and the closing are one step
+        with drives.lock:  # the original's check of the status and the closing are one step
             answer = original(data)
             if drive is not None and drive.execution["status"] == "ABORTED":
                 drive.closed.set()
@@ -110,7 +110,7 @@ def _execute_task(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _add_event(original: Callable[..., Any]) -> Callable[..., Any]:
     def add(execution: dict[str, Any], kind: str, details: Any = None) -> Any:
-        with drives.lock:  # a branch's late event after the end would not be in AWS's history either
+        with drives.lock:  # AWS's history contains no late event of a branch after the end
             if kind.startswith("Execution") or execution["status"] == "RUNNING":
                 return original(execution, kind, details)
         return None

@@ -2,7 +2,7 @@
 
 AWS: "Add EventBridge events with Step Functions": the ARNs of the execution and of its state machine are added to the
 Resources of each entry; entries that EventBridge refuses fail the task with EventBridge.FailedEntry.
-MiniStack adds no ARNs, and takes refused entries for a success.
+MiniStack adds no ARNs, and reports refused entries as a success.
 """
 
 import json

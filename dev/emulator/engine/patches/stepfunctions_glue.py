@@ -1,10 +1,10 @@
 """The task resources `glue:startJobRun` and `glue:startJobRun.sync`.
 
 AWS: "Start an AWS Glue job with Step Functions"; "Discover service integration patterns in Step Functions" (Run a Job:
-a stopped execution makes a best-effort attempt to cancel the job; nothing is said of a task that times out, nor of an
-execution that does, so those runs are left alive here). Errors are `Glue.<code>`; a run that ended otherwise than
-SUCCEEDED is States.TaskFailed with the run as its cause, dates as epoch milliseconds.
-MiniStack has no Glue integration but the aws-sdk one, which cannot wait.
+a stopped execution makes a best-effort attempt to cancel the job; a timeout of a task or an execution is not mentioned,
+so those runs continue here). Errors are `Glue.<code>`. A run that ends in another state than SUCCEEDED is
+States.TaskFailed with the run as its cause, dates as epoch milliseconds.
+MiniStack's only Glue integration is the aws-sdk one, which cannot wait.
 """
 
 import json
@@ -17,13 +17,13 @@ from dev.emulator.engine.emulator import stepfunctions as sfn
 from dev.emulator.engine.patches.stepfunctions_tasks import abandoned
 
 RESOURCE = "arn:aws:states:::glue:startJobRun"
-OVER = ("SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED")
-LOOK_SECONDS = 0.05
-leave_running: set[str] = set()  # executions whose abort does not reach Glue: the attempt is best effort (see faults)
+ENDED = ("SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED")
+POLL_SECONDS = 0.05
+leave_running: set[str] = set()  # executions whose abort does not stop the Glue run (see dev.emulator.faults)
 
 
 def apply() -> None:
-    """Register the resource; MiniStack takes `.sync` off before it looks it up."""
+    """Register the resource. MiniStack removes `.sync` before it looks the resource up."""
     sfn._SERVICE_DISPATCH[RESOURCE] = start_job_run
 
 
@@ -52,15 +52,15 @@ def start_job_run(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait(name: str, run: dict[str, Any], drive: drives.Drive | None) -> None:
-    gone = abandoned.get()
-    while run["JobRunState"] not in OVER:
-        if gone is not None and gone.is_set():
-            raise drives.ExecutionClosed  # the task timed out: nobody listens to this thread
+    timed_out = abandoned.get()
+    while run["JobRunState"] not in ENDED:
+        if timed_out is not None and timed_out.is_set():
+            raise drives.ExecutionClosed  # the task timed out, so this thread's result is not used
         if drive is not None and drive.closed.is_set():
             if drive.execution["status"] == "ABORTED" and drive.execution["name"] not in leave_running:
                 glue._batch_stop_job_run({"JobName": name, "JobRunIds": [run["Id"]]})
             raise drives.ExecutionClosed
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def as_step_functions_shows_it(run: dict[str, Any]) -> dict[str, Any]:

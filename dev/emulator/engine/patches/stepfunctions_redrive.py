@@ -1,10 +1,10 @@
 """RedriveExecution.
 
 AWS: "Restarting state machine executions with redrive in Step Functions": a failed, aborted or timed-out execution
-goes on from its unsuccessful state, with that state's input and the definition of the first attempt; its timeout
-starts again; the history gains ExecutionRedriven. "Accessing execution data from the Context object": RedriveCount,
-RedriveTime. The variables as the state found them go with it.
-MiniStack does not know the action. Simpler here than on AWS: a Parallel or Map state is run again as a whole.
+continues from its unsuccessful state, with that state's input and variables and the definition of the first attempt;
+its timeout starts again; ExecutionRedriven is added to the history. "Accessing execution data from the Context object":
+RedriveCount, RedriveTime.
+MiniStack does not have the action. Simpler here than on AWS: a Parallel or Map state is run again as a whole.
 """
 
 import contextvars
@@ -51,7 +51,7 @@ def redrive_execution(data: dict[str, Any]) -> Any:
             return responses.error_response_json("ExecutionNotRedrivable", message, 400)
         now = sfn.now_iso()
         number = earlier.number + 1
-        # A context of its own: a thread of the earlier drive may still hold the old one.
+        # A new context, because a thread of the earlier drive may still hold the old one.
         fields = {**earlier.context["Execution"], "RedriveCount": number, "RedriveTime": now}
         context = {**earlier.context, "Execution": fields}
         drive = Drive(execution, earlier.definition, context, earlier.position, number)

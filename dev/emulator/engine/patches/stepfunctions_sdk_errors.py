@@ -1,8 +1,8 @@
-"""Errors of `aws-sdk:sqs` tasks carry the names that a Catch would have to match on AWS.
+"""Errors of `aws-sdk:sqs` tasks have the names that a Catch matches on AWS.
 
 AWS: "Learning to use AWS service SDK integrations in Step Functions": the error is the service's prefix and the name
-of the Java SDK's exception, `Sqs.MessageNotInflightException`; what the SDK has no class for is `Sqs.SqsException`.
-MiniStack does not find the code in SQS's XML and calls every one of its errors `Sqs.ServiceException`.
+of the Java SDK's exception, `Sqs.MessageNotInflightException`; an error without such a class is `Sqs.SqsException`.
+MiniStack does not find the code in SQS's XML, and names every error `Sqs.ServiceException`.
 """
 
 import re
@@ -44,7 +44,7 @@ def _dispatch(original: Callable[..., Any]) -> Callable[..., Any]:
             match = re.search(r"<Code>(.*?)</Code><Message>(.*?)</Message>", error.cause, re.DOTALL)
             if match is None:
                 raise
-            name = match.group(1).rsplit(".", 1)[-1]  # the wire has AWS.SimpleQueueService.MessageNotInflight
+            name = match.group(1).rsplit(".", 1)[-1]  # the code is AWS.SimpleQueueService.MessageNotInflight
             kind = f"{name}Exception" if name in MODELLED else "SqsException"
             raise sfn._ExecutionError(f"Sqs.{kind}", f"{unescape(match.group(2))} (Service: Sqs)") from None
 

@@ -1,7 +1,7 @@
 """StartExecution is idempotent while the execution of that name runs with the same input.
 
-AWS: "Step Functions API Reference: StartExecution": the same name and input as a running execution answers the
-original request's result; a different input, or a closed execution within 90 days, is ExecutionAlreadyExists.
+AWS: "Step Functions API Reference: StartExecution": the same name and input as a running execution returns the
+original request's result; a different input, or an execution closed within 90 days, is ExecutionAlreadyExists.
 MiniStack refuses every second start of a name.
 """
 

@@ -1,10 +1,10 @@
-"""A task's Retry, Catch, timeout and result limit as the States Language has them.
+"""A task's Retry, Catch, timeout and result limit follow the States Language.
 
 AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; States.ALL does not match
 States.DataLimitExceeded and States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds may be a
 JSONata expression), "Service quotas" (256 KiB), "Transforming data with JSONata".
-MiniStack takes a JSONata timeout for a number and fails, waits without jitter and at most 60 s whatever MaxDelaySeconds
-says, lets States.ALL catch everything, and has no limit. It also retries and calls after the execution was stopped.
+MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, matches every
+error with States.ALL, and has no limit. It also retries and calls after the execution was stopped.
 """
 
 import contextvars
@@ -23,7 +23,7 @@ abandoned: contextvars.ContextVar[threading.Event | None] = contextvars.ContextV
 
 
 def apply() -> None:
-    """Replace the task's helpers."""
+    """Replace the functions that run a task."""
     replace(sfn, "_execute_task", _execute_task)
     replace(sfn, "_invoke_resource", _invoke_resource)
     replace(sfn, "_invoke_resource_with_timeout", lambda _original: _invoke_with_timeout)
@@ -58,14 +58,14 @@ def _invoke_resource(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
-    """Call in a thread of its own, and give up on it after `seconds`.
+    """Call in a separate thread, and raise States.Timeout after `seconds`.
 
-    The call itself is left alone: Step Functions documents cancelling a job for a stopped execution, not for a
-    task that timed out. `abandoned` tells a thread that only watches something that nobody listens any more.
+    The call continues: Step Functions documents cancelling a job for a stopped execution, not for a task that timed
+    out. The event in `abandoned` ends a thread that only waits.
     """
-    gone = threading.Event()
+    timed_out = threading.Event()
     context = contextvars.copy_context()
-    context.run(abandoned.set, gone)
+    context.run(abandoned.set, timed_out)
     outcome: list[tuple[Any, BaseException | None]] = []
 
     def call() -> None:
@@ -78,7 +78,7 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
     thread.start()
     thread.join(seconds)
     if not outcome:
-        gone.set()
+        timed_out.set()
         drives.check()
         raise sfn._ExecutionError("States.Timeout", f"Task timed out after {seconds} seconds")
     result, error = outcome[0]
@@ -97,7 +97,7 @@ def _error_matches(original: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def delay(retrier: Mapping[str, Any], before: int) -> float:
-    """Seconds until a retry, after so many retries by this retrier."""
+    """Seconds until the next retry, after `before` retries by this retrier."""
     seconds: float = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2.0) ** before
     seconds = min(seconds, retrier.get("MaxDelaySeconds", seconds))
     return seconds * secrets.randbelow(10_001) / 10_000 if retrier.get("JitterStrategy") == "FULL" else seconds
@@ -111,6 +111,6 @@ def _find_matching_retrier(original: Callable[..., Any]) -> Callable[..., Any]:
         if retrier is None or drive is None:
             return retrier, index
         drive.wait(delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
-        return {**retrier, "IntervalSeconds": 0}, index  # waited here: MiniStack's own wait is capped at 60 s
+        return {**retrier, "IntervalSeconds": 0}, index  # already waited: MiniStack's own wait is at most 60 s
 
     return find

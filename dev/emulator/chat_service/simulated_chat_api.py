@@ -1,4 +1,4 @@
-"""The stand-in without HTTP: its routes, its switches and its log. `server` serves it."""
+"""The simulated chat API without HTTP: its routes, settings, outages and log. `server` serves it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .tokens import TokenLife, Tokens
 
 AUTH, ME, ANSWERS = ROUTES = ("POST /auth", "GET /me", "POST /answers")
 Effect = Literal["start", "end"]
-# By hand (`make local-up`, `python -m dev.emulator.chat_service`). They guard nothing, and latencies are seconds.
+# For manual use (`make local-up`, `python -m dev.emulator.chat_service`). They protect nothing. Latencies are seconds.
 CLIENT_ID, CLIENT_SECRET = "slotkeeper", "stand-in"
 AUTH_LATENCY, ANSWER_LATENCY = 0.5, 0.05
 UNAUTHORIZED = Reply(401, {"error": "the token is not valid"}, {"WWW-Authenticate": "Bearer"})
 
 
 class ChatApi:
-    """The API's state and behaviour. All of it is thread-safe.
+    """The API's state and behavior, thread-safe.
 
-    Switches, each obeyed by the next request:
-    - `auth_latency`, `answer_latency`: seconds that `POST /auth`, or a `POST /answers` that is served, takes.
-    - `auth_effect`: when in its latency `POST /auth` makes the new token and kills the old. "start" (the default): as
-      it arrives, so a client that dies or stops waiting has killed the old token all the same. "end": just before the
-      answer, so the old one serves on meanwhile, and a client that stopped waiting kills others' newer token late.
-    - `forbidden`: texts that are answered 401 whatever the token.
-    - `strike(route, outage)` and `mend(route)`.
+    Settings, which apply from the next request on:
+    - `auth_latency`, `answer_latency`: seconds of `POST /auth`, and of an admitted `POST /answers`.
+    - `auth_effect`: the instant at which `POST /auth` creates the token and invalidates the old one. "start" (the
+      default): on arrival, so a client that dies or stops waiting has still invalidated the old token. "end": just
+      before the answer, so the old token serves meanwhile, and a client that stopped waiting invalidates a newer token
+      late.
+    - `forbidden`: texts that are answered 401 with any token.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ChatApi:
         auth_effect: Effect = "start",
         say: Callable[[Request], None] | None = None,
     ) -> None:
-        """`port` 0 takes a free one; without `client_secret` it makes one; `say` hears of every request as it ends."""
+        """`port` 0 takes a free one; `client_secret` is random by default; `say` receives each request at its end."""
         self.client_id = client_id
         self.client_secret = client_secret or secrets.token_urlsafe(12)
         self.auth_latency = auth_latency
@@ -61,68 +61,68 @@ class ChatApi:
         self._outages = Outages()
         self._stopping = threading.Event()
 
-    # --------------------------------------------------------------------------------------------------- switches
+    # --------------------------------------------------------------------------------------------------- outages
 
     def strike(self, route: str, outage: Outage | None = None) -> None:
-        """Let `route` ("POST /auth") fail; without `outage` it answers 503. It replaces the outage before it."""
+        """Let `route` ("POST /auth") fail; without `outage` it answers 503. Replaces an earlier outage of the route."""
         if route not in ROUTES:
             raise ValueError(f"no route {route!r}; expected one of {', '.join(ROUTES)}")
         self._outages.strike(route, outage or Outage())
 
-    def mend(self, route: str | None = None) -> None:
-        """End the outage of `route`, or every one; what it held or left hanging goes on."""
-        self._outages.mend(route)
+    def end_outage(self, route: str | None = None) -> None:
+        """End the outage of `route`, or all. Requests that it holds or leaves hanging continue."""
+        self._outages.end_outage(route)
 
     def invalidate(self, when: Callable[[list[Request]], bool] = lambda _log: True) -> float | None:
-        """Kill the live token, as an operator of the API would; epoch seconds, None if there was no live one.
+        """Invalidate the live token if `when(log)` is true. Returns the time in epoch seconds, or None without effect.
 
-        Only if `when` says so of the log; no token is judged between its check and the kill.
+        No token is checked between the call of `when` and the invalidation.
         """
         with self._judging:
             return self._tokens.kill() if when(self.log) else None
 
-    # ------------------------------------------------------------------------------------------------ what it saw
+    # ------------------------------------------------------------------------------------------------------- log
 
     @property
     def log(self) -> list[Request]:
-        """All requests so far, in the order of their arrival; those that are in flight have no `ended`."""
+        """All requests, in the order of their arrival. Those in flight have no `ended`."""
         with self._lock:
             return list(self._log)
 
     @property
     def auths(self) -> int:
-        """How many `POST /auth` have arrived, whatever became of them; `token_history` has those that made a token."""
+        """The number of `POST /auth` that have arrived; `token_history` has those that created a token."""
         return sum(f"{request.method} {request.path}" == AUTH for request in self.log)
 
     @property
     def token_history(self) -> list[TokenLife]:
-        """Every token that was made, oldest first."""
+        """Every token, oldest first."""
         return self._tokens.history()
 
     def is_live(self, token: str) -> bool:
-        """Whether `token` is the one that the API accepts now."""
+        """Whether the API accepts `token` now."""
         return self._tokens.find(token)[1]
 
     def number_of(self, token: str) -> int | None:
-        """Which of `token_history` it is; None for a token that was never made here."""
+        """The token's number in `token_history`; None for an unknown token."""
         return self._tokens.find(token)[0]
 
     @property
     def outages(self) -> dict[str, Outage]:
-        """By route, the outages that strike the next request."""
+        """By route, the outages that apply to the next request."""
         return self._outages.now()
 
     # --------------------------------------------------------------------------------------------------- serving
 
     def serve(self, method: str, path: str, authorization: str, body: bytes) -> Reply | None:
-        """Carry out one request, on the thread of its connection. None ends the connection without an answer."""
+        """Process one request on the thread of its connection. None closes the connection without an answer."""
         route = f"{method} {path}"
         with self._lock:
             number = len(self._log) + 1
             self._log.append(Request(number, method, path, time.time(), time.monotonic()))
         struck = self._outages.meet(route)
         if struck is not None and struck.outage.kind == "hold":
-            struck.mended.wait()
+            struck.ended.wait()
             struck = None
         reply: Reply | None = None
         if struck is None or struck.outage.takes_effect:
@@ -165,12 +165,12 @@ class ChatApi:
         given = _strings(body, required=("text",), optional=("conversation",))
         self._note(number, text=given["text"])
         if not self._admits(number, authorization) or given["text"] in self.forbidden:
-            return UNAUTHORIZED  # a real API does not say which of the two it is, either
+            return UNAUTHORIZED  # the same answer for both, as from a real API
         self._stopping.wait(self.answer_latency)
         return Reply(200, {"answer": answer_to(given["text"])})
 
     def _admits(self, number: int, authorization: str) -> bool:
-        """Whether the request bears the live token, judged now."""
+        """Whether the request has the live token at this instant."""
         scheme, _, token = authorization.partition(" ")
         with self._judging:
             known, live = self._tokens.find(token) if scheme.lower() == "bearer" else (None, False)
@@ -192,7 +192,7 @@ class ChatApi:
 def _fail(struck: Struck) -> Reply | None:
     outage = struck.outage
     if outage.kind == "hang":
-        struck.mended.wait()
+        struck.ended.wait()
     if outage.kind != "answer":
         return None
     headers = {} if outage.retry_after is None else {"Retry-After": str(outage.retry_after)}
@@ -200,7 +200,7 @@ def _fail(struck: Struck) -> Reply | None:
 
 
 def _strings(body: bytes, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, str]:
-    """The body as an object of strings with these keys. Raises ValueError, which never repeats what was sent."""
+    """The body as an object of strings with these keys. Raises ValueError without the body's content."""
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):
