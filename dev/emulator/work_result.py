@@ -35,7 +35,7 @@ def describe(last: Observation, name: str, body: str, manifest: Mapping[str, Any
             NOTHING_RUNS,
             [
                 "the worker has received the message and not claimed the attempt: either the function fails at its "
-                "start (see its log), or an earlier message makes the same attempt now",
+                "start (its log states why), or an earlier message makes the same attempt now",
                 "the message is visible on WorkQueue again 12 minutes after it was received",
             ],
         )

