@@ -1,7 +1,7 @@
-"""From a recorded call to the permissions that IAM asks for (Service Authorization Reference, a service's "Actions").
+"""The permissions that a recorded call needs (Service Authorization Reference, "Actions" of each service).
 
-Most operations need the action of their own name on the one resource that their parameters name. What is otherwise
-stands here, one line each.
+Most operations need the action of their own name on the one resource in their parameters. The tables here list the
+exceptions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.least_privilege.recording import Call
 from tests.least_privilege.resolved_template import ACCOUNT, PARTITION, REGION, Stack
 
 PREFIXES = {"stepfunctions": "states", "sfn": "states"}  # botocore's service -> IAM's, where they differ
-# botocore's service and operation -> the action, where it is not the operation's own name.
+# botocore's service and operation -> the action, if it is not named like the operation.
 ACTIONS = {
     ("lambda", "Invoke"): "lambda:InvokeFunction",
     ("s3", "HeadObject"): "s3:GetObject",
@@ -23,45 +23,47 @@ ACTIONS = {
     ("sqs", "DeleteMessageBatch"): "sqs:DeleteMessage",
     ("sqs", "ChangeMessageVisibilityBatch"): "sqs:ChangeMessageVisibility",
 }
-# Actions that know no resources, so that a policy can only say "*"; with the page that says so.
-WITHOUT_RESOURCE = {
-    "xray:PutTraceSegments": "Actions, resources, and condition keys for AWS X-Ray",
-    "xray:PutTelemetryRecords": "Actions, resources, and condition keys for AWS X-Ray",
-    "xray:GetSamplingRules": "AWS X-Ray and Step Functions",
-    "xray:GetSamplingTargets": "AWS X-Ray and Step Functions",
-    "cloudwatch:PutMetricData": "Actions, resources, and condition keys for Amazon CloudWatch",
-    "logs:CreateLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
-    "logs:GetLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
-    "logs:UpdateLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
-    "logs:DeleteLogDelivery": "Using CloudWatch Logs to log execution history in Step Functions",
-    "logs:ListLogDeliveries": "Using CloudWatch Logs to log execution history in Step Functions",
-    "logs:PutResourcePolicy": "Using CloudWatch Logs to log execution history in Step Functions",
-    "logs:DescribeResourcePolicies": "Using CloudWatch Logs to log execution history in Step Functions",
-    "logs:DescribeLogGroups": "Using CloudWatch Logs to log execution history in Step Functions",
-    # Lambda makes the interfaces by itself, under ids that nobody knows before; the last two of the six it wants so.
-    "ec2:CreateNetworkInterface": "Giving Lambda functions access to resources in an Amazon VPC",
-    "ec2:DescribeNetworkInterfaces": "Giving Lambda functions access to resources in an Amazon VPC",
-    "ec2:DescribeSubnets": "Giving Lambda functions access to resources in an Amazon VPC",
-    "ec2:DeleteNetworkInterface": "Giving Lambda functions access to resources in an Amazon VPC",
-    "ec2:AssignPrivateIpAddresses": "Giving Lambda functions access to resources in an Amazon VPC",
-    "ec2:UnassignPrivateIpAddresses": "Giving Lambda functions access to resources in an Amazon VPC",
-}
+# Actions without resource-level permissions, which a policy must grant on "*". The pages: "Actions, resources, and
+# condition keys" of AWS X-Ray and of Amazon CloudWatch; "AWS X-Ray and Step Functions" (sampling); "Using CloudWatch
+# Logs to log execution history in Step Functions"; "Giving Lambda functions access to resources in an Amazon VPC"
+# (Lambda creates the interfaces itself, with unpredictable ids, and also requires the last two actions).
+TRACES = ("xray:PutTraceSegments", "xray:PutTelemetryRecords")
+SAMPLES = ("xray:GetSamplingRules", "xray:GetSamplingTargets")
+DELIVERS_LOGS = (
+    "logs:CreateLogDelivery",
+    "logs:GetLogDelivery",
+    "logs:UpdateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:DescribeResourcePolicies",
+    "logs:DescribeLogGroups",
+)
+MAKES_INTERFACES = (
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+)
+WITHOUT_RESOURCE = {*TRACES, *SAMPLES, "cloudwatch:PutMetricData", *DELIVERS_LOGS, *MAKES_INTERFACES}
 
 
 def needs(call: Call, stack: Stack) -> Iterator[Need]:
-    """What a call asks for, and what the services behind it ask of the caller: the role passed, the key used."""
+    """The permissions for a call itself, for the role that it passes and for the key that it uses."""
     action = ACTIONS.get((call.service, call.operation), f"{PREFIXES.get(call.service, call.service)}:{call.operation}")
     context = {"cloudwatch:namespace": call.parameters.get("Namespace", "")} if call.service == "cloudwatch" else {}
     for resource in resources(call):
         yield Need(action, resource, str(call), context)
-        yield from under_the_key(action, resource, stack, str(call))
+        yield from key_needs(action, resource, stack, str(call))
     if action == "scheduler:CreateSchedule":
         passed = {"iam:PassedToService": "scheduler.amazonaws.com"}
         yield Need("iam:PassRole", call.parameters["Target"]["RoleArn"], str(call), passed)
 
 
 def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
-    """The ARNs of what a call is about."""
+    """The ARNs of the resources of a call."""
     parameters = call.parameters
     match call.service:
         case "cloudwatch":
@@ -97,7 +99,7 @@ def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
         case "stepfunctions":
             yield parameters.get("executionArn") or parameters["stateMachineArn"]
         case _:
-            raise NotImplementedError(f"{call.service}: tests/least_privilege/call_resources.py lacks its resources")
+            raise NotImplementedError(f"{call.service}: add its resources to tests/least_privilege/call_resources.py")
 
 
 def arn(service: str, rest: str) -> str:
@@ -110,11 +112,11 @@ def event_bus(name: str) -> str:
 
 READ = ("kms:Decrypt",)
 WRITE = ("kms:Decrypt", "kms:GenerateDataKey")
-# With a key of the user's own: what the caller of an action needs of it. The pages: SQS guide, "Key management"; SNS
-# guide, "Key management"; DynamoDB guide, "DynamoDB encryption at rest usage notes" (the table's key is there already,
-# and is decrypted for whoever comes); S3 guide, "Protecting data with server-side encryption using KMS keys"; Secrets
-# Manager guide, "Secret encryption and decryption". What is not here uses no key.
-KEYED = {
+# KMS actions that the caller of an action needs for a customer managed key. The pages: SQS guide, "Key management"; SNS
+# guide, "Key management"; DynamoDB guide, "DynamoDB encryption at rest usage notes" (the table has its key already, and
+# each caller has it decrypted); S3 guide, "Protecting data with server-side encryption using KMS keys"; Secrets Manager
+# guide, "Secret encryption and decryption". Other actions use no key.
+KEY_ACTIONS = {
     "sqs:SendMessage": WRITE,
     "sqs:ReceiveMessage": READ,
     "sns:Publish": WRITE,
@@ -129,8 +131,8 @@ KEYED = {
 }
 
 
-def under_the_key(action: str, resource: str, stack: Stack, by: str) -> Iterator[Need]:
-    """What of the user's own key an action needs of whoever asks for it, if the resource is under it."""
-    if resource != EVERYTHING and stack.is_under_the_key(resource):
-        for used in KEYED.get(action, ()):
+def key_needs(action: str, resource: str, stack: Stack, by: str) -> Iterator[Need]:
+    """The permissions on the customer managed key for an action, if the resource is encrypted with it."""
+    if resource != EVERYTHING and stack.uses_own_key(resource):
+        for used in KEY_ACTIONS.get(action, ()):
             yield Need(used, stack.parameters["KmsKeyArn"], by)

@@ -1,4 +1,4 @@
-"""A case: what a function is given, and the account that it meets."""
+"""A case: an invocation of a function, and the account that it runs in."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One invocation: `arrange` makes the account that it meets."""
+    """One invocation. `arrange` prepares the account."""
 
     function: str
-    story: str
+    name: str
     event: dict[str, Any]
     arrange: Callable[[Recorded], None]
 
@@ -37,7 +37,7 @@ def put(table: str, *items: Item) -> Callable[[Recorded], None]:
 
 
 def message(body: Any, queue: str, receives: int = 1, age: float = 0, **attributes: Any) -> dict[str, Any]:
-    """A message as the event source mapping hands it over."""
+    """An event of the event source mapping with one message."""
     record = {
         "messageId": "message-1",
         "receiptHandle": "handle-1",

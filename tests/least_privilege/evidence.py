@@ -1,4 +1,4 @@
-"""Who needs which permission: recorded calls, and what services do, by role."""
+"""The permissions that each role needs, from recorded calls and the services' own use of roles."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
 WEATHER = b"date,precipitation,temp_max,temp_min,wind,weather\n2012/01/01,0.0,12.8,5.0,4.7,drizzle\n"
 KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 FLOWS = CHATBOT | WORKER
-# The parameters that change what roles may do, each on its own and all together; with every flow.
+# The parameters that change permissions, each alone and all together, with every flow deployed.
 VARIANTS: dict[str, dict[str, str]] = {
-    "as it is": FLOWS,
-    "one writer of the token": FLOWS | {"TokenRefreshSchedule": "rate(30 minutes)"},
-    "jobs of one's own": FLOWS
+    "default": FLOWS,
+    "token refresher": FLOWS | {"TokenRefreshSchedule": "rate(30 minutes)"},
+    "own jobs": FLOWS
     | {
         "GlueJobName": "own-job",
         "MoreGlueJobArns": ",".join(f"arn:aws:glue:us-east-1:123456789012:job/{name}" for name in ("second", "third")),
     },
-    "a key of one's own": FLOWS | {"KmsKeyArn": KEY_ARN},
+    "own key": FLOWS | {"KmsKeyArn": KEY_ARN},
     "in a VPC": FLOWS | {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"},
 }
-VARIANTS["everything"] = {name: value for variant in VARIANTS.values() for name, value in variant.items()}
+VARIANTS["all"] = {name: value for variant in VARIANTS.values() for name, value in variant.items()}
 
 
 @cache
@@ -40,45 +40,45 @@ def stack(variant: str) -> Stack:
 
 
 def jobs(made: Stack) -> list[str]:
-    """The Glue jobs that processes of the stack may run: the one that the parameters name, and MoreGlueJobArns."""
+    """The Glue jobs that the stack's processes may run: GlueJobName or the sample job, and MoreGlueJobArns."""
     more = [arn for arn in made.parameters["MoreGlueJobArns"].split(",") if arn]
     return [made.properties("Process")["JobName"], *(arn.rpartition("/")[2] for arn in more)]
 
 
-# Whose calls a writer of its own, and other jobs, change; a key and a VPC change nobody's.
+# Functions whose calls depend on the token refresher or on the jobs. A key and a VPC change no calls.
 _BY_A_WRITER = ("ChatbotFunction", "TokenRefresherFunction")
 _BY_JOBS = ("StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction")
 
 
 @cache
 def calls(variant: str) -> dict[str, list[Call]]:
-    """What each function calls, the workflow, and the sample job, by logical id; one call of each kind."""
+    """One call of each kind of every function, the workflow and the sample job, by logical id."""
     made = stack(variant)
-    from_where = dict.fromkeys(made.of_type("AWS::Lambda::Function"), "as it is")
+    from_where = dict.fromkeys(made.of_type("AWS::Lambda::Function"), "default")
     if "TokenRefresherFunction" in from_where:
-        from_where |= dict.fromkeys(_BY_A_WRITER, "one writer of the token")
+        from_where |= dict.fromkeys(_BY_A_WRITER, "token refresher")
     if made.parameters["GlueJobName"]:
-        from_where |= dict.fromkeys(_BY_JOBS, "jobs of one's own")
+        from_where |= dict.fromkeys(_BY_JOBS, "own jobs")
     for function, other in from_where.items():
         assert made.environment(function) == stack(other).environment(function)
     recorded = {function: _recorded(other)[function] for function, other in from_where.items()}
     recorded["Workflow"] = list(workflow_calls.calls(made, jobs(made)))
-    return recorded | ({"SampleJob": _of_the_sample_job(made)} if "SampleJob" in made.resources else {})
+    return recorded | ({"SampleJob": _sample_job_calls(made)} if "SampleJob" in made.resources else {})
 
 
 @cache
 def _recorded(variant: str) -> dict[str, list[Call]]:
     made = stack(variant)
-    functions = {"one writer of the token": _BY_A_WRITER, "jobs of one's own": _BY_JOBS}.get(
+    functions = {"token refresher": _BY_A_WRITER, "own jobs": _BY_JOBS}.get(
         variant, tuple(made.of_type("AWS::Lambda::Function"))
     )
     with recorder(made) as running:
-        # Other jobs are called by other names, and in no other places.
-        run_all(running, functions, jobs(made), faults=variant != "jobs of one's own")
+        # Own jobs change the names in calls but not the call sites.
+        run_all(running, functions, jobs(made), faults=variant != "own jobs")
     return {name: _one_of_each(running.calls[name]) for name in functions}
 
 
-def _of_the_sample_job(made: Stack) -> list[Call]:
+def _sample_job_calls(made: Stack) -> list[Call]:
     specification = importlib.util.spec_from_file_location("monthly_weather", JOB_SCRIPT)
     assert specification is not None
     assert specification.loader is not None
@@ -97,14 +97,14 @@ def _one_of_each(made: list[Call]) -> list[Call]:
 
 @cache
 def needed(variant: str) -> dict[str, set[Need]]:
-    """What is asked of each role."""
+    """The permissions that each role needs."""
     made, recorded = stack(variant), calls(variant)
-    everybody = [call for each in recorded.values() for call in each]
-    return {role: set(_of_role(made, role, recorded, everybody)) for role in made.of_type("AWS::IAM::Role")}
+    all_calls = [call for each in recorded.values() for call in each]
+    return {role: set(_of_role(made, role, recorded, all_calls)) for role in made.of_type("AWS::IAM::Role")}
 
 
-def _of_role(made: Stack, role: str, recorded: dict[str, list[Call]], everybody: list[Call]) -> Iterator[Need]:
-    yield from services.of_schedules(made, everybody, role)
+def _of_role(made: Stack, role: str, recorded: dict[str, list[Call]], all_calls: list[Call]) -> Iterator[Need]:
+    yield from services.of_schedules(made, all_calls, role)
     for user in made.users_of(role):
         for call in recorded[user]:
             yield from needs(call, made)
@@ -116,4 +116,4 @@ def _of_role(made: Stack, role: str, recorded: dict[str, list[Call]], everybody:
             case "AWS::Glue::Job":
                 yield from services.of_glue_job(made, user)
             case other:
-                raise NotImplementedError(f"{other}: teach tests/least_privilege/services.py what it does with {role}")
+                raise NotImplementedError(f"{other}: add its use of {role} to tests/least_privilege/services.py")

@@ -1,4 +1,4 @@
-"""Every function through every case, and every case again with every fault."""
+"""Run every function through every case, and through every case with every fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.least_privilege.cases import Case
 from tests.least_privilege.recording import Call, Recorded, Recorder
 from tests.least_privilege.resolved_template import ROOT, Stack
 
-# What services say beside the errors that their own descriptions name.
+# Error codes that services return in addition to those of their models.
 MORE = {
     "ConditionalCheckFailedException",
     "PreconditionFailed",
@@ -21,14 +21,14 @@ MORE = {
     "ThrottlingException",
     "ValidationException",
 }
-# As good as another refusal; but a new role's (custom_resource.py) is waited for, for half a minute of the real clock.
+# Excluded: custom_resource.py retries it for half a minute of real time, since a new role may not be propagated yet.
 DENIED = "AccessDeniedException"
-NOBODY_KNOWS_IT = "SomethingElse"
+UNKNOWN_ERROR = "SomethingElse"
 
 
 def _errors(call: Call, model: Any) -> Iterator[str]:
-    """Those that the module which makes the call knows by name, and one that nobody knows: the others are as good."""
-    yield NOBODY_KNOWS_IT
+    """The error codes that the calling module names, and an unknown one that represents all others."""
+    yield UNKNOWN_ERROR
     source = _text(call.site.file)
     codes = {shape.name: shape.metadata.get("error", {}).get("code", shape.name) for shape in model.error_shapes}
     for name, code in sorted(({each: each for each in MORE} | codes).items()):
@@ -42,7 +42,7 @@ def _text(file: str) -> str:
 
 
 def run_all(recorder: Recorder, functions: Collection[str], jobs: list[str], faults: bool = True) -> None:
-    """Every case of these functions, over processes that have these Glue jobs, and each case again with every fault."""
+    """Run every case of these functions, with processes of these Glue jobs, and each case again with every fault."""
     with RawApi() as api:
         for case in _cases(recorder.stack, jobs, api):
             if case.function in functions:
@@ -67,7 +67,7 @@ def _run(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:
 
     recorder.enter(case.function, CHAT_API_URL=api.url)
     ran, account = run()
-    assert ran.raised is None, f"{case.function}, {case.story}: {ran}"
+    assert ran.raised is None, f"{case.function}, {case.name}: {ran}"
     if not faults:
         return
     for call, model in account.firsts():

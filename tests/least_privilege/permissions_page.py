@@ -1,4 +1,4 @@
-"""The template's grants in the words of docs/permissions.md: logical ids for resources, and with which parameter."""
+"""The template's grants in the terms of docs/permissions.md: logical ids of resources, and the parameter of a grant."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from tests.least_privilege.evidence import KEY_ARN, VARIANTS, stack
 from tests.least_privilege.policies import EVERYTHING, grants
 from tests.least_privilege.resolved_template import NAMES, Stack
 
-# What a variant's own grants depend on.
+# Variant -> the parameter that its grants depend on.
 PARAMETERS = {
-    "one writer of the token": "TokenRefreshSchedule",
-    "jobs of one's own": "MoreGlueJobArns",
-    "a key of one's own": "KmsKeyArn",
+    "token refresher": "TokenRefreshSchedule",
+    "own jobs": "MoreGlueJobArns",
+    "own key": "KmsKeyArn",
     "in a VPC": "SubnetIds",
 }
 EVERY_FUNCTION = "Every function"
 
-Row = tuple[str, str, str, str]  # whose role, action, resource, with which parameter
+Row = tuple[str, str, str, str]  # role without "Role", action, resource, parameter
 
 
 @cache
 def rows() -> set[Row]:
-    """Every grant of the template; what each function may do with what is its own stands once."""
+    """Every grant of the template. A grant that every function has is one row."""
     granted = {
         (role.removesuffix("Role"), grant.action, _label(stack(variant), role, grant.resource))
         for variant in VARIANTS
         for role in stack(variant).of_type("AWS::IAM::Role")
         for grant in grants(stack(variant), role)
     }
-    functions = {name.removesuffix("Function") for name in stack("everything").of_type("AWS::Lambda::Function")}
+    functions = {name.removesuffix("Function") for name in stack("all").of_type("AWS::Lambda::Function")}
     listed = set()
     for who, action, resource in granted:
-        everybodys = who in functions and {(each, action, resource) for each in functions} <= granted
-        parameter = _with(min(functions - {"TokenRefresher"}) if everybodys else who, action, resource)
-        listed.add((EVERY_FUNCTION if everybodys else who, action, resource, parameter))
+        shared = who in functions and {(each, action, resource) for each in functions} <= granted
+        parameter = _with(min(functions - {"TokenRefresher"}) if shared else who, action, resource)
+        listed.add((EVERY_FUNCTION if shared else who, action, resource, parameter))
     return listed
 
 
 def _label(made: Stack, role: str, resource: str) -> str:
-    """A resource as the page names it."""
+    """A resource's name on the page."""
     if resource == EVERYTHING:
         return resource
     if resource == KEY_ARN:
@@ -66,14 +66,14 @@ def _job(name: str, made: Stack) -> str:
 
 
 def _with(who: str, action: str, resource: str) -> str:
-    """The parameter that a grant comes with; with "no " before it, that it goes with."""
+    """The parameter that adds a grant, or "no " and the parameter that removes it."""
     role = f"{who}Role"
-    there = [variant for variant in VARIANTS if role in stack(variant).resources]
+    variants = [variant for variant in VARIANTS if role in stack(variant).resources]
     granted = {
         variant: (action, resource) in {(g.action, _label(made, role, g.resource)) for g in grants(made, role)}
-        for variant, made in ((variant, stack(variant)) for variant in there)
+        for variant, made in ((variant, stack(variant)) for variant in variants)
     }
-    # A role that a parameter brings is there with it: what else changes is told.
-    usual = granted[there[0]]
+    # The first variant with the role is the reference, since a parameter may add the role itself.
+    usual = granted[variants[0]]
     changed = [parameter for variant, parameter in PARAMETERS.items() if granted.get(variant, usual) != usual]
     return f"{'no ' if usual else ''}{changed[0]}" if changed else ""

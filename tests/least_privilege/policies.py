@@ -1,7 +1,7 @@
-"""What roles are allowed, and what calls ask for, in IAM's terms.
+"""Grants of roles and needs of calls, in the terms of IAM.
 
-IAM guide, "Policy evaluation logic" and "IAM JSON policy elements": without a statement that allows it, a call is
-denied. No role here has a Deny, and `grants` refuses what it does not know.
+IAM guide, "Policy evaluation logic" and "IAM JSON policy elements": a call is denied unless a statement allows it. The
+roles have no Deny, and `grants` refuses elements that it does not implement.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True)
 class Need:
-    """One permission that somebody asks for. `by` tells who and what for; a service's own names AWS's page on it.
+    """One permission that a call or a service needs.
 
-    `context`: the condition keys that IAM has with the call.
+    Args:
+        by: the call, or the AWS page on the service's need.
+        context: the condition keys of the call.
     """
 
     action: str
@@ -32,7 +34,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Grant:
-    """One action on one resource (a pattern) that a role may do, under `conditions` that all have to hold."""
+    """One action on one resource pattern that a role is allowed, if all `conditions` hold."""
 
     role: str
     action: str
@@ -51,9 +53,9 @@ class Grant:
 
 
 def matches(pattern: str, arn: str) -> bool:
-    """IAM guide, "IAM JSON policy elements: Resource": * and ? stand for characters within a part of an ARN.
+    """IAM guide, "IAM JSON policy elements: Resource": * and ? match characters within a part of an ARN.
 
-    A lone * is everything; nothing here writes a [, which fnmatch would take for a set.
+    A single * matches everything. No pattern contains a [, which fnmatch would read as a set.
     """
     if pattern == EVERYTHING:
         return True
@@ -62,9 +64,9 @@ def matches(pattern: str, arn: str) -> bool:
 
 
 def grants(stack: Stack, role: str) -> list[Grant]:
-    """Every action on every resource, one by one."""
+    """Every action on every resource, one grant each."""
     properties = stack.properties(role)
-    assert not properties.get("ManagedPolicyArns"), f"{role}: a managed policy is wider than what is used"
+    assert not properties.get("ManagedPolicyArns"), f"{role}: a managed policy grants more than the calls need"
     granted = []
     for policy in properties.get("Policies", []):
         for statement in policy["PolicyDocument"]["Statement"]:
@@ -72,7 +74,7 @@ def grants(stack: Stack, role: str) -> list[Grant]:
             assert statement.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}, statement
             conditions = tuple(_conditions(statement.get("Condition", {})))
             for action in listed(statement["Action"]):
-                assert re.fullmatch(r"[a-z0-9-]+:\w+", action), f"{role}: name the action, not {action}"
+                assert re.fullmatch(r"[a-z0-9-]+:\w+", action), f"{role}: {action} must be one action"
                 for resource in listed(statement["Resource"]):
                     assert resource == EVERYTHING or resource.startswith("arn:"), f"{role}: {resource}"
                     granted.append(Grant(role, action, resource, conditions))
@@ -81,7 +83,7 @@ def grants(stack: Stack, role: str) -> list[Grant]:
 
 def _conditions(condition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for operator, keys in condition.items():
-        assert operator == "StringEquals", f"teach tests/least_privilege/policies.py what {operator} says"
+        assert operator == "StringEquals", f"{operator}: add it to tests/least_privilege/policies.py"
         yield from keys.items()
 
 

@@ -1,4 +1,4 @@
-"""The functions' own handlers over an account in the process, and every call that they make of AWS."""
+"""Run the functions' handlers over an in-process account, and record their calls to AWS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))
 
 @dataclass(frozen=True)
 class Site:
-    """Where a call is made: the file, relative to the repository, and the function's qualified name in it."""
+    """The site of a call: the file relative to the repository, and the function's qualified name."""
 
     file: str
     function: str
@@ -35,7 +35,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Call:
-    """One call as botocore was asked for it: service and operation are botocore's names."""
+    """One call. Service and operation have botocore's names."""
 
     service: str
     operation: str
@@ -47,7 +47,7 @@ class Call:
 
 
 class Recorded(InProcessAws):
-    """The account, with a record of what it was asked. `lose`: operations that take effect and are never answered."""
+    """The account with a record of its calls. `lose`: operations that take effect but whose answer is lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def _site() -> Site:
     frame: FrameType | None = sys._getframe()
     while frame and not frame.f_code.co_filename.startswith(OURS):
         frame = frame.f_back
-    assert frame is not None, "a call that no code of ours asked for"
+    assert frame is not None, "a call from outside functions, layers and jobs"
     return Site(
         str(Path(frame.f_code.co_filename).relative_to(ROOT)), frame.f_code.co_qualname.partition(".<locals>")[0]
     )
@@ -83,7 +83,7 @@ Arrange = Callable[[Recorded], None]
 
 
 class Recorder:
-    """Runs one function's handler at a time, in the environment that the template gives it and in no other."""
+    """Runs one function's handler at a time, in exactly the environment that the template gives it."""
 
     def __init__(self, stack: Stack, functions: Functions, patch: pytest.MonkeyPatch) -> None:
         self.stack = stack
@@ -93,7 +93,7 @@ class Recorder:
         self._name = ""
 
     def enter(self, logical: str, **instead: str) -> None:
-        """Takes the place of this function. `instead`: variables of the template's that have another value here."""
+        """Set the environment of this function. `instead`: other values for variables of the template."""
         self._name = logical
         kept = ("POWERTOOLS_", "AWS_")
         for name in [name for name in ENVIRONMENT if not name.startswith(kept)] + ["TOKEN_REFRESHER_FUNCTION"]:
@@ -117,13 +117,13 @@ class Recorder:
 
 def folder_of(logical: str) -> str:
     words = logical.removesuffix("Function")
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in words).lstrip("_")
+    return "".join("_" + each.lower() if each.isupper() else each for each in words).lstrip("_")
 
 
 @contextmanager
 def recorder(stack: Stack) -> Iterator[Recorder]:
-    """Inside it, boto3's clients and the clock's waits are the recorder's; outside, everybody's own again."""
+    """Replace boto3's clients and the clock's waits inside the context, and restore them at its end."""
     session = boto3.Session("local", "local", region_name=REGION)
     with pytest.MonkeyPatch.context() as patch, Functions(session, patch) as functions:
-        patch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # thousands of lines that nobody reads
+        patch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # saves thousands of log lines
         yield Recorder(stack, functions, patch)

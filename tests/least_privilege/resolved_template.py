@@ -1,6 +1,6 @@
-"""The template as CloudFormation would have it: SAM's transform done, conditions decided, intrinsic functions resolved.
+"""The template as CloudFormation sees it, with SAM's transform applied and conditions and functions resolved.
 
-Physical names are those that the account of `tests/fuzz` knows; where it knows none, the logical id serves as the name.
+Physical names are those of the account in `tests/fuzz`. A resource without one there has its logical id as its name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMES = {
     "Workflow": "workflow",
     "SampleJob": "job",
 }
-# By type: the ARN behind "arn:<partition>:", and what a Ref gives (CloudFormation guide, each type's "Return values").
+# By type: the ARN after "arn:<partition>:" and the value of Ref (CloudFormation guide, "Return values" of each type).
 _ARNS = {
     "AWS::ApiGateway::RestApi": "apigateway:{region}::/restapis/{name}",
     "AWS::DynamoDB::Table": "dynamodb:{region}:{account}:table/{name}",
@@ -58,7 +58,7 @@ _ARNS = {
 }
 _REF_IS_THE_ARN = {"AWS::SNS::Topic", "AWS::SecretsManager::Secret", "AWS::StepFunctions::StateMachine"}
 _NO_VALUE = object()
-# What deploys the flows that are optional.
+# Parameters that deploy the optional flows.
 CHATBOT = {"ChatApiUrl": "https://chat-api.invalid"}
 WORKER = {"DeployWorker": "true"}
 
@@ -67,21 +67,21 @@ WORKER = {"DeployWorker": "true"}
 def _written() -> dict[str, Any]:
     template: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())
     for resource in template["Resources"].values():
-        # SAM takes only what `sam deploy` has uploaded.
+        # SAM accepts only uploaded code.
         for place in {"CodeUri", "ContentUri", "DefinitionUri"} & resource.get("Properties", {}).keys():
             resource["Properties"][place] = "s3://bucket/key"
     return template
 
 
 def _transformed(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    # SAM itself puts parameters' values in some places, so the transform is another one for others.
+    # The transform depends on the parameters: SAM inserts some values itself.
     translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))
     made: dict[str, Any] = translator.translate(copy.deepcopy(_written()), dict(parameters))
     return made
 
 
 class Stack:
-    """The stack that these parameters make, all others being as the template has them by default."""
+    """The stack with these parameters and the template's defaults for the others."""
 
     def __init__(self, **parameters: str) -> None:
         self.parameters = {n: p.get("Default", "") for n, p in _written()["Parameters"].items()}
@@ -112,7 +112,7 @@ class Stack:
         return {name: str(value) for name, value in variables.items()}
 
     def arn(self, name: str) -> str:
-        # Of another type than those there, an ARN that is as good as any where nothing is allowed by it.
+        # No grant names a resource of another type, so any ARN will do.
         form = _ARNS.get(self._types[name], "unknown:{region}:{account}:{name}")
         return f"arn:{PARTITION}:" + form.format(region=REGION, account=ACCOUNT, name=self.physical(name))
 
@@ -124,8 +124,8 @@ class Stack:
         """Logical ids by ARN."""
         return {self.arn(name): name for name in self._types}
 
-    def is_under_the_key(self, arn: str) -> bool:
-        """Whether what is at an ARN (an object's bucket, too) is encrypted with the user's own key."""
+    def uses_own_key(self, arn: str) -> bool:
+        """Whether the resource of an ARN, or the bucket of an object, is encrypted with the customer managed key."""
         name = self.logical.get(arn) or self.logical.get(arn.partition("/")[0])
         key = self.parameters["KmsKeyArn"]
         return bool(name and key and key in json.dumps(self.resources[name].get("Properties", {})))
@@ -157,7 +157,7 @@ class Stack:
                 return argument[0].join(map(str, self.resolve(argument[1])))
             case "Fn::Split":
                 return self.resolve(argument[1]).split(argument[0])
-        raise NotImplementedError(f"{function}: teach tests/least_privilege/resolved_template.py what it gives")
+        raise NotImplementedError(f"{function}: add it to Stack._called in tests/least_privilege/resolved_template.py")
 
     def _ref(self, name: str) -> Any:
         if name == "AWS::NoValue":
@@ -183,7 +183,7 @@ class Stack:
         return self.physical(name)
 
     def _attribute(self, name: str, attribute: str) -> str:
-        # A secret's Id is its ARN; the names of queues, topics and state machines have an attribute each.
+        # A secret's Id is its ARN. Every other attribute here is a name.
         return self.arn(name) if attribute in ("Arn", "Id", "TopicArn") else self.physical(name)
 
     def _substituted(self, text: str, values: Mapping[str, Any]) -> str:
@@ -196,7 +196,7 @@ class Stack:
         return re.sub(r"\$\{([\w:.]+)\}", value, text).replace("${!", "${")
 
     def holds(self, condition: Any) -> bool:
-        """Whether a condition, by its name or as an expression, is true; None is no condition."""
+        """Whether a condition, a name or an expression, is true. None counts as true."""
         if condition is None:
             return True
         expression = self.template["Conditions"][condition] if isinstance(condition, str) else condition
@@ -213,10 +213,10 @@ class Stack:
             case "Fn::Equals":
                 left, right = self.resolve(copy.copy(parts))
                 return str(left) == str(right)
-        raise NotImplementedError(f"{function}: teach tests/least_privilege/resolved_template.py when it holds")
+        raise NotImplementedError(f"{function}: add it to Stack.holds in tests/least_privilege/resolved_template.py")
 
     def users_of(self, role: str) -> Iterator[str]:
-        """The resources that name a role's ARN as the one they work with."""
+        """The resources whose Role or RoleArn is this role."""
         for name, resource in self.resources.items():
             properties = resource.get("Properties", {})
             if self.arn(role) in [properties.get(place) for place in ("Role", "RoleArn")]:

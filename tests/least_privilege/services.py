@@ -1,6 +1,6 @@
-"""What AWS's own services do with the stack's roles: no code of ours makes these calls, and each has a page that tells.
+"""The permissions that AWS services need of the stack's roles, with the AWS page of each.
 
-Derived from the resources: what receives from a queue, writes a log, traces, sends a schedule's message, runs the job.
+No code of this project makes these calls. They follow from the resources: event sources, logs, traces, schedules, jobs.
 """
 
 from __future__ import annotations
@@ -8,36 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.least_privilege.call_resources import under_the_key
+from tests.least_privilege.call_resources import DELIVERS_LOGS, MAKES_INTERFACES, SAMPLES, TRACES, key_needs
 from tests.least_privilege.policies import EVERYTHING, Need
 from tests.least_privilege.recording import Call
 from tests.least_privilege.resolved_template import ACCOUNT, PARTITION, Stack
 
-TRACES = ("xray:PutTraceSegments", "xray:PutTelemetryRecords")
-SAMPLES = ("xray:GetSamplingRules", "xray:GetSamplingTargets")
 RECEIVES = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
-DELIVERS_LOGS = (
-    "logs:CreateLogDelivery",
-    "logs:GetLogDelivery",
-    "logs:UpdateLogDelivery",
-    "logs:DeleteLogDelivery",
-    "logs:ListLogDeliveries",
-    "logs:PutResourcePolicy",
-    "logs:DescribeResourcePolicies",
-    "logs:DescribeLogGroups",
-)
-MAKES_INTERFACES = (
-    "ec2:CreateNetworkInterface",
-    "ec2:DescribeNetworkInterfaces",
-    "ec2:DescribeSubnets",
-    "ec2:DeleteNetworkInterface",
-    "ec2:AssignPrivateIpAddresses",
-    "ec2:UnassignPrivateIpAddresses",
-)
 
 
 def of_function(stack: Stack, name: str) -> Iterator[Need]:
-    """What Lambda does with a function's role."""
+    """Lambda's use of a function's role."""
     function = stack.properties(name)
     group = stack.arn(function["LoggingConfig"]["LogGroup"]).removesuffix("*") + "log-stream:2027/01/15/[$LATEST]1"
     by = 'Lambda guide, "Sending Lambda function logs to CloudWatch Logs"'
@@ -56,11 +36,11 @@ def of_function(stack: Stack, name: str) -> Iterator[Need]:
             by = 'Lambda guide, "Creating and configuring an Amazon SQS event source mapping"'
             for action in RECEIVES:
                 yield Need(action, queue, by)
-                yield from under_the_key(action, queue, stack, by)
+                yield from key_needs(action, queue, stack, by)
 
 
 def of_state_machine(stack: Stack, name: str) -> Iterator[Need]:
-    """What Step Functions does with the role beside the states' own calls."""
+    """Step Functions' use of the role, without the calls of the states."""
     machine = stack.properties(name)
     if machine.get("LoggingConfiguration"):
         by = 'Step Functions guide, "Using CloudWatch Logs to log execution history in Step Functions"'
@@ -71,7 +51,7 @@ def of_state_machine(stack: Stack, name: str) -> Iterator[Need]:
 
 
 def of_glue_job(stack: Stack, name: str) -> Iterator[Need]:
-    """What Glue does with the job's role before and beside the script."""
+    """Glue's use of the job's role, without the calls of the script."""
     by = 'Glue guide, "Create an IAM role for AWS Glue"'
     script = f"arn:{PARTITION}:s3:::{stack.parameters['ArtifactBucketName'].replace('*', '1a2b3c')}/script.py"
     yield Need("s3:GetObject", script, f"{by}: the script", {"aws:ResourceAccount": ACCOUNT})
@@ -83,7 +63,7 @@ def of_glue_job(stack: Stack, name: str) -> Iterator[Need]:
 
 
 def of_schedules(stack: Stack, calls: Iterable[Call], role: str) -> Iterator[Need]:
-    """What Scheduler does with a role, by the schedules that were recorded: it sends, here or to the dead-letter queue.
+    """Scheduler's use of a role, by the recorded schedules: it sends to the target or to the dead-letter queue.
 
     Scheduler guide, "Using templated targets in EventBridge Scheduler" and "Configuring a dead-letter queue".
     """
@@ -92,6 +72,6 @@ def of_schedules(stack: Stack, calls: Iterable[Call], role: str) -> Iterator[Nee
         target: dict[str, Any] = call.parameters.get("Target", {}) if call.operation == "CreateSchedule" else {}
         if target and target["RoleArn"] == stack.arn(role):
             for queue in (target["Arn"], target["DeadLetterConfig"]["Arn"]):
-                assert queue.split(":")[2] == "sqs", f"teach tests/least_privilege/services.py how {queue} is reached"
+                assert queue.split(":")[2] == "sqs", f"{queue}: add this target to tests/least_privilege/services.py"
                 yield Need("sqs:SendMessage", queue, by)
-                yield from under_the_key("sqs:SendMessage", queue, stack, by)
+                yield from key_needs("sqs:SendMessage", queue, stack, by)

@@ -1,7 +1,7 @@
-"""Where code can call AWS, by its text: so that no call is left out for want of a case that makes it.
+"""Find the sites where code can call AWS by reading its source, so that a call without a case is noticed.
 
-By names alone, within the modules that are imported: whatever method is called `cancel` may be what `.cancel` means.
-That finds too much rather than too little. A name that begins with an underscore is used in its own module.
+The search goes by names within the imported modules: `.cancel` may mean any method `cancel`. It finds too many sites
+rather than too few. A name that starts with an underscore is used in its own module only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MODULE, REGISTERED = "<module>", "cli/slotkeeper_cli/commands/"
 
 @dataclass
 class Definition:
-    """A function, method or class body: the names that it uses, and the AWS operations that it asks for.
+    """A function, method or class body with the names that it uses and the AWS operations that it calls.
 
     Args:
-        attributes: names behind a dot, which are methods, unless `of_modules` has them too.
+        attributes: names after a dot. They are methods, unless they are also in `of_modules`.
     """
 
     site: Site
@@ -40,7 +40,7 @@ class Definition:
 
     @property
     def known_as(self) -> str:
-        """The name that others use: a class's, for what makes one."""
+        """The name that callers use: the class's name for `__init__`."""
         owner, _, name = self.site.function.rpartition(".")
         return owner if name == "__init__" else name
 
@@ -52,18 +52,18 @@ class Definition:
 
 
 def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[tuple[str, Site]]:
-    """Every (botocore's operation, site) that those definitions of these files may come to where the code `begins`."""
+    """Every (operation, site) that the definitions of these files for which `begins` is true can reach."""
     known = [made for path in _modules(paths) for made in _definitions(path)]
     ours = {str(path.relative_to(ROOT)) for path in paths}
     reached = [made for made in known if made.site.file in ours and begins(made.site)]
     assert reached
-    # What an import runs; where commands are registered, each is named, and only one is called.
+    # Imports run module code. The modules of commands name every command, but only one is called.
     reached += [made for made in known if made.site.function == MODULE and not made.site.file.startswith(REGISTERED)]
     by_name: dict[str, list[Definition]] = {}
     for made in known:
         by_name.setdefault(made.known_as, []).append(made)
     seen = {made.site for made in reached}
-    for made in reached:  # grows as it goes
+    for made in reached:  # grows during the loop
         for name in made.names | made.attributes:
             new = [other for other in by_name.get(name, []) if other.site not in seen and made.may_mean(other)]
             seen |= {other.site for other in new}
@@ -72,14 +72,14 @@ def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[t
 
 
 def of_function(folder: str) -> set[tuple[str, Site]]:
-    """What the function of this folder may come to."""
+    """Every (operation, site) that the function of this folder can reach."""
     return reachable(sorted((FUNCTIONS / folder).rglob("*.py")))
 
 
 def _modules(paths: list[Path]) -> list[Path]:
-    """These, and what they import of our packages."""
+    """These modules and their imports from this project's packages."""
     modules = list(paths)
-    for path in modules:  # grows as it goes
+    for path in modules:  # grows during the loop
         modules += [module for module in _imported(path) if module not in modules]
     return modules
 
@@ -93,7 +93,7 @@ def _imported(path: Path) -> Iterator[Path]:
 
 
 def _at_runtime(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node, but for what is imported for types alone."""
+    """Every node without `if TYPE_CHECKING` blocks."""
     for node in ast.iter_child_nodes(tree):
         if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
             yield node
@@ -121,7 +121,7 @@ def _definitions(path: Path) -> list[Definition]:
 def _collect(
     node: ast.AST, file: str, inside: tuple[str, ...], imported: set[str], definitions: list[Definition]
 ) -> None:
-    """A function within a function belongs to the outer one; what stands in no function, to the module or the class."""
+    """A nested function belongs to the outer function; code outside functions belongs to its module or class."""
     made = Definition(Site(file, ".".join(inside) or MODULE))
     definitions.append(made)
     todo = list(ast.iter_child_nodes(node))
@@ -137,18 +137,18 @@ def _collect(
             if isinstance(part.value, ast.Name) and part.value.id in imported:
                 made.of_modules.add(part.attr)
         elif isinstance(part, ast.Call):
-            made.operations |= {(operation, made.site) for operation in _asked(part)}
+            made.operations |= {(operation, made.site) for operation in _evaluated(part)}
             made.operations |= set(_handed_on(part, file, inside))
         todo += ast.iter_child_nodes(part)
 
 
-def _asked(call: ast.Call) -> Iterator[str]:
+def _evaluated(call: ast.Call) -> Iterator[str]:
     if not isinstance(call.func, ast.Attribute):
         return
     name = call.func.attr
     if name in ("get_paginator", "get_waiter") and isinstance(call.args[0], ast.Constant):
         name = str(call.args[0].value)
-    # botocore takes keywords alone, so what has another argument is a method of somebody else's.
+    # botocore takes keyword arguments only, so a call with a positional argument is another method.
     elif call.args:
         return
     if name in operations():
@@ -156,7 +156,7 @@ def _asked(call: ast.Call) -> Iterator[str]:
 
 
 def _handed_on(call: ast.Call, file: str, inside: tuple[str, ...]) -> Iterator[tuple[str, Site]]:
-    """The client's methods that a method of the same class is given to call, each with that method's site."""
+    """Client methods passed to a method of the same class, with that method's site."""
     for given in call.args:
         if isinstance(given, ast.Attribute) and given.attr in operations() and isinstance(call.func, ast.Attribute):
             yield operations()[given.attr][1], Site(file, ".".join((*inside[:-1], call.func.attr)))
@@ -164,7 +164,7 @@ def _handed_on(call: ast.Call, file: str, inside: tuple[str, ...]) -> Iterator[t
 
 @cache
 def operations() -> dict[str, tuple[str, str]]:
-    """botocore's method names -> (service, operation), of every service that our code makes a client of."""
+    """botocore's method names -> (service, operation), for every service that this project has a client of."""
     session = boto3.Session(region_name=REGION)
     by_method = {}
     for service in sorted(_services()):
@@ -177,5 +177,5 @@ def _services() -> Iterator[str]:
     for path in sorted(each for folder in (FUNCTIONS, JOBS, LAYER, COMMAND) for each in folder.rglob("*.py")):
         for node in ast.walk(_parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "client":
-                assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}: name the service in place"
+                assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}: the service must be a literal"
                 yield str(node.args[0].value)

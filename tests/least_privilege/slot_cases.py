@@ -1,4 +1,4 @@
-"""The starter, the janitor and the registrar: a case for every branch that calls something else."""
+"""Cases of the starter, the janitor and the registrar: one for each branch with different calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def process(job: str, **more: Item) -> Item:
 
 
 def held(state: str, job: str = "", **entry: Item) -> Item:
-    """The one slot is taken, since two days."""
+    """Attributes of a process whose only slot has been held for two days."""
     entry |= {"state": {"S": state}, "since": number(time.time() - 2 * DAY)} | ({"job": {"S": job}} if job else {})
     return {"slots_in_use": {"N": "1"}, "holders": {"M": {"p-1": {"M": entry}}}}
 
@@ -53,19 +53,19 @@ def starter(job: str) -> Iterator[Case]:
         account.execution(name, "SUCCEEDED")
 
     function = "StarterFunction"
-    yield Case(function, "there is room", sent, put(SLOTS, process(job, **WAITING)))
-    yield Case(function, "no room", sent, put(SLOTS, process(job, **held("RUNNING"))))
+    yield Case(function, "a free slot", sent, put(SLOTS, process(job, **WAITING)))
+    yield Case(function, "no free slot", sent, put(SLOTS, process(job, **held("RUNNING"))))
     yield Case(function, "paused", sent, put(SLOTS, process(job, paused={"BOOL": True})))
     yield Case(function, "no such process", sent, put(SLOTS))
-    yield Case(function, "an item of another kind", sent, put(SLOTS, process(job, slot_limit={"S": "1"})))
+    yield Case(function, "a malformed item", sent, put(SLOTS, process(job, slot_limit={"S": "1"})))
     yield Case(function, "not a request", message("{", "requests.fifo"), put(SLOTS))
-    yield Case(function, "its request has run before", sent, ran_before)
+    yield Case(function, "the request has run before", sent, ran_before)
     old = message(REQUEST, "requests.fifo", age=14 * DAY)
-    yield Case(function, "it has waited too long", old, put(SLOTS, process(job, **held("RUNNING"))))
+    yield Case(function, "the request has waited too long", old, put(SLOTS, process(job, **held("RUNNING"))))
 
 
 def janitor(job: str) -> Iterator[Case]:
-    def over(status: str = "ABORTED", alive: bool = False, **item: Item) -> Callable[[Recorded], None]:
+    def ended(status: str = "ABORTED", alive: bool = False, **item: Item) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
             put(SLOTS, process(job, **item))(account)
             account.execution("p-1", status, json.dumps(REQUEST | {"attempt": 1, "arguments": {}}))
@@ -78,24 +78,24 @@ def janitor(job: str) -> Iterator[Case]:
 
     function = "JanitorFunction"
     quiet = held("RUNNING", job, quiet_since=number(time.time() - DAY))
-    yield Case(function, "a round over nothing", {}, put(SLOTS))
-    yield Case(function, "nobody has started it", {}, put(SLOTS, process(job, **held("RESERVED"), **WAITING)))
-    yield Case(function, "a counter has drifted", {}, put(SLOTS, process(job, slots_in_use={"N": "1"})))
-    yield Case(function, "somebody waits beside room", {}, put(SLOTS, process(job, **WAITING)))
-    yield Case(function, "its run lives", {}, over(alive=True, **held("RUNNING", job)))
-    yield Case(function, "its run lives again", {}, over(alive=True, **quiet))
-    yield Case(function, "the first look", {}, over(**held("RUNNING", job)))
-    yield Case(function, "the second look", {}, over(**quiet, **WAITING))
-    yield Case(function, "it has kept its request itself", {}, over("FAILED"))
+    yield Case(function, "no processes", {}, put(SLOTS))
+    yield Case(function, "a reserved slot, not started", {}, put(SLOTS, process(job, **held("RESERVED"), **WAITING)))
+    yield Case(function, "a drifted counter", {}, put(SLOTS, process(job, slots_in_use={"N": "1"})))
+    yield Case(function, "a request waits although a slot is free", {}, put(SLOTS, process(job, **WAITING)))
+    yield Case(function, "its run lives", {}, ended(alive=True, **held("RUNNING", job)))
+    yield Case(function, "its run lives again", {}, ended(alive=True, **quiet))
+    yield Case(function, "the first check of a run", {}, ended(**held("RUNNING", job)))
+    yield Case(function, "the second check of a run", {}, ended(**quiet, **WAITING))
+    yield Case(function, "the workflow has kept its request", {}, ended("FAILED"))
 
     function = "ExecutionClosedFunction"
     closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
-    yield Case(function, "its run lives", closed, over(alive=True, **held("RUNNING", job)))
-    yield Case(function, "its run lives again", closed, over(alive=True, **quiet))
-    yield Case(function, "the first check", closed, over(**held("RUNNING", job)))
-    yield Case(function, "the second check", closed, over(**quiet, **WAITING))
-    yield Case(function, "nothing was confirmed", closed, over(**held("RESERVED"), **WAITING))
-    yield Case(function, "it holds no slot", closed, over())
+    yield Case(function, "its run lives", closed, ended(alive=True, **held("RUNNING", job)))
+    yield Case(function, "its run lives again", closed, ended(alive=True, **quiet))
+    yield Case(function, "the first check", closed, ended(**held("RUNNING", job)))
+    yield Case(function, "the second check", closed, ended(**quiet, **WAITING))
+    yield Case(function, "nothing was confirmed", closed, ended(**held("RESERVED"), **WAITING))
+    yield Case(function, "it holds no slot", closed, ended())
 
 
 def process_registrar(job: str) -> Iterator[Case]:
@@ -122,7 +122,7 @@ def process_registrar(job: str) -> Iterator[Case]:
     yield Case(function, "the process is there", deployment("Create"), there(process("another")))
     yield Case(function, "another job", deployment("Update", "before"), there(process("before")))
     yield Case(function, "a job that retries", deployment("Create"), there(MaxRetries=1))
-    yield Case(function, "the stack goes", deployment("Delete"), there())
+    yield Case(function, "the stack is deleted", deployment("Delete"), there())
     jobs = deployment("Update") | {"ResourceType": "Custom::PermittedJobs"}
     jobs["ResourceProperties"] = {"SampleJob": "", "JobArns": [f"arn:aws:glue:us-east-1:123456789012:job/{job}"]}
     yield Case(function, "a job is in use", jobs, there(process("another", **held("RUNNING", "another"))))

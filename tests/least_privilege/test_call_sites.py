@@ -1,4 +1,4 @@
-"""No call is left out: wherever a function's code can ask AWS for something, one of the recorded flows has asked."""
+"""Every site where a function's code can call AWS is in the recorded calls."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pytest
 from tests.least_privilege import evidence, sites
 from tests.least_privilege.recording import Site, folder_of
 
-FUNCTIONS = sorted(evidence.stack("one writer of the token").of_type("AWS::Lambda::Function"))
-# What a function's code comes to by its names, and never by its course: (module, function in it) and why.
-ANOTHERS = {
+FUNCTIONS = sorted(evidence.stack("token refresher").of_type("AWS::Lambda::Function"))
+# Sites that the search by names finds but the function never calls: (module, function in it) and why.
+EXCLUDED = {
     "StarterFunction": {
         ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a dict's",
-        ("slots/executions", "Workflow._list"): "the janitor's look at executions",
+        ("slots/executions", "Workflow._list"): "the janitor's list of executions",
     },
     "JanitorFunction": {
         ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a set's",
@@ -20,42 +20,42 @@ ANOTHERS = {
     },
     "ExecutionClosedFunction": {
         ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a dict's",
-        ("slots/executions", "Workflow._list"): "the janitor's list of what has closed",
+        ("slots/executions", "Workflow._list"): "the janitor's list of closed executions",
         ("slots/executions", "Workflow.start"): "the starter's; a `start` here is an index",
     },
     "ProcessRegistrarFunction": {
         ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is text"
     },
-    "TokenRefresherFunction": {("chatbot/token", "Refresher.ask"): "the chatbot's, which asks this very function"},
+    "TokenRefresherFunction": {("chatbot/token", "Refresher.ask"): "the chatbot's, which invokes this function"},
     "WorkerFunction": {("retry/ledger", "Ledger.read"): "the operator command's"},
 }
 
 
-def _elsewhere(function: str) -> set[Site]:
+def _excluded(function: str) -> set[Site]:
     layer = "layers/slotkeeper/slotkeeper"
-    return {Site(f"{layer}/{module}.py", name) for module, name in ANOTHERS.get(function, {})}
+    return {Site(f"{layer}/{module}.py", name) for module, name in EXCLUDED.get(function, {})}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_call_site_is_recorded(function: str) -> None:
-    variants = ("as it is", "one writer of the token")
+    variants = ("default", "token refresher")
     recorded = [call for variant in variants for call in evidence.calls(variant).get(function, [])]
     seen = {(call.operation, call.site) for call in recorded}
-    missing = {each for each in sites.of_function(folder_of(function)) - seen if each[1] not in _elsewhere(function)}
+    missing = {each for each in sites.of_function(folder_of(function)) - seen if each[1] not in _excluded(function)}
     assert not missing, "add a case to tests/least_privilege/flows.py that makes\n" + "\n".join(
         sorted(f"{operation} at {site}" for operation, site in missing)
     )
 
 
-@pytest.mark.parametrize("function", ANOTHERS)
+@pytest.mark.parametrize("function", EXCLUDED)
 def test_excluded_call_sites_are_not_called(function: str) -> None:
-    assert not _elsewhere(function) & {call.site for call in evidence.calls("one writer of the token")[function]}
+    assert not _excluded(function) & {call.site for call in evidence.calls("token refresher")[function]}
 
 
 def test_the_sample_jobs_script_calls_nothing_else() -> None:
-    seen = {(call.operation, call.site) for call in evidence.calls("as it is")["SampleJob"]}
+    seen = {(call.operation, call.site) for call in evidence.calls("default")["SampleJob"]}
     assert sites.reachable([evidence.JOB_SCRIPT]) == seen
 
 
 def test_every_function_of_the_template_is_recorded() -> None:
-    assert all(evidence.calls("one writer of the token")[function] for function in FUNCTIONS)
+    assert all(evidence.calls("token refresher")[function] for function in FUNCTIONS)

@@ -1,4 +1,4 @@
-"""Each role may do what it is seen to do, and no more: every call is allowed, and every permission is used."""
+"""Each role has exactly the permissions that it needs: every call is allowed, and every permission is used."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def test_every_call_is_allowed(variant: str, role: str) -> None:
 def test_every_permission_is_used(variant: str, role: str) -> None:
     asked = needed(variant)[role]
     idle = [grant for grant in grants(stack(variant), role) if not any(map(grant.allows, asked))]
-    assert not idle, "nobody uses\n" + "\n".join(map(str, idle))
+    assert not idle, "unused permissions:\n" + "\n".join(map(str, idle))
 
 
 @each_role
 def test_the_context_of_a_call_is_a_condition_of_its_permission(variant: str, role: str) -> None:
-    """A role passed to one service, an object in one account, a metric in one namespace, and no other."""
+    """A role is passed to one service, an object is in one account, a metric in one namespace."""
     for grant in grants(stack(variant), role):
         for need in filter(grant.allows, needed(variant)[role]):
-            assert dict(grant.conditions) == need.context, f"{grant}: {need.context} and nothing else"
+            assert dict(grant.conditions) == need.context, f"{grant}: expected the conditions {need.context}"
 
 
-# What a policy can say of a resource whose name is made later: a pattern, as narrow as names allow, for these actions.
+# Patterns for resources whose names are created later, as narrow as the names allow: the actions and the reason.
 PATTERNS = {
     ("StarterRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
     ("JanitorRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
@@ -52,11 +52,11 @@ PATTERNS = {
     ("SampleJobRole", "DataBucket/*"): ({"s3:GetObject", "s3:PutObject"}, "a request names input and output"),
     ("SampleJobRole", "aws-sam-cli-managed-default-samclisourcebucket-*/*"): (
         {"s3:GetObject"},
-        "sam deploy makes the bucket, and puts the script there under a name of its own",
+        "sam deploy creates the bucket and names the script",
     ),
     ("SampleJobRole", "log-group:/aws-glue/*"): (
         {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"},
-        "Glue's own log groups, which it makes itself",
+        "Glue creates its log groups itself",
     ),
     ("WorkerRole", "DataBucket/work/input/*"): ({"s3:GetObject"}, "a request names the object that it wants split"),
     ("WorkerRole", "DataBucket/work/parts/*"): (
@@ -75,7 +75,7 @@ PATTERNS = {
 
 
 def _patterns(variant: str, role: str) -> Iterator[tuple[tuple[str, str], str]]:
-    """(role, pattern), action; without those of log groups, whose ARNs end in an asterisk for their streams."""
+    """(role, pattern), action; without log groups, whose ARNs end in an asterisk for their streams."""
     for grant in grants(stack(variant), role):
         name = grant.resource.split(":", 5)[-1]
         if "*" in name and grant.resource not in (EVERYTHING, *map(stack(variant).arn, _log_groups(variant))):
@@ -89,14 +89,16 @@ def _log_groups(variant: str) -> list[str]:
 @each_role
 def test_a_resource_with_a_name_is_granted_by_its_name(variant: str, role: str) -> None:
     for grant in grants(stack(variant), role):
-        assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, f"{grant}: there is an ARN for that"
+        assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, f"{grant}: the action supports ARNs"
     for pattern, action in _patterns(variant, role):
-        assert action in PATTERNS.get(pattern, ((),))[0], f"{action} on {pattern}: name it, or say here why not"
+        assert action in PATTERNS.get(pattern, ((),))[0], (
+            f"{action} on {pattern}: name the resource, or extend PATTERNS"
+        )
 
 
 def test_every_listed_pattern_exists() -> None:
     matched: dict[tuple[str, str], set[str]] = {}
-    for role in stack("as it is").of_type("AWS::IAM::Role"):
-        for pattern, action in _patterns("as it is", role):
+    for role in stack("default").of_type("AWS::IAM::Role"):
+        for pattern, action in _patterns("default", role):
             matched.setdefault(pattern, set()).add(action)
     assert matched == {pattern: actions for pattern, (actions, _) in PATTERNS.items()}

@@ -1,4 +1,4 @@
-"""docs/permissions.md says what the template grants, what a deployment makes, and what each command may call."""
+"""docs/permissions.md lists the template's grants, the services of a deployment and the calls of each command."""
 
 from __future__ import annotations
 
@@ -44,29 +44,27 @@ def test_every_grant_is_on_the_page_and_nothing_else() -> None:
             for owner, resource, action in product(owners.split(", "), named.split(", "), ACTION.findall(actions)):
                 implied = resource if resource in ("KmsKeyArn", "MoreGlueJobArns") else ""
                 listed.add((owner, action, resource, parameter or implied))
-    assert listed - rows() == set(), "on the page alone"
-    assert rows() - listed == set(), "in the template alone"
+    assert listed - rows() == set(), "only on the page"
+    assert rows() - listed == set(), "only in the template"
 
 
-# IAM's prefix, where it is not CloudFormation's name of the service in small letters.
+# IAM's prefix, if it is not CloudFormation's service name in lower case.
 SERVICES = {"StepFunctions": "states", "Custom": "lambda"}
 
 
 def test_the_page_lists_every_service_that_a_deployment_uses() -> None:
-    kinds = {
-        resource["Type"].removeprefix("AWS::").partition("::")[0] for resource in stack("everything").resources.values()
-    }
+    kinds = {resource["Type"].removeprefix("AWS::").partition("::")[0] for resource in stack("all").resources.values()}
     made = {SERVICES.get(kind, kind.lower()) for kind in kinds}
     listed = {service for entry in _entries(_section("Who deploys")) for service in re.findall(r"\w+", entry)}
-    # What makes the stack itself, what a parameter adds, and `make gradual`.
+    # CloudFormation itself, services that parameters add, and `make gradual`.
     assert listed == made | {"cloudformation", "glue", "kms", "codedeploy"}
 
 
 # --------------------------------------------------------------------------------------------------------- operators
 
-EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # the second one needs no permission
+EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # GetCallerIdentity needs no permission
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
-# What the search by names finds in a command's code, and the command never comes to.
+# Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
     "status": {"dynamodb:UpdateItem"},
     "holder release": {"states:ListExecutions"},
@@ -100,7 +98,7 @@ OPERATORS = {
 
 
 def _called(callback: Any) -> set[str]:
-    """The actions that a command's code can ask for."""
+    """The actions that a command's code can call."""
     function = inspect.unwrap(callback)
     services = {operation: service for service, operation in sites.operations().values()}
     sites_of_calls = sites.reachable(
@@ -115,11 +113,11 @@ def test_a_commands_calls_are_those_on_the_page(command: str) -> None:
     (calls, audit) = OPERATORS[command]
     called = _called(COMMANDS[command]) - NOT_CALLED.get(command, set()) - EVERY_COMMANDS
     listed = set(ACTION.findall(calls)) | (AUDIT if audit else set())
-    assert (called - listed, listed - called) == (set(), set()), "(in the code alone, on the page alone)"
+    assert (called - listed, listed - called) == (set(), set()), "(only in the code, only on the page)"
 
 
 def test_an_operator_is_granted_no_read_of_the_token() -> None:
-    """The attributes of the page's conditions are those that the commands name, and no read returns the token."""
+    """The page's conditions list the attributes that the commands use, and no read returns the token."""
     match = re.search(r"^```json\n(.*?)^```", _section("Operators do not need the token"), re.MULTILINE | re.DOTALL)
     assert match is not None
     read, write = json.loads(match[1])

@@ -1,4 +1,4 @@
-"""Who else may come in: the policies of queues, topics and buckets, who may invoke a function, who may take a role."""
+"""Access from outside the roles: policies of queues, topics and buckets, function permissions, trust policies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.least_privilege.evidence import VARIANTS, stack
 from tests.least_privilege.policies import listed, matches
 from tests.least_privilege.resolved_template import ACCOUNT, Stack
 
-ALL = "everything"
+ALL = "all"
 PLAIN_HTTP = {"Bool": {"aws:SecureTransport": "false"}}
-# What has a policy, of which type, and which calls the refusal of plain HTTP has to meet: a topic's other actions are
-# for its owner alone.
+# Resource type -> its policy's type, and the actions for which plain HTTP is denied. A topic's other actions are
+# available to its owner only.
 GUARDED = {
     "AWS::SQS::Queue": ("AWS::SQS::QueuePolicy", {"sqs:*"}),
     "AWS::S3::Bucket": ("AWS::S3::BucketPolicy", {"s3:*"}),
@@ -55,7 +55,7 @@ def test_plain_http_is_denied(kind: str, name: str) -> None:
         and set(listed(statement["Action"])) <= actions
     ]
     resources = {resource for statement in refused for resource in listed(statement["Resource"])}
-    # In a queue's policy, * is the queue that it is attached to.
+    # In a queue's policy, * means the queue of the policy.
     assert wanted <= resources or (kind == "AWS::SQS::Queue" and resources == {"*"})
 
 
@@ -88,7 +88,7 @@ def test_every_service_that_sends_to_a_topic_is_allowed() -> None:
 
 
 def _senders(made: Stack, arn: str) -> set[str]:
-    """The services that send to a queue or topic by themselves: alarms and rules have no role to do so with."""
+    """The services that send to a queue or topic without a role: alarms and rules."""
     senders = set()
     if any(arn in alarm.get("AlarmActions", []) for alarm in made.of_type("AWS::CloudWatch::Alarm").values()):
         senders.add("cloudwatch.amazonaws.com")
@@ -100,8 +100,8 @@ def _senders(made: Stack, arn: str) -> set[str]:
 
 @pytest.mark.parametrize("name", list(stack(ALL).of_type("AWS::Lambda::Permission")))
 def test_a_function_is_invoked_from_one_source_only(name: str) -> None:
-    """Without a SourceArn, any rule or API of any account could (Lambda guide, "Granting Lambda function access to AWS
-    services")."""
+    """Without a SourceArn, any rule or API of any account could invoke it (Lambda guide, "Granting Lambda function
+    access to AWS services")."""
     made = stack(ALL)
     permission = made.properties(name)
     assert permission["Action"] == "lambda:InvokeFunction"
@@ -115,7 +115,7 @@ def test_a_function_is_invoked_from_one_source_only(name: str) -> None:
             api = made.physical("ChatbotApi")
             assert source == f"arn:aws:execute-api:us-east-1:{ACCOUNT}:{api}/*/POST/messages"
         case other:
-            raise NotImplementedError(f"{other}: say where it may invoke a function from")
+            raise NotImplementedError(f"{other}: add the source that it may invoke a function from")
 
 
 def test_every_rule_may_invoke_its_targets() -> None:
@@ -134,7 +134,7 @@ def test_a_role_trusts_only_the_service_that_uses_it(variant: str) -> None:
         (trust,) = properties["AssumeRolePolicyDocument"]["Statement"]
         assert (trust["Effect"], trust["Action"]) == ("Allow", "sts:AssumeRole")
         services = {USERS[made.resources[user]["Type"]] for user in made.users_of(role)}
-        if role == "RetryScheduleRole":  # whoever makes a schedule names it, and only this group's may use it
+        if role == "RetryScheduleRole":  # the creator of a schedule names it; only schedules of this group may use it
             services = {"scheduler.amazonaws.com"}
             group = made.arn("RetryScheduleGroup")
             assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": group}}
@@ -163,6 +163,6 @@ def test_a_gradual_deployment_adds_codedeploys_role_and_changes_no_other() -> No
 
 
 def test_the_permissions_boundary_holds_for_every_role() -> None:
-    made = Stack(PermissionsBoundaryArn="arn:aws:iam::123456789012:policy/boundary", **VARIANTS["everything"])
+    made = Stack(PermissionsBoundaryArn="arn:aws:iam::123456789012:policy/boundary", **VARIANTS["all"])
     for properties in made.of_type("AWS::IAM::Role").values():
         assert properties["PermissionsBoundary"] == "arn:aws:iam::123456789012:policy/boundary"

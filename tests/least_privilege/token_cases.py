@@ -1,4 +1,4 @@
-"""The chatbot and the refresher: a case for every branch that calls something else."""
+"""Cases of the chatbot and the refresher: one for each branch with different calls."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def chatbot(stack: Stack, api: RawApi) -> Iterator[Case]:
         "isBase64Encoded": False,
     }
     yield Case("ChatbotFunction", "a message", event, answering)
-    yield Case("ChatbotFunction", "the token is dead", event, refusing(TOKEN))
+    yield Case("ChatbotFunction", "an invalid token", event, refusing(TOKEN))
     yield Case("ChatbotFunction", "no token yet", event, refusing())
-    yield Case("ChatbotFunction", "who refreshed it has died", event, refusing(TOKEN | EXPIRED))
+    yield Case("ChatbotFunction", "an expired lock", event, refusing(TOKEN | EXPIRED))
 
 
 def token_refresher(stack: Stack) -> Iterator[Case]:
@@ -70,5 +70,5 @@ def token_refresher(stack: Stack) -> Iterator[Case]:
     function = "TokenRefresherFunction"
     yield Case(function, "the schedule", {}, _secrets(stack, TOKEN))
     yield Case(function, "no token yet", deployment, _secrets(stack))
-    yield Case(function, "asked for it", {"release_code": "code-1"}, _secrets(stack, TOKEN | locked))
-    yield Case(function, "who refreshed it has died", {}, _secrets(stack, TOKEN | EXPIRED))
+    yield Case(function, "a delegated refresh", {"release_code": "code-1"}, _secrets(stack, TOKEN | locked))
+    yield Case(function, "an expired lock", {}, _secrets(stack, TOKEN | EXPIRED))

@@ -1,4 +1,4 @@
-"""The worker: a case for every branch that calls something else."""
+"""Cases of the worker: one for each branch with different calls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def worker() -> Iterator[Case]:
     sent = message(request, "work")
     second = message(request | {"retries": ["2027-01-15T07:59:00.000Z"]}, "work")
 
-    def there(account: Recorded) -> None:
+    def input_exists(account: Recorded) -> None:
         account.objects[INPUT] = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
 
     def published(account: Recorded) -> None:
-        there(account)
+        input_exists(account)
         account.objects["work/parts/r/1/old/Oslo.jsonl"] = b"{}"
         manifest = {
             "request_id": "r",
@@ -38,12 +38,12 @@ def worker() -> Iterator[Case]:
         account.objects["work/published/r.json"] = json.dumps(manifest).encode()
 
     def later(account: Recorded) -> None:
-        there(account)
+        input_exists(account)
         rule = {"base_seconds": 7200, "cap_seconds": 7200, "jitter": "none"}
         account.parameter = json.dumps({"default": rule})
 
     def died(account: Recorded) -> None:
-        there(account)
+        input_exists(account)
         row = {
             "request_id": {"S": "r"},
             "status": {"S": "RUNNING"},
@@ -55,21 +55,21 @@ def worker() -> Iterator[Case]:
         }
         account.tables.put(LEDGER, row)
 
-    def booked_and_died(account: Recorded) -> None:
+    def scheduled_and_died(account: Recorded) -> None:
         later(account)
         died(account)
         account.refuse["CreateSchedule"] = "ConflictException"
 
     not_before = {"not_before": {"dataType": "Number", "stringValue": str(int(time.time()) + 5000)}}
-    for story, event, arrange in (
-        ("done", sent, there),
-        ("a second attempt", second, there),
+    for name, event, arrange in (
+        ("success", sent, input_exists),
+        ("a second attempt", second, input_exists),
         ("another attempt has published", second, published),
-        ("its input is missing", sent, put(LEDGER)),
-        ("its worker has died", sent, died),
-        ("retries go by a schedule", sent, later),
-        ("its worker has died, and a retry is scheduled already", sent, booked_and_died),
+        ("a missing input", sent, put(LEDGER)),
+        ("a died attempt", sent, died),
+        ("a retry by a schedule", sent, later),
+        ("a died attempt whose retry is scheduled", sent, scheduled_and_died),
         ("not a message", message("{", "work"), put(LEDGER)),
-        ("not due yet", message(request, "work", **not_before), there),
+        ("not due yet", message(request, "work", **not_before), input_exists),
     ):
-        yield Case("WorkerFunction", story, event, arrange)
+        yield Case("WorkerFunction", name, event, arrange)

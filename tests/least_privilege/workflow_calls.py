@@ -1,4 +1,4 @@
-"""What the workflow's states call, on every walk through them: the Resource says what, the Arguments about what."""
+"""The calls of the workflow's states on every path: the operation from Resource, the parameters from Arguments."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.least_privilege.resolved_template import ROOT, Stack
 from tests.workflow import interpreter
 from tests.workflow.definition import FILE, states
 
-# Step Functions guide, "IAM policies for integrated services", AWS Glue: what Run a Job (.sync) asks for beside the
-# start. On an abort Step Functions stops the run; without the permission it stays, and nobody is told.
+# Step Functions guide, "IAM policies for integrated services", AWS Glue: the calls of Run a Job (.sync) after the
+# start. On an abort Step Functions stops the run. Without the permission the run continues without an error.
 WITH_SYNC = {"StartJobRun": ("GetJobRun", "GetJobRuns", "BatchStopJobRun")}
 
 
 def calls(stack: Stack, jobs: list[str]) -> Iterator[Call]:
-    """One call for each state and each thing that it can be about."""
+    """One call for each state and each set of arguments."""
     substitutes = stack.properties("Workflow")["DefinitionSubstitutions"]
-    for state, arguments in sorted(_asked()):
+    for state, arguments in sorted(_evaluated()):
         call_parameters = json.loads(re.sub(r"\$\{(\w+)\}", lambda match: str(substitutes[match[1]]), arguments))
         service, operation, more = _integration(states()[state]["Resource"])
         site = Site(str(FILE.relative_to(ROOT)), state)
-        # The walks run one job; which it is stands in the process's item.
+        # The paths run one job. The process's item names the actual one.
         for parameters in (
             [call_parameters | {"JobName": job} for job in jobs] if "JobName" in call_parameters else [call_parameters]
         ):
@@ -35,17 +35,17 @@ def calls(stack: Stack, jobs: list[str]) -> Iterator[Call]:
 
 
 def _integration(resource: str) -> tuple[str, str, tuple[str, ...]]:
-    """Of arn:aws:states:::sqs:sendMessage, say, or :::aws-sdk:glue:getJobRuns, or :::glue:startJobRun.sync."""
+    """Parse arn:aws:states:::sqs:sendMessage, :::aws-sdk:glue:getJobRuns or :::glue:startJobRun.sync, for example."""
     service, called = resource.removeprefix("arn:aws:states:::").removeprefix("aws-sdk:").split(":")
     name, _, pattern = called.partition(".")
     operation = name[0].upper() + name[1:]
-    assert pattern in ("", "sync"), f"teach tests/least_privilege/workflow_calls.py what {resource} asks for"
+    assert pattern in ("", "sync"), f"{resource}: add its pattern to tests/least_privilege/workflow_calls.py"
     return service, operation, WITH_SYNC[operation] if pattern else ()
 
 
 @cache
-def _asked() -> set[tuple[str, str]]:
-    """(state, its arguments as JSON), as the walks have evaluated them."""
+def _evaluated() -> set[tuple[str, str]]:
+    """(state, its evaluated arguments as JSON) of every path."""
     asked: set[tuple[str, str]] = set()
     names = {id(state): name for name, state in interpreter.STATES.items()}
     value_of = interpreter.State.value
@@ -61,5 +61,5 @@ def _asked() -> set[tuple[str, str]]:
         assert list(interpreter.walks(rounds=1))
     tasks = {name for name, state in states().items() if "Arguments" in state}
     missing = tasks - {name for name, _ in asked}
-    assert not missing, f"no walk comes to {', '.join(sorted(missing))}"
+    assert not missing, f"no path contains {', '.join(sorted(missing))}"
     return asked
