@@ -28,7 +28,7 @@ type View = dict[str, bytes | None] | None  # value -> content of its part; None
 
 
 def nothing(number: int, name: str) -> None:
-    """Passes the boundary."""
+    """Do nothing at the boundary."""
 
 
 def request(request_id: str = "r", attempt: int = 1, **payload: Any) -> Message:

@@ -1,4 +1,4 @@
-"""The shipped work over a bucket in moto. A race is told step by step here, never left to chance: see Boundaries."""
+"""The shipped work over a bucket in moto. Races are fixed sequences of steps: see Boundaries."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PERFORM = "functions.worker.work.perform"
 
 @pytest.fixture(scope="session")
 def session() -> boto3.Session:
-    """Shared, because it reads the description of S3 only once; a hook stays in the client that it was put into."""
+    """Shared, because reading the model of S3 takes time. Hooks belong to clients and do not affect other tests."""
     return boto3.Session("local", "local", region_name="us-east-1")
 
 
 @pytest.fixture
 def bucket(session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """The data bucket, versioned as the template makes it, and the work loaded as a cold container loads it."""
+    """The data bucket with versions, as in the template, and the work imported as in a cold container."""
     monkeypatch.setenv("DATA_BUCKET_NAME", "data")
     monkeypatch.setenv("WORK_SECONDS", "50")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)

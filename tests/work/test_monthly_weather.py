@@ -1,4 +1,4 @@
-"""The sample job's script, on parts small enough to add up by hand."""
+"""The sample job's script, on inputs small enough to check."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOOD = f"{HEADER}\n{DAYS}"
 
 
 class Bucket:
-    """As much of an S3 client as the job uses, with one bucket."""
+    """The part of an S3 client that the job uses, with one bucket."""
 
     def __init__(self, **objects: str) -> None:
         self.objects = {key.replace("__", "/"): body.encode() for key, body in objects.items()}
@@ -131,7 +131,7 @@ def test_bad_input_ends_the_script_with_the_message_and_exit_code_1(monkeypatch:
 
 
 def test_linger_seconds_delays_the_first_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By it `make smoke` has a run to look at."""
+    """`make smoke` uses it to observe a run."""
     happened: list[Any] = []
     bucket = Bucket(part=GOOD)
     replace_time(monkeypatch, job, sleep=happened.append)

@@ -1,4 +1,4 @@
-"""Published all or none, and once: whatever dies, fails or comes at the same time."""
+"""Outputs are published completely or not at all, and once, under kills, failures and concurrent attempts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lost() -> ReadTimeoutError:
 
 
 def assert_published_once(bucket: Bucket, request_id: str) -> None:
-    """One effect, whole, and nothing left beside it."""
+    """All parts are published by one manifest, and no other part exists."""
     assert bucket.read(request_id) == BY_CITY
     assert bucket.times_published(request_id) == 1
     assert bucket.parts(request_id) == bucket.named_parts(request_id)
@@ -64,10 +64,10 @@ def test_an_input_without_lines_publishes_a_manifest_without_parts(bucket: Bucke
 def test_a_reader_never_sees_a_part_of_it(bucket: Bucket) -> None:
     seen: list[View] = []
 
-    def look(number: int, name: str) -> None:
+    def read(number: int, name: str) -> None:
         seen.append(bucket.read("r"))
 
-    bucket.perform(request(), on=look)
+    bucket.perform(request(), on=read)
 
     published_at = bucket.boundaries.passed.index(f"after {MANIFEST_PUT}r.json")
     assert seen[:published_at] == [None] * published_at
@@ -95,7 +95,7 @@ def die_after_a_part(bucket: Bucket, request_id: str) -> None:
 
 
 def enumerate_deaths(bucket: Bucket, boundaries: int, attempt: int) -> None:
-    """Attempt `attempt` dies at each of its boundaries in turn, as the ones before it did, and the next one comes."""
+    """Kill attempt `attempt` at each of its boundaries in turn, and make the next attempt. An earlier one died too."""
     for boundary in range(boundaries):
         request_id = bucket.new_request_id()
         if attempt > 1:
@@ -120,11 +120,11 @@ def test_f25_killed_at_any_call_the_next_attempt_makes_one_whole_effect(bucket: 
 def test_f25_killed_at_any_call_of_the_second_attempt_too(bucket: Bucket) -> None:
     die_after_a_part(bucket, "counted")
     boundaries = bucket.count_boundaries(request("counted", attempt=2))
-    assert boundaries == 14  # and before and after the listing and the removal of what the first one left
+    assert boundaries == 14  # also before and after listing and deleting the parts of the first attempt
     enumerate_deaths(bucket, boundaries, attempt=2)
 
 
-# What a call fails with, and the step from boundary to boundary: who is told 403 can be sure that there was no effect.
+# Fault -> the error of the call, and the step between boundaries: a 403 after a call would mean that it had no effect.
 FAULTS: dict[str, tuple[Exception, int]] = {
     "no answer": (lost(), 1),
     "failed": (refusal("InternalError", 500), 1),
@@ -158,15 +158,15 @@ def test_a_manifest_whose_answer_was_lost_is_found_and_is_success(bucket: Bucket
 
 
 def test_a_manifest_that_arrives_after_its_sender_failed_names_existing_parts(bucket: Bucket) -> None:
-    on_its_way: list[dict[str, Any]] = []
+    delayed: list[dict[str, Any]] = []
     event = "provide-client-params.s3.PutObject"
-    bucket.client.meta.events.register(event, lambda params, **_: on_its_way.append(dict(params)))
+    bucket.client.meta.events.register(event, lambda params, **_: delayed.append(dict(params)))
 
-    gave_up = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", lost()))
+    failed = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", lost()))
     assert bucket.read("r") is None
-    bucket.s3.put_object(**on_its_way[-1])
+    bucket.s3.put_object(**delayed[-1])
 
-    assert isinstance(gave_up, Retryable)
+    assert isinstance(failed, Retryable)
     assert bucket.read("r") == BY_CITY
     assert bucket.perform(request(attempt=2))["attempt"] == 1
     assert_published_once(bucket, "r")
@@ -207,21 +207,24 @@ def test_a_conflict_with_another_attempt_that_published_is_its_success(bucket: B
 
 
 def perform_elsewhere(bucket: Bucket, made: Message) -> None:
-    """In a thread of its own, to its end."""
+    """Make a whole attempt in another thread."""
     thread = threading.Thread(target=bucket.perform, args=(made,))
     thread.start()
     thread.join()
 
 
-# Who is refused looks what is there, lists and removes: three calls more.
+# An attempt whose manifest is refused reads the manifest, lists and deletes: three more calls.
 REFUSED_ADDS = 6
 
 
 class Interleaved:
-    """Two performances, of which one moves at a time.
+    """Two attempts, of which one runs at a time.
 
-    The first one runs up to its call `first_stops`, the second one up to its call `second_stops`, the first one to its
-    end, the second one to its end. After every call of either, `seen` gets what a reader sees.
+    1. The first runs up to its boundary `first_stops`.
+    2. The second runs up to its boundary `second_stops`.
+    3. The first runs to its end, then the second.
+
+    `seen` contains a reader's view after every call of either.
     """
 
     def __init__(self, bucket: Bucket, first: Message, second: Message, first_stops: int, second_stops: int) -> None:
@@ -231,11 +234,11 @@ class Interleaved:
         self._request_id = first.request_id
         self._stops = (first_stops, second_stops)
         self._main = threading.current_thread()
-        self._go_on = threading.Event()
+        self._continue = threading.Event()
         self._stopped = threading.Event()
         self._second = threading.Thread(target=self._run_second, args=(second,))
         self.first_result = bucket.perform(first, on=self._on)
-        self._go_on.set()
+        self._continue.set()
         self._second.join()
 
     def _run_second(self, second: Message) -> None:
@@ -252,14 +255,14 @@ class Interleaved:
                 self._stopped.wait()
         elif number == second_stops:
             self._stopped.set()
-            self._go_on.wait()
+            self._continue.wait()
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 1)])
 def test_f24_two_attempts_interleaved_at_every_call_publish_one_whole_effect(
     bucket: Bucket, first: int, second: int
 ) -> None:
-    # Between the end of a call and the beginning of the next one nothing reaches the bucket: one stop is enough.
+    # Nothing reaches the bucket between the end of a call and the start of the next one, so one stop is enough.
     boundaries = bucket.count_boundaries(request("counted", first))
     for first_stops in range(0, boundaries, 2):
         for second_stops in range(0, boundaries + REFUSED_ADDS, 2):

@@ -1,4 +1,4 @@
-"""The shipped work: what it refuses for good, what it tries later, and when it stops."""
+"""The shipped work: permanent errors, retryable errors and its time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, ORDERS, Bucket, 
 
 
 def answer(bucket: Bucket, operation: str, status: int, code: str, headers: dict[str, str]) -> None:
-    """S3 answers every such call with this error, as it comes over the wire."""
+    """Make S3 answer every such call with this error as an HTTP response."""
 
     def respond(request: Any, **_: Any) -> AWSResponse:
         body = io.BytesIO(f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
@@ -113,7 +113,7 @@ def test_every_request_id_and_value_has_its_own_key(bucket: Bucket, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("answered", "expected"),
     [
         ((503, "SlowDown", {"Retry-After": "7"}), ("RateLimited", 7.0)),
         ((503, "SlowDown", {}), ("RateLimited", None)),
@@ -126,13 +126,13 @@ def test_every_request_id_and_value_has_its_own_key(bucket: Bucket, name: str) -
 )
 @pytest.mark.parametrize("operation", ["GetObject", "PutObject"])
 def test_a_busy_s3_raises_an_error_named_for_the_policy(
-    bucket: Bucket, operation: str, said: tuple[int, str, dict[str, str]], expected: tuple[str, float | None]
+    bucket: Bucket, operation: str, answered: tuple[int, str, dict[str, str]], expected: tuple[str, float | None]
 ) -> None:
-    answer(bucket, operation, *said)
+    answer(bucket, operation, *answered)
     failure = Failure.of(bucket.perform(request()))
     assert (failure.types[0], failure.retry_after) == expected
     assert "Retryable" in failure.types
-    assert said[1] in failure.reason
+    assert answered[1] in failure.reason
 
 
 def test_another_s3_error_keeps_its_name(bucket: Bucket) -> None:
@@ -169,7 +169,7 @@ def test_an_attempt_without_time_stops_and_leaves_nothing(
     monkeypatch.setattr(bucket.work, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     stopped = bucket.perform(request(), seconds=seconds)
 
-    # It looks at the clock as it begins, once for the only chunk, for each of the two parts, and for the manifest.
+    # It reads the clock at its start, for the only chunk, for each of the two parts, and for the manifest.
     where = ["while the input was read", "after 0 of 2 parts", "after 1 of 2 parts", "before the manifest"]
     assert str(stopped) == (
         f"the {seconds:.1f} s of this attempt ended {where[max(seconds - 1, 0)]}; nothing was published"

@@ -1,4 +1,4 @@
-"""Splitting: which line goes where, and which input can never be split."""
+"""Splitting: the part of each line, and inputs that cannot be split."""
 
 from __future__ import annotations
 

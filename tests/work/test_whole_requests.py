@@ -1,4 +1,4 @@
-"""The shipped work within the worker: a request killed at every call of its life, of the worker's and of the work's."""
+"""The shipped work in the worker: each request is killed at one call, of the worker's or of the work's."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def _dies() -> None:
 
 
 def _live(workplace: WorkerHarness, bucket: Bucket, request_id: str) -> None:
-    """One delivery after the other; between them a reader sees all of the result or nothing."""
+    """Deliver one message after the other. Between them a reader sees all of the result or nothing."""
     workplace.send(request_id, input_key=INPUT_KEY, split_by="city")
     while workplace.queue:
-        workplace.deliver(min(workplace.queue, key=lambda letter: letter.visible_at))
+        workplace.deliver(min(workplace.queue, key=lambda queued: queued.visible_at))
         assert bucket.read(request_id) in (None, BY_CITY)
 
 
