@@ -7,6 +7,7 @@ replaces one of botocore or moto by one with the same result. The shared objects
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable
@@ -35,6 +36,24 @@ def install() -> None:
     for function in ("camelcase_to_underscores", "method_names_from_class"):
         setattr(moto_responses, function, functools.cache(getattr(moto_responses, function)))
     moto_models.RESPONSES_METHODS.clear()  # only callers of the `requests` library need them
+
+
+@functools.cache
+def _client(service: str, owner: str) -> tuple[Any, Any]:
+    made = botocore.session.get_session().create_client(service)
+    return made, made.meta.events._emitter._handlers
+
+
+def shared_client(service: str, owner: str = "") -> Any:
+    """One client for all tests of one thread, without the hooks of the test before. It takes a tenth of the time.
+
+    Args:
+        owner: tests that need two clients of a service distinguish them by their owners.
+    """
+    shared, handlers = _client(service, owner)
+    emitter = shared.meta.events._emitter
+    emitter._handlers, emitter._lookup_cache = copy.copy(handlers), {}
+    return shared
 
 
 def _once_for_each_description(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,6 +36,7 @@ from slotkeeper.slots.settlement_table import SettlementTable
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
 from tests.support.in_process_aws import InProcessAws
+from tests.support.quick_clients import shared_client
 from tests.support.tables import create_table
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.token_instances import Api, Instances, VirtualTime
@@ -253,12 +254,10 @@ def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at:
 @pytest.fixture
 def account() -> Iterator[Account]:
     with mock_aws():
-        dynamodb = boto3.client("dynamodb")
+        dynamodb, sqs, stepfunctions, glue = map(shared_client, ("dynamodb", "sqs", "stepfunctions", "glue"))
         for table, key in {"slots": "process_name", "settled": "execution_name"}.items():
             create_table(dynamodb, table, key)
-        sqs = boto3.client("sqs")
         fifo = {"FifoQueue": "true", "VisibilityTimeout": str(VISIBILITY)}
-        stepfunctions = boto3.client("stepfunctions")
         machine = stepfunctions.create_state_machine(
             name="workflow",
             definition=json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}),
@@ -268,7 +267,7 @@ def account() -> Iterator[Account]:
             dynamodb=dynamodb,
             sqs=sqs,
             stepfunctions=stepfunctions,
-            glue=boto3.client("glue"),
+            glue=glue,
             slot_table="slots",
             settled_table="settled",
             queue_url=sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],

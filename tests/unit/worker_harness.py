@@ -10,11 +10,9 @@ import itertools
 import json
 from collections.abc import Callable
 from contextlib import contextmanager
-from functools import cache
 from types import SimpleNamespace
 from typing import Any, Literal
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws import sqs as message_attributes
@@ -27,6 +25,7 @@ from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from tests.support.boundary import Killed, note_parameters
 from tests.support.in_process_aws import InProcessAws
+from tests.support.quick_clients import shared_client
 from tests.support.tables import create_table
 from tests.unit.work_messages import ALLOWED, QueuedMessage, due
 
@@ -51,21 +50,12 @@ LEFT_ON_THE_QUEUE = (
 When = Literal["before", "after"]
 
 
-@cache
-def _session() -> Any:
-    """One session for all tests: it caches the services' models. Hooks are registered with clients."""
-    return boto3.Session()
-
-
 class WorkerHarness:
     """A worker whose calls are recorded in `calls` and can be interrupted. The test reads with other clients."""
 
     def __init__(self, engine: InProcessAws | None = None) -> None:
-        session = _session()
-        self._own = SimpleNamespace(**{name: session.client(name) for name in ("dynamodb", "scheduler", "ssm")})
-        self.dynamodb, self.sqs, self.scheduler, self.ssm = (
-            session.client(name) for name in ("dynamodb", "sqs", "scheduler", "ssm")
-        )
+        self._own = SimpleNamespace(**{name: shared_client(name, "test") for name in ("dynamodb", "scheduler", "ssm")})
+        self.dynamodb, self.sqs, self.scheduler, self.ssm = map(shared_client, ("dynamodb", "sqs", "scheduler", "ssm"))
         self.calls: list[str] = []
         self._strikes: dict[tuple[int, When], Callable[[], None]] = {}
         self._unnoted = True
