@@ -1,51 +1,51 @@
-# `make run` and `make check` first. `make help` lists the everyday targets, `make help-all` every one.
-# A target's `##` is its line in `make help`; with `#+` it is in `make help-all` alone.
+# Start with `make run` and `make check`. `make help` lists the everyday targets, `make help-all` all targets.
+# The text after `##` is the target's line in `make help`; after `#+`, it is only in `make help-all`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-# What `make run` sends, into how many slots, and the share of jobs that fail.
+# make run: requests, slots, share of jobs that fail.
 REQUESTS ?= 40
 LIMIT    ?= 3
 FAIL     ?= 0
 
-# What `make run-chatbot` sends, from how many senders, how often it kills the token, and the seconds of a POST /auth.
+# make run-chatbot: messages, concurrent senders, invalidations of the token, seconds of a POST /auth.
 MESSAGES      ?= 200
 SENDERS       ?= 50
 INVALIDATIONS ?= 5
 AUTH_LATENCY  ?= 0.5
 
-# What `make run-worker` draws its mix from, the factor on the downstream's 1 to 6 seconds, and how many call it at once.
+# make run-worker: seed of the requests, factor for the downstream's 1 to 6 seconds, concurrent callers.
 SEED    ?= 1
 SCALE   ?= 0.15
 WORKERS ?= 3
-# It sends 100 requests, unless somebody says otherwise.
+# Its default for REQUESTS is 100.
 run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
 
-# How many random schedules `make simulate` makes, after it has explored the small worlds.
+# make simulate: random schedules after the exploration of the small worlds.
 SCHEDULES ?= 1000000
-# no: only the random ones.
+# no: random schedules only.
 EXPLORE ?= yes
-# Which world's schedule `make replay` tells.
+# make replay: the world of the schedule.
 WORLD ?= slots
 simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
-# Seconds of each race of `make races`.
+# make races: seconds of each race.
 SECONDS_EACH ?= 60
-# The known bugs of `make mutants`, those whose names begin so; the parts of `make bench`. All, if left out.
+# make mutants: prefix of the bugs' names. make bench: parts. Empty: all.
 ONLY ?=
-# How long `make soak` keeps the stack busy.
+# make soak: minutes of requests and faults.
 MINUTES ?= 10
 
-# What `make say` says. It reaches the shell as it is, whatever quotes and dollars it holds.
+# The message to the chatbot. Its quotes and dollar signs reach the shell unchanged.
 TEXT ?= Good morning
 override TEXT := $(value TEXT)
 export TEXT
 
-# What `make work` sends, in the same way. Nothing: a sample request.
+# make work: the message, passed in the same manner. Empty: a sample request.
 BODY ?=
 override BODY := $(value BODY)
 export BODY
 
-# What `make invoke` calls, and with what: a name in events/, or a file. With neither, or no EVENT, it lists them.
+# make invoke: a function, and an event (a name in events/, or a file). Without EVENT it lists the events.
 FUNCTION ?=
 EVENT    ?=
 export FUNCTION EVENT
@@ -53,23 +53,23 @@ export FUNCTION EVENT
 VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 SETUP  := python3 dev/tools/bootstrap.py
-# The set-up writes it last: an interrupted one has a Python, but not the packages.
+# The set-up writes this file last, since an interrupted set-up has a Python without packages.
 READY  := $(VENV)/.installed-local
-# The Lambda runtime's client: there is none for other systems, and no emulator that it could talk to.
+# The Lambda runtime's client and emulator exist for Linux only.
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
-# One more than processors: tests that have an engine wait most of their time (tests/conftest.py has them take turns).
+# One more than processors: tests with an engine mostly wait (tests/conftest.py serializes them).
 TEST_WORKERS ?= 3
 LINTED := layers functions cli dev jobs tests
-# The environment's own folder comes first: sam build looks for python3.13 on PATH.
+# The environment comes first: sam build searches PATH for python3.13.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export SAM_CLI_TELEMETRY := 0
 
-# What `make check` compares with: the commit at which the branch left it.
+# make check: the tests of changes since this branch.
 BASE ?= main
-# Test modules keep the bytecode that pytest has rewritten, whatever the shell says.
+# pytest caches its rewritten bytecode also if the shell forbids it.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The targets that carry one of the marks, under the headings of their groups.
+# Lists the targets with one of the marks, by group.
 LIST = awk -v marks='$(1)' 'BEGIN {FS = ":.*" marks " "} /^\#\#@ / {group = substr($$0, 5)} $$0 ~ "^[a-z-]+:.*" marks " " \
   {if (group) print "\n" group; group = ""; printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -84,12 +84,12 @@ help-all:  #+ Show every target, and the options of each
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
-	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   1..1000; a seed; factor on 1 to 6 s; callers (2..10)"
+	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   1..1000; a seed; factor for 1 to 6 s; callers (2..10)"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
 	@echo "  make bench ONLY=slot-cycle,token SMALL=yes LIST=yes   a small run only shows that it works"
-	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), a seed of the faults, slots (1..20)"
+	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
 	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=wake,redrive LIST=yes YES=yes   shows its cost and asks"
-	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   a message of your own, as it is"
+	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   your own message, unchanged"
 
 .PHONY: setup
 setup:
@@ -102,11 +102,11 @@ setup-dev:
 ##@ Run it
 
 .PHONY: run
-run: setup  ## Deploy to an embedded AWS, pass requests through the slots, report, stop
+run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
 	@$(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)"
 
 .PHONY: run-chatbot
-run-chatbot: setup  ## The same with the chatbot: many senders share one token, which is revoked on the way
+run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly
 	@$(PYTHON) -m dev.scenarios.token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
@@ -128,7 +128,7 @@ say:  #+ Send TEXT to the chatbot of local-up and print its answer
 	@$(PYTHON) -m dev.emulator say -- "$$TEXT"
 
 .PHONY: work
-work:  #+ Send the worker of local-up a sample request, or BODY, and print what became of it
+work:  #+ Send the worker of local-up a sample request, or BODY, and print its outcome
 	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 2; }
 	@$(PYTHON) -m dev.emulator work -- "$$BODY"
 
@@ -185,7 +185,7 @@ lock: setup  #+ Compile requirements/*.in (needs the package index)
 
 .PHONY: clean
 clean:  #+ Remove everything that was generated
-	@$(MAKE) --no-print-directory local-down || echo "local: could not be asked to end; removing its files all the same"
+	@$(MAKE) --no-print-directory local-down || echo "local: could not be stopped; its files are removed nevertheless"
 	@rm -rf build slotkeeper.egg-info .aws-sam .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -201,7 +201,7 @@ races: setup-dev  ## Race for slots with 8 processes of 16 threads on DynamoDB L
 	@$(PYTHON) -m pytest tests/races/test_slot_races.py --seconds="$(SECONDS_EACH)"
 
 .PHONY: mutants
-mutants: setup-dev  ## Put each known bug back, in a copy, and see which test catches it (build/mutants/report.md)
+mutants: setup-dev  ## Check that a test catches each known bug, in a copy (build/mutants/report.md)
 	@$(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: soak
@@ -217,14 +217,14 @@ fuzz: setup-dev  #+ Call the handlers with many more random inputs
 	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=long
 
 .PHONY: bench
-bench: setup-dev  #+ Measure against the alternatives, in 12 minutes (build/bench/)
+bench: setup-dev  #+ Measure next to the alternatives, in 12 minutes (build/bench/)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.benchmarks $(if $(ONLY),--only "$(ONLY)") \
 	  $(if $(SMALL),--small) $(if $(LIST),--list)
 
 ##@ Deploy
 
 .PHONY: smoke
-smoke: setup  ## Check a stack against its own AWS, for some cents (STACK=name; without: local-up)
+smoke: setup  ## Check a deployed stack in AWS, for some cents (STACK=name; without: local-up)
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.smoke $(if $(STACK),--stack="$(STACK)",--local) \
 	  $(if $(PROFILE),--profile="$(PROFILE)") $(if $(REGION),--region="$(REGION)") $(if $(ONLY),--only="$(ONLY)") \
 	  $(if $(LIST),--list) $(if $(YES),--yes)

@@ -1,1 +1,1 @@
-"""What is measured rather than tested: each module is a command of its own."""
+"""Measurements of the project next to its alternatives (`make bench`)."""

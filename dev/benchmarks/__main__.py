@@ -1,4 +1,4 @@
-"""`python -m dev.benchmarks`: every part beside its rivals, in one run; `make bench`.
+"""`python -m dev.benchmarks` (`make bench`): measure each part next to its alternatives.
 
 Exit codes: 0 measured, whether the goals are met or not; 1 a part could not be measured; 2 wrong options; 130
 interrupted.
@@ -30,34 +30,34 @@ from dev.scenarios.runner.scenario import AlreadyRunning, CannotGoOn, alone, ter
 
 FOLDER = Path("build/bench")
 WRITTEN = ("report.json", "report.md")
-# In the order in which they run: those that take both processors first, while the machine is as calm as it will be.
+# In the order of the run: first the parts that use both processors, while the machine is calm.
 PARTS = {
     "slot-cycle": "dev.benchmarks.slot_cycle.slot_cycle_benchmark",
     "token": "dev.benchmarks.token.token_benchmark",
     "cold-start": "dev.benchmarks.cold_start.cold_start_benchmark",
     "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
 }
-# Above it something else uses the machine, and the figures are noisier than they need be.
+# Above this load another program uses the machine, and the figures are less exact.
 CALM = 0.5  # of the processors
 
 
 def chosen(_: click.Context, __: click.Parameter, text: str) -> list[str]:
-    """The parts' names, in their order; all of them if none is named."""
+    """The names of the parts in the order of the run; all if `text` is empty."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in PARTS:
-            raise click.BadParameter(f"there is no part {name!r}; expected some of {', '.join(PARTS)}")
+            raise click.BadParameter(f"there is no part {name!r}. Expected: {', '.join(PARTS)}")
     return [name for name in PARTS if name in names or not names]
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.option("--only", "names", default="", callback=chosen, help=f"Some of {','.join(PARTS)}; all if left out.")
-@click.option("--small", is_flag=True, help="The smallest run that uses everything: to try it, not to judge by.")
-@click.option("--list", "listing", is_flag=True, help="Say what is measured, and about how long it takes.")
+@click.option("--only", "names", default="", callback=chosen, help=f"Parts: {','.join(PARTS)}. Default: all.")
+@click.option("--small", is_flag=True, help="The smallest run, which only shows that the benchmark works.")
+@click.option("--list", "listing", is_flag=True, help="List the parts and their durations.")
 def main(names: list[str], small: bool, listing: bool) -> None:
-    """Measure Slotkeeper beside what a user would pick instead.
+    """Measure Slotkeeper next to its alternatives.
 
-    Writes build/bench/report.md with every table, build/bench/report.json with all figures.
+    Writes build/bench/report.md with all tables and build/bench/report.json with all figures.
     """
     console = terminal()
     if listing:
@@ -71,13 +71,13 @@ def main(names: list[str], small: bool, listing: bool) -> None:
     except AlreadyRunning as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        console.print("\n[bold]Interrupted.[/] What was started is ended; parts that were done are in build/bench.")
+        console.print("\n[bold]Interrupted.[/] All processes have ended. The measured parts are in build/bench.")
         sys.exit(130)
     sys.exit(1 if failed else 0)
 
 
 def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str, str]:
-    """Why a part could not be measured, by its name. The report is written again after each part."""
+    """Measure the parts, and write the report after each. Returns part -> error of those that failed."""
     about = machine.about()
     for name, text in about.items():
         console.print(f"[dim]{name:10} {escape(text)}[/]", highlight=False)
@@ -86,7 +86,7 @@ def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str
     for name in names:
         load = machine.load()
         if not done and not failed and load > CALM * machine.processors():
-            console.print(f"[yellow]Something else uses this machine (load {load:.1f}): the timings will be noisy.[/]")
+            console.print(f"[yellow]Another program uses this machine (load {load:.1f}): timings are less exact.[/]")
         started = time.monotonic()
         try:
             title, outcome = measure(name, small, console)
@@ -98,14 +98,19 @@ def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str
             show(outcome, console)
         (FOLDER / "report.json").write_text(json.dumps(as_json(about, done, failed), indent=2) + "\n")
         (FOLDER / "report.md").write_text(as_markdown(about, done, failed))
-    say_the_end(done, console)
+    goals = [goal for part in done for goal in part.outcome.goals]
+    console.rule(align="left")
+    minutes = sum(part.seconds for part in done) / 60
+    met = sum(goal.met for goal in goals)
+    console.print(f"{met} of {len(goals)} goals met, in {minutes:.1f} min.", highlight=False)
+    console.print(f"Written: {', '.join(f'{FOLDER}/{name}' for name in WRITTEN)}", highlight=False)
     if small:
-        console.print("This was the smallest run: it shows that everything works, and its goals mean nothing.")
+        console.print("This was the smallest run. It shows that the benchmark works; its goals have no meaning.")
     return failed
 
 
 def measure(name: str, small: bool, console: Console) -> tuple[str, Outcome]:
-    """A part's title and what it found, in a folder of its own."""
+    """A part's title and outcome. Its folder is created anew."""
     part: Any = importlib.import_module(PARTS[name])
     folder = FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -121,7 +126,6 @@ def measure(name: str, small: bool, console: Console) -> tuple[str, Outcome]:
 
 
 def show(outcome: Outcome, console: Console) -> None:
-    """Tables and goals for the eye."""
     for grid in outcome.grids:
         console.print(grid.rich())
     for goal in outcome.goals:
@@ -129,16 +133,6 @@ def show(outcome: Outcome, console: Console) -> None:
         console.print(f"{verdict}  {escape(goal.aim)}: {escape(goal.found)}", highlight=False, soft_wrap=True)
     for note in outcome.notes:
         console.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
-
-
-def say_the_end(parts: Sequence[Measured], console: Console) -> None:
-    """How many goals are met, and where all of it stands."""
-    goals = [goal for part in parts for goal in part.outcome.goals]
-    missed = sum(not goal.met for goal in goals)
-    console.rule(align="left")
-    seconds = sum(part.seconds for part in parts)
-    console.print(f"{len(goals) - missed} of {len(goals)} goals met, in {seconds / 60:.1f} min.", highlight=False)
-    console.print(f"Written: {', '.join(f'{FOLDER}/{name}' for name in WRITTEN)}", highlight=False)
 
 
 if __name__ == "__main__":

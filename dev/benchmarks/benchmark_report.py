@@ -1,4 +1,4 @@
-"""The page of a run: what was measured on what, the goals, and every table."""
+"""The report of a run: the machine, the goals and all tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dev.benchmarks.outcome import Goal, Outcome
 
 @dataclass(frozen=True)
 class Measured:
-    """A part that has run. `load` is the machine's before it began; see machine.load."""
+    """A part that was measured. `load`: of the machine before it; see machine.load."""
 
     name: str
     title: str
@@ -21,7 +21,7 @@ class Measured:
 
 
 def as_json(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping[str, str]) -> dict[str, Any]:
-    """For programs. `failed`: why a part could not be measured, by its name."""
+    """The content of report.json. `failed`: part -> error."""
     return {
         "about": dict(about),
         "parts": {
@@ -38,12 +38,12 @@ def as_json(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping
 
 
 def as_markdown(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping[str, str]) -> str:
-    """For people."""
-    blocks = ["# What was measured", "\n".join(f"- {name}: {text}" for name, text in about.items())]
-    blocks += [f"**{name} was not measured:** {why}" for name, why in failed.items()]
+    """The content of report.md."""
+    blocks = ["# Measurements", "\n".join(f"- {name}: {text}" for name, text in about.items())]
+    blocks += [f"**{name} was not measured:** {error}" for name, error in failed.items()]
     for part in parts:
         blocks.append(f"## {part.title}")
-        blocks.append(f"`{part.name}`, {part.seconds:.0f} s; load of the machine before: {part.load:.1f}")
+        blocks.append(f"`{part.name}`, {part.seconds:.0f} s; load of the machine before it: {part.load:.1f}")
         blocks += ["\n".join(_goal(goal) for goal in part.outcome.goals)] if part.outcome.goals else []
         for grid in part.outcome.grids:
             blocks += [f"### {grid.title}", grid.markdown()]
@@ -52,4 +52,4 @@ def as_markdown(about: Mapping[str, str], parts: Sequence[Measured], failed: Map
 
 
 def _goal(goal: Goal) -> str:
-    return f"- {'met' if goal.met else '**missed**'}: {goal.aim}; found {goal.found}"
+    return f"- {'met' if goal.met else '**missed**'}: {goal.aim}; measured: {goal.found}"

@@ -1,4 +1,4 @@
-"""What a figure has to be read with: the machine, the versions, the date."""
+"""The conditions of a measurement: machine, versions, date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ GIB = 2**30
 
 
 def about() -> dict[str, str]:
-    """A word each, in the order in which it is read."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "revision": _revision(),
@@ -32,12 +31,12 @@ def processors() -> int:
 
 
 def load() -> float:
-    """Programs that ran or wanted to, on average over the last minute."""
+    """The average number of processes that ran or were ready to run in the last minute."""
     return os.getloadavg()[0]
 
 
 def _processor() -> str:
-    listed = Path("/proc/cpuinfo")  # Linux; elsewhere the kind of processor must do
+    listed = Path("/proc/cpuinfo")  # Linux only; otherwise the kind of processor
     lines = listed.read_text().splitlines() if listed.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
@@ -51,7 +50,7 @@ def _version(name: str) -> str:
 
 
 def _revision() -> str:
-    """Of the tree; with a + if something in it is changed. "-" where there is no git."""
+    """Of the tree, with a + if it has changes. "-" without git."""
     try:
         answer = subprocess.run(
             ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""What a part of the benchmark brings home: tables for the eye and for a page, goals, figures."""
+"""The outcome of a part of the benchmark: tables, goals, figures."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-# Says what is being measured now, and the share of the part that is done (0..1).
-Tell = Callable[[str, float], None]
+# Receives the current step, and the share of the part that is done (0..1).
+Notify = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: the first columns are words, the others numbers, already written as they are to be read."""
+    """A table. The first `words` columns are texts, the others formatted numbers."""
 
     title: str
     columns: Sequence[str]
@@ -24,17 +24,16 @@ class Grid:
     words: int = 1
 
     def rich(self) -> Table:
-        """For a terminal."""
         table = Table(title=self.title, title_justify="left", caption=self.caption, caption_justify="left")
         for number, name in enumerate(self.columns):
-            # Where there is little room the numbers' heads are broken, not the names of what is compared.
+            # A narrow terminal breaks the headings of numbers, and not the names in the first column.
             table.add_column(name, justify="left" if number < self.words else "right", no_wrap=number == 0)
         for row in self.rows:
             table.add_row(*(escape(cell) for cell in row))
         return table
 
     def markdown(self) -> str:
-        """For a page, without the title."""
+        """The table without its title."""
         marks = ["---" if number < self.words else "---:" for number in range(len(self.columns))]
         lines = [f"| {' | '.join(row)} |" for row in (self.columns, marks, *self.rows)]
         return "\n".join(lines) + (f"\n\n{self.caption}" if self.caption else "")
@@ -42,7 +41,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was aimed at, what was found, and whether that is it."""
+    """A goal, the measured value, and whether the goal is met."""
 
     aim: str
     found: str
@@ -51,11 +50,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One part.
-
-    Args:
-        figures: all that was measured, as JSON has it.
-    """
+    """The outcome of one part. `figures`: for report.json."""
 
     grids: Sequence[Grid]
     goals: Sequence[Goal]

@@ -1,4 +1,4 @@
-"""The cold starts' method: the rival has the same clients, and the verdict."""
+"""Cold starts: the bare handler has the same clients, and the goal."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _app(folder: Path, source: str) -> tuple[Path, Path]:
     return folder, Path(boto3.__file__).parents[1]
 
 
-def test_the_bare_handler_makes_the_clients_that_the_function_made_when_it_was_imported(tmp_path: Path) -> None:
+def test_the_bare_handler_creates_the_clients_of_the_function(tmp_path: Path) -> None:
     made = bare.clients(_app(tmp_path / "ours", APP), {})
     assert made == MADE
     assert bare.clients(_app(tmp_path / "bare", bare.handler(made)), {}) == MADE
 
 
-def test_a_function_that_cannot_be_imported_says_why(tmp_path: Path) -> None:
+def test_a_function_that_cannot_be_imported_is_reported_with_its_error(tmp_path: Path) -> None:
     with pytest.raises(bare.Unusable, match="no_such_module"):
         bare.clients(_app(tmp_path / "ours", "import no_such_module"), {})
 
@@ -48,13 +48,13 @@ def _measured(ours: list[float], plain: list[float]) -> cold_start_benchmark.Mea
 
 
 @pytest.mark.parametrize(("ours", "met"), [([1.0, 1.25, 9.0], True), ([1.0, 1.26, 1.27], False)])
-def test_the_verdict_is_by_the_median_of_the_rounds_ratios(ours: list[float], met: bool) -> None:
+def test_the_goal_is_judged_by_the_median_of_the_rounds_ratios(ours: list[float], met: bool) -> None:
     measured = _measured(ours, [1.0, 1.0, 1.0])
     assert cold_start_benchmark.goal("starter", measured).met == met
     assert measured.ratio("init_cpu") == (ours[1], min(ours), max(ours))
 
 
-def test_a_size_is_that_of_what_is_deployed_and_says_how_much_is_compiled(tmp_path: Path) -> None:
+def test_a_size_is_that_of_the_deployed_files_with_its_compiled_part(tmp_path: Path) -> None:
     layer = tmp_path / "layer"
     (layer / "__pycache__").mkdir(parents=True)
     (layer / "slots.py").write_bytes(b"x" * 1000)
@@ -66,7 +66,7 @@ def test_a_size_is_that_of_what_is_deployed_and_says_how_much_is_compiled(tmp_pa
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
-def test_the_smallest_run_starts_function_and_rival_in_the_real_runtime(tmp_path: Path) -> None:
+def test_the_smallest_run_starts_function_and_bare_handler_in_the_real_runtime(tmp_path: Path) -> None:
     shares: list[float] = []
     outcome = cold_start_benchmark.measure(tmp_path, lambda _, share: shares.append(share), small=True)
     assert shares == sorted(shares)

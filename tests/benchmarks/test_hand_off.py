@@ -1,4 +1,4 @@
-"""The hand-off's method: what the rivals are made of, and how records become figures. No engine, no timings."""
+"""The hand-off benchmark without an engine: the polling variants, and the figures from records."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ import pytest
 from botocore.exceptions import ClientError
 
 from dev.benchmarks.hand_off import hand_off_report
-from dev.benchmarks.hand_off.figures import expected, holding, parts, slots_used, spread_out, summary, window
+from dev.benchmarks.hand_off.figures import expected, holding, slots_used, spread_out, summary, window
 from dev.benchmarks.hand_off.hand_off_designs import WAKE_STATES, without_wake
-from dev.benchmarks.hand_off.records import Call, Passage, parse_call, parse_passage, read_calls, read_invocations
+from dev.benchmarks.hand_off.records import Call, parse_call, read_calls, read_invocations
 from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.slots.slot_records import Execution
 from slotkeeper.slots import admission
 from slotkeeper.slots.admission import Starter, Waiting
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery
 
 WORKFLOW = Path(__file__).resolve().parents[2] / "statemachines" / "glue_workflow.asl.json"
-BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+ORIGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-# ------------------------------------------------------------------------------------------------------------ rivals
+# ---------------------------------------------------------------------------------------------------------- variants
 
 
 def following(machine: dict[str, Any]) -> set[str]:
-    """Every state that some state leads to."""
+    """Every state that another state leads to."""
 
     def named(value: Any) -> set[str]:
         if isinstance(value, list):
@@ -44,40 +45,40 @@ def following(machine: dict[str, Any]) -> set[str]:
     return named(machine["States"])
 
 
-def test_the_rival_workflow_is_the_deployed_one_without_its_wake():
+def test_the_polling_workflow_is_the_deployed_one_without_its_wake():
     deployed = json.loads(WORKFLOW.read_text())
-    rival = json.loads(without_wake(WORKFLOW.read_text(), "${RequestQueueUrl}", "http://rival"))
-    assert deployed["States"].keys() - rival["States"].keys() == set(WAKE_STATES)
-    assert following(rival) <= rival["States"].keys()
-    release = rival["States"]["ReleaseSlot"]
+    polling = json.loads(without_wake(WORKFLOW.read_text(), "${RequestQueueUrl}", "http://own-queue"))
+    assert deployed["States"].keys() - polling["States"].keys() == set(WAKE_STATES)
+    assert following(polling) <= polling["States"].keys()
+    release = polling["States"]["ReleaseSlot"]
     assert release["Next"] == "ChooseOutcome"
     assert [catch["Next"] for catch in release["Catch"]] == ["ChooseOutcome"]
-    changed = {name for name, state in rival["States"].items() if state != deployed["States"][name]}
-    assert changed == {"ReleaseSlot", "ReturnRequest"}  # the one for its own queue
+    changed = {name for name, state in polling["States"].items() if state != deployed["States"][name]}
+    assert changed == {"ReleaseSlot", "ReturnRequest"}  # the latter has its own queue
 
 
-@pytest.mark.parametrize("gone", [*WAKE_STATES, "ReleaseSlot", "ChooseOutcome"])
-def test_a_workflow_that_lost_a_state_is_not_passed_off_as_a_rival(gone: str):
+@pytest.mark.parametrize("missing", [*WAKE_STATES, "ReleaseSlot", "ChooseOutcome"])
+def test_a_workflow_without_an_expected_state_is_refused(missing: str):
     machine = json.loads(WORKFLOW.read_text())
-    del machine["States"][gone]
-    with pytest.raises(CannotGoOn, match=gone):
-        without_wake(json.dumps(machine), "${RequestQueueUrl}", "http://rival")
+    del machine["States"][missing]
+    with pytest.raises(CannotGoOn, match=missing):
+        without_wake(json.dumps(machine), "${RequestQueueUrl}", "http://own-queue")
 
 
-def test_a_wake_that_is_reached_another_way_is_noticed():
+def test_a_wake_that_is_reached_by_another_way_is_refused():
     text = WORKFLOW.read_text().replace('"Default": "ReleaseSlot"', '"Default": "WakeWaiting"')
     with pytest.raises(CannotGoOn, match="another way"):
-        without_wake(text, "${RequestQueueUrl}", "http://rival")
+        without_wake(text, "${RequestQueueUrl}", "http://own-queue")
 
 
 class FullTable:
-    """A process without room; counts what is asked of it."""
+    """A process without a free slot. Records the updates."""
 
     def __init__(self) -> None:
         self.updates: list[str] = []
 
-    def update_item(self, **asked: Any) -> Any:
-        self.updates.append(asked["UpdateExpression"])
+    def update_item(self, **call: Any) -> Any:
+        self.updates.append(call["UpdateExpression"])
         item = {
             "process_name": {"S": "p"},
             "slot_limit": {"N": "1"},
@@ -89,7 +90,7 @@ class FullTable:
         raise ClientError(error_response, "UpdateItem")
 
     def get_item(self, **_: Any) -> Any:
-        pytest.fail("a polling starter looks once")
+        pytest.fail("a polling starter checks once")
 
 
 class HidingQueue:
@@ -100,9 +101,9 @@ class HidingQueue:
         self.hidden.append(seconds)
 
 
-def test_the_rival_starter_hides_for_its_period_and_registers_nobody(monkeypatch: pytest.MonkeyPatch):
+def test_the_polling_starter_hides_for_its_period_and_registers_no_message(monkeypatch: pytest.MonkeyPatch):
     for owner, name in ((Slots, "wait"), (Slots, "can_proceed"), (admission, "hide_seconds")):
-        monkeypatch.setattr(owner, name, getattr(owner, name))  # so that they are put back
+        monkeypatch.setattr(owner, name, getattr(owner, name))  # so that monkeypatch restores them
     app = ModuleType("app")
     app.handler = None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "app", app)
@@ -122,39 +123,27 @@ def test_the_rival_starter_hides_for_its_period_and_registers_nobody(monkeypatch
 
 
 def at(seconds: float) -> datetime:
-    return BEGAN + timedelta(seconds=seconds)
+    return ORIGIN + timedelta(seconds=seconds)
 
 
-def test_a_workflow_is_read_from_its_history():
-    listed = {"name": "p-1", "status": "SUCCEEDED", "startDate": at(0), "stopDate": at(9)}
-    events = [
-        {"type": "TaskStateEntered", "timestamp": at(1), "stateEnteredEventDetails": {"name": "RunGlueJob"}},
-        {"type": "TaskSubmitted", "timestamp": at(2)},
-        {"type": "TaskStateExited", "timestamp": at(8), "stateExitedEventDetails": {"name": "RunGlueJob"}},
-    ]
-    passage = parse_passage(listed, events)
-    assert passage.states == {"RunGlueJob": (at(1).timestamp(), at(8).timestamp())}
-    assert (passage.entered("ReleaseSlot"), passage.exited("RunGlueJob")) == (None, at(8).timestamp())
-
-
-def trail_event(number: int, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+def trail_event(number: int, name: str, request: dict[str, Any]) -> dict[str, Any]:
     source = f"{'dynamodb' if name.endswith('Item') else 'states'}.amazonaws.com"
-    detail = {"eventSource": source, "eventName": name, "requestParameters": asked}
+    detail = {"eventSource": source, "eventName": name, "requestParameters": request}
     return {"EventId": str(number), "EventTime": at(number), "CloudTrailEvent": json.dumps(detail)}
 
 
-def test_a_call_belongs_to_the_way_that_it_names():
-    ways = {"wake": "wake", "arn:poll": "poll-5"}
+def test_a_call_belongs_to_the_variant_that_it_names():
+    variants = {"wake": "wake", "arn:poll": "poll-5"}
     key = {"Key": {"process_name": {"S": "wake"}}, "ExpressionAttributeNames": {"#me": "wake-1"}}
-    reserve = parse_call(trail_event(1, "UpdateItem", key), ways)
-    start = parse_call(trail_event(2, "StartExecution", {"stateMachineArn": "arn:poll", "name": "poll-1"}), ways)
-    assert reserve == Call(at(1).timestamp(), "dynamodb", "UpdateItem", "wake", "wake-1")
-    assert start == Call(at(2).timestamp(), "states", "StartExecution", "poll-5", "poll-1")
-    assert parse_call(trail_event(3, "UpdateItem", {"Key": {"token_name": {"S": "wake"}}}), ways) is None
+    reserve = parse_call(trail_event(1, "UpdateItem", key), variants)
+    start = parse_call(trail_event(2, "StartExecution", {"stateMachineArn": "arn:poll", "name": "poll-1"}), variants)
+    assert reserve == Call(at(1).timestamp(), "dynamodb:UpdateItem", "wake")
+    assert start == Call(at(2).timestamp(), "states:StartExecution", "poll-5")
+    assert parse_call(trail_event(3, "UpdateItem", {"Key": {"token_name": {"S": "wake"}}}), variants) is None
 
 
 class Trail:
-    """Answers 50 at most, the newest first, up to EndTime."""
+    """Returns at most 50 events, the newest first, up to EndTime."""
 
     def __init__(self, count: int) -> None:
         self._events = [
@@ -169,7 +158,7 @@ class Trail:
 
 def test_the_trail_is_read_to_its_beginning():
     calls = read_calls(Trail(173), {"arn": "wake"})
-    assert [call.execution for call in calls] == [str(number) for number in range(173)]
+    assert [call.at for call in calls] == [at(number).timestamp() for number in range(173)]
 
 
 class Logs:
@@ -185,37 +174,35 @@ class Logs:
         return [{"events": [{"timestamp": when, "message": line} for when, line in lines]}]
 
 
-def test_an_invocation_begins_its_duration_before_its_report():
+def test_an_invocation_starts_its_duration_before_its_report():
     assert read_invocations(Logs(), "group") == [(0.8, 0.9), (1.5, 2.0)]
 
 
 # ----------------------------------------------------------------------------------------------------------- figures
 
 
-def passage(name: str, started: float, released: float, *, wake: tuple[float, float] | None = None) -> Passage:
-    states = {
+def execution(name: str, started: float, released: float) -> Execution:
+    states: dict[str, tuple[float, float | None]] = {
         "ConfirmSlot": (started, started),
         "RunGlueJob": (started, released - 0.1),
         "ReleaseSlot": (released - 0.1, released),
     }
-    if wake is not None:
-        states |= {"ReadWaiting": (released, wake[0]), "WakeWaiting": wake}
-    return Passage(name, "SUCCEEDED", started, released, states)
+    return Execution(name, "", 1, "SUCCEEDED", started, released, states)
 
 
-# Two slots, looked at every 10 s: at 0, at 10 and at 20.
-POLLED = [passage(f"e{n}", 10.0 * (n // 2) + 0.1 * (n % 2), 10.0 * (n // 2) + 2.0) for n in range(6)]
+# Two slots and polls at 0, 10 and 20 s.
+POLLED = [execution(f"e{n}", 10.0 * (n // 2) + 0.1 * (n % 2), 10.0 * (n // 2) + 2.0) for n in range(6)]
 
 
-def test_of_polling_only_whole_periods_count():
+def test_only_whole_periods_of_polling_count():
     polled = window(POLLED, (0.0, 25.0), 10, limit=2)
     assert polled.whole == (0.0, 20.0)
     assert polled.admitted == 4
     assert slots_used([polled]) == pytest.approx((1.9 + 1.8) * 2 / 40)
 
 
-def test_a_window_leaves_out_what_started_before_it():
-    assert [p.name for p in window(POLLED, (9.0, 15.0), 10, limit=2).passages] == ["e2", "e3"]
+def test_a_window_contains_only_executions_that_started_in_it():
+    assert [e.name for e in window(POLLED, (9.0, 15.0), 10, limit=2).executions] == ["e2", "e3"]
 
 
 def test_a_hand_off_lasts_from_a_release_to_the_next_start():
@@ -223,44 +210,18 @@ def test_a_hand_off_lasts_from_a_release_to_the_next_start():
     assert gaps == pytest.approx([8.0, 8.1, 8.0, 8.1])
 
 
-def test_what_a_request_costs_is_counted_over_the_same_rounds():
+def test_the_cost_of_a_request_counts_whole_periods():
     polled = window(POLLED, (0.0, 25.0), 10, limit=2)
-    begun = [0.05, 0.2, 10.0, 10.05, 10.2, 19.9, 20.3]  # the last in a round that is not whole
-    calls = [Call(started, "dynamodb", "UpdateItem", "poll-10", None) for started in begun]
-    figures_of_way = summary([polled], [(started, started + 0.01) for started in begun], calls)
-    assert figures_of_way["per_request"]["invocations"] == 6 / 4
-    # The starter's, and a confirm and a release each.
-    assert figures_of_way["per_request"]["DynamoDB writes"] == (6 + 8) / 4
-    assert figures_of_way["expected"]["slots_used"] == pytest.approx(holding([polled]) / 10)
+    starts = [0.05, 0.2, 10.0, 10.05, 10.2, 19.9, 20.3]  # the last in an incomplete period
+    calls = [Call(started, "dynamodb:UpdateItem", "poll-10") for started in starts]
+    made = summary([polled], [(started, started + 0.01) for started in starts], calls)
+    assert made["per_request"]["invocations"] == 6 / 4
+    # The starter's, and a confirm and a release per request.
+    assert made["per_request"]["DynamoDB writes"] == (6 + 8) / 4
+    assert made["expected"]["slots_used"] == pytest.approx(holding([polled]) / 10)
 
 
-def woken() -> tuple[list[Passage], list[tuple[float, float]], list[Call]]:
-    """One slot; the second request was refused at its first delivery and is woken by the first one's end."""
-    passages = [passage("a", 0.0, 1.0, wake=(1.02, 1.03)), passage("b", 1.09, 2.0)]
-    invocations = [(0.1, 0.2), (1.04, 1.1)]
-    calls = [
-        Call(0.15, "dynamodb", "UpdateItem", "wake", "b"),
-        Call(1.07, "dynamodb", "UpdateItem", "wake", "b"),
-        Call(1.09, "states", "StartExecution", "wake", "b"),
-    ]
-    return passages, invocations, calls
-
-
-def test_the_parts_of_a_hand_off_add_up_to_it():
-    passages, invocations, calls = woken()
-    each = window(passages, (0.0, 3.0), None, limit=1)
-    (shares,) = parts(each, invocations, calls)
-    assert shares == pytest.approx((0.02, 0.02, 0.03, 0.02))
-    assert sum(shares) == pytest.approx(each.handoffs()[0].seconds)
-
-
-def test_a_hand_off_by_another_wake_has_no_parts():
-    passages, _, calls = woken()
-    each = window(passages, (0.0, 3.0), None, limit=1)
-    assert parts(each, [(0.1, 0.2), (1.01, 1.1)], calls) == []  # the starter ran before this wake
-
-
-def test_arithmetic_of_polling():
+def test_expected_figures_of_polling():
     short = expected(period=30, held=1.2, limit=4)
     assert (short.hand_off, short.slots_used, short.invocations) == pytest.approx((28.8, 0.04, 1.25))
     long = expected(period=5, held=12, limit=4)
@@ -273,7 +234,7 @@ def test_arithmetic_of_polling():
 
 
 def figures(median: float, used: float, invocations: float) -> dict[str, Any]:
-    def way(period: int | None, share: float) -> dict[str, Any]:
+    def variant(period: int | None, share: float) -> dict[str, Any]:
         measured: dict[str, Any] = {
             "period": period,
             "admitted": 10,
@@ -289,8 +250,8 @@ def figures(median: float, used: float, invocations: float) -> dict[str, Any]:
         expected = {"hand_off": 4.0, "slots_used": 0.2, "invocations": 1.25}
         return measured | ({"expected": expected} if period else {})
 
-    ways = {"wake": way(None, used), "poll-5": way(5, 0.2), "poll-30": way(30, 0.04), "poll-300": way(300, 0.004)}
-    return {"ways": ways, "parts": hand_off_report.part_figures([(0.1, 0.2, 0.3, 0.4)], 2)}
+    shares = {5: 0.2, 30: 0.04, 300: 0.004}
+    return {"ways": {"wake": variant(None, used)} | {f"poll-{n}": variant(n, share) for n, share in shares.items()}}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The measurement of the slot's cycle: what it measures is what it says, and its arithmetic is the engine's."""
+"""The measurement of the slot's cycle: complete cycles, refusals and units of each design, and the goals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from dev.benchmarks.slot_cycle import slot_cycle_benchmark, slot_cycle_report
 from dev.benchmarks.slot_cycle.counter_designs import Refused
 from dev.benchmarks.slot_cycle.crew import DESIGNS
-from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, SMALL, Cell, Course, Extent, metered
+from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, SMALL, Cell, Extent, Measurements, metered
 from dev.emulator.dynamodb_local import DynamoDbLocal
 
 
@@ -33,7 +33,7 @@ def test_the_smallest_run_measures_every_design_in_every_cell(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("design", COMPARED)
-def test_after_its_cycle_an_item_is_as_it_was(dynamodb: Any, design: str) -> None:
+def test_a_cycle_restores_its_item(dynamodb: Any, design: str) -> None:
     made = DESIGNS[design](dynamodb, f"{design}-whole-cycle", 5, 6)
     made.create()
     made.set_up()
@@ -43,30 +43,30 @@ def test_after_its_cycle_an_item_is_as_it_was(dynamodb: Any, design: str) -> Non
     after = dynamodb.scan(TableName=made.table)["Items"]
     changed = [item for item in after if item not in before]
     assert len(after) == len(before)
-    # The bare writes count one number up, and that is all.
+    # The bare writes only increment a number.
     assert [set(item) for item in changed] == ([set(before[0])] if "floor" in design else [])
 
 
 @pytest.mark.parametrize("design", [name for name in COMPARED if "floor" not in name])
-def test_where_there_is_room_for_one_there_is_none_for_two(dynamodb: Any, design: str) -> None:
+def test_one_free_slot_is_granted_once(dynamodb: Any, design: str) -> None:
     made = DESIGNS[design](dynamodb, f"{design}-one-place", 5, 6)
     made.create()
     made.set_up()
     (_, reserve), *_, (_, release) = made.steps()
     reserve("first")
-    made.full("second")  # a place that it found would be missed below
-    if design != "lock-client":  # which would look for one for ever
+    made.full("second")  # if it took the slot, the reserve below would fail
+    if design != "lock-client":  # which would try forever
         with pytest.raises((Refused, dynamodb.exceptions.ClientError)):
             reserve("second")
     release("first")
     reserve("second")
-    release("second")  # else the lock client's heart beats on, without an engine
+    release("second")  # ends the lock client's heartbeats before the engine
 
 
 @pytest.mark.parametrize(
-    ("design", "reads", "writes"), [("slotkeeper", 1, 1), ("looks-first", 1, 0), ("counter", 1, 1)]
+    ("design", "reads", "writes"), [("slotkeeper", 1, 1), ("reads-first", 1, 0), ("counter", 1, 1)]
 )
-def test_a_refusal_is_as_many_calls_as_the_table_says(dynamodb: Any, design: str, reads: int, writes: int) -> None:
+def test_a_refusal_has_the_expected_calls(dynamodb: Any, design: str, reads: int, writes: int) -> None:
     made = DESIGNS[design](dynamodb, f"{design}-refused", 5, 5)
     made.create()
     made.set_up()
@@ -86,7 +86,7 @@ ROUNDS = {1: [1.0, 1.0, 9.0], 10: [1.2, 1.2, 1.0], 100: [1.0, 1.0, 1.0]}  # by t
     ],
 )
 def test_one_contender_is_judged_by_the_worst_cell_and_several_over_all(contenders: int, found: str, met: bool) -> None:
-    course, extent = Course(), Extent(tuple(ROUNDS), {contenders: (3, 0.0)}, refused_seconds=0.0)
+    course, extent = Measurements(), Extent(tuple(ROUNDS), {contenders: (3, 0.0)}, refused_seconds=0.0)
     for holders, mine in ROUNDS.items():
         course.cells["floor", holders, contenders] = Cell("floor", holders, contenders, rounds=[1.0, 1.0, 1.0])
         course.cells["slotkeeper", holders, contenders] = Cell("slotkeeper", holders, contenders, rounds=mine)

@@ -1,5 +1,4 @@
-"""A chatbot without AWS: what stands behind the URL, as far as the senders can see. One that shares its token, and one
-that does not."""
+"""A simulated chatbot for the senders, which shares its token or, as a negative control, does not."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ KEY = "a key of the tests"
 
 
 class Bot:
-    """Answers signed messages. `shared`: one token for all, renewed by one; else each conversation gets its own."""
+    """Answers signed messages. `shared`: one token for all; otherwise each conversation gets its own."""
 
     def __init__(self, service: ChatService, *, shared: bool) -> None:
         self._service = service
@@ -27,7 +26,7 @@ class Bot:
         self._locks: dict[str, threading.Lock] = {}
         self._tokens: dict[str, str] = {}
         self.seen: set[str] = set()
-        self.first_statuses: list[int] = []  # what the next requests are answered instead
+        self.first_statuses: list[int] = []  # of the next answers
 
     @property
     def stored(self) -> str:

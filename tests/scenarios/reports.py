@@ -1,4 +1,4 @@
-"""What the tests of all scenarios read of a report."""
+"""Helpers for the tests of all scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of `make run` whose figures can be worked out on paper. Seconds; the first request is sent at 1000."""
+"""Records of `make run` with figures that are easy to compute. Seconds; the first request is sent at 1000."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def workflow(number: int, start: float, stop: float, *, status: str = "SUCCEEDED
         "status": status,
         "started": ORIGIN + start,
         "stopped": ORIGIN + stop,
-        "glue_entered": ORIGIN + start + 0.1,
-        "glue_exited": ORIGIN + stop - 0.2,
-        "release_entered": ORIGIN + stop - 0.1,
-        "release_exited": ORIGIN + stop - 0.05,
+        "states": {
+            "RunGlueJob": (ORIGIN + start + 0.1, ORIGIN + stop - 0.2),
+            "ReleaseSlot": (ORIGIN + stop - 0.1, ORIGIN + stop - 0.05),
+        },
     }
     return Execution(**(fields | changes))
 
@@ -55,9 +55,9 @@ def records(executions: list[Execution], **changes: Any) -> Records:
     fields: dict[str, Any] = {
         "executions": sorted(executions, key=lambda e: e.started),
         "glue_runs": [
-            GlueRun(f"jr-{e.name}", e.name, e.status, e.glue_entered, e.glue_exited)
+            GlueRun(f"jr-{e.name}", e.name, e.status, *e.states["RunGlueJob"])
             for e in executions
-            if e.glue_entered is not None
+            if "RunGlueJob" in e.states
         ],
         "kept": [kept(int(e.request_id[1:])) for e in executions if e.status != "SUCCEEDED"],
         "dead": [],

@@ -1,4 +1,4 @@
-"""Records of a soak, made by hand: seconds count from 1000, and everything in them holds every claim."""
+"""Records of a soak that satisfy every claim. Seconds count from 1000."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def glue_run(number: int, start: float, stop: float | None, state: str = "SUCCEE
 
 
 def change(at: float, *holders: str, limit: int = 1, count: int | None = None, paused: bool = False) -> Change:
-    """The item with these holders; a name that ends in "?" has only reserved."""
+    """The item with these holders. A name that ends in "?" is not confirmed."""
     states = {name.removesuffix("?"): "RESERVED" if name.endswith("?") else "RUNNING" for name in holders}
     return Change(ORIGIN + at, "p", limit, len(states) if count is None else count, states, paused)
 
 
 def served(number: int, start: float, stop: float) -> list[Change]:
-    """The table's changes by a workflow that has one slot to itself: reserved, confirmed, released."""
+    """The table's changes by a workflow: reserved, confirmed, released."""
     return [change(start, f"p-{number}?"), change(start + 0.1, f"p-{number}"), change(stop)]
 
 
 def records(**changes: Any) -> Records:
-    """Three requests through one slot, the second of which fails; a bad message; then two more when all is calm."""
+    """Three requests through one slot, of which the second fails; a bad message; two more requests without faults."""
     made = Records(
         sent=[sent(1, 0), sent(2, 0.1), sent(3, 0.2), sent(9, 0.3, bad="not JSON"), sent(4, 100.1), sent(5, 100.1)],
         executions=[
@@ -87,17 +87,16 @@ def report(recorded: Records) -> dict[str, Any]:
 
 
 def failing(recorded: Records) -> dict[str, str]:
-    """The findings of the claims that fail, by the first word of their names."""
+    """First word of its name -> finding, of the claims that fail."""
     return {c["name"].split(":")[0]: c["found"] for c in report(recorded)["checks"] if c["ok"] is False}
 
 
 def not_shown(recorded: Records) -> set[str]:
-    """The claims that are not shown, by the first word of their names."""
+    """First words of the names of the claims that are not shown."""
     return {c["name"].split(":")[0] for c in report(recorded)["checks"] if c["ok"] is None}
 
 
 def kept(execution: str, cause: str = "exit code 1") -> EndMessage:
-    """A message of FailedRequestQueue."""
     return EndMessage(None, execution, "Glue.JobRunNotSucceeded", cause, "{}")
 
 
@@ -106,5 +105,5 @@ def dead_letter(source: str) -> EndMessage:
 
 
 def given_back(number: int, start: float, stop: float) -> Execution:
-    """A workflow that lost its slot before it confirmed it."""
+    """A workflow whose slot was freed before it confirmed."""
     return execution(number, start, stop, status="FAILED", error=RETURNED)

@@ -1,4 +1,4 @@
-"""The senders against a bot without AWS: the whole run but for the deployment, and its negative control."""
+"""The senders against a simulated chatbot: the run without a deployment, and its negative control."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def service() -> Any:
         yield running
 
 
-def test_a_message_that_is_turned_away_is_signed_and_sent_again(
+def test_a_message_that_is_refused_temporarily_is_signed_and_sent_again(
     service: ChatService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_senders, "RETRYABLE", {503})
@@ -78,7 +78,7 @@ def test_a_message_that_is_turned_away_is_signed_and_sent_again(
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
-def test_a_message_that_is_wrong_is_not_sent_again(service: ChatService, status: int) -> None:
+def test_a_message_that_is_refused_permanently_is_not_sent_again(service: ChatService, status: int) -> None:
     bot = Bot(service, shared=True)
     bot.first_statuses = [status]
     with serving(bot) as url:
@@ -97,13 +97,13 @@ def test_after_three_tries_a_message_is_given_up(service: ChatService) -> None:
 
 
 def test_a_bot_that_cannot_be_reached_is_a_try_without_status() -> None:
-    with ChatService() as gone:
-        url = f"{gone.url}/v1/messages"
+    with ChatService() as stopped:
+        url = f"{stopped.url}/v1/messages"
     delivery = Sender(1, url, KEY).deliver(Message(7))
     assert [(each.status, each.code) for each in delivery.tries] == [(None, "ConnectionRefusedError")] * 3
 
 
-def test_a_warm_up_is_unsigned_and_leaves_the_api_alone(service: ChatService) -> None:
+def test_a_warm_up_is_unsigned_and_calls_no_api(service: ChatService) -> None:
     bot = Bot(service, shared=True)
     with serving(bot) as url:
         senders = Senders(MessageFeed([], 3, 0, service.invalidate), url, KEY, 3)
@@ -112,7 +112,7 @@ def test_a_warm_up_is_unsigned_and_leaves_the_api_alone(service: ChatService) ->
     assert (bot.seen, service.log) == (set(), [])
 
 
-def test_a_message_is_signed_as_the_contract_says() -> None:
+def test_a_message_has_the_signature_of_the_contract() -> None:
     body = Message(3).body(sender=8)
     headers = signed("key", 1_700_000_000, body)
     digest = hmac.new(b"key", b"v1:1700000000:" + body, hashlib.sha256).hexdigest()

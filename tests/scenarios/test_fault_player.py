@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 
 class Engine:
-    """As much of the embedded AWS as a player uses."""
+    """The part of the embedded AWS that a player uses."""
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
@@ -28,7 +28,7 @@ class Engine:
 
 
 class Operators:
-    """The commands to the processes, in order."""
+    """Records the commands, in order."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, Any]] = []
@@ -44,7 +44,7 @@ class Operators:
 
 
 class Journal:
-    """One process, whose slots are free."""
+    """One process with free slots."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -54,7 +54,7 @@ class Journal:
 
 
 class RecordingStack:
-    """A stack on which every action succeeds, and is recorded."""
+    """A stack that records every action. All succeed."""
 
     def __init__(self, state_dir: Path) -> None:
         self.aws, self.operations, self.journal = Engine(state_dir), Operators(), Journal()
@@ -129,13 +129,13 @@ def stack(tmp_path: Path) -> RecordingStack:
 
 
 def rules(stack: RecordingStack) -> list[dict[str, Any]]:
-    """The rules that the engine would act by."""
+    """The rules that the engine reads."""
     rules: list[dict[str, Any]] = json.loads((stack.aws.state_dir / "faults.json").read_text())
     return rules
 
 
 def let_it_act(stack: RecordingStack, execution: str) -> None:
-    """What the engine does when a rule has acted."""
+    """Record an action of each rule, as the engine does."""
     with (stack.aws.state_dir / "faults.json.fired").open("a") as fired:
         fired.writelines(f"{rule['id']} {execution}\n" for rule in rules(stack))
 
@@ -146,7 +146,7 @@ def test_the_engine_is_restarted_and_killed(stack: RecordingStack) -> None:
     assert [mark.kind for mark in made.marks] == ["engine restarted", "engine killed"]
 
 
-def test_a_limit_is_changed_and_set_back_and_a_pause_is_lifted(stack: RecordingStack) -> None:
+def test_a_changed_limit_and_a_pause_are_undone(stack: RecordingStack) -> None:
     changed = Fault(0, "limit changed", {"process": "soak-a", "limit": 5, "seconds": 0.05})
     made = play(stack, changed, Fault(0, "paused", {"process": "soak-a", "seconds": 0.1}))
     assert stack.operations.commands == [("soak-a", 5), ("pause", "soak-a"), ("soak-a", 3), ("resume", "soak-a")]
@@ -167,7 +167,7 @@ def test_containers_are_killed_in_the_middle_of_a_call(stack: RecordingStack, mo
     assert rules(stack) == [], "the call is answered again"
 
 
-def test_containers_are_killed_anyway_if_the_call_does_not_come(
+def test_containers_are_killed_without_the_call_if_it_does_not_come(
     stack: RecordingStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CALL_WITHIN", 0.05)
@@ -175,7 +175,7 @@ def test_containers_are_killed_anyway_if_the_call_does_not_come(
     assert (stack.done, made.marks[0].detail) == ([("kill", None)], "2 of them, in no call")
 
 
-def test_a_workflow_whose_run_is_left_alive_is_aborted_after_its_run_has_begun(
+def test_a_workflow_whose_run_is_left_alive_is_aborted_after_the_run_has_started(
     stack: RecordingStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Faults, "met", lambda *_: ["soak-a-7"])
@@ -256,7 +256,7 @@ def test_the_janitor_runs_until_the_clock_ends(stack: RecordingStack, monkeypatc
     assert not janitor._thread.is_alive()
 
 
-def test_it_is_settled_when_no_request_waits_runs_or_holds_a_slot() -> None:
+def test_the_state_is_settled_when_no_request_is_queued_runs_or_holds_a_slot() -> None:
     free, held = Change(0, "p", 1, 0, {}, False), Change(0, "p", 1, 1, {"p-1": "RUNNING"}, False)
     assert SlotState(0, 0, {"p": free}, 1).settled
     for state in (SlotState(1, 0, {"p": free}, 1), SlotState(0, 1, {"p": free}, 1), SlotState(0, 0, {"p": held}, 1)):

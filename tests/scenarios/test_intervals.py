@@ -1,4 +1,4 @@
-"""Peaks, percentiles and, above all, which release belongs to which start."""
+"""Peaks, percentiles, and the start that belongs to each release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gaps(released: list[Release], started: list[Start], limit: int) -> list[floa
 
 
 def test_with_two_slots_each_release_gets_the_next_start_after_it() -> None:
-    # Two start at once; both end almost together; two wait, and start 0.3 s and 0.5 s later.
+    # Two start together and end almost together; two wait, and start 0.3 s and 0.5 s later.
     assert gaps(releases(5.0, 5.1), starts(0.0, 0.1, 5.3, 5.6), limit=2) == [0.3, 0.5]
 
 
@@ -31,8 +31,8 @@ def test_with_three_slots_a_start_is_never_given_to_two_releases() -> None:
     assert gaps(releases(5.0, 5.1, 5.2), starts(0.0, 0.1, 0.2, 5.4), limit=3) == [0.4]
 
 
-def test_the_first_starts_take_slots_that_nobody_released() -> None:
-    # The third starts after the first release, but into a slot that was free all along.
+def test_the_first_starts_take_unused_slots() -> None:
+    # The third starts after the first release, but in a slot that was always free.
     assert gaps(releases(1.0), starts(0.0, 0.1, 1.5), limit=3) == []
 
 
@@ -49,7 +49,7 @@ def test_a_request_that_came_after_the_release_was_not_handed_off_late() -> None
     assert gaps(releases(5.0), late, limit=1) == []
 
 
-def test_releases_at_the_end_that_nobody_waits_for_count_for_nothing() -> None:
+def test_releases_without_a_waiting_request_are_ignored() -> None:
     assert gaps(releases(5.0, 6.0), starts(0.0, 5.2), limit=1) == [0.2]
 
 

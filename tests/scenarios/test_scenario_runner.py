@@ -72,7 +72,7 @@ SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
         ),
     ],
 )
-def test_a_wrong_option_is_answered_with_the_variables_of_make(
+def test_a_wrong_option_is_refused_with_the_variables_of_make(
     scenario: ModuleType, variables: str, wrong: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame, "EmbeddedAws", None)  # an option that slips through starts nothing
@@ -86,7 +86,7 @@ def test_a_wrong_option_is_answered_with_the_variables_of_make(
     ("target", "scenario"),
     list(zip(("run", "run-chatbot", "run-worker", "soak"), SCENARIOS, strict=True)),
 )
-def test_the_makefile_s_defaults_are_the_command_s(target: str, scenario: ModuleType) -> None:
+def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: ModuleType) -> None:
     defaults = " ".join(f'--{str(o.name).replace("_", "-")}="{_shown(o.default)}"' for o in scenario.main.params)
     assert make_options(target) == defaults
 
@@ -114,7 +114,7 @@ def test_the_requests_of_make_run_are_not_those_of_make_run_worker_unless_given(
     assert make_options("run-worker", REQUESTS="41").startswith('--requests="41"')
 
 
-def test_one_worker_is_refused_with_the_reason_and_the_way_out() -> None:
+def test_one_worker_is_refused_with_the_reason_and_the_alternative() -> None:
     text = " ".join(CliRunner().invoke(worker_scenario.main, ["--workers", "1"]).output.split())
     assert "(MaximumConcurrency, 2 to 1000)" in text
     assert "with one slot: make run LIMIT=1." in text
@@ -124,7 +124,7 @@ def test_one_worker_is_refused_with_the_reason_and_the_way_out() -> None:
     "package", ["dev.emulator", *(f"dev.scenarios.{name}" for name in ("slots", "token", "worker", "soak"))]
 )
 def test_a_python_without_the_packages_names_the_right_one(package: str) -> None:
-    command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without what is installed
+    command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without installed packages
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert "is not installed for" in answer.stderr
@@ -154,8 +154,8 @@ def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
     assert [path.name for path in folder.iterdir()] == ["lock"]
 
 
-HOLDS, FAILS = Claim("it was seen", True, "twice"), Claim("it was kept", False, "it was not")
-NOT_SHOWN = Claim("it was undone", None, "it never was")
+HOLDS, FAILS = Claim("it was seen", True, "twice"), Claim("it was kept", False, "it was lost")
+NOT_SHOWN = Claim("it was undone", None, "no case")
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def test_only_a_claim_that_fails_fails_the_run(
     assert ended.value.code == code
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ok"] == (code == 0)
-    assert ("FAILS it was kept: it was not" in capsys.readouterr().out) == (code == 1)
+    assert ("FAILS it was kept: it was lost" in capsys.readouterr().out) == (code == 1)
 
 
 def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path, monke
     assert ended.value.code == 130
 
 
-def test_phases_are_timed_by_key_and_announced() -> None:
+def test_phases_are_printed_and_timed_by_key() -> None:
     output = io.StringIO()
     run = frame.Run(Console(file=output))
     with run.phase("upload", "upload 3 input files"):
@@ -251,14 +251,14 @@ def test_a_terminal_is_redrawn() -> None:
     assert "Slotkeeper" in output.getvalue()
 
 
-def test_the_chatbot_s_messages_are_seen_from_outside() -> None:
+def test_the_progress_of_the_chatbot_counts_messages() -> None:
     with ChatService() as service:
         feed = MessageFeed([Message(number) for number in range(1, 6)], 2, 0, service.invalidate)
         out = [feed.next(), feed.next(), feed.next()]
         for message, answered in zip(out, (True, False), strict=False):
             assert message is not None
             feed.end(message, answered=answered)
-        snapshot = token_scenario.look(feed, service, 5, 1.5)
+        snapshot = token_scenario.progress(feed, service, 5, 1.5)
     assert snapshot.status == "answered 1  refused 1  in flight 1  invalidations 0  POST /auth 0  ended 2/5"
     assert not snapshot.ended
     assert not token_scenario.warming_up(49, 50, 2.0).ended
@@ -271,7 +271,7 @@ def test_a_small_worker_run_waits_for_its_schedule_before_it_is_stalled() -> Non
     assert parameters.retry_after > worker_scenario.SCHEDULER_BEYOND
 
 
-def test_one_is_no_plural() -> None:
+def test_counted_has_a_singular_for_one() -> None:
     assert [counted(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
 
 
@@ -281,7 +281,7 @@ SLOTS_FAILED = slot_run.records(
     [
         slot_run.workflow(1, 0.2, 1.2),
         slot_run.workflow(2, 1.3, 2.3, status="FAILED"),
-        slot_run.workflow(3, 2.4, 3.0, status="RUNNING", stopped=None, release_entered=None, glue_exited=None),
+        slot_run.workflow(3, 2.4, 3.0, status="RUNNING", stopped=None, states={"RunGlueJob": (1002.5, None)}),
     ],
     kept=[slot_run.kept(2)],
 )
@@ -342,7 +342,7 @@ REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]
 
 
 @pytest.mark.parametrize(("module", "figures", "report", "texts"), REPORTS.values(), ids=REPORTS)
-def test_a_report_is_written_shown_and_drawn_whatever_happened(
+def test_any_report_is_written_shown_and_drawn(
     module: ModuleType, figures: ModuleType, report: dict[str, Any], texts: tuple[str, ...], tmp_path: Path
 ) -> None:
     output = io.StringIO()

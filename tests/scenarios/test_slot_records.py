@@ -1,4 +1,4 @@
-"""Reading what AWS recorded: answers as the services give them, in; the run's own types, out."""
+"""Reading AWS's records from the answers of the services."""
 
 from __future__ import annotations
 
@@ -44,23 +44,22 @@ HISTORY = [
 def test_an_execution_is_read_from_its_history() -> None:
     execution = records.parse_history(SUMMARY, HISTORY)
     assert (execution.request_id, execution.attempt, execution.status) == ("r1", 2, "FAILED")
-    assert (execution.glue_entered, execution.glue_exited) == (12, 17)
-    assert (execution.release_entered, execution.release_exited) == (18, 19)
+    assert execution.states == {"ConfirmSlot": (11, 12), "RunGlueJob": (12, 17), "ReleaseSlot": (18, 19)}
     assert (execution.error, execution.cause) == ("GlueJobFailed", "not a number")
 
 
 def test_an_execution_that_was_aborted_in_its_job_has_no_later_instants() -> None:
     aborted = {**SUMMARY, "status": "ABORTED"}
-    details = event(15, "ExecutionAborted", executionAbortedEventDetails={"error": "Operator", "cause": "by hand"})
+    details = event(15, "ExecutionAborted", executionAbortedEventDetails={"error": "Operator", "cause": "stopped"})
     execution = records.parse_history(aborted, [*HISTORY[:4], details])
-    assert (execution.glue_entered, execution.glue_exited, execution.release_exited) == (12, None, None)
-    assert (execution.error, execution.cause) == ("Operator", "by hand")
+    assert execution.states == {"ConfirmSlot": (11, 12), "RunGlueJob": (12, None)}
+    assert (execution.error, execution.cause) == ("Operator", "stopped")
 
 
 def test_a_state_that_was_entered_twice_lasts_from_its_first_entry_to_its_last_exit() -> None:
     again = [entered(17.2, "RunGlueJob"), exited(17.8, "RunGlueJob")]
     execution = records.parse_history(SUMMARY, [*HISTORY[:5], *again, *HISTORY[5:]])
-    assert (execution.glue_entered, execution.glue_exited) == (12, 17.8)
+    assert execution.states["RunGlueJob"] == (12, 17.8)
 
 
 def test_an_execution_that_still_runs_has_not_stopped() -> None:
@@ -105,7 +104,7 @@ def test_the_reason_is_the_job_s_own_message_where_the_cause_carries_one(cause: 
 
 
 class Pages:
-    """A client that answers any paginated operation with the pages it was given."""
+    """A client that returns these pages for a paginated operation."""
 
     def __init__(self, **pages: list[dict[str, Any]]) -> None:
         self._pages = pages
@@ -119,7 +118,7 @@ class Pages:
         return self._pages[self._operation]
 
 
-def test_glue_runs_of_all_pages_come_by_their_start_and_name_their_workflow() -> None:
+def test_glue_runs_of_all_pages_are_ordered_by_start_and_have_their_workflow() -> None:
     later = {"Id": "b", "JobRunState": "RUNNING", "StartedOn": at(9), "Arguments": {}}
     first = {"Id": "a", "JobRunState": "SUCCEEDED", "StartedOn": at(5), "CompletedOn": at(8)}
     first["Arguments"] = {"--slotkeeper-execution": "sample-1"}
@@ -130,7 +129,7 @@ def test_glue_runs_of_all_pages_come_by_their_start_and_name_their_workflow() ->
     ]
 
 
-def test_a_process_without_its_item_is_an_error_that_says_so() -> None:
+def test_a_process_without_an_item_raises_lookup_error() -> None:
     class Empty:
         def get_item(self, **_: Any) -> dict[str, Any]:
             return {}

@@ -1,4 +1,4 @@
-"""The work list: the data set cut into months, and the requests that read them."""
+"""The requests of `make run`: the months of the data set, and their sending."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plan(requests: int, fail: float = 0.0) -> work.WorkList:
     return work.plan(TEXT, requests=requests, fail=fail, run_id="run")
 
 
-def test_the_data_set_has_four_years_of_days_and_each_lands_in_one_month() -> None:
+def test_the_data_set_has_four_years_of_days_each_in_one_month() -> None:
     months = split_by_month(TEXT)
     assert len(months) == 48
     assert list(months) == sorted(months)
@@ -63,7 +63,7 @@ def test_damaged_requests_are_spread_evenly_and_the_same_each_time() -> None:
     assert places == [4, 9, 14, 19, 24, 29, 34, 39]
 
 
-def test_a_damaged_part_differs_from_the_whole_one_in_one_temperature_only() -> None:
+def test_a_damaged_month_differs_in_one_temperature() -> None:
     whole = split_by_month(TEXT)["2012-05"]
     pairs = zip(whole.splitlines(), work.damage(whole).splitlines(), strict=True)
     changed = [(before, after) for before, after in pairs if before != after]
@@ -78,7 +78,7 @@ def test_a_month_can_be_read_damaged_and_whole_in_one_run() -> None:
 
 
 class Queue:
-    """A client that takes every batch, or refuses one entry of it."""
+    """A client that accepts every entry, except the one to refuse."""
 
     def __init__(self, refuse: str | None = None) -> None:
         self.batches: list[list[dict[str, Any]]] = []
@@ -99,7 +99,7 @@ def requests(count: int) -> list[work.Request]:
     return [work.Request(f"r{i}", "2012-01", {"--output_key": "o"}, damaged=False) for i in range(count)]
 
 
-def test_requests_go_out_in_order_ten_a_call_in_one_group_with_their_ids() -> None:
+def test_requests_are_sent_in_order_ten_per_call_in_one_group() -> None:
     queue = Queue()
     sent = work.send(queue, "url", requests(23))
     assert [len(batch) for batch in queue.batches] == [10, 10, 3]
@@ -108,7 +108,7 @@ def test_requests_go_out_in_order_ten_a_call_in_one_group_with_their_ids() -> No
     assert [s.sequence for s in sent][9:11] == [19, 20]
 
 
-def test_a_refused_entry_stops_the_sending_and_is_named() -> None:
+def test_a_refused_entry_ends_the_sending_and_is_named() -> None:
     queue = Queue(refuse="r12")
     with pytest.raises(sending.SendFailed, match=r"r12 \(InternalError"):
         work.send(queue, "url", requests(30))

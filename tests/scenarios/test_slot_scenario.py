@@ -1,4 +1,4 @@
-"""`make run`: its figures on runs small enough to work out on paper, and each claim failing by its own fault alone."""
+"""`make run`: every figure of a small run, and each claim failing on records that break it, and no other."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dev.scenarios.slots.slot_records import EndMessage, Records
 from tests.scenarios.reports import failing, not_shown
 from tests.scenarios.slot_run import glue_run, kept, records, report, workflow
 
-# Three requests through one slot: each start lies 0.15 s after the release before it (exit at stop - 0.05).
+# Three requests through one slot: each start is 0.15 s after the previous release (exit at stop - 0.05).
 THREE = [workflow(1, 0.2, 1.2), workflow(2, 1.3, 2.3), workflow(3, 2.4, 3.4)]
 R2_FAILED = [THREE[0], replace(THREE[1], status="FAILED"), THREE[2]]
-OPEN_END: dict[str, Any] = {"stopped": None, "release_entered": None, "release_exited": None}
+OPEN_END: dict[str, Any] = {"stopped": None, "states": {"RunGlueJob": (1002.5, 1003.2)}}
 
 ACCOUNTED = "every request is accounted for"
-LIMIT = "never more than 1 at once"
+LIMIT = "never more than 1 concurrently"
 ORDER = "workflows start in message order"
-BACK = "every slot is back"
+BACK = "every slot is released"
 HANDOFF = "hand-off median below 1.5 s"
 KEPT = "failed requests are in FailedRequestQueue"
-OUTCOMES = "outcomes are what the input says"
+OUTCOMES = "the outcomes are those expected of the inputs"
 
 
 def test_a_run_without_faults_passes_every_check() -> None:
@@ -93,7 +93,7 @@ def test_utilisation_counts_the_time_from_the_first_start_to_the_last() -> None:
         (records(R2_FAILED, kept=[]), (2,), {KEPT: "failed and not kept: r2"}),
         (records(R2_FAILED, kept=[kept(2, cause=None)]), (2,), {KEPT: "kept without error or cause: r2"}),
         (records(R2_FAILED, kept=[kept(2), kept(3)]), (2,), {KEPT: "kept and not failed: r3"}),
-        (records(THREE), (2,), {OUTCOMES: "ended otherwise than their input says: r2 SUCCEEDED"}),
+        (records(THREE), (2,), {OUTCOMES: "ended otherwise than expected of their input: r2 SUCCEEDED"}),
         (
             records(THREE, outputs=frozenset({"output/r1.json", "output/r2.json"})),
             (),
@@ -122,15 +122,15 @@ def test_a_glue_run_that_ends_in_the_instant_the_next_begins_does_not_overlap_it
     assert report(3, records(THREE, glue_runs=runs))["max_glue_runs_alive"] == 1
 
 
-def test_an_overlap_hidden_by_glue_s_whole_seconds_is_seen_in_the_workflows_states() -> None:
+def test_an_overlap_hidden_by_whole_seconds_of_glue_is_found_in_the_workflows_states() -> None:
     overlapping = [workflow(1, 0.2, 1.9), workflow(2, 1.3, 2.9)]
     made = report(2, records(overlapping, glue_runs=[glue_run(1, 0.0, 1.0), glue_run(2, 1.0, 2.0)]))
     assert (made["max_glue_runs_alive"], made["max_glue_states_open"]) == (1, 2)
     assert LIMIT in failing(made)
 
 
-def test_a_request_given_back_comes_again_at_the_tail_and_breaks_no_order() -> None:
-    returned = workflow(1, 0.2, 0.4, status="FAILED", glue_entered=None, release_entered=None, release_exited=None)
+def test_a_returned_request_starts_again_from_the_tail_and_breaks_no_order() -> None:
+    returned = workflow(1, 0.2, 0.4, status="FAILED", states={})
     again = replace(workflow(1, 3.5, 4.5), name="sample-1-again", attempt=2)
     made = report(3, records([returned, *THREE[1:], again], kept=[]))
     assert failing(made) == {}
@@ -138,8 +138,8 @@ def test_a_request_given_back_comes_again_at_the_tail_and_breaks_no_order() -> N
 
 
 def test_a_dead_lettered_request_is_accounted_for() -> None:
-    letter = EndMessage("r3", None, "UnknownProcess", "no such process", "{}")
-    made = report(3, records(THREE[:2], dead=[letter]))
+    dead = EndMessage("r3", None, "UnknownProcess", "no such process", "{}")
+    made = report(3, records(THREE[:2], dead=[dead]))
     assert failing(made) == {}
     assert made["dead_lettered"][0]["error"] == "UnknownProcess"
 
@@ -159,16 +159,16 @@ def test_failed_requests_that_are_kept_with_error_and_cause_pass() -> None:
     ]
 
 
-def test_fewer_requests_than_slots_hand_nothing_off() -> None:
+def test_fewer_requests_than_slots_have_no_hand_off() -> None:
     made = report(2, records([workflow(1, 0.2, 1.2), workflow(2, 0.3, 1.3)]), limit=3)
     assert made["handoff"] == {"count": 0, "median": None, "p99": None, "max": None}
     assert failing(made) == {}
-    assert list(not_shown(made)) == ["never more than 3 at once", HANDOFF, KEPT]
+    assert list(not_shown(made)) == ["never more than 3 concurrently", HANDOFF, KEPT]
 
 
-def test_one_start_is_in_no_order() -> None:
+def test_order_is_not_shown_by_one_start() -> None:
     made = report(1, records([workflow(1, 0.2, 1.2)]))
-    assert not_shown(made)[ORDER] == "1 start: no order to break"
+    assert not_shown(made)[ORDER] == "1 start: there is no order"
     assert made["starts_in_message_order"]
 
 

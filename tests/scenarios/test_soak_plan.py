@@ -1,4 +1,4 @@
-"""The schedule: the same for the same seed, every kind of fault in it, and nothing new when it should be calm."""
+"""The plan: equal for equal seeds, with every kind of fault, and without new faults at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_the_same_seed_gives_the_same_schedule_and_another_one_another() -> None
     assert draw(2.0, 7, 3) != draw(2.0, 8, 3)
 
 
-def test_the_three_processes_have_slots_of_their_own() -> None:
+def test_each_process_has_its_limit() -> None:
     assert list(limits_of(3).values()) == [3, 2, 1]
     assert list(limits_of(1).values()) == [1, 1, 1]
     assert {send.process for send in draw(1.0, 1, 3).sends} == set(PROCESSES)
@@ -33,7 +33,7 @@ def test_a_short_run_has_its_engine_killed_in_the_middle() -> None:
     assert [(fault.at, fault.fields["hard"]) for fault in restarts] == [(15.0, True)]
 
 
-def test_everything_has_its_time_within_the_minutes() -> None:
+def test_requests_and_faults_are_planned_within_the_minutes() -> None:
     made = draw(3.0, 2, 3)
     assert all(0 <= send.at <= 180 for send in made.sends)
     assert all(0 <= fault.at <= 180 * plan.CALM for fault in made.faults)
@@ -45,13 +45,13 @@ def test_no_two_requests_have_one_id() -> None:
     assert len({send.request_id for send in made}) == len(made)
 
 
-def test_the_jobs_end_in_every_way() -> None:
+def test_jobs_have_every_ending() -> None:
     endings = Counter(send.ending for send in draw(10.0, 1, 3).sends)
     assert set(endings) == {"succeed", "fail", "hang"}
     assert endings["succeed"] > 4 * (endings["fail"] + endings["hang"])
 
 
-def test_a_changed_limit_is_another_one() -> None:
+def test_a_changed_limit_differs_from_the_limit() -> None:
     made = draw(20.0, 1, 3)
     changes = [fault.fields for fault in made.faults if fault.kind == "limit changed"]
     assert all(change["limit"] != made.limits[change["process"]] for change in changes)

@@ -1,4 +1,4 @@
-"""What the services recorded, read into the soak's records."""
+"""Reading the services' records of a soak."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ITEM = {
 }
 
 
-def test_an_item_of_the_slot_table() -> None:
+def test_an_item_of_the_slot_table_is_parsed() -> None:
     change = parse_change(5.0, ITEM | {"paused": {"BOOL": True}})
     assert (change.process, change.limit, change.count, change.holders) == ("p", 3, 1, {"p-1": "RUNNING"})
     assert (change.paused, parse_change(5.0, ITEM).paused) == (True, False)
 
 
-def test_the_journal_is_read_on_from_where_it_was_and_half_a_line_is_left_for_later(tmp_path: Path) -> None:
+def test_the_journal_is_read_incrementally_and_in_whole_lines(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     lines = [
         json.dumps({"at": at, "table": table, "item": ITEM}) for at, table in ((1, "slots"), (2, "other"), (3, "slots"))
@@ -39,20 +39,24 @@ def test_the_journal_is_read_on_from_where_it_was_and_half_a_line_is_left_for_la
     assert [change.at for change in journal.changes] == [1, 3]
 
 
-def test_a_kept_request_and_a_dead_letter() -> None:
+def test_a_kept_request_and_a_dead_letter_are_parsed() -> None:
     def texts(**values: str) -> dict[str, Any]:
         return {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}
 
     attributes = texts(execution_name="p-1", error="E", cause="c")
     kept = parse_end_message({"Body": "{}", "MessageAttributes": attributes})
     assert (kept.execution, kept.error, kept.cause) == ("p-1", "E", "c")
-    letter = {"Body": "?", "Attributes": {"SentTimestamp": "5000"}, "MessageAttributes": texts(code="C", reason="r")}
-    dead = parse_end_message(letter)
+    dead_letter = {
+        "Body": "?",
+        "Attributes": {"SentTimestamp": "5000"},
+        "MessageAttributes": texts(code="C", reason="r"),
+    }
+    dead = parse_end_message(dead_letter)
     assert (dead.error, dead.cause, dead.source, dead.body, dead.at) == ("C", "r", None, "?", 5.0)
 
 
 class StepFunctions:
-    """Two executions, the second of which runs."""
+    """Two executions, of which the second is running."""
 
     def get_paginator(self, _operation: str) -> StepFunctions:
         return self
@@ -67,7 +71,7 @@ class StepFunctions:
         return execution if executionArn == "b" else execution | {"status": "FAILED", "error": "E", "stopDate": started}
 
 
-def test_the_executions_by_their_starts() -> None:
+def test_executions_are_ordered_by_start() -> None:
     executions = read_executions(StepFunctions(), "arn")
     read = [(e.name, e.process, e.request_id, e.attempt, e.status, e.error, e.started, e.stopped) for e in executions]
     assert read == [("p-a", "p", "a", 2, "FAILED", "E", 1, 1), ("p-b", "p", "b", 2, "RUNNING", None, 2, None)]

@@ -1,4 +1,4 @@
-"""`make soak`: each claim fails on records that break it, with its finding, and no other claim does."""
+"""`make soak`: each claim fails on records that break it, and no other claim does."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from tests.scenarios.soak_run import (
 GOOD = records()
 
 
-def test_good_records_hold_everywhere_and_without_a_dead_holder_s4_is_not_shown() -> None:
+def test_records_without_a_defect_satisfy_all_claims_but_show_s4_only_with_a_dead_holder() -> None:
     assert (failing(GOOD), not_shown(GOOD)) == ({}, {"S4"})
 
 
 # ---------------------------------------------------------------------------------------------------------------- S3
 
 
-def test_a_request_that_is_nowhere_is_lost() -> None:
+def test_a_request_without_an_execution_is_lost() -> None:
     assert failing(replace(GOOD, sent=[*GOOD.sent, sent(7, 8)]))["S3"].startswith("lost: r7")
 
 
-def test_what_is_still_queued_at_the_end_is_named() -> None:
+def test_messages_that_are_queued_at_the_end_are_named() -> None:
     assert failing(replace(GOOD, left={"on RequestQueue": 2})) == {"S3": "left: 2 on RequestQueue"}
 
 
-def test_a_request_given_back_has_to_be_started_again() -> None:
+def test_a_returned_request_must_be_started_again() -> None:
     executions = [given_back(2, 3.2, 5) if e.name == "p-2" else e for e in GOOD.executions]
     lost = replace(GOOD, executions=executions, kept=[])
-    assert failing(lost) == {"S3": "given back and lost: p-2"}
+    assert failing(lost) == {"S3": "returned and lost: p-2"}
     again = Execution("p-2b", "r2", 2, "SUCCEEDED", ORIGIN + 7.2, ORIGIN + 9)
     run = glue_run(2, 7.5, 8.5, name="p-2b")
     slot = [change(7.2, "p-2b?"), change(7.3, "p-2b"), change(8.9)]
@@ -57,26 +57,24 @@ def test_a_request_given_back_has_to_be_started_again() -> None:
 
 
 def test_a_bad_message_has_one_dead_letter_with_a_reason_and_a_good_one_none() -> None:
-    (letter,) = GOOD.dead
+    (message,) = GOOD.dead
+    wrong = replace(message, source="m1")
     assert "not JSON (0)" in failing(replace(GOOD, dead=[]))["S3"]
-    assert "not JSON (2)" in failing(replace(GOOD, dead=[letter, letter]))["S3"]
-    assert "without a reason: m9" in failing(replace(GOOD, dead=[replace(letter, cause="")]))["S3"]
-    assert (
-        "a good request dead-lettered: r1" in failing(replace(GOOD, dead=[letter, replace(letter, source="m1")]))["S3"]
-    )
-    stranger = dead_letter("m99")
-    assert "dead letters of no message" in failing(replace(GOOD, dead=[letter, stranger]))["S3"]
+    assert "not JSON (2)" in failing(replace(GOOD, dead=[message, message]))["S3"]
+    assert "without a reason: m9" in failing(replace(GOOD, dead=[replace(message, cause="")]))["S3"]
+    assert "a good request dead-lettered: r1" in failing(replace(GOOD, dead=[message, wrong]))["S3"]
+    assert "dead letters of no message" in failing(replace(GOOD, dead=[message, dead_letter("m99")]))["S3"]
 
 
 def test_f24_one_request_has_one_workflow_an_attempt_and_no_workflow_is_of_no_request() -> None:
     twice = [*GOOD.executions, replace(execution(1, 1, 3), name="p-other")]
     assert "started twice: r1 (1)" in failing(replace(GOOD, executions=twice))["S3"]
-    stranger = [*GOOD.executions, replace(execution(8, 8, 9, status="FAILED", error="RequestReturned"))]
-    assert "workflows of no request: p-8" in failing(replace(GOOD, executions=stranger))["S3"]
+    foreign = [*GOOD.executions, replace(execution(8, 8, 9, status="FAILED", error="RequestReturned"))]
+    assert "workflows of no request: p-8" in failing(replace(GOOD, executions=foreign))["S3"]
 
 
-def test_f23_what_did_not_succeed_is_kept() -> None:
-    assert failing(replace(GOOD, kept=[])) == {"S3": "neither kept nor given back: p-2"}
+def test_f23_a_request_without_success_is_kept() -> None:
+    assert failing(replace(GOOD, kept=[])) == {"S3": "neither kept nor returned: p-2"}
     assert failing(replace(GOOD, kept=[kept("p-2", cause="")]))["S3"].endswith("error or cause: p-2")
     wrong = [*GOOD.kept, kept("p-1")]
     assert failing(replace(GOOD, kept=wrong)) == {"S3": "kept and not failed: p-1"}
@@ -84,17 +82,19 @@ def test_f23_what_did_not_succeed_is_kept() -> None:
     assert failing(replace(GOOD, kept=wrong, executions=redriven)) == {}
 
 
-def test_a_success_without_a_run_that_succeeded_is_none_and_two_are_one_too_many() -> None:
+def test_a_success_has_exactly_one_glue_run_that_succeeded() -> None:
     runs = [replace(run, state="STOPPED") if run.execution == "p-1" else run for run in GOOD.runs]
-    name = "a success is one Glue run's"
-    assert failing(replace(GOOD, runs=runs)) == {name: "SUCCEEDED without a run that did: p-1"}
-    assert failing(replace(GOOD, runs=[*GOOD.runs, glue_run(1, 2.6, 2.8)])) == {name: "done twice: p-1"}
+    name = "each success is one Glue run"
+    assert failing(replace(GOOD, runs=runs)) == {name: "SUCCEEDED without a Glue run that did: p-1"}
+    assert failing(replace(GOOD, runs=[*GOOD.runs, glue_run(1, 2.6, 2.8)])) == {
+        name: "two Glue runs that SUCCEEDED: p-1"
+    }
 
 
 # --------------------------------------------------------------------------------------------------------- S1, S1b, S2
 
 
-def test_f6_an_admission_above_the_limit_is_seen_also_when_it_lasts_for_a_millisecond() -> None:
+def test_f6_an_admission_above_the_limit_is_found_even_for_a_millisecond() -> None:
     changes = [*GOOD.changes[:3], change(2.0, "p-1", "x?"), change(2.001, "p-1"), *GOOD.changes[3:]]
     assert failing(replace(GOOD, changes=changes)) == {"S1": "admitted: p: 2 of 1"}
 
@@ -109,7 +109,7 @@ def test_no_request_is_admitted_while_paused() -> None:
     assert failing(replace(GOOD, changes=changes)) == {"S1": "admitted: p: paused"}
 
 
-def test_a_run_in_which_no_last_slot_was_taken_does_not_show_the_limit() -> None:
+def test_the_limit_is_not_shown_unless_all_slots_were_in_use() -> None:
     changes = [replace(each, limit=9) for each in GOOD.changes]
     assert "S1" in not_shown(replace(GOOD, changes=changes))
 
@@ -122,21 +122,21 @@ def test_a_run_in_which_no_last_slot_was_taken_does_not_show_the_limit() -> None
         glue_run(8, 8.0, 9.0),  # of a workflow that never held one
     ],
 )
-def test_f2_a_run_outside_its_own_confirmed_slot_is_alive_without_one(run: GlueRun) -> None:
+def test_f2_a_run_outside_its_confirmed_slot_is_alive_without_one(run: GlueRun) -> None:
     assert "alive without a slot" in failing(replace(GOOD, runs=[*GOOD.runs, replace(run, state="STOPPED")]))["S1b"]
 
 
-def test_two_runs_at_once_in_one_slot_are_one_too_many() -> None:
+def test_two_concurrent_runs_in_one_slot_are_found() -> None:
     second = replace(glue_run(1, 2.0, 2.7), state="STOPPED")
-    assert failing(replace(GOOD, runs=[*GOOD.runs, second])) == {"S1b": "two at once in one slot: p-1"}
+    assert failing(replace(GOOD, runs=[*GOOD.runs, second])) == {"S1b": "two concurrent runs in one slot: p-1"}
 
 
-def test_a_run_that_is_alive_at_the_end_is_seen() -> None:
+def test_a_run_that_is_alive_at_the_end_is_found() -> None:
     findings = failing(replace(GOOD, runs=[*GOOD.runs, glue_run(3, 6.6, None, "RUNNING")]))
     assert "alive at the end: p-3" in findings["S1b"]
 
 
-def test_f5_a_counter_that_is_not_the_number_of_holders_is_seen_at_every_write() -> None:
+def test_f5_a_counter_other_than_the_number_of_holders_is_found_at_every_write() -> None:
     changes = [*GOOD.changes[:-1], replace(GOOD.changes[-1], count=-1)]
     assert failing(replace(GOOD, changes=changes)) == {"S2": "differs: p: -1, held by 0"}
 
@@ -145,7 +145,7 @@ def test_f5_a_counter_that_is_not_the_number_of_holders_is_seen_at_every_write()
 
 
 def held_on(until: float) -> Records:
-    """r1's workflow is aborted at 3 and its slot is given back at `until`."""
+    """The workflow of r1 is aborted at 3, and its slot is freed at `until`."""
     aborted = execution(1, 1, 3, status="ABORTED", error="Fault")
     changes = [change(-1), *served(1, 1, until), *served(4, 100.2, 101.9), *served(5, 102.1, 103.9)]
     return replace(
@@ -159,25 +159,25 @@ def held_on(until: float) -> Records:
     )
 
 
-def test_f16_the_slot_of_a_dead_holder_is_back_after_two_janitor_runs() -> None:
+def test_f16_the_slot_of_a_dead_holder_is_freed_after_two_janitor_runs() -> None:
     # Dead at 3, grace to 5: the run at 6 checks, the one at 9 frees.
     assert (failing(held_on(9.1)), not_shown(held_on(9.1))) == ({}, set())
     assert failing(held_on(12.1)) == {"S4": "not freed: p-1 (2 runs)"}
 
 
-def test_a_janitor_run_that_was_cut_off_does_not_count() -> None:
+def test_an_interrupted_janitor_run_does_not_count() -> None:
     recorded = held_on(12.1)
     complete = [replace(each, ok=each.started != ORIGIN + 9) for each in recorded.janitor_runs]
     assert failing(replace(recorded, janitor_runs=complete)) == {}
 
 
-def test_a_holder_is_not_dead_while_its_run_lives() -> None:
+def test_a_holder_is_not_dead_while_its_run_is_alive() -> None:
     recorded = held_on(18.1)
     alive = glue_run(1, 1.5, 12.9, "STOPPED")
     assert failing(replace(recorded, runs=[alive, *recorded.runs[1:]])) == {}
 
 
-def test_f15_a_reservation_without_a_workflow_is_dead_from_its_beginning() -> None:
+def test_f15_a_reservation_without_a_workflow_is_dead_from_its_start() -> None:
     slot = [change(10, "p-unknown?"), change(30)]
     changes = sorted([*GOOD.changes, *slot], key=lambda each: each.at)
     assert "p-unknown" in failing(replace(GOOD, changes=changes))["S4"]
@@ -198,7 +198,7 @@ def test_workflows_that_start_out_of_message_order_are_named() -> None:
 
 
 def late(seconds: float, calm: bool) -> Records:
-    """The second of two requests is admitted so late after the first has given its slot back."""
+    """The second of two requests is admitted so late after the first released its slot."""
     started = 100.2 if calm else 1.0
     first, second = (4, 5) if calm else (1, 2)
     shifted = started + 2 + seconds
@@ -209,12 +209,12 @@ def late(seconds: float, calm: bool) -> Records:
     return replace(GOOD, sent=messages, executions=executions, runs=runs, changes=changes, kept=[], dead=[], faults=[])
 
 
-def test_without_faults_a_free_slot_may_last_beside_a_request_for_seconds_and_no_longer() -> None:
+def test_without_faults_a_slot_may_be_free_for_seconds_while_a_request_waits() -> None:
     assert failing(late(1, calm=True)) == {}
     assert failing(late(9, calm=True)) == {"S6": "idle: p (9.2 s)"}
 
 
-def test_during_the_faults_too_if_none_can_be_the_cause() -> None:
+def test_the_same_holds_during_the_faults_if_no_fault_can_be_the_cause() -> None:
     assert failing(late(1, calm=False)) == {}
     assert failing(late(9, calm=False)) == {"S6": "idle without a fault: p (9.2 s)"}
 
@@ -229,15 +229,15 @@ def test_during_the_faults_too_if_none_can_be_the_cause() -> None:
         (FaultMark(ORIGIN + 20, "containers killed", "", "", ORIGIN + 20), False),
     ],
 )
-def test_a_fault_excuses_what_it_can_have_caused(mark: FaultMark, fine: bool) -> None:
+def test_a_fault_excuses_only_a_wait_that_it_can_have_caused(mark: FaultMark, fine: bool) -> None:
     assert (failing(replace(late(9, calm=False), faults=[mark])) == {}) is fine
 
 
-def test_no_fault_excuses_a_minute_but_an_engine_that_was_away_does() -> None:
+def test_a_wait_of_a_minute_is_excused_only_by_the_absence_of_the_engine() -> None:
     killed = FaultMark(ORIGIN + 4, "containers killed", "", "", ORIGIN + 4)
-    away = FaultMark(ORIGIN + 5, "engine killed", "", "", ORIGIN + 45)
+    absent = FaultMark(ORIGIN + 5, "engine killed", "", "", ORIGIN + 45)
     assert "idle for too long" in failing(replace(late(60, calm=False), faults=[killed]))["S6"]
-    assert failing(replace(late(60, calm=False), faults=[killed, away])) == {}
+    assert failing(replace(late(60, calm=False), faults=[killed, absent])) == {}
 
 
 def test_a_limit_of_0_and_a_pause_free_no_slot() -> None:
@@ -256,13 +256,13 @@ def test_faults_that_have_not_acted_are_named() -> None:
     assert any("not: abort" in check["found"] for check in report(recorded)["checks"])
 
 
-def test_nothing_recorded_shows_nothing() -> None:
+def test_empty_records_show_no_claim() -> None:
     empty = Records([], [], [], [], [], [], [JanitorRun(ORIGIN, ORIGIN, True)], [], ORIGIN, 2, {})
     assert failing(empty) == {}
     assert {check["ok"] for check in report(empty)["checks"]} == {None}
 
 
-def test_holdings_are_who_held_from_when_to_when() -> None:
+def test_holdings_have_the_times_of_each_holder() -> None:
     twice = [change(1, "a?"), change(2, "a"), change(3), change(4, "a?"), change(5)]
     recorded = [(h.taken - ORIGIN, h.confirmed - ORIGIN, h.freed - ORIGIN) for h in holdings(twice)]
     assert recorded == [(1, 2, 3), (4, float("inf"), 5)]

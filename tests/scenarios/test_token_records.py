@@ -1,4 +1,4 @@
-"""What is read of the token's item and of the chatbot's log."""
+"""Reading the token's item and the chatbot's log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def item(token: str, **more: Any) -> dict[str, Any]:
     return {"token_name": {"S": "chatbot"}, "access_token": {"S": token}, "generation": {"N": "2"}, **more}
 
 
-def test_the_stored_token_is_read_as_a_number_and_whether_it_lives() -> None:
+def test_the_stored_token_is_read_as_its_number_and_whether_it_is_live() -> None:
     with ChatService() as service, ChatApiClient(service) as client:
         first, second = client.token(), client.token()
         assert read_stored(Table(item(second)), "tokens", service) == Stored(2, True, 2, False)
@@ -39,12 +39,12 @@ def test_the_stored_token_is_read_as_a_number_and_whether_it_lives() -> None:
         assert second not in repr(read_stored(Table(item(second)), "tokens", service))
 
 
-def test_an_item_without_a_token_holds_none() -> None:
+def test_an_item_may_have_no_token() -> None:
     bare = {"token_name": {"S": "chatbot"}}
     assert read_stored(Table(bare), "tokens", ChatService()) == Stored(None, False, 0, False)
 
 
-def test_without_an_item_the_run_cannot_be_judged() -> None:
+def test_a_missing_item_raises_lookup_error() -> None:
     with pytest.raises(LookupError, match="no item chatbot"):
         read_stored(Table(None), "tokens", ChatService())
 
@@ -54,7 +54,7 @@ def emf(**values: Any) -> str:
     return json.dumps({"_aws": {"Timestamp": 0, "CloudWatchMetrics": [directive]}, "service": "s", **values})
 
 
-def test_metrics_are_summed_whether_one_value_or_several() -> None:
+def test_metrics_with_one_value_or_several_are_summed() -> None:
     lines = [
         emf(ColdStart=[1.0]),
         emf(TokenWait=[0.5, 0.25], TokenRefreshes=1),
@@ -91,6 +91,6 @@ def test_a_stage_s_url_is_reached_at_the_engine() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "https://example.com/v1", "http://execute-api.us-east-1.amazonaws.com/v1", "v1"])
-def test_what_is_no_stage_s_url_is_refused(url: str) -> None:
+def test_a_url_without_a_stage_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="execute-api"):
         reachable(url, "http://127.0.0.1:4566")

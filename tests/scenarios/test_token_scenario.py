@@ -1,4 +1,4 @@
-"""The report: every figure of a run that was made by hand, and each check failing by its own fault alone."""
+"""`make run-chatbot`: every figure of a small run, and each claim failing on records that break it, and no other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.scenarios.token_run import (
     one_invalidation,
     records,
     report,
-    two_dead_tokens,
+    two_invalid_tokens,
 )
 
 ANSWERED = "every message is answered"
@@ -41,11 +41,11 @@ def test_a_run_without_faults_passes_every_check() -> None:
     assert json.loads(json.dumps(made)) == made
 
 
-def test_a_wait_is_from_the_401_to_the_next_ask_of_the_same_message() -> None:
+def test_a_wait_is_from_the_401_to_the_next_request_for_the_same_message() -> None:
     assert report(records())["token_waits"] == {"count": 2, "p50": 0.7, "p99": 1.0, "max": 1.0}
 
 
-def test_latencies_are_the_senders_own_by_what_the_message_met() -> None:
+def test_latencies_are_grouped_by_the_tokens_that_a_message_met() -> None:
     latency = report(records())["latency"]
     assert [fate["kind"] for fate in report(records())["fates"]] == ["cold", "at_once", "renewed", "renewed"]
     assert latency["cold"]["max"] == 0.9
@@ -84,10 +84,10 @@ def log_with(*auths: tuple[float, int | None, int | None], asks: tuple[float, ..
         (
             records(deliveries=[*THREE, GIVEN_UP]),
             {},
-            {ANSWERED: "not answered: m00004 (502 TokenRefused)", REFUSED: "had to be sent again: m00004"},
+            {ANSWERED: "not answered: m00004 (502 TokenRefused)", REFUSED: "sent again: m00004"},
         ),
         (
-            records(deliveries=[*THREE, delivery(4, 2.95, 4.2, answer="You said one word")]),
+            records(deliveries=[*THREE, delivery(4, 2.95, 4.2, answer="You wrote one word")]),
             {},
             {ANSWERED: "answered wrongly: m00004"},
         ),
@@ -106,13 +106,13 @@ def log_with(*auths: tuple[float, int | None, int | None], asks: tuple[float, ..
             {REFUSED: "POST /auth answered: 503, no answer", ONE_EACH: "POST /auth: 3 after invalidation 1"},
         ),
         (log_with(asks=(4.06,)), {}, {}),
-        (log_with(asks=(4.06, 4.1)), {}, {THREE_TIMES: "asked more often: m00004 (4)"}),
+        (log_with(asks=(4.06, 4.1)), {}, {THREE_TIMES: "more requests: m00004 (4)"}),
         (records(stored=Stored(1, False, 2, False)), {}, {STORED: "not live: token 1"}),
         (records(stored=Stored(None, False, 2, False)), {}, {STORED: "not live: none of the API's tokens"}),
         (records(stored=Stored(2, True, 3, False)), {}, {STORED: "wrong generation: 3"}),
         (records(stored=Stored(2, True, 2, True)), {}, {STORED: "not released: the refresh lock"}),
         (records(metrics={"ColdStart": 1}), {}, {SHARED: "1 container of the chatbot"}),
-        (records(metrics={}), {}, {SHARED: "no container has reported its cold start"}),
+        (records(metrics={}), {}, {SHARED: "no container reported a cold start"}),
     ],
 )
 def test_records_that_break_a_claim_fail_it_alone(
@@ -129,8 +129,8 @@ def test_a_message_that_was_given_up_is_listed_with_its_tries() -> None:
     assert made["fates"][3]["kind"] == "refused"
 
 
-def test_a_message_may_meet_two_dead_tokens_and_waits_once_for_the_third() -> None:
-    made = report(two_dead_tokens(), messages=5, invalidations=2)
+def test_a_message_that_meets_two_invalid_tokens_waits_once() -> None:
+    made = report(two_invalid_tokens(), messages=5, invalidations=2)
     assert failing(made) == {}
     assert made["asks"] == {"1": 2, "2": 2, "3": 1}
     assert made["token_waits"] == {"count": 3, "p50": 1.0, "p99": 1.4, "max": 1.4}
@@ -138,7 +138,7 @@ def test_a_message_may_meet_two_dead_tokens_and_waits_once_for_the_third() -> No
     assert [ask["status"] for ask in made["fates"][4]["asks"]] == [401, 401, 200]
 
 
-def test_a_message_that_met_no_valid_token_has_waited_for_none() -> None:
+def test_a_message_without_a_valid_token_has_no_wait() -> None:
     log = one_invalidation()
     late = delivery(5, 5.1, 5.3, answer=None, first=502)
     log.ask(5, 5.2, 1, 401)
@@ -147,7 +147,7 @@ def test_a_message_that_met_no_valid_token_has_waited_for_none() -> None:
     assert made["token_waits"]["count"] == 2
 
 
-def test_one_sender_shares_nothing() -> None:
+def test_sharing_is_not_shown_by_one_sender() -> None:
     alone = report(records(metrics={}), senders=1)
     assert (failing(alone), list(not_shown(alone))) == ({}, [SHARED])
 
@@ -166,7 +166,7 @@ def test_without_invalidations_there_are_no_waits() -> None:
     assert failing(made) == {}
     assert made["token_waits"] == {"count": 0, "p50": None, "p99": None, "max": None}
     assert made["auths"]["per_invalidation"] == []
-    assert not_shown(made) == {ONE_EACH: "one for the first token; no invalidation was asked for"}
+    assert not_shown(made) == {ONE_EACH: "one for the first token; the run had no invalidations"}
 
 
 def test_take_overs_come_from_the_chatbot_s_metrics() -> None:

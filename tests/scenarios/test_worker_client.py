@@ -1,4 +1,4 @@
-"""`make work`: what can be observed of a sent message, and what is printed of its outcome."""
+"""`make work`: the observation of a sent message, and the printed outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moto import mock_aws
 from dev.emulator import work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
-from tests.scenarios.worker_run import FIRST, LETTER, UNREAD
+from tests.scenarios.worker_run import DEAD_LETTER, FIRST, UNREAD
 
 SUCCEEDED = LedgerRow("a", "SUCCEEDED", 1, FIRST, FIRST, result='{"manifest": "m", "parts": 1}')
 WAITING = LedgerRow(
@@ -33,7 +33,7 @@ NEW = Observation(elapsed=1.0, visible=0, in_flight=0)
         ({"visible": 1}, None),
         ({"in_flight": 1}, None),
         ({"in_flight": 1, "elapsed": 31.0}, End.NOT_BEGUN),
-        ({"in_flight": 1, "visible": 1, "elapsed": 31.0}, None),  # others may be before it
+        ({"in_flight": 1, "visible": 1, "elapsed": 31.0}, None),  # other messages may be first
         ({"in_flight": 1, "elapsed": 31.0, "row": RUNNING}, None),
         ({"row": RUNNING}, None),
         ({"row": SUCCEEDED}, End.SUCCEEDED),
@@ -49,12 +49,12 @@ NEW = Observation(elapsed=1.0, visible=0, in_flight=0)
         ({}, End.DROPPED),
     ],
 )
-def test_it_has_ended_when_the_ledger_or_a_dead_letter_shows_it(seen: dict[str, Any], end: End | None) -> None:
+def test_a_message_has_ended_by_the_ledger_or_a_dead_letter(seen: dict[str, Any], end: End | None) -> None:
     assert replace(NEW, **seen).end == end
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("seen", "status"),
     [
         ({"visible": 1}, "on WorkQueue: 1 message, 0 in flight"),
         ({}, "off WorkQueue"),
@@ -62,8 +62,8 @@ def test_it_has_ended_when_the_ledger_or_a_dead_letter_shows_it(seen: dict[str, 
         ({"row": WAITING}, "WAITING: attempt 1, attempt 2 begins at 2030-01-01T00:00:00.000Z"),
     ],
 )
-def test_the_status_states_where_the_message_is(seen: dict[str, Any], said: str) -> None:
-    assert replace(NEW, **seen).status == said
+def test_the_status_states_where_the_message_is(seen: dict[str, Any], status: str) -> None:
+    assert replace(NEW, **seen).status == status
 
 
 def result(manifest: dict[str, Any] | None = None, body: str = "{}", **seen: Any) -> work_result.WorkResult:
@@ -78,28 +78,28 @@ def test_a_success_shows_its_manifest_and_its_parts() -> None:
     )
 
 
-def test_a_result_of_your_own_is_shown_as_it_is() -> None:
+def test_a_result_of_another_function_is_shown_unchanged() -> None:
     assert result(row=replace(SUCCEEDED, result="[1]")).lines[-1] == "its result: [1]"
 
 
 def test_a_dead_letter_shows_why_and_how_to_send_it_again() -> None:
-    letter = replace(LETTER, body='{"request_id": "it\'s $HOME"}')
-    answer = result(row=DEAD, dead_letter=letter)
+    message = replace(DEAD_LETTER, body='{"request_id": "it\'s $HOME"}')
+    answer = result(row=DEAD, dead_letter=message)
     assert answer.code == 1
-    assert answer.lines[:2] == ["a is dead-lettered after 1 attempt: Poison", letter.reason]
+    assert answer.lines[:2] == ["a is dead-lettered after 1 attempt: Poison", message.reason]
     assert answer.lines[2].endswith("send the dead letter as attempt 2:")
-    assert shlex.split(str(answer.command)) == ["make", "work", f"BODY={letter.body}"]
+    assert shlex.split(str(answer.command)) == ["make", "work", f"BODY={message.body}"]
 
 
 def test_a_long_body_is_not_offered_for_copying() -> None:
-    assert result(row=DEAD, dead_letter=replace(LETTER, body="x" * 5000)).command is None
+    assert result(row=DEAD, dead_letter=replace(DEAD_LETTER, body="x" * 5000)).command is None
 
 
-def test_a_dead_letter_that_was_taken_away_is_explained_by_the_row() -> None:
+def test_without_its_dead_letter_a_request_is_explained_by_the_row() -> None:
     assert result(row=DEAD).lines[-1] == "Poison: no"
 
 
-def test_a_body_that_is_no_message_is_to_be_corrected() -> None:
+def test_an_invalid_message_must_be_corrected() -> None:
     answer = result(dead_letter=UNREAD, unworked=True)
     assert (answer.code, answer.command) == (1, None)
     assert answer.lines == [
@@ -109,7 +109,7 @@ def test_a_body_that_is_no_message_is_to_be_corrected() -> None:
     ]
 
 
-def test_a_late_retry_is_not_waited_for_and_its_time_is_shown() -> None:
+def test_the_time_of_a_late_retry_is_shown_without_waiting_for_it() -> None:
     answer = result(row=WAITING, late=True, body="the body")
     assert answer.code == 0
     assert answer.lines[0] == "a is WAITING after 1 attempt; the next attempt begins at 2030-01-01T00:00:00.000Z"
@@ -118,7 +118,7 @@ def test_a_late_retry_is_not_waited_for_and_its_time_is_shown() -> None:
 
 
 @pytest.mark.parametrize(("row", "code"), [(SUCCEEDED, 0), (WAITING, 0), (DEAD, 1)])
-def test_a_repeat_is_said_to_be_dropped_and_ends_as_its_row_does(row: LedgerRow, code: int) -> None:
+def test_a_repeated_message_is_reported_as_dropped_with_its_row(row: LedgerRow, code: int) -> None:
     answer = result(before=row, row=row)
     assert answer.code == code
     assert answer.lines[0] == "dropped: the ledger already has this attempt of a. Its row:"
@@ -155,7 +155,7 @@ def test_each_sample_has_an_id_of_its_own() -> None:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A worker's queues, ledger and bucket; what the worker does is up to the test."""
+    """A worker's queues, ledger and bucket. The test acts as the worker."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with mock_aws():
@@ -181,10 +181,10 @@ def put_row(aws: Any, status: str, attempts: int, **texts: str) -> None:
     aws.client("dynamodb").put_item(TableName="ledger", Item={**fields, "attempts": {"N": str(attempts)}})
 
 
-def put_letter(aws: Any, **texts: str) -> None:
+def put_dead_letter(aws: Any, **texts: str) -> None:
     attributes = {name: {"DataType": "String", "StringValue": value} for name, value in texts.items()}
     url = aws.outputs["WorkDeadLetterQueueUrl"]
-    aws.client("sqs").send_message(QueueUrl=url, MessageBody="letter", MessageAttributes=attributes)
+    aws.client("sqs").send_message(QueueUrl=url, MessageBody="dead letter", MessageAttributes=attributes)
 
 
 def consume(aws: Any) -> None:
@@ -193,11 +193,11 @@ def consume(aws: Any) -> None:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
-def code_of(letter: DeadLetter | None) -> str | None:
-    return letter and letter.code
+def code_of(message: DeadLetter | None) -> str | None:
+    return message and message.code
 
 
-def test_a_body_goes_out_as_it_is(aws: Any) -> None:
+def test_a_body_is_sent_unchanged(aws: Any) -> None:
     body = '{"request_id": "a",  "payload": {"cost": "$5"}}'
     sent = worker.SentMessage(aws, body)
     assert (sent.name, sent.observe(1.0).visible) == ("a", 1)
@@ -205,19 +205,19 @@ def test_a_body_goes_out_as_it_is(aws: Any) -> None:
     assert message["Body"] == body
 
 
-def test_a_body_without_an_id_has_the_dead_letter_that_names_its_message(aws: Any) -> None:
+def test_the_dead_letter_of_a_body_without_an_id_is_found_by_its_message_id(aws: Any) -> None:
     sent = worker.SentMessage(aws, "no JSON")
     answer = aws.client("sqs").receive_message(QueueUrl=aws.outputs["WorkQueueUrl"], VisibilityTimeout=0)
-    put_letter(aws, code="InvalidMessage", reason="mine", source_message_id=answer["Messages"][0]["MessageId"])
-    put_letter(aws, code="InvalidMessage", reason="another one's", source_message_id="another")
+    put_dead_letter(aws, code="InvalidMessage", reason="mine", source_message_id=answer["Messages"][0]["MessageId"])
+    put_dead_letter(aws, code="InvalidMessage", reason="another one's", source_message_id="another")
     consume(aws)
     last = sent.observe(1.0)
     assert (last.end, last.dead_letter and last.dead_letter.reason) == (End.DEAD_LETTERED, "mine")
 
 
-def test_a_dead_letter_of_an_earlier_attempt_is_not_taken_for_the_last_one_s(aws: Any) -> None:
-    put_letter(aws, code="Poison", idempotency_key="a", retry_count="2")
-    put_letter(aws, code="TooOld", idempotency_key="a", retry_count="1")
+def test_the_dead_letter_of_an_earlier_attempt_is_ignored(aws: Any) -> None:
+    put_dead_letter(aws, code="Poison", idempotency_key="a", retry_count="2")
+    put_dead_letter(aws, code="TooOld", idempotency_key="a", retry_count="1")
     put_row(aws, "WAITING", 1, next_attempt_at=FIRST)
     sent = worker.SentMessage(aws, '{"request_id": "a"}')
     put_row(aws, "DEAD_LETTERED", 2)
@@ -225,9 +225,9 @@ def test_a_dead_letter_of_an_earlier_attempt_is_not_taken_for_the_last_one_s(aws
     assert (last.end, code_of(last.dead_letter), last.unworked) == (End.DEAD_LETTERED, "Poison", False)
 
 
-def test_peeking_takes_no_dead_letter_away(aws: Any) -> None:
+def test_peeking_removes_no_dead_letter(aws: Any) -> None:
     for number in range(12):
-        put_letter(aws, code=str(number))
+        put_dead_letter(aws, code=str(number))
     sqs, url = aws.client("sqs"), aws.outputs["WorkDeadLetterQueueUrl"]
     assert len(worker.peek_dead_letters(sqs, url)) == len(worker.peek_dead_letters(sqs, url)) == 12
 
@@ -239,7 +239,7 @@ def test_only_a_late_attempt_is_not_waited_for(aws: Any, due: str, late: bool) -
     assert sent.observe(1.0).late == late
 
 
-def test_the_manifest_is_read_where_the_result_says(aws: Any) -> None:
+def test_the_manifest_is_read_from_the_key_in_the_result(aws: Any) -> None:
     aws.client("s3").put_object(Bucket="data", Key="m", Body=b'{"parts": []}')
     sent = worker.SentMessage(aws, '{"request_id": "a"}')
     assert sent.manifest(SUCCEEDED) == {"bucket": "data", "key": "m", "parts": []}
@@ -247,7 +247,7 @@ def test_the_manifest_is_read_where_the_result_says(aws: Any) -> None:
     assert sent.manifest(WAITING) is None
 
 
-def test_the_sample_is_there_for_the_sample_request(aws: Any) -> None:
+def test_the_sample_request_has_an_input(aws: Any) -> None:
     worker.upload_sample(aws)
     payload = json.loads(worker.sample_body())["payload"]
     lines = aws.client("s3").get_object(Bucket="data", Key=payload["input_key"])["Body"].read().splitlines()

@@ -1,4 +1,4 @@
-"""What the run sends: the mix, what each attempt meets, and that each that can succeed may."""
+"""The requests of `make run-worker`: the mix, the answers to their attempts, the policy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_six_in_ten_are_normal_three_slow_one_poison() -> None:
 
 
 @pytest.mark.parametrize("requests", range(1, 30))
-def test_however_few_there_are_the_first_one_has_its_retry_scheduled(requests: int) -> None:
+def test_the_first_request_of_any_run_has_its_retry_scheduled(requests: int) -> None:
     first, *others = drawn(requests)
     assert (first.kind, first.retry_after) == ("normal", 25)
     assert (first.steps[0].answer, first.steps[0].retry_after) == ("slow_down", 25)
@@ -49,7 +49,7 @@ def test_two_in_ten_attempts_fail_of_those_that_are_not_too_slow() -> None:
     assert {step.answer for step in quick} == {"normal", "slow_down", "error", "drop"}
 
 
-def test_slow_ones_are_too_slow_once_or_twice_and_then_as_quick_as_others() -> None:
+def test_slow_requests_are_too_slow_once_or_twice() -> None:
     slow = [request for request in drawn() if request.kind == "slow"]
     too_slow = [sum(step.seconds > limit(0.15) for step in request.steps) for request in slow]
     assert set(too_slow) == {1, 2}
@@ -60,18 +60,18 @@ def test_slow_ones_are_too_slow_once_or_twice_and_then_as_quick_as_others() -> N
 def test_a_normal_call_ends_at_least_a_second_before_the_limit(scale: float) -> None:
     normal = [request for request in drawn(scale=scale) if request.kind == "normal"]
     assert max(step.seconds for request in normal for step in request.steps) <= limit(scale) - 1
-    assert 1 <= limit(scale) <= 50  # what the template allows
+    assert 1 <= limit(scale) <= 50  # the template's range
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_policy_forgives_whatever_is_drawn_and_more(seed: int) -> None:
+def test_the_policy_allows_more_failures_than_are_drawn(seed: int) -> None:
     able = [request for request in drawn(seed=seed) if request.kind != "poison"]
     assert all(request.steps[-1].answer == "normal" for request in able)
     assert all(request.steps[-1].seconds <= limit(0.15) for request in able)
     assert max(failures(request) for request in able) <= mix.MAX_ATTEMPTS - 3
 
 
-def test_the_policy_is_one_and_waits_for_seconds() -> None:
+def test_the_policy_is_valid_and_waits_for_seconds() -> None:
     policy = Policy.from_document(mix.POLICY)
     starts = tuple(float(number) for number in range(mix.MAX_ATTEMPTS - 1))
     plan = plan_retry(Failure(("Retryable",), "no"), AttemptHistory("a", starts), policy, starts[-1])
@@ -87,7 +87,7 @@ def test_no_two_requests_have_an_id_a_key_or_a_body_in_common() -> None:
     assert len({request.body for request in requests}) == 1000
 
 
-def test_there_are_six_ways_to_be_poison_and_each_is_what_it_says() -> None:
+def test_there_are_six_kinds_of_poison() -> None:
     poison = [request for request in drawn() if request.kind == "poison"]
     assert len({request.poison.reason for request in poison[:6] if request.poison}) == 6
     assert all(request.parts is None for request in poison)
@@ -95,7 +95,7 @@ def test_there_are_six_ways_to_be_poison_and_each_is_what_it_says() -> None:
     assert [len(request.steps) for request in poison[:6]] == [1, 1, 1, 0, 0, 0]
 
 
-def test_only_a_body_that_is_no_message_is_refused_by_the_worker_s_reader() -> None:
+def test_the_worker_refuses_only_invalid_messages() -> None:
     for request in drawn(200):
         if request.is_message:
             assert parse_message(request.body).request_id == request.request_id
@@ -104,7 +104,7 @@ def test_only_a_body_that_is_no_message_is_refused_by_the_worker_s_reader() -> N
                 parse_message(request.body)
 
 
-def test_the_damaged_line_is_the_one_that_is_named() -> None:
+def test_the_damaged_line_has_the_returned_number() -> None:
     lines = ['{"weather": "sun"}', '{"weather": "rain"}', '{"weather": "fog"}']
     broken, number = mix.damaged(lines * 2)
     with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
@@ -112,7 +112,7 @@ def test_the_damaged_line_is_the_one_that_is_named() -> None:
     assert sum(line in lines for line in broken.decode().splitlines()) == 5
 
 
-def test_an_input_is_split_as_a_reader_would() -> None:
+def test_an_input_is_split_by_the_field() -> None:
     lines = ['{"weather": "sun"}', '{"weather": "rain", "n": 1}', '{"weather": "sun", "n": 2}']
     assert mix.parts_of(lines) == {"sun": (lines[0], lines[2]), "rain": (lines[1],)}
 

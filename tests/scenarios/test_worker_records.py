@@ -1,4 +1,4 @@
-"""Reading the records, and sending: against an AWS in this process."""
+"""Reading the records and sending, against moto."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def queue(clients: Any) -> str:
     return url
 
 
-def test_all_are_sent_in_their_order_ten_a_call(clients: Any, queue: str) -> None:
+def test_requests_are_sent_in_order_ten_per_call(clients: Any, queue: str) -> None:
     requests = draw(21, 1, 0.02, 25)
-    sent = sending.send(Hurry(clients("sqs")), queue, requests)
+    sent = sending.send(clients("sqs"), queue, requests)
     assert [each.request for each in sent] == requests
     assert queue_reading.depth(clients("sqs"), queue) == {"visible": 21, "in flight": 0, "delayed": 0}
     assert sent[0].at <= sent[10].at <= sent[20].at
 
 
 def test_a_refused_entry_ends_the_run_and_is_named(clients: Any, queue: str) -> None:
-    refusing = Hurry(clients("sqs"), refused={"Id": "1", "Code": "TooLong", "Message": "too long"})
+    refusing = RefusingQueue(clients("sqs"), refused={"Id": "1", "Code": "TooLong", "Message": "too long"})
     with pytest.raises(SendFailed, match=r"1 of 5 requests: a/2 \(TooLong: too long\); 0 were sent"):
         sending.send(refusing, queue, REQUESTS)
 
@@ -60,7 +60,7 @@ def test_all_inputs_but_the_missing_one_are_uploaded(clients: Any) -> None:
     assert objects[requests[0].key][0] == requests[0].content
 
 
-def test_a_row_is_read_as_it_stands(clients: Any) -> None:
+def test_a_row_of_the_ledger_is_read(clients: Any) -> None:
     ledger = clients("dynamodb")
     make_ledger(ledger)
     entry = {"M": {"attempt": {"N": "1"}, "at": {"S": "then"}, "error": {"S": "Retryable: no"}}}
@@ -81,7 +81,7 @@ def test_a_row_is_read_as_it_stands(clients: Any) -> None:
     ]
 
 
-def test_a_dead_letter_is_read_with_its_history_and_taken_off(clients: Any, queue: str) -> None:
+def test_a_dead_letter_is_read_with_its_history_and_removed(clients: Any, queue: str) -> None:
     sqs = clients("sqs")
     texts = {"code": "Poison", "reason": "no", "idempotency_key": "a", "first_attempt_at": "then"}
     attributes = {name: {"DataType": "String", "StringValue": value} for name, value in texts.items()}
@@ -89,13 +89,13 @@ def test_a_dead_letter_is_read_with_its_history_and_taken_off(clients: Any, queu
     attributes["history"] = {"DataType": "String", "StringValue": json.dumps([{"attempt": 1}])}
     sqs.send_message(QueueUrl=queue, MessageBody="body", MessageAttributes=attributes)
     sqs.send_message(QueueUrl=queue, MessageBody="bare")
-    full, bare = sorted(drain_dead_letters(sqs, queue), key=lambda letter: letter.code is None)
+    full, bare = sorted(drain_dead_letters(sqs, queue), key=lambda message: message.code is None)
     assert (full.code, full.idempotency_key, full.retry_count, full.history) == ("Poison", "a", 1, [{"attempt": 1}])
     assert (bare.body, bare.code, bare.retry_count, bare.history) == ("bare", None, None, None)
     assert drain_dead_letters(sqs, queue) == []
 
 
-def test_a_manifest_is_read_with_the_time_at_which_s3_took_it(clients: Any) -> None:
+def test_a_manifest_is_read_with_its_time_in_s3(clients: Any) -> None:
     s3 = clients("s3")
     s3.create_bucket(Bucket=BUCKET)
     texts = {"request_id": "a", "attempt": 2, "parts": [{"value": "sun", "key": "work/parts/a/2/0/sun.jsonl"}]}
@@ -106,7 +106,7 @@ def test_a_manifest_is_read_with_the_time_at_which_s3_took_it(clients: Any) -> N
     assert manifest.at == pytest.approx(taken, abs=1)
 
 
-def test_a_schedule_is_seen_while_it_waits_and_remembered_afterwards(clients: Any, queue: str, tmp_path: Any) -> None:
+def test_a_schedule_is_counted_until_it_fires_and_then_kept(clients: Any, queue: str, tmp_path: Any) -> None:
     scheduler, ledger = clients("scheduler"), clients("dynamodb")
     make_ledger(ledger)
     scheduler.create_schedule_group(Name="retries")
@@ -124,9 +124,9 @@ def test_a_schedule_is_seen_while_it_waits_and_remembered_afterwards(clients: An
         "RequestLedgerTableName": "ledger",
     }
     observer = Observer(Stack(clients, outputs), Downstream(tmp_path))  # type: ignore[arg-type]
-    assert observer.look(1, 3, 0.5).counts["scheduled"] == 1
+    assert observer.progress(1, 3, 0.5).counts["scheduled"] == 1
     scheduler.delete_schedule(Name="one", GroupName="retries")
-    assert observer.look(1, 3, 1.5).counts["scheduled"] == 0
+    assert observer.progress(1, 3, 1.5).counts["scheduled"] == 0
     assert observer.schedules == {"one": records.Schedule("one", "a", 1893456060.0)}
 
 
@@ -139,8 +139,8 @@ def make_ledger(dynamodb: Any) -> None:
     )
 
 
-class Hurry:
-    """An SQS client that may refuse an entry."""
+class RefusingQueue:
+    """An SQS client that refuses an entry."""
 
     def __init__(self, sqs: Any, refused: dict[str, str] | None = None) -> None:
         self._sqs = sqs
@@ -152,7 +152,7 @@ class Hurry:
 
 
 class Stack:
-    """As much of the embedded AWS as an observer uses."""
+    """The part of the embedded AWS that an observer uses."""
 
     def __init__(self, clients: Any, outputs: dict[str, str]) -> None:
         self.client, self.outputs = clients, outputs

@@ -1,4 +1,4 @@
-"""The report: every figure of a run that was made by hand, and each check failing by its own fault alone."""
+"""`make run-worker`: every figure of a small run, and each claim failing on records that break it, and no other."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from dev.scenarios.worker.worker_records import Records, Schedule
 from tests.scenarios.reports import failing, not_shown
 from tests.scenarios.worker_run import (
+    DEAD_LETTER,
     ENTRY,
     FIRST,
     LATE,
-    LETTER,
     MISSING,
     NONSENSE,
     ORIGIN,
@@ -32,16 +32,16 @@ from tests.scenarios.worker_run import (
     row,
 )
 
-SUCCEEDED = "each request that can succeed has succeeded once"
-WHOLE = "each result is whole, and nothing else is left"
+SUCCEEDED = "each request that can succeed succeeds once"
+WHOLE = "each result is complete, and no other part is left"
 HISTORIES = "each poison request has one dead letter with its history"
-AT_ONCE = "poison leaves after one attempt"
+ONE_ATTEMPT = "poison has one attempt"
 LEDGER = "the ledger agrees with S3, the dead letters and the downstream"
-CALLERS = "never more than 2 callers at once"
+CALLERS = "never more than 2 concurrent callers"
 TOO_SLOW = "a call that is too slow is given up"
-IN_PLACE = "a waiting retry holds no place"
+IN_WORKER = "a waiting retry uses no caller"
 SCHEDULED = "a retry went through EventBridge Scheduler"
-LEFT = "nothing is left waiting"
+LEFT = "no request is left waiting"
 
 
 def test_a_run_without_faults_passes_every_check() -> None:
@@ -60,7 +60,7 @@ def test_a_run_without_faults_passes_every_check() -> None:
     assert json.loads(json.dumps(made)) == made
 
 
-def test_places_are_used_for_as_long_as_a_request_waits_for_a_first_call() -> None:
+def test_use_of_callers_counts_while_a_request_waits_for_its_first_call() -> None:
     # From 0.5 to 1.3 s, two places: LATE 0.5 s, PLAIN 0.5 s, SLOW 0.1 s of 1.6.
     assert report(records())["places_used"] == pytest.approx(1.1 / 1.6, abs=0.001)
 
@@ -69,11 +69,11 @@ def test_waits_are_from_the_sending_to_the_first_call_and_to_the_end() -> None:
     waits = report(records())["waits"]
     assert waits["normal"]["first_call"] == {"count": 2, "p50": 0.5, "p90": 0.6, "max": 0.6}
     assert waits["normal"]["end"] == {"count": 2, "p50": 1.3, "p90": 51.7, "max": 51.7}
-    assert waits["poison"]["first_call"]["count"] == 1  # the other one was never read
+    assert waits["poison"]["first_call"]["count"] == 1  # the other request has no call
     assert waits["poison"]["end"]["max"] == 2.0
 
 
-def test_each_request_has_its_outcome() -> None:
+def test_the_report_has_an_entry_for_each_request() -> None:
     made = report(records())["fates"][3]
     assert made == {
         "request_id": MISSING,
@@ -94,21 +94,21 @@ def test_each_request_has_its_outcome() -> None:
 
 
 RUN = records()
-STRANGE = records(
-    rows=[*RUN.rows, row("who", "SUCCEEDED", 1, 0)],
-    manifests=[*RUN.manifests, manifest("who", 1, 3.0)],
-    parts={**RUN.parts, **objects(("who", 1))},
+FOREIGN = records(
+    rows=[*RUN.rows, row("other", "SUCCEEDED", 1, 0)],
+    manifests=[*RUN.manifests, manifest("other", 1, 3.0)],
+    parts={**RUN.parts, **objects(("other", 1))},
     dead=[*RUN.dead, replace(UNREAD, body="something else")],
 )
 RETRIED_POISON = records(
     rows=changed(RUN.rows, 3, attempts=2, history=(1, 2)),
     calls=[*RUN.calls, call(MISSING, 2, 6.0, 6.1, "404")],
-    dead=[replace(LETTER, retry_count=2, history=[ENTRY, ENTRY | {"attempt": 2}]), UNREAD],
+    dead=[replace(DEAD_LETTER, retry_count=2, history=[ENTRY, ENTRY | {"attempt": 2}]), UNREAD],
 )
 
 
 def dead(**changes: Any) -> Records:
-    return records(dead=[replace(LETTER, **changes), UNREAD])
+    return records(dead=[replace(DEAD_LETTER, **changes), UNREAD])
 
 
 def rows(index: int, **changes: Any) -> Records:
@@ -134,16 +134,16 @@ def calls(index: int, **changes: Any) -> Records:
             {SUCCEEDED: f"published more than once: {PLAIN}"},
         ),
         (
-            records(dead=[*RUN.dead, replace(LETTER, idempotency_key=PLAIN, code="AttemptsExhausted")]),
+            records(dead=[*RUN.dead, replace(DEAD_LETTER, idempotency_key=PLAIN, code="AttemptsExhausted")]),
             {SUCCEEDED: f"dead-lettered: {PLAIN} (AttemptsExhausted)"},
         ),
         (
-            STRANGE,
+            FOREIGN,
             {
-                SUCCEEDED: "published, but never sent: who",
-                LEDGER: "rows of no request: who",
+                SUCCEEDED: "published but not sent: other",
+                LEDGER: "rows of no request: other",
                 HISTORIES: "dead letters of no request: something else",
-                WHOLE: f"in no manifest: {part_key('who', 1, 'rain')}, {part_key('who', 1, 'sun')}",
+                WHOLE: f"in no manifest: {part_key('other', 1, 'rain')}, {part_key('other', 1, 'sun')}",
             },
         ),
         (
@@ -159,7 +159,7 @@ def calls(index: int, **changes: Any) -> Records:
             {WHOLE: f"in no manifest: {part_key(SLOW, 1, 'sun')}"},
         ),
         (
-            records(dead=[LETTER, LETTER, UNREAD]),
+            records(dead=[DEAD_LETTER, DEAD_LETTER, UNREAD]),
             {HISTORIES: f"not one dead letter: {MISSING} (2)"},
         ),
         (dead(code="AttemptsExhausted"), {HISTORIES: f"without its history: {MISSING} (code)"}),
@@ -169,7 +169,7 @@ def calls(index: int, **changes: Any) -> Records:
         (dead(history=[ENTRY, ENTRY | {"attempt": 2}]), {HISTORIES: f"without its history: {MISSING} (history)"}),
         (dead(history=[ENTRY | {"error": "no"}]), {HISTORIES: f"without its history: {MISSING} (history)"}),
         (
-            records(dead=[LETTER, replace(UNREAD, code=None, reason="because")]),
+            records(dead=[DEAD_LETTER, replace(UNREAD, code=None, reason="because")]),
             {HISTORIES: f"without its history: {NONSENSE} (code, reason)"},
         ),
         (rows(2, history=()), {LEDGER: f"disagree: {SLOW} (2 attempts, failed ())"}),
@@ -198,14 +198,14 @@ def calls(index: int, **changes: Any) -> Records:
         (calls(3, began=ORIGIN + 0.8), {CALLERS: "at most 3, in 6 calls"}),  # next to the first two
         (calls(1, ended=None, answer=None), {CALLERS: "at most 3, in 6 calls"}),  # lasts to the end
         (calls(2, ended=ORIGIN + 4.9, answer="200"), {TOO_SLOW: f"waited for: {SLOW} (200)"}),
-        (records(schedules=[]), {SCHEDULED: f"wrong: no schedule was seen for {LATE}"}),
+        (records(schedules=[]), {SCHEDULED: f"wrong: no schedule for {LATE}"}),
         (
             records(schedules=[Schedule("s", PLAIN, ORIGIN + 50)]),
-            {SCHEDULED: f"wrong: no schedule was seen for {LATE}"},
+            {SCHEDULED: f"wrong: no schedule for {LATE}"},
         ),
         (
             records(schedules=[Schedule("s", LATE, ORIGIN + 60)]),
-            {SCHEDULED: f"wrong: {LATE} came back 9.0 s before its schedule was due"},
+            {SCHEDULED: f"wrong: {LATE} was retried 9.0 s before its schedule was due"},
         ),
         (
             records(schedules=[Schedule("s", LATE, ORIGIN + 20)]),
@@ -230,7 +230,7 @@ def test_records_that_break_a_claim_fail_it_alone(recorded: Records, findings: d
         (
             records(manifests=[*RUN.manifests, manifest(MISSING, 1, 1.7)]),
             SUCCEEDED,
-            f"published, though poison: {MISSING}",
+            f"published although poison: {MISSING}",
         ),
         (
             records(manifests=changed(RUN.manifests, 1, parts={"sun": part_key(PLAIN, 1, "sun")})),
@@ -241,7 +241,7 @@ def test_records_that_break_a_claim_fail_it_alone(recorded: Records, findings: d
         (dead(retry_count=None), HISTORIES, f"without its history: {MISSING} (attempts)"),
         (dead(first_attempt_at=None), HISTORIES, f"without its history: {MISSING} (first time)"),
         (dead(last_attempt_at=None), HISTORIES, f"without its history: {MISSING} (last time)"),
-        (RETRIED_POISON, AT_ONCE, f"tried again: {MISSING} (2); read again: {MISSING} (2)"),
+        (RETRIED_POISON, ONE_ATTEMPT, f"tried again: {MISSING} (2); called again: {MISSING} (2)"),
         (rows(1, status="WAITING"), LEDGER, f"disagree: {PLAIN} (WAITING, succeeded)"),
         (rows(1, status="RUNNING"), LEFT, f"not final: {PLAIN} (RUNNING)"),
         (rows(1, status="FAILED"), LEFT, f"not final: {PLAIN} (FAILED)"),
@@ -249,16 +249,16 @@ def test_records_that_break_a_claim_fail_it_alone(recorded: Records, findings: d
         (
             records(calls=RUN.calls[:5], manifests=RUN.manifests[1:]),
             SCHEDULED,
-            f"wrong: {LATE} never came back from its schedule",
+            f"wrong: no retry of {LATE} after its schedule",
         ),
-        (many(40, 0.0), IN_PLACE, "2 requests under way at once, in 2 places"),
+        (many(40, 0.0), IN_WORKER, "2 requests under way, 2 callers"),
     ],
 )
 def test_records_that_break_several_claims_fail_each(recorded: Records, name: str, finding: str) -> None:
     assert failing(report(recorded))[name] == finding
 
 
-def test_a_small_run_shows_nothing_of_what_too_few_were_sent_for() -> None:
+def test_claims_that_need_more_requests_are_not_shown_by_a_small_run() -> None:
     quiet = records(
         sent=[RUN.sent[0]],
         calls=[RUN.calls[0], RUN.calls[5]],
@@ -268,30 +268,30 @@ def test_a_small_run_shows_nothing_of_what_too_few_were_sent_for() -> None:
         parts=objects((LATE, 2)),
     )
     assert not_shown(report(quiet)) == {
-        CALLERS: "at most 1, in 2 calls; too few were sent to tell",
-        TOO_SLOW: "none was too slow",
+        CALLERS: "at most 1, in 2 calls; too few requests to show it",
+        TOO_SLOW: "no call was too slow",
         HISTORIES: "no poison was sent",
-        AT_ONCE: "no poison was sent",
-        IN_PLACE: "1 request under way at once; too few were sent to tell",
+        ONE_ATTEMPT: "no poison was sent",
+        IN_WORKER: "1 request under way; too few requests to show it",
     }
     assert report(quiet)["ok"]
 
 
-def test_without_results_none_is_shown_to_be_whole() -> None:
+def test_completeness_is_not_shown_without_results() -> None:
     made = report(records(manifests=[], parts={}))
     assert not_shown(made) == {WHOLE: "0 parts"}
     assert failing(made)[SUCCEEDED] == f"not published: {LATE}, {PLAIN}, {SLOW}"
     assert not_shown(report(RUN)) == {}
 
 
-def test_a_large_run_that_never_had_as_many_callers_as_it_may_shows_nothing() -> None:
+def test_a_large_run_that_never_reaches_its_callers_fails() -> None:
     busy = many(40, 30.0)
     alone = [replace(each, began=ORIGIN + i, ended=ORIGIN + i + 0.9) for i, each in enumerate(busy.calls)]
     assert failing(report(replace(busy, calls=alone)))[CALLERS] == "at most 1, in 80 calls"
 
 
-def test_retries_that_leave_the_worker_hold_no_place() -> None:
-    assert IN_PLACE not in failing(report(many(40, 30.0)))
+def test_retries_outside_the_worker_use_no_caller() -> None:
+    assert IN_WORKER not in failing(report(many(40, 30.0)))
 
 
 def test_instants_count_from_the_first_request_sent() -> None:

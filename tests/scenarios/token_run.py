@@ -1,4 +1,4 @@
-"""Records of `make run-chatbot` that can be worked out on paper. Seconds; the first message is sent at 1000."""
+"""Records of `make run-chatbot` with figures that are easy to compute. Seconds; the first message is sent at 1000."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORIGIN = 1000.0
 
 
 class Log:
-    """The API's log, written in the order of arrival; instants count from ORIGIN."""
+    """The API's log, in the order of arrival. Instants count from ORIGIN."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -30,13 +30,13 @@ class Log:
         self.add("/auth", began, began + 0.5, status, token)
 
     def ask(self, number: int, began: float, token: int, status: int = 200) -> None:
-        """The message's `POST /answers`; 0.1 s, a 401 comes at once."""
+        """The message's `POST /answers`; 0.1 s, a 401 takes no time."""
         took = 0.1 if status == 200 else 0.0
         self.add("/answers", began, began + took, status, token, text=Message(number).text)
 
 
 def delivery(number: int, sent: float, ended: float, *more: Try, answer: str | None = "", first: int = 200) -> Delivery:
-    """`answer` "" is the right one. `more` are the tries after the first one."""
+    """`answer` "" is the correct one. `more`: the tries after the first one."""
     message = Message(number)
     text = answer_to(message.text) if answer == "" else answer
     return Delivery(message, (Try(ORIGIN + sent, ORIGIN + ended, first), *more), text)
@@ -47,7 +47,7 @@ def invalidation(at: float, token: int) -> Invalidation:
 
 
 def one_invalidation() -> Log:
-    """m1 meets no token, m2 a live one, m3 and m4 the dead one; one instance refreshes it, at 3.1 s."""
+    """m1 meets no token, m2 a valid one, m3 and m4 the invalid one; one instance refreshes it, at 3.1 s."""
     log = Log()
     log.auth(0.1, 1)
     log.ask(1, 0.7, 1)
@@ -62,19 +62,11 @@ def one_invalidation() -> Log:
 
 
 def records(**changes: Any) -> Records:
-    """The run of `one_invalidation`, at 2.0 s, in which everything is as it should be."""
+    """The run of `one_invalidation`, at 2.0 s, which satisfies every claim."""
     fields: dict[str, Any] = {
-        "deliveries": [
-            delivery(1, 0.0, 0.9),
-            delivery(2, 0.95, 1.15),
-            delivery(3, 2.9, 3.9),
-            delivery(4, 2.95, 4.2),
-        ],
+        "deliveries": [delivery(1, 0.0, 0.9), delivery(2, 0.95, 1.15), delivery(3, 2.9, 3.9), delivery(4, 2.95, 4.2)],
         "log": one_invalidation().requests,
-        "tokens": [
-            TokenLife(1, ORIGIN + 0.1, ORIGIN + 2.0, "invalidate"),
-            TokenLife(2, ORIGIN + 3.1),
-        ],
+        "tokens": [TokenLife(1, ORIGIN + 0.1, ORIGIN + 2.0, "invalidate"), TokenLife(2, ORIGIN + 3.1)],
         "invalidations": [invalidation(2.0, 1)],
         "stored": Stored(token=2, live=True, generation=2, locked=False),
         "metrics": {"ColdStart": 2, "TokenRefreshes": 2},
@@ -82,8 +74,8 @@ def records(**changes: Any) -> Records:
     return Records(**(fields | changes))
 
 
-def two_dead_tokens() -> Records:
-    """`records`, then a second invalidation at 5.0 s, which m5 is the first to meet, in a container that was idle."""
+def two_invalid_tokens() -> Records:
+    """`records`, then a second invalidation at 5.0 s, which m5 meets first, in a container that was idle."""
     log = one_invalidation()
     log.ask(5, 5.2, 1, 401)  # the cached token
     log.ask(5, 5.25, 2, 401)  # the stored one

@@ -1,8 +1,7 @@
 """Records of a small `make run-worker` without faults. Seconds; the first request is sent at 1000.
 
-Two at once, an attempt may take 2 s. `LATE` has a Retry-After of 25 s, and its schedule is due at 50 s. `PLAIN`
-succeeds at once. `SLOW` is given up after 2 s, and succeeds after that. `MISSING` has no input, `NONSENSE` is no
-message.
+Two callers; an attempt may take 2 s. `LATE` has a Retry-After of 25 s, and its schedule is due at 50 s. `PLAIN`
+succeeds. `SLOW` is given up after 2 s, and then succeeds. `MISSING` has no input, `NONSENSE` is no valid message.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ ENTRY = {
     "at": FIRST,
     "error": "Poison: s3://bucket/key does not exist. Upload it before you send its message",
 }
-LETTER = DeadLetter(
+DEAD_LETTER = DeadLetter(
     body="the next attempt's",
     sent=ORIGIN + 1.8,
     code="Poison",
@@ -115,7 +114,7 @@ def records(**changes: Any) -> Records:
             row(SLOW, "SUCCEEDED", 2, 1),
             row(MISSING, "DEAD_LETTERED", 1, 1),
         ],
-        "dead": [LETTER, UNREAD],
+        "dead": [DEAD_LETTER, UNREAD],
         "manifests": [manifest(LATE, 2, 51.7), manifest(PLAIN, 1, 1.3), manifest(SLOW, 2, 5.7)],
         "parts": objects((LATE, 2), (PLAIN, 1), (SLOW, 2)),
         "schedules": [Schedule("schedule", LATE, ORIGIN + 50)],
@@ -125,15 +124,14 @@ def records(**changes: Any) -> Records:
 
 
 def changed[Item](items: Sequence[Item], index: int, **changes: Any) -> list[Item]:
-    """The list with one item changed."""
     item: Any = items[index]
     return [*items[:index], replace(item, **changes), *items[index + 1 :]]
 
 
 def many(count: int, gap: float) -> Records:
-    """`count` requests, two at once, which all fail at first; their second calls come `gap` seconds after the first.
+    """Two concurrent requests of `count` at a time. All fail first; their second calls come `gap` seconds later.
 
-    With a gap of 0 each pair waits for its retries in place, and the next pair begins after that.
+    With a gap of 0 each pair waits for its retries inside the worker, before the next pair begins.
     """
     names = [f"b/{number}" for number in range(count)]
     begins = [(number // 2) * (1.0 if gap else 2.0) for number in range(count)]

@@ -1,1 +1,1 @@
-"""Cold starts: each function in the real Lambda runtime, beside a bare handler that makes the same clients."""
+"""Cold starts: each function in the real Lambda runtime, next to a bare handler that creates the same clients."""

@@ -1,4 +1,4 @@
-"""What is deployed, as `sam build` makes it, and what Lambda has beside it, each in a folder of its own."""
+"""The deployed code as `sam build` creates it, and Lambda's own packages, each in a folder."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dev.emulator.deployment import DeploymentError
 from dev.emulator.environment import ROOT
 from dev.tools.invoke.function_stack import folders, logical_id
 
-# boto3 and what it needs (Lambda guide, "Runtime-included SDK versions"), and the runtime's client with what it needs.
+# boto3 with its dependencies (Lambda guide, "Runtime-included SDK versions"), and the runtime client with its own.
 RUNTIME = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
 CLIENT = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
 
 
 @dataclass(frozen=True)
 class Size:
-    """In bytes: as it is uploaded, as it stands in the container, and what of that is compiled."""
+    """In bytes: the zip, the files in the container, and the compiled part of these."""
 
     zipped: int
     unzipped: int
@@ -31,7 +31,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """`path`: what Python finds beside a function, in Lambda's order: /opt/python, then the runtime's own packages
+    """`path`: Python's search path after the function, in Lambda's order: /opt/python, then the runtime's packages
     (Lambda guide, "Working with layers for Python Lambda functions")."""
 
     folder: Path
@@ -54,19 +54,17 @@ class Artifacts:
         return self.folder / logical_id(name)
 
     def sizes(self) -> dict[str, Size]:
-        """The layer's and each function's."""
         return {"layer": size(self.layer)} | {name: size(self.function(name)) for name in folders()}
 
 
 def build(folder: Path) -> Artifacts:
-    """Copies what `sam build` makes into `folder`. Raises DeploymentError, with sam's output."""
+    """Copy the output of `sam build` into `folder`. Raises DeploymentError with sam's messages."""
     with deployment.built(ROOT / "template.yaml", folder, lambda _: None) as build_dir:
         shutil.copytree(build_dir, folder / "sam")
     return Artifacts(folder / "sam", _runtime(folder / "runtime"))
 
 
 def size(folder: Path) -> Size:
-    """Of a folder, and of the zip that a deployment uploads."""
     archive = folder.with_suffix(".zip")
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as written:
@@ -79,12 +77,12 @@ def size(folder: Path) -> Size:
 
 
 def _runtime(folder: Path) -> Path:
-    """This environment's packages that Lambda has too, and no others, all of them compiled."""
+    """A folder with this environment's copies of Lambda's packages, compiled."""
     folder.mkdir()
     for name in RUNTIME + CLIENT:
         spec = importlib.util.find_spec(name)
         if not spec or not spec.origin:
-            raise DeploymentError(f"there is no {name} in this environment: run make setup-dev")
+            raise DeploymentError(f"this environment has no package {name}. Run: make setup-dev")
         if spec.submodule_search_locations:
             shutil.copytree(spec.submodule_search_locations[0], folder / name)
         else:

@@ -1,6 +1,6 @@
-"""The bare handler of a function: it imports boto3 and makes the clients that the function makes, and no more.
+"""The bare handler of a function, which only imports boto3 and creates the same clients as the function.
 
-Which those are is recorded while the function is imported, so that nobody has to keep a list.
+The clients are recorded while the function is imported, so that no list has to be maintained.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any
 
 from dev.emulator.environment import child_environment
 
-NOBODY = "http://127.0.0.1:9"
-# -S, -s and -P: nothing of this environment but the standard library, and what PYTHONPATH says.
+UNUSED_ENDPOINT = "http://127.0.0.1:9"
+# -S, -s and -P: the standard library and PYTHONPATH only.
 ISOLATED = ("-S", "-s", "-P")
-# A handler that imports nothing.
 EMPTY = "def handler(event, context):\n    return {}\n"
 MARK = "@clients@"
 RECORD = f"""
@@ -40,25 +39,25 @@ print({MARK!r} + json.dumps(made))
 
 @dataclass(frozen=True)
 class Client:
-    """A client that a function makes when it is imported. `config`: what its botocore Config was given."""
+    """A client that a function creates when it is imported. `config`: the options of its botocore Config."""
 
     service: str
     config: Mapping[str, Any]
 
 
 class Unusable(RuntimeError):
-    """A function could not be imported; the text is what Python said."""
+    """A function could not be imported. The text is Python's output."""
 
 
 def clients(path: Sequence[Path], environment: Mapping[str, str]) -> list[Client]:
-    """What the `app` on this path makes. Raises Unusable."""
+    """The clients that the `app` on this path creates. Raises Unusable."""
     output = run(RECORD, path, environment).stdout
     (line,) = [line for line in output.splitlines() if line.startswith(MARK)]
     return [Client(service, config) for service, config in json.loads(line.removeprefix(MARK))]
 
 
 def handler(made: Sequence[Client]) -> str:
-    """The source of a module `app` that makes them."""
+    """The source of a module `app` that creates these clients."""
     lines = ["import boto3", "from botocore.config import Config", ""]
     lines += [
         f"client_{number} = boto3.client({client.service!r}, config=Config(**{dict(client.config)!r}))"
@@ -68,10 +67,10 @@ def handler(made: Sequence[Client]) -> str:
 
 
 def run(code: str, path: Sequence[Path], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own, as a container starts it. Raises Unusable."""
+    """Run Python in another process, as a container starts it. Raises Unusable."""
     variables = {"PYTHONPATH": ":".join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1", **environment}
     command = [sys.executable, *ISOLATED, "-c", code]
-    environment = child_environment(NOBODY, variables)
+    environment = child_environment(UNUSED_ENDPOINT, variables)
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         raise Unusable(ran.stderr)

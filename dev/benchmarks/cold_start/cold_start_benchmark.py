@@ -1,4 +1,4 @@
-"""The part: cold starts of every function beside their bare handlers, round by round."""
+"""Cold starts of every function next to its bare handler, in rounds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from dev.benchmarks.cold_start import bare
 from dev.benchmarks.cold_start.artifacts import Artifacts, Size, build
 from dev.benchmarks.cold_start.function_calls import Calls, deployed
 from dev.benchmarks.cold_start.start import Start, start
-from dev.benchmarks.outcome import Goal, Grid, Outcome, Tell
+from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
 from dev.scenarios.runner.scenario import CannotGoOn
 from dev.tools.invoke.function_stack import folders
 from dev.tools.invoke.lambda_runtime import Configuration, FunctionFailed, RuntimeUnavailable
 
-NAME = "cold-start"
-TITLE = "Cold start of each function beside a handler that makes the same clients"
+TITLE = "Cold start of each function next to a handler that creates the same clients"
 MINUTES = 1.5
 AIM = 1.25  # x the bare handler
 ROUNDS = 10
@@ -27,27 +26,27 @@ SMALL = ("starter",)
 
 @dataclass
 class Measured:
-    """One function: its starts and its bare handler's, round by round."""
+    """The starts of a function and of its bare handler, by round."""
 
     services: Sequence[str]
     ours: list[Start] = field(default_factory=list)
     bare: list[Start] = field(default_factory=list)
 
     def ratio(self, figure: str) -> tuple[float, float, float]:
-        """Median, least and most of the rounds' ratios."""
+        """Median, minimum and maximum of the rounds' ratios."""
         pairs = zip(self.ours, self.bare, strict=True)
         ratios = [getattr(ours, figure) / getattr(plain, figure) for ours, plain in pairs]
         return median(ratios), min(ratios), max(ratios)
 
 
-def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
+def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
     """Raises DeploymentError, EngineError, CannotGoOn."""
-    with tempfile.TemporaryDirectory() as built:  # 30 MB that nobody wants to keep
-        tell("builds what is deployed", 0.0)
+    with tempfile.TemporaryDirectory() as built:  # 30 MB, not kept
+        notify("build", 0.0)
         artifacts = build(Path(built))
         try:
-            # Processes in other folders are told of it.
-            measured = _measure(artifacts, folder.resolve(), tell, small=small)
+            # Absolute, since processes in other folders use it.
+            measured = _measure(artifacts, folder.resolve(), notify, small=small)
         except (RuntimeUnavailable, FunctionFailed, bare.Unusable) as error:
             raise CannotGoOn(str(error)) from error
         sizes = artifacts.sizes()
@@ -62,23 +61,22 @@ def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
     )
 
 
-def _measure(artifacts: Artifacts, folder: Path, tell: Tell, *, small: bool) -> dict[str, Measured]:
-    """What was measured of each function."""
-    tell("deploys a stack for each function", 0.05)
+def _measure(artifacts: Artifacts, folder: Path, notify: Notify, *, small: bool) -> dict[str, Measured]:
+    notify("deploy a stack for each function", 0.05)
     with deployed(folder / "aws", SMALL if small else folders()) as (aws, functions):
         subjects = {name: _Subject(artifacts, calls, aws.endpoint, folder / name) for name, calls in functions.items()}
         rounds = 1 if small else ROUNDS
         for number in range(rounds):
             for at, (name, subject) in enumerate(subjects.items()):
-                tell(f"starts {name}", 0.1 + 0.9 * (number + at / len(subjects)) / rounds)
+                notify(f"start {name}", 0.1 + 0.9 * (number + at / len(subjects)) / rounds)
                 if number == 0 and not small:
-                    subject.start()  # not counted: it brings the files into the memory
+                    subject.start()  # not counted: it loads the files into the page cache
                 subject.start(into=subject.measured, bare_first=number % 2 == 1)
     return {name: subject.measured for name, subject in subjects.items()}
 
 
 class _Subject:
-    """A function and its bare handler, ready to be started."""
+    """A function and its bare handler."""
 
     def __init__(self, artifacts: Artifacts, calls: Calls, endpoint: str, scratch: Path) -> None:
         scratch.mkdir()
@@ -100,21 +98,20 @@ class _Subject:
         return replace(self._ours, folder=folder)
 
     def start(self, into: Measured | None = None, *, bare_first: bool = False) -> None:
-        """A start of each."""
+        """Start each once."""
         events = [self._calls.event(), self._calls.event()]
-        plain = self._start_rival(self._bare) if bare_first else None
+        plain = self._start_bare(self._bare) if bare_first else None
         ours = start(self._ours, self._path, self._endpoint, events, self._scratch)
-        plain = plain or self._start_rival(self._bare)
+        plain = plain or self._start_bare(self._bare)
         if into:
             into.ours.append(ours)
             into.bare.append(plain)
 
-    def _start_rival(self, function: Configuration) -> Start:
+    def _start_bare(self, function: Configuration) -> Start:
         return start(function, self._bare_path, self._endpoint, [{}, {}], self._scratch)
 
 
 def goal(name: str, one: Measured) -> Goal:
-    """The verdict on a function."""
     clock, cpu = one.ratio("init")[0], one.ratio("init_cpu")[0]
     return Goal(
         f"{name}: init phase at most {AIM} x the bare handler's, in processor time",
@@ -155,8 +152,8 @@ def _calls(measured: Mapping[str, Measured]) -> Grid:
         "First calls after the init phase, ms",
         ["function", "first call", "second call", "bare handler's first"],
         rows,
-        "A usual event each, on the embedded AWS; the bare handler calls nothing. What was put off until it is needed "
-        "shows in the first call, and so do connections.",
+        "A frequent event for each, on the embedded AWS; the bare handler makes no calls. The first call includes "
+        "connections and deferred initialization.",
     )
 
 
@@ -165,7 +162,7 @@ def _sizes(sizes: Mapping[str, Size]) -> Grid:
         [name, f"{s.zipped / 1000:.1f}", f"{s.unzipped / 1000:.1f}", f"{s.compiled / 1000:.1f}"]
         for name, s in sizes.items()
     ]
-    return Grid("What a container loads, kB", ["", "zipped", "unzipped", "of that compiled"], rows)
+    return Grid("Code of a container, kB", ["", "zipped", "unzipped", "compiled part"], rows)
 
 
 def _ms(seconds: float) -> str:
@@ -173,13 +170,13 @@ def _ms(seconds: float) -> str:
 
 
 NOTES = (
-    "Both run in AWS's own runtime client under AWS's emulator, from what sam build makes, with nothing else of this "
-    "environment on the path. The init phase goes from the start of the process until it asks for its first call, so "
-    "Python's start and the runtime client's are in both.",
-    "The verdict is by processor time: a function of 512 MB has a part of a processor, so that is what it waits for. "
-    "The clock also has other programs on this machine, and the start of the emulator's child.",
-    "boto3 and botocore are this environment's, compiled, for both; Lambda's own may be of another version.",
-    "Which clients a function makes is recorded while it is imported. The bare handler has no logger, no metrics, no "
-    "traces and no settings, and Python looks for garbage while it starts (slotkeeper/cold_start.py).",
-    "Not in it: bringing the container and unpacking the layer, which nobody can measure outside Lambda.",
+    "Both run in AWS's runtime client under AWS's emulator, from the output of sam build, without other packages of "
+    "this environment. The init phase lasts from the start of the process until it requests its first invocation, so "
+    "both include the start of Python and of the runtime client.",
+    "The goal is in processor time, since a function of 512 MB has a part of a processor. The clock includes other "
+    "programs on this machine, and the start of the emulator's child process.",
+    "boto3 and botocore are this environment's, compiled, for both. Lambda's own may be of another version.",
+    "A function's clients are recorded while it is imported. The bare handler has no logger, metrics, traces and "
+    "settings, and Python's garbage collection is enabled while it starts (slotkeeper/cold_start.py).",
+    "Not included, since only Lambda does it: placing the container and unpacking the layer.",
 )

@@ -1,4 +1,4 @@
-"""The functions where they can do their work: each in a stack of its own, with events that are new to it."""
+"""The functions, each in its own stack, and events for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dev.tools.invoke.invoke_command import own_stack
 from dev.tools.invoke.lambda_runtime import Configuration
 from dev.tools.invoke.response_receiver import ResponseReceiver
 
-# What each function does most of the time.
+# The most frequent event of each function.
 USUAL = {
     "starter": "happy",
     "janitor": "round",
@@ -32,23 +32,23 @@ USUAL = {
 
 
 class Calls:
-    """A function in its stack, and usual events for it."""
+    """A function in its stack, with its events."""
 
     def __init__(self, name: str, deployed: DeployedFunction, receiver: ResponseReceiver) -> None:
         self.name = name
         self._deployed = deployed
         self._receiver = receiver
-        # A signature counts once, and is made for a second: so each event is some seconds older than the one before.
+        # A signature has a resolution of a second and is accepted once, so each event is older than the one before.
         self._sent = (time.time() - 2 * number for number in itertools.count())
 
     @property
     def configuration(self) -> Configuration:
-        """As it is deployed; but a token is refreshed as often as somebody asks, since nobody here wants to wait."""
+        """As deployed, except that a token is refreshed without a minimum interval."""
         configuration = self._deployed.configuration
         return replace(configuration, environment=dict(configuration.environment) | {"TOKEN_MIN_REFRESH_SECONDS": "0"})
 
     def event(self) -> Any:
-        """One that it has not had before."""
+        """A new event: its ids differ from all earlier ones."""
         setup = EventSetup(self._deployed, self.name, self._receiver, own=True, now=next(self._sent))
         event = setup.prepare(ROOT / "events" / self.name / f"{USUAL[self.name]}.json")
         for record in event.get("Records", []):
@@ -59,7 +59,7 @@ class Calls:
 
 @contextmanager
 def deployed(folder: Path, names: Iterable[str]) -> Iterator[tuple[EmbeddedAws, Mapping[str, Calls]]]:
-    """These functions. Raises EngineError, DeploymentError."""
+    """Deploy these functions. Raises EngineError, DeploymentError."""
     folder.mkdir()
     with ExitStack() as stack:
         aws = stack.enter_context(EmbeddedAws.start(folder))

@@ -1,7 +1,7 @@
-"""What the runtime runs in place of `python -m awslambdaric`: the same, and each time it asks for a call is noted.
+"""`python -m awslambdaric`, which also records each request for an invocation.
 
-A line in the file NOTES: the clock that all processes share, and the processor seconds of this process. The first is
-the end of the init phase, the second that of the first call. The folder of this file is not on the path (python -P).
+Each adds a line to the file NOTES: the monotonic clock, which all processes share, and the processor seconds of this
+process. The first line is the end of the init phase. The folder of this file is not on the path (python -P).
 """
 
 import os
@@ -13,15 +13,15 @@ from typing import Any
 from awslambdaric.__main__ import main
 from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
 
-_ask = LambdaRuntimeClient.wait_next_invocation
+_wait = LambdaRuntimeClient.wait_next_invocation
 
 
-def _note_and_ask(self: Any) -> Any:
+def _record_and_wait(self: Any) -> Any:
     used = resource.getrusage(resource.RUSAGE_SELF)
     with open(os.environ["NOTES"], "a") as notes:
         notes.write(f"{time.monotonic()} {used.ru_utime + used.ru_stime}\n")
-    return _ask(self)
+    return _wait(self)
 
 
-LambdaRuntimeClient.wait_next_invocation = _note_and_ask
+LambdaRuntimeClient.wait_next_invocation = _record_and_wait
 main(sys.argv)

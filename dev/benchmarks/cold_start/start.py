@@ -1,4 +1,4 @@
-"""One cold start in the real Lambda runtime: how long until it asks for a call, and how long the first calls take."""
+"""One cold start in the real Lambda runtime: the duration of the init phase and of the first calls."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PROBE = Path(__file__).with_name("probe.py")
 
 @dataclass(frozen=True)
 class Start:
-    """In seconds.
+    """Seconds.
 
     Args:
-        init: from the request that has the emulator start it until it asks for its first call.
-        init_cpu: what the processor worked for it till then.
+        init: from the request that starts the process until the process requests its first invocation.
+        init_cpu: processor time of that phase.
         calls: each call; the first without the init phase.
     """
 
@@ -30,12 +30,12 @@ class Start:
 
 
 def start(function: Configuration, path: Sequence[Path], endpoint: str, events: Sequence[Any], scratch: Path) -> Start:
-    """Starts it, calls it with each event, ends it. Raises RuntimeUnavailable, FunctionFailed."""
+    """Start the function, call it with each event, stop it. Raises RuntimeUnavailable, FunctionFailed."""
     notes = scratch / "notes"
     notes.unlink(missing_ok=True)
     environment = dict(function.environment) | {
         "NOTES": str(notes),
-        "POWERTOOLS_TRACE_DISABLED": "false",  # in Lambda nobody switches it off
+        "POWERTOOLS_TRACE_DISABLED": "false",  # as in Lambda
         "POWERTOOLS_LOG_LEVEL": "INFO",
     }
     function = Configuration(
@@ -43,7 +43,7 @@ def start(function: Configuration, path: Sequence[Path], endpoint: str, events: 
     )
     path, program = (function.folder, *path), (*ISOLATED, str(PROBE))
     calls: list[float] = []
-    # The emulator starts it with the first call, not before.
+    # The emulator starts the process with the first call.
     with Runtime(function, endpoint, scratch / "log", path=path, program=program) as runtime:
         for event in events:
             started = time.monotonic()
@@ -58,6 +58,6 @@ def start(function: Configuration, path: Sequence[Path], endpoint: str, events: 
 
 def _first(notes: Path, runtime: Runtime) -> tuple[float, float]:
     if not notes.exists():
-        raise RuntimeUnavailable(f"it has not asked for a call:\n{runtime.new_output()}")
+        raise RuntimeUnavailable(f"the function has requested no invocation:\n{runtime.new_output()}")
     asked, cpu = notes.read_text().splitlines()[0].split()
     return float(asked), float(cpu)

@@ -1,1 +1,1 @@
-"""From a release to the next start, and how full the slots are: the wake beside polling by visibility."""
+"""From a release to the next start, and the share of slot time in use: the wake against polling by visibility."""

@@ -1,27 +1,22 @@
-"""From records to figures: a way's hand-offs, how full its slots were, what a request cost, what arithmetic expects.
-
-Pure; seconds throughout.
-"""
+"""Figures of a variant: hand-offs, slot use, cost per request, and the expected values. Pure; seconds."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from dev.scenarios.runner.intervals import Handoff, Interval, Release, Start, handoffs, percentile, utilisation
+from dev.scenarios.runner.intervals import Handoff, Interval, Start, handoffs, percentile, utilisation
+from dev.scenarios.slots.slot_figures import glue_intervals, held_intervals, releases
+from dev.scenarios.slots.slot_records import Execution
 
-from .records import Call, Passage
+from .records import Call
 
-RELEASE = "ReleaseSlot"
-READ, WAKE = "ReadWaiting", "WakeWaiting"
-JOB = "RunGlueJob"
-# What a starter calls, and its name in the tables. Nothing else makes these calls while a window is open.
+# The calls of a starter, and their names in the tables. Nothing else makes these calls while a window is open.
 STARTER_CALLS = {
     "dynamodb:UpdateItem": "DynamoDB writes",
     "dynamodb:GetItem": "DynamoDB reads",
@@ -34,135 +29,91 @@ STATE_CALLS = {
     "ReadWaiting": "DynamoDB reads",
     "WakeWaiting": "SQS visibility",
 }
-PARTS = ("read who waits", "wake until the starter runs", "reserve", "start the execution")
 
 
 @dataclass(frozen=True)
 class Window:
-    """One look at a way with a standing queue: its workflows that started while it was open."""
+    """A time during which a variant had a queue, and the workflows that started in it."""
 
-    passages: Sequence[Passage]
+    executions: Sequence[Execution]
     interval: Interval
     period: int | None
     limit: int
 
     @property
     def whole(self) -> Interval:
-        """From the first start to the last; with a period to the first of the last round, so that all rounds are whole.
+        """From the first start to the last; with a period, to the first start of the last poll.
 
-        Before, no slot was taken yet; after it, nobody is seen to take what is given back.
+        Before, no slot was taken yet. Afterwards no start shows when a released slot is taken.
         """
-        starts = [passage.started for passage in self.passages]
+        starts = [execution.started for execution in self.executions]
         if not starts:
             return (self.interval[0], self.interval[0])
         if self.period is None:
             return (starts[0], starts[-1])
-        rounds = [at for before, at in pairwise(starts) if at - before > self.period / 2]
-        return (starts[0], rounds[-1] if rounds else starts[0])
+        polls = [at for before, at in pairwise(starts) if at - before > self.period / 2]
+        return (starts[0], polls[-1] if polls else starts[0])
+
+    @property
+    def length(self) -> float:
+        return self.whole[1] - self.whole[0]
 
     @property
     def admitted(self) -> int:
-        """Workflows that started in the whole rounds, each counted at the end of what it took to start it."""
+        """Workflows that started within `whole`. The first is left out: its calls were made before."""
         begin, end = self.whole
-        return sum(begin < passage.started <= end for passage in self.passages)
+        return sum(begin < execution.started <= end for execution in self.executions)
 
     def handoffs(self) -> list[Handoff]:
-        """Every request had been sent before the first slot came free."""
-        releases = [Release(p.name, *p.states[RELEASE]) for p in self.passages if RELEASE in p.states]
-        starts = [Start(p.name, p.started, self.interval[0]) for p in self.passages]
-        return handoffs(releases, starts, self.limit)
-
-    def held(self) -> list[Interval]:
-        """From the start to the entry of ReleaseSlot: surely inside the time in which the slot is held."""
-        return [(p.started, _or_for_ever(p.entered(RELEASE))) for p in self.passages]
-
-    def jobs(self) -> list[Interval]:
-        """The Glue job's part of it."""
-        return [(p.states[JOB][0], _or_for_ever(p.exited(JOB))) for p in self.passages if JOB in p.states]
+        """Every request had been sent before the first release."""
+        starts = [Start(e.name, e.started, self.interval[0]) for e in self.executions]
+        return handoffs(releases(self.executions), starts, self.limit)
 
 
-def _or_for_ever(instant: float | None) -> float:
-    return math.inf if instant is None else instant
+def window(executions: Sequence[Execution], interval: Interval, period: int | None, limit: int) -> Window:
+    """The window with those of a variant's workflows that started in it."""
+    inside = [e for e in executions if interval[0] <= e.started <= interval[1]]
+    return Window(sorted(inside, key=lambda e: e.started), interval, period, limit)
 
 
-def window(passages: Sequence[Passage], interval: Interval, period: int | None, limit: int) -> Window:
-    """Of all workflows of a way, those that started while the window was open."""
-    inside = [p for p in passages if interval[0] <= p.started <= interval[1]]
-    return Window(sorted(inside, key=lambda p: p.started), interval, period, limit)
+def share(windows: Sequence[Window], intervals: Callable[[Sequence[Execution]], list[Interval]]) -> float:
+    """The share of all windows' slot-seconds that these intervals of their executions fill."""
+    total = math.fsum(each.length for each in windows)
+    filled = [
+        (utilisation(intervals(each.executions), each.whole, each.limit) or 0.0) * each.length for each in windows
+    ]
+    return math.fsum(filled) / total if total else 0.0
 
 
 def slots_used(windows: Sequence[Window]) -> float:
-    """The share of slot-seconds held, over all windows."""
-    return _share(windows, [each.held() for each in windows])
-
-
-def jobs_running(windows: Sequence[Window]) -> float:
-    """The share of slot-seconds in which the job itself ran."""
-    return _share(windows, [each.jobs() for each in windows])
-
-
-def _share(windows: Sequence[Window], intervals: Sequence[Sequence[Interval]]) -> float:
-    lengths = [each.whole[1] - each.whole[0] for each in windows]
-    shares = [utilisation(spans, each.whole, each.limit) or 0.0 for spans, each in zip(intervals, windows, strict=True)]
-    total = math.fsum(lengths)
-    return math.fsum(s * n for s, n in zip(shares, lengths, strict=True)) / total if total else 0.0
+    return share(windows, held_intervals)
 
 
 def holding(windows: Sequence[Window]) -> float:
-    """The median time for which a slot is held, from the start to the release."""
-    spans = [p.states[RELEASE][1] - p.started for each in windows for p in each.passages if RELEASE in p.states]
+    """The median time from a workflow's start to its release."""
+    started = {execution.name: execution.started for each in windows for execution in each.executions}
+    spans = [r.exited - started[r.execution] for each in windows for r in releases(each.executions)]
     return statistics.median(spans) if spans else 0.0
 
 
 def per_request(windows: Sequence[Window], invocations: Sequence[Interval], calls: Sequence[Call]) -> dict[str, float]:
-    """Invocations and calls a started request, of the starter and of the workflow together."""
+    """Invocations and calls per started request, of the starter and of the workflow together."""
     admitted = sum(each.admitted for each in windows)
-    counts: Counter[str] = Counter(invocations=0, receives=0)
+    counts: Counter[str] = Counter(invocations=0)
     for each in windows:
         begin, end = each.whole
         counts["invocations"] += sum(begin < started <= end for started, _ in invocations)
-        for call in calls:
-            name = STARTER_CALLS.get(f"{call.service}:{call.operation}")
-            if name and begin < call.at <= end:
-                counts[name] += 1
-        for passage in each.passages:
+        counts.update(STARTER_CALLS[c.name] for c in calls if c.name in STARTER_CALLS and begin < c.at <= end)
+        for execution in each.executions:
             for state, name in STATE_CALLS.items():
-                counts[name] += begin < passage.states.get(state, (math.inf, 0.0))[0] <= end
-    counts["receives"] = counts["invocations"]  # batches of one message
+                entered = execution.entered(state)
+                counts[name] += entered is not None and begin < entered <= end
     return {name: count / admitted if admitted else math.nan for name, count in counts.items()}
-
-
-def parts(each: Window, invocations: Sequence[Interval], calls: Sequence[Call]) -> list[tuple[float, ...]]:
-    """Of every hand-off that came about by its own workflow's wake, how long each of PARTS took.
-
-    The others have no such story: another wake was faster, or the next message came by itself after the one before it.
-    """
-    by_name = {passage.name: passage for passage in each.passages}
-    begins = [started for started, _ in invocations]
-    shares = []
-    for handoff in each.handoffs():
-        states = by_name[handoff.from_execution].states
-        starts = [call.at for call in calls if call.execution == handoff.to_execution]
-        reserved = _last(calls, handoff.to_execution, "UpdateItem")
-        if reserved is None or WAKE not in states or not starts:
-            continue
-        number = bisect_left(begins, reserved) - 1
-        if number < 0:
-            continue
-        instants = (handoff.released, states[WAKE][0], begins[number], reserved, handoff.started)
-        if all(a <= b + 0.002 for a, b in pairwise(instants)):
-            shares.append(tuple(max(0.0, b - a) for a, b in pairwise(instants)))
-    return shares
-
-
-def _last(calls: Sequence[Call], execution: str, operation: str) -> float | None:
-    """When the call was answered that reserved the slot: the last one, for those before it were refused."""
-    return max((c.at for c in calls if c.execution == execution and c.operation == operation), default=None)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What arithmetic says of polling: a look every `period`, jobs of equal length, a queue that never ends."""
+    """The computed figures of polling: a poll every `period`, jobs of equal length, a queue that never ends."""
 
     hand_off: float
     slots_used: float
@@ -170,48 +121,37 @@ class Expected:
 
 
 def expected(period: float, held: float, limit: int) -> Expected:
-    """All slots are found free at the same look, the first one after the jobs' end, and filled at once.
+    """One poll, the first after the jobs' end, finds all slots free and fills them.
 
-    A look that fills the slots ends with one refusal more than it admits; the looks in between are refusals only.
+    The poll that fills the slots ends with a refusal in addition. The polls in between are refusals only.
     """
-    looks = max(1, math.ceil(held / period))
-    return Expected(looks * period - held, held / (looks * period), 1 + looks / limit)
+    polls = max(1, math.ceil(held / period))
+    return Expected(polls * period - held, held / (polls * period), 1 + polls / limit)
 
 
 def spread_out(period: float, held: float, limit: int) -> Expected:
-    """The same where jobs end at any time between two looks, as they do when they take longer than a period."""
+    """The same for jobs that end at any time between two polls, since they take longer than a period."""
     cycle = held + period / 2
     return Expected(period / 2, held / cycle, 1 + cycle / period / limit)
 
 
 def summary(windows: Sequence[Window], invocations: Sequence[Interval], calls: Sequence[Call]) -> dict[str, Any]:
-    """A way's figures, as report.json has them."""
-    gaps = [handoff.seconds for each in windows for handoff in each.handoffs()]
-    period = windows[0].period
-    held = holding(windows)
+    """A variant's figures for report.json."""
+    by_window = [[handoff.seconds for handoff in each.handoffs()] for each in windows]
+    gaps = sorted(gap for each in by_window for gap in each)
+    period, held = windows[0].period, holding(windows)
     figures: dict[str, Any] = {
         "period": period,
-        "seconds": math.fsum(each.whole[1] - each.whole[0] for each in windows),
+        "seconds": math.fsum(each.length for each in windows),
         "admitted": sum(each.admitted for each in windows),
-        "hand_offs": sorted(gaps),
+        "hand_offs": gaps,
         "median": statistics.median(gaps) if gaps else None,
         "p99": percentile(gaps, 0.99),
-        "medians": [_median([handoff.seconds for handoff in each.handoffs()]) for each in windows],
+        "medians": [statistics.median(each) if each else None for each in by_window],
         "held": held,
         "slots_used": slots_used(windows),
-        "jobs_running": jobs_running(windows),
+        "jobs_running": share(windows, glue_intervals),
         "slots_used_by_window": [slots_used([each]) for each in windows],
         "per_request": per_request(windows, invocations, calls),
     }
-    if period is not None:
-        arithmetic = expected(period, held, windows[0].limit)
-        figures["expected"] = {
-            "hand_off": arithmetic.hand_off,
-            "slots_used": arithmetic.slots_used,
-            "invocations": arithmetic.invocations,
-        }
-    return figures
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
+    return figures if period is None else figures | {"expected": asdict(expected(period, held, windows[0].limit))}

@@ -1,68 +1,56 @@
-"""Hand-off: the wake beside polling every 5, 30 and 300 s, on the embedded AWS with the deployed stack."""
+"""Hand-off: the wake against polling every 5, 30 and 300 s, on the embedded AWS with the deployed stack."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dev.benchmarks.outcome import Outcome, Tell
+from dev.benchmarks.outcome import Notify, Outcome
 from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.slots.slot_records import read_executions
 
 from . import hand_off_report
-from .figures import parts, summary, window
-from .hand_off_designs import Stand, Way
-from .hand_off_run import FULL, SMALL, Course
-from .records import read_calls, read_invocations, read_passages
+from .figures import summary, window
+from .hand_off_designs import BenchmarkStack
+from .hand_off_run import FULL, SMALL, HandOffRun
+from .records import read_calls, read_invocations
 
-NAME = "hand-off"
 TITLE = "Hand-off: from a release to the next start"
 MINUTES = 5.7
-# The calls of functions are counted by the engine's CloudTrail.
+# The engine's CloudTrail counts the functions' calls.
 ENGINE = {"CLOUDTRAIL_RECORDING": "1", "CLOUDTRAIL_MAX_EVENTS": "1000000"}
-# No round of the janitor falls into a window: what wakes is the workflow alone.
+# The janitor does not run during a window: all wakes are the workflow's.
 PARAMETERS = {"JanitorSchedule": "rate(1 day)"}
 
 
-def measure(folder: Path, tell: Tell, *, small: bool = False) -> Outcome:
-    """Deploys, walks the course, reads the records and judges. Raises EngineError, DeploymentError and CannotGoOn."""
+def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
+    """Deploy, measure, read the records and judge. Raises EngineError, DeploymentError and CannotGoOn."""
     plan = SMALL if small else FULL
-    tell("start and deploy", 0.0)
+    notify("start and deploy", 0.0)
     with EmbeddedAws.start(folder / "engine", environment=ENGINE) as aws:
         aws.deploy(PARAMETERS)
-        stand = Stand(aws, plan.limit)
-        wake = stand.deployed()
-        polling = [stand.polling(period) for period in plan.periods]
-        course = Course(stand, plan, tell)
-        course.walk(wake, polling)
-        tell("read the records", 1.0)
-        ways = [wake, *polling]
-        figures = _read(stand, ways, course)
+        stack = BenchmarkStack(aws, plan.limit)
+        run = HandOffRun(stack, plan, notify, stack.deployed(), [stack.polling(period) for period in plan.periods])
+        run.measure()
+        notify("read the records", 1.0)
+        figures = _read(stack, run)
     return hand_off_report.outcome(figures, plan.limit)
 
 
-def _read(stand: Stand, ways: Sequence[Way], course: Course) -> dict[str, Any]:
-    limit = course.plan.limit
-    # Function, queue and workflow of a way are its own, so whatever a call names tells whose it is.
-    named = {name: way.name for way in ways for name in (way.name, way.queue_url, way.workflow_arn)}
-    every_call = read_calls(stand.trail, named)
-    figures: dict[str, Any] = {"limit": limit, "ways": {}}
-    for way in ways:
-        passages = read_passages(stand.stepfunctions, way.workflow_arn)
-        invocations = read_invocations(stand.logs, stand.log_group(way))
-        calls = [call for call in every_call if call.way == way.name]
-        windows = [window(passages, span, way.period, limit) for span in course.windows[way.name]]
-        figures["ways"][way.name] = summary(windows, invocations, calls)
-        if way.period is None:
-            explained = [part for each in windows for part in parts(each, invocations, calls)]
-            figures["parts"] = hand_off_report.part_figures(explained, len(figures["ways"][way.name]["hand_offs"]))
-    _check(figures["ways"])
-    return figures
-
-
-def _check(ways: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises CannotGoOn for records that tell nothing, rather than judge by them."""
-    for name, figures in ways.items():
-        if not figures["hand_offs"] or not figures["admitted"]:
-            raise CannotGoOn(f"{name} handed no slot on: there is nothing to measure")
+def _read(stack: BenchmarkStack, run: HandOffRun) -> dict[str, Any]:
+    """Raises CannotGoOn for records without a hand-off."""
+    limit, variants = run.plan.limit, (run.wake, *run.polling)
+    # Each variant has its own function, queue and workflow, so each name in a call belongs to one variant.
+    named = {name: each.name for each in variants for name in (each.name, each.queue_url, each.workflow_arn)}
+    every_call = read_calls(stack.trail, named)
+    figures: dict[str, Any] = {}
+    for each in variants:
+        executions = read_executions(stack.stepfunctions, each.workflow_arn)
+        invocations = read_invocations(stack.logs, stack.log_group(each))
+        windows = [window(executions, span, each.period, limit) for span in run.windows[each.name]]
+        made = summary(windows, invocations, [call for call in every_call if call.variant == each.name])
+        if not made["hand_offs"] or not made["admitted"]:
+            raise CannotGoOn(f"{each.name} handed off no slot: there is nothing to measure")
+        figures[each.name] = made
+    return {"limit": limit, "ways": figures}

@@ -1,7 +1,7 @@
-"""The four ways: the deployed one, and three that poll, made of the deployed one's own parts without the wake.
+"""The four variants: the deployed one, and three that poll, made of the deployed one's parts without the wake.
 
-Each way has a queue, a starter, a workflow and a process of its own, so none stands in another's way. All share the
-slot table, the Glue job and the engine.
+Each variant has its own queue, starter, workflow and process, so none delays another. All share the slot table, the
+Glue job and the engine.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from itertools import batched
 from pathlib import Path
 from typing import Any
 
+from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.scenarios.runner.scenario import CannotGoOn
 from dev.scenarios.slots.slot_records import read_slots
-from dev.scenarios.soak.soak_stack import SCRIPT
+from dev.scenarios.soak.soak_stack import create_script_job, function_named
 from slotkeeper.slots.process import Processes
 
 JOB = "one-second"
@@ -30,7 +31,7 @@ WAKE_STATES = ("ReadWaiting", "IsRequestWaiting", "WakeWaiting")
 AFTER_WAKE = "ChooseOutcome"
 STARTER_CODE = ROOT / "functions" / "starter" / "app.py"
 POLLING_CODE = Path(__file__).with_name("polling_starter.py")
-# What makes the rivals' queues like the deployed one. Its dead-letter queue is never met: a window is minutes.
+# Copied from the deployed queue, without its dead-letter queue: a window lasts minutes and uses none.
 QUEUE_ATTRIBUTES = (
     "FifoQueue",
     "DeduplicationScope",
@@ -42,8 +43,8 @@ QUEUE_ATTRIBUTES = (
 
 
 @dataclass(frozen=True)
-class Way:
-    """A process and what serves it. `period`: seconds between two looks; None with a wake."""
+class Variant:
+    """A process with its own queue, function and workflow. `period`: seconds between two polls; None with a wake."""
 
     name: str
     period: int | None
@@ -53,24 +54,24 @@ class Way:
 
 
 def without_wake(definition: str, queue_url: str, own_queue_url: str) -> str:
-    """The deployed workflow, but after its release it goes straight to its end. Raises CannotGoOn if it is not the
-    workflow that this was written for."""
+    """The deployed workflow without the states between its release and its end. Raises CannotGoOn for a workflow that
+    this function does not know."""
     machine: dict[str, Any] = json.loads(definition.replace(queue_url, own_queue_url))
     states = machine["States"]
     missing = [name for name in ("ReleaseSlot", *WAKE_STATES, AFTER_WAKE) if name not in states]
     if missing:
-        raise CannotGoOn(f"the workflow has no {', '.join(missing)} any more: it cannot be robbed of its wake")
+        raise CannotGoOn(f"the workflow has no state {', '.join(missing)}: its wake cannot be removed")
     for name in WAKE_STATES:
         del states[name]
     text = json.dumps(machine)
     bypassed = text.replace(f'"Next": "{WAKE_STATES[0]}"', f'"Next": "{AFTER_WAKE}"')
     if bypassed == text or any(f'"{name}"' in bypassed for name in WAKE_STATES):
-        raise CannotGoOn("the workflow comes to its wake by another way than it did: it cannot be robbed of it")
+        raise CannotGoOn("the workflow reaches its wake by another way than expected: it cannot be removed")
     return bypassed
 
 
-class Stand:
-    """The deployed stack, with the job, the rivals and their processes beside it."""
+class BenchmarkStack:
+    """The deployed stack with the job, the polling variants and a process for each variant."""
 
     def __init__(self, aws: EmbeddedAws, limit: int) -> None:
         self.aws, self.limit = aws, limit
@@ -80,29 +81,16 @@ class Stand:
         self.table = aws.outputs["SlotTableName"]
         self._dynamodb = aws.client("dynamodb")
         self._processes = Processes(self._dynamodb, self.table)
-        names = [function["FunctionName"] for function in self.functions.list_functions()["Functions"]]
-        (self._starter,) = (name for name in names if "Starter" in name)
-        self._make_job()
+        self._starter = function_named("Starter", self.functions)
+        create_script_job(aws, JOB, 500)
 
-    def _make_job(self) -> None:
-        bucket = self.aws.outputs["DataBucketName"]
-        self.aws.client("s3").put_object(Bucket=bucket, Key=f"jobs/{JOB}.py", Body=SCRIPT.read_bytes())
-        self.aws.client("glue").create_job(
-            Name=JOB,
-            Role="arn:aws:iam::000000000000:role/job",
-            Command={"Name": "pythonshell", "ScriptLocation": f"s3://{bucket}/jobs/{JOB}.py"},
-            ExecutionProperty={"MaxConcurrentRuns": 500},
-        )
-
-    def deployed(self) -> Way:
-        """The stack's own way."""
+    def deployed(self) -> Variant:
+        """The stack itself."""
         outputs = self.aws.outputs
-        way = Way(WAKE, None, outputs["RequestQueueUrl"], self._starter, outputs["WorkflowArn"])
-        self._ready(way)
-        return way
+        return self._ready(Variant(WAKE, None, outputs["RequestQueueUrl"], self._starter, outputs["WorkflowArn"]))
 
-    def polling(self, period: int) -> Way:
-        """A way that looks again after `period` seconds."""
+    def polling(self, period: int) -> Variant:
+        """A variant that polls every `period` seconds."""
         name = f"poll-{period}"
         deployed = self.aws.outputs["RequestQueueUrl"]
         attributes = self.sqs.get_queue_attributes(QueueUrl=deployed, AttributeNames=["All"])["Attributes"]
@@ -114,9 +102,7 @@ class Stand:
         )["stateMachineArn"]
         variables = {"POLL_SECONDS": str(period), "REQUEST_QUEUE_URL": queue_url, "WORKFLOW_ARN": workflow_arn}
         self._make_starter(name, queue_url, variables)
-        way = Way(name, period, queue_url, name, workflow_arn)
-        self._ready(way)
-        return way
+        return self._ready(Variant(name, period, queue_url, name, workflow_arn))
 
     def _make_starter(self, name: str, queue_url: str, variables: Mapping[str, str]) -> None:
         deployed = self.functions.get_function_configuration(FunctionName=self._starter)
@@ -141,56 +127,53 @@ class Stand:
             FunctionResponseTypes=mapping["FunctionResponseTypes"],
         )
 
-    def _ready(self, way: Way) -> None:
-        """Its process, and a warm container: the first start takes seconds, which is nobody's fault."""
-        self._processes.create(way.name, self.limit, JOB)
-        answer = self.functions.invoke(FunctionName=way.function, Payload=b'{"Records": []}')
+    def _ready(self, variant: Variant) -> Variant:
+        """The variant, after its process was created and its starter invoked: the first container takes seconds."""
+        self._processes.create(variant.name, self.limit, JOB)
+        answer = self.functions.invoke(FunctionName=variant.function, Payload=b'{"Records": []}')
         if "FunctionError" in answer:
-            raise CannotGoOn(f"the starter of {way.name} fails: {answer['Payload'].read().decode()}")
+            raise CannotGoOn(f"the starter of {variant.name} fails: {answer['Payload'].read().decode()}")
+        return variant
 
-    def send(self, way: Way, count: int, label: str) -> None:
-        """Makes a queue stand: `count` requests, ten a call."""
+    def send(self, variant: Variant, count: int, label: str) -> None:
+        """Send `count` requests, ten per call."""
         arguments = {"--seconds": str(JOB_SECONDS), "--ending": "succeed"}
         for numbers in batched(range(count), 10, strict=False):
             entries = [
                 {
                     "Id": str(number),
                     "MessageBody": json.dumps(
-                        {"process": way.name, "request_id": f"{label}-{number}", "arguments": arguments}
+                        {"process": variant.name, "request_id": f"{label}-{number}", "arguments": arguments}
                     ),
-                    "MessageGroupId": way.name,
+                    "MessageGroupId": variant.name,
                     "MessageDeduplicationId": f"{label}-{number}",
                 }
                 for number in numbers
             ]
-            if self.sqs.send_message_batch(QueueUrl=way.queue_url, Entries=entries).get("Failed"):
-                raise CannotGoOn(f"SQS did not take the requests of {way.name}")
+            if self.sqs.send_message_batch(QueueUrl=variant.queue_url, Entries=entries).get("Failed"):
+                raise CannotGoOn(f"SQS refused requests of {variant.name}")
 
-    def log_group(self, way: Way) -> str:
-        """Where its starter's invocations are written down."""
-        configured = self.functions.get_function_configuration(FunctionName=way.function)
-        return str(configured.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{way.function}")
+    def log_group(self, variant: Variant) -> str:
+        configured = self.functions.get_function_configuration(FunctionName=variant.function)
+        return str(configured.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{variant.function}")
 
-    def queued(self, way: Way) -> int:
-        """Messages that stand on its queue."""
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        answer = self.sqs.get_queue_attributes(QueueUrl=way.queue_url, AttributeNames=names)["Attributes"]
-        return sum(int(answer[name]) for name in names)
+    def queued(self, variant: Variant) -> int:
+        return queue_reading.total(self.sqs, variant.queue_url)
 
-    def admitted(self, way: Way) -> int:
-        """Workflows that it has started so far."""
-        pages = self.stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=way.workflow_arn)
+    def admitted(self, variant: Variant) -> int:
+        """The number of workflows that it has started."""
+        pages = self.stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=variant.workflow_arn)
         return sum(len(page["executions"]) for page in pages)
 
-    def in_use(self, way: Way) -> int:
-        """Slots of its process that are held."""
-        return read_slots(self._dynamodb, self.table, way.name)[0]
+    def in_use(self, variant: Variant) -> int:
+        """The slots of its process that are held."""
+        return read_slots(self._dynamodb, self.table, variant.name)[0]
 
-    def clear(self, way: Way, patience: float = 30.0) -> None:
-        """Takes away what still waits, and returns when the slots are free again. Raises CannotGoOn."""
-        self.sqs.purge_queue(QueueUrl=way.queue_url)
+    def clear(self, variant: Variant, patience: float = 30.0) -> None:
+        """Purge its queue, and return when its slots are free. Raises CannotGoOn after `patience` seconds."""
+        self.sqs.purge_queue(QueueUrl=variant.queue_url)
         deadline = time.monotonic() + patience
-        while self.in_use(way):
+        while self.in_use(variant):
             if time.monotonic() > deadline:
-                raise CannotGoOn(f"{way.name} holds slots {patience:.0f} s after its queue was emptied")
+                raise CannotGoOn(f"{variant.name} holds slots {patience:.0f} s after its queue was purged")
             time.sleep(0.2)

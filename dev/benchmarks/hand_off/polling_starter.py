@@ -1,6 +1,6 @@
-"""The starter of a design without a wake: the deployed one, but a refused message is only hidden for a fixed time.
+"""The starter of a design without a wake: the deployed one, but it only hides a refused message for a fixed time.
 
-Nobody is registered, nobody looks a second time. It goes beside the starter's app.py into a function of its own.
+It registers no message and checks only once. It is deployed next to the starter's app.py, in a function of its own.
 """
 
 import os
@@ -13,7 +13,7 @@ PERIOD = int(os.environ["POLL_SECONDS"])
 
 
 def replace(owner: Any, name: str, new: Any) -> None:
-    """Raises AttributeError if the deployed starter has no such step any more: then this is not what it says."""
+    """Raises AttributeError if the deployed starter no longer has this step, so that its change is noticed here."""
     getattr(owner, name)
     setattr(owner, name, new)
 
@@ -22,6 +22,6 @@ replace(Slots, "wait", lambda *_: "registered")
 replace(Slots, "can_proceed", lambda *_: False)
 replace(admission, "hide_seconds", lambda *_: PERIOD)
 
-from app import handler  # noqa: E402 (its starter is made while it is imported)
+from app import handler  # noqa: E402 (its import makes the starter)
 
 __all__ = ["handler"]

@@ -1,14 +1,14 @@
-"""What was written down of a way: Step Functions' histories, the functions' REPORT lines, and the calls by CloudTrail.
+"""Records of a variant: the functions' REPORT lines, and API calls by CloudTrail. Times are seconds since the epoch.
 
-All times are seconds since the epoch. CloudTrail's are when the call was answered; the engine writes down the calls
-that come to it by HTTP, those of functions and clients, and not those of Step Functions, which the histories tell.
+CloudTrail's times are those of the answers. The engine records the calls that reach it by HTTP, those of functions and
+clients. The calls of Step Functions are in the executions' histories (dev/scenarios/slots/slot_records.py).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,66 +18,16 @@ REPORT = re.compile(r"REPORT RequestId: \S+\s+Duration: (\d+) ms")
 
 
 @dataclass(frozen=True)
-class Passage:
-    """One workflow: `states` name -> (entered, exited), the first time it was there."""
-
-    name: str
-    status: str
-    started: float
-    stopped: float | None
-    states: Mapping[str, Interval]
-
-    def entered(self, state: str) -> float | None:
-        return self.states[state][0] if state in self.states else None
-
-    def exited(self, state: str) -> float | None:
-        return self.states[state][1] if state in self.states else None
-
-
-@dataclass(frozen=True)
 class Call:
-    """One API call by HTTP. `way` is what it belongs to, `execution` the workflow it is about, where it says so."""
+    """One API call by HTTP, `service:operation`, of the variant that it names."""
 
     at: float
-    service: str
-    operation: str
-    way: str
-    execution: str | None
-
-
-def parse_passage(listed: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> Passage:
-    """One workflow from its entry in the list and its history, oldest first."""
-    entered: dict[str, float] = {}
-    states: dict[str, Interval] = {}
-    for event in events:
-        kind, at = event["type"], event["timestamp"].timestamp()
-        if kind.endswith("StateEntered"):
-            entered.setdefault(event["stateEnteredEventDetails"]["name"], at)
-        elif kind.endswith("StateExited"):
-            name = event["stateExitedEventDetails"]["name"]
-            states.setdefault(name, (entered[name], at))
-    stopped = listed.get("stopDate")
-    return Passage(
-        name=listed["name"],
-        status=listed["status"],
-        started=listed["startDate"].timestamp(),
-        stopped=stopped.timestamp() if stopped else None,
-        states=states,
-    )
-
-
-def read_passages(stepfunctions: Any, workflow_arn: str) -> list[Passage]:
-    """All workflows, by their start."""
-    passages = []
-    for page in stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=workflow_arn):
-        for listed in page["executions"]:
-            history = stepfunctions.get_paginator("get_execution_history").paginate(executionArn=listed["executionArn"])
-            passages.append(parse_passage(listed, (event for part in history for event in part["events"])))
-    return sorted(passages, key=lambda passage: passage.started)
+    name: str
+    variant: str
 
 
 def read_invocations(logs: Any, group: str) -> list[Interval]:
-    """When each invocation of a log group's function began and ended, by its REPORT line, written at its end."""
+    """Start and end of each invocation of a log group's function, by the REPORT line at its end."""
     invocations = []
     for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group, filterPattern="REPORT"):
         for event in page["events"]:
@@ -87,22 +37,19 @@ def read_invocations(logs: Any, group: str) -> list[Interval]:
     return sorted(invocations)
 
 
-def parse_call(event: Mapping[str, Any], ways: Mapping[str, str]) -> Call | None:
-    """None if it belongs to no way. `ways`: what the call names (a process, a queue's URL, a workflow's ARN) -> way."""
+def parse_call(event: Mapping[str, Any], variants: Mapping[str, str]) -> Call | None:
+    """None if it belongs to no variant. `variants`: a process, a queue's URL or a workflow's ARN -> variant."""
     record = json.loads(event["CloudTrailEvent"])
-    asked = record["requestParameters"] or {}
-    process = asked.get("Key", {}).get("process_name", {}).get("S")
-    about = [name for name in (process, asked.get("QueueUrl"), asked.get("stateMachineArn")) if name]
-    named = next((ways[name] for name in about if name in ways), None)
-    if named is None:
-        return None
-    execution = asked.get("name") or asked.get("ExpressionAttributeNames", {}).get("#me")
+    request = record["requestParameters"] or {}
+    process = request.get("Key", {}).get("process_name", {}).get("S")
+    names = (process, request.get("QueueUrl"), request.get("stateMachineArn"))
+    named = [variants[name] for name in names if name is not None and name in variants]
     service = record["eventSource"].partition(".")[0]
-    return Call(event["EventTime"].timestamp(), service, record["eventName"], named, execution)
+    return Call(event["EventTime"].timestamp(), f"{service}:{record['eventName']}", named[0]) if named else None
 
 
-def read_calls(trail: Any, ways: Mapping[str, str]) -> list[Call]:
-    """All calls of the ways, by their time. LookupEvents answers 50 at most, the newest first."""
+def read_calls(trail: Any, variants: Mapping[str, str]) -> list[Call]:
+    """All calls of the variants, by time. LookupEvents returns at most 50, the newest first."""
     calls: dict[str, Call | None] = {}
     end: dict[str, Any] = {}
     while True:
@@ -110,6 +57,6 @@ def read_calls(trail: Any, ways: Mapping[str, str]) -> list[Call]:
         fresh = [event for event in events if event["EventId"] not in calls]
         if not fresh:
             break
-        calls |= {event["EventId"]: parse_call(event, ways) for event in fresh}
+        calls |= {event["EventId"]: parse_call(event, variants) for event in fresh}
         end = {"EndTime": min(event["EventTime"] for event in events)}
     return sorted((call for call in calls.values() if call is not None), key=lambda call: call.at)

@@ -1,1 +1,1 @@
-"""A slot's cycle, reserve, confirm and release, beside a bare write and beside other ways to count to N in DynamoDB."""
+"""A slot's cycle (reserve, confirm, release) next to bare writes and other counting semaphores in DynamoDB."""

@@ -1,6 +1,6 @@
-"""Ways to count to N in DynamoDB, each with its own item and its own calls; the client is the same for all.
+"""Designs of a counting semaphore in DynamoDB, each with its own item and calls, and all with the same client.
 
-A cycle is what one execution does: it takes a place, confirms it where the design has that, and gives it back.
+In a cycle one execution reserves a slot, confirms it if the design has that step, and releases it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Step = tuple[str, Callable[[str], None]]
 
 
 class Refused(Exception):
-    """There was no place for somebody for whom there was one."""
+    """A reserve was refused although a slot was free."""
 
 
 class Design(ABC):
-    """One way.
+    """One design.
 
     Args:
-        table: of the design alone.
-        holders: who hold a place all the time.
-        limit: how many places there are.
+        table: of this design alone.
+        holders: the number of holders that keep their slots.
+        limit: the number of slots.
     """
 
     title: ClassVar[str]
@@ -46,22 +46,20 @@ class Design(ABC):
         self.table = table
         self.holders = holders
         self.limit = limit
-        self.tries = 0  # of the lock client
 
     @abstractmethod
     def set_up(self) -> None:
-        """Write what stands there before the first cycle."""
+        """Write the items before the first cycle."""
 
     @abstractmethod
     def steps(self) -> Sequence[Step]:
-        """The cycle's steps in their order, each for the execution that it is given."""
+        """The steps of a cycle in order; each receives the execution's name."""
 
     def full(self, me: str) -> None:
-        """Ask for a place where there is none, until it is known why. Raises TypeError: a bare write has no limit."""
-        raise TypeError(f"{self.title} cannot refuse {me}: it has no limit")
+        """Reserve without a free slot, and read the reason. Raises TypeError for a bare write, which has no limit."""
+        raise TypeError(f"{self.title} has no limit, so it cannot refuse {me}")
 
     def create(self) -> None:
-        """Make the table."""
         self.dynamodb.create_table(
             TableName=self.table,
             BillingMode="PAY_PER_REQUEST",
@@ -70,12 +68,10 @@ class Design(ABC):
         )
 
     def put_all(self, items: Sequence[dict[str, Any]]) -> None:
-        """Write many, as many at once as a call takes."""
         for few in batched(items, 25, strict=False):
             self.dynamodb.batch_write_item(RequestItems={self.table: [{"PutRequest": {"Item": item}} for item in few]})
 
     def update(self, key: str, expression: str, values: dict[str, Any], **more: Any) -> Any:
-        """One bare UpdateItem."""
         return self.dynamodb.update_item(
             TableName=self.table,
             Key={self.key: {"S": key}},
@@ -86,14 +82,14 @@ class Design(ABC):
 
 
 class Slotkeeper(Design):
-    """The layer's own code for reserve; confirm and release with its expressions, as the workflow's states send them.
+    """The layer's code for reserve; confirm and release with its expressions, as the workflow's states send them.
 
-    The workflow's confirm asks for ReturnValues UPDATED_NEW, of which DynamoDB returns the changed leaves. This engine
-    returns the whole map, and its parsing would be measured: so nothing is asked for here.
+    The workflow's confirm has ReturnValues UPDATED_NEW, for which DynamoDB returns the changed leaves. This engine
+    returns the whole map, and its parsing would be measured, so this confirm has none.
     """
 
     title = "Slotkeeper"
-    looks_first: ClassVar[bool] = False
+    reads_first: ClassVar[bool] = False
 
     def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
         super().__init__(dynamodb, table, holders, limit)
@@ -107,8 +103,8 @@ class Slotkeeper(Design):
         return (("reserve", self._reserve), ("confirm", self._confirm), ("release", self._release))
 
     def full(self, me: str) -> None:
-        # New ones each time: they remember from one refusal to the next whether a process is large.
-        Slots(self.dynamodb, self.table, large=[PROCESS] if self.looks_first else []).reserve(PROCESS, me, time.time())
+        # A new instance each time, since Slots stores after a refusal whether a process is large.
+        Slots(self.dynamodb, self.table, large=[PROCESS] if self.reads_first else []).reserve(PROCESS, me, time.time())
 
     def _reserve(self, me: str) -> None:
         if not isinstance(self._slots.reserve(PROCESS, me, time.time()), Granted):
@@ -133,15 +129,15 @@ class Slotkeeper(Design):
         )
 
 
-class LooksFirst(Slotkeeper):
-    """The same, of a starter that knows the process to be large: it has been refused there before."""
+class ReadsFirst(Slotkeeper):
+    """The same for a starter that was refused by this large process before, so that it reads before it writes."""
 
-    title = "Slotkeeper, looks first"
-    looks_first = True
+    title = "Slotkeeper, reads first"
+    reads_first = True
 
 
 class Floor(Design):
-    """As many bare writes, without a condition, of an item as large: no design with three writes can do with less."""
+    """Three bare writes of an item of the same size, without a condition: the lower bound of three writes."""
 
     title = "bare write"
 
@@ -156,7 +152,7 @@ class Floor(Design):
 
 
 class SmallFloor(Floor):
-    """The same of an item that holds nothing."""
+    """The same with an item without holders."""
 
     title = "bare, empty item"
 
@@ -165,10 +161,10 @@ class SmallFloor(Floor):
 
 
 class Counter(Design):
-    """The semaphore of AWS's sample, as its state machine has it: a count, and an attribute for each owner.
+    """The semaphore of AWS's sample, as in its state machine: a count, and an attribute for each owner.
 
     "Controlling concurrency in distributed systems using AWS Step Functions" (AWS Compute Blog). Its owners are the
-    executions' ARNs; here they are as short as ours. Nothing is confirmed.
+    executions' ARNs; here their names are as short as Slotkeeper's. It has no confirm.
     """
 
     title = "AWS sample"
@@ -215,7 +211,7 @@ class Counter(Design):
 
 
 class Transaction(Design):
-    """A counter item and an item for each holder, changed together by TransactWriteItems; confirm writes the holder."""
+    """A counter item and an item per holder, changed together by TransactWriteItems. Confirm writes the holder's."""
 
     title = "transaction"
 
@@ -278,7 +274,7 @@ class Transaction(Design):
         }
 
     def _together(self, *items: dict[str, Any]) -> None:
-        """As SDKs retry a throttle of DynamoDB: up to ten times, up to 50 ms at first and twice as long each time."""
+        """Retry conflicts as SDKs retry a throttle of DynamoDB: up to ten times, up to 50 ms, doubled each time."""
         for attempt in range(10):
             try:
                 self.dynamodb.transact_write_items(TransactItems=items)
@@ -288,12 +284,12 @@ class Transaction(Design):
                 time.sleep(random.uniform(0, 0.05 * 2**attempt))
             else:
                 return
-        raise Refused("ten transactions in conflict")
+        raise Refused("ten transactions had conflicts")
 
     def _holder(self, me: str) -> dict[str, Any]:
         return {"process_name": {"S": me}, "state": {"S": "RESERVED"}, "since": {"N": str(int(time.time()))}}
 
 
 def _moment() -> str:
-    """As Step Functions writes the time at which a state was entered."""
+    """The current time in Step Functions' format."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Contenders: processes of threads, each an execution after the other, for so long as they are told.
+"""Contenders: threads in several processes, each of which runs one cycle after another.
 
-More processes than one, since the threads of one share an interpreter, and the client would be what is measured. They
-are kept from one measurement to the next: what stays is warm.
+The threads of one process share an interpreter, so with a single process the client would be measured. The processes
+serve all measurements, so they are warm.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import itertools
 import multiprocessing
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,9 +22,10 @@ from dev.benchmarks.slot_cycle.counter_designs import (
     Counter,
     Design,
     Floor,
-    LooksFirst,
+    ReadsFirst,
     Slotkeeper,
     SmallFloor,
+    Step,
     Transaction,
 )
 from dev.benchmarks.slot_cycle.lock_client import LockClient
@@ -39,20 +40,20 @@ DESIGNS: dict[str, type[Design]] = {
     "counter": Counter,
     "transaction": Transaction,
     "lock-client": LockClient,
-    "looks-first": LooksFirst,
+    "reads-first": ReadsFirst,
 }
-THREADS = 32  # of a process, at the most
-PATIENCE = 120.0  # seconds for any answer of a process
+THREADS = 32  # per process, at most
+PATIENCE = 120.0  # seconds to wait for an answer of a process
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What a process is to do.
+    """An order to a process.
 
     Args:
-        threads: how many contend in this process.
-        seconds: after so long nobody begins another cycle; each has had one.
-        full: ask for a place where there is none, instead of a cycle.
+        threads: the number of contenders in this process.
+        seconds: the time after which no contender starts another cycle. Each completes at least one.
+        full: call `Design.full` instead of a cycle.
     """
 
     design: str
@@ -66,47 +67,27 @@ class Orders:
 
 @dataclass
 class Taken:
-    """What it took, in seconds.
+    """The duration of each cycle, and the instants of the first start and the last end. Seconds."""
 
-    Args:
-        steps: by the step's name, each time that it was taken.
-        tries: how many locks were tried, by the lock client.
-        processor: of the contenders' processes.
-    """
-
-    steps: dict[str, list[float]] = field(default_factory=dict)
     cycles: list[float] = field(default_factory=list)
-    began: float = 0.0
+    started: float = 0.0
     ended: float = 0.0
-    processor: float = 0.0
-    tries: int = 0
-
-    @property
-    def calls(self) -> int:
-        """How many steps were taken."""
-        return sum(map(len, self.steps.values()))
 
     @property
     def span(self) -> float:
-        """From the first beginning to the last end."""
-        return self.ended - self.began
+        return self.ended - self.started
 
     def add(self, other: Taken) -> None:
-        """Count another's in."""
-        for step, seconds in other.steps.items():
-            self.steps.setdefault(step, []).extend(seconds)
         self.cycles += other.cycles
-        self.began = min(self.began or other.began, other.began)
+        self.started = min(self.started or other.started, other.started)
         self.ended = max(self.ended, other.ended)
-        self.processor += other.processor
-        self.tries += other.tries
 
 
 class Crew:
-    """The parent's side. A context manager that ends the processes."""
+    """The processes. A context manager that ends them."""
 
     def __init__(self, endpoint: str, processes: int) -> None:
-        context = multiprocessing.get_context("spawn")  # a copy of a process with threads would be a gamble
+        context = multiprocessing.get_context("spawn")  # a fork of a process with threads is unsafe
         self._members = []
         for number in range(processes):
             ours, theirs = context.Pipe()
@@ -116,7 +97,7 @@ class Crew:
             self._members.append((process, ours))
 
     def work(self, design: str, table: str, holders: int, limit: int, contenders: int, seconds: float) -> Taken:
-        """So many contend; what it took them all."""
+        """The cycles of so many contenders."""
         taken = Taken()
         shares = [len(part) for part in _dealt(contenders, len(self._members)) if part]
         busy = [connection for _, connection in self._members[: len(shares)]]
@@ -127,7 +108,7 @@ class Crew:
         return taken
 
     def refused(self, design: str, table: str, holders: int, seconds: float) -> Taken:
-        """One asks, again and again, and is refused each time."""
+        """The refused reserves of one contender."""
         _, connection = self._members[0]
         connection.send(Orders(design, table, holders, holders, 1, seconds, full=True))
         return self._answer(connection)
@@ -135,10 +116,10 @@ class Crew:
     def _answer(self, connection: Connection[Any, Any]) -> Taken:
         try:
             if not connection.poll(PATIENCE):
-                raise CannotGoOn(f"a process of contenders has said nothing for {PATIENCE:.0f} s")
+                raise CannotGoOn(f"a process of contenders has not answered for {PATIENCE:.0f} s")
             answer = connection.recv()
         except (EOFError, ConnectionError):
-            raise CannotGoOn("a process of contenders has ended; what it said stands above") from None
+            raise CannotGoOn("a process of contenders has ended; its output is above") from None
         if isinstance(answer, str):
             raise CannotGoOn(f"a contender has failed: {answer}")
         taken: Taken = answer
@@ -161,7 +142,7 @@ def _dealt(contenders: int, processes: int) -> list[range]:
 
 
 def serve(connection: Connection[Any, Any], endpoint: str, number: int) -> None:
-    """The process's side: it does what it is told until nobody is there to tell."""
+    """Carry out orders until the connection is closed. Runs in the process."""
     dynamodb = local_client("dynamodb", endpoint, connections=THREADS)
     names = (execution_name(PROCESS, f"{number}/{count}", 1) for count in itertools.count())
     while True:
@@ -171,49 +152,35 @@ def serve(connection: Connection[Any, Any], endpoint: str, number: int) -> None:
             return
         try:
             answer: Taken | str = _contend(dynamodb, orders, names)
-        except Exception as error:  # told, whatever it is
+        except Exception as error:  # the parent reports it
             answer = repr(error)
         connection.send(answer)
 
 
 def _contend(dynamodb: Any, orders: Orders, names: Any) -> Taken:
     design = DESIGNS[orders.design](dynamodb, orders.table, orders.holders, orders.limit)
-    steps = (("refused", design.full),) if orders.full else design.steps()
+    steps: Sequence[Step] = (("refused", design.full),) if orders.full else design.steps()
     together = threading.Barrier(orders.threads)
     naming = threading.Lock()
 
-    def contend(_: int) -> Taken:
-        taken = Taken({step: [] for step, _ in steps})
+    def contend(_number: int) -> Taken:
+        taken = Taken()
         together.wait()
-        taken.began = now = time.perf_counter()
+        taken.started = now = time.perf_counter()
         until = now + orders.seconds
         while not taken.cycles or now < until:
             with naming:
                 me = next(names)
             started = now
-            for step, take in steps:
-                before = now
+            for _, take in steps:
                 take(me)
-                now = time.perf_counter()
-                taken.steps[step].append(now - before)
+            now = time.perf_counter()
             taken.cycles.append(now - started)
         taken.ended = now
         return taken
 
-    before = time.process_time()
     whole = Taken()
     with ThreadPoolExecutor(orders.threads) as pool:
         for taken in pool.map(contend, range(orders.threads)):
             whole.add(taken)
-    whole.processor = time.process_time() - before
-    whole.tries = design.tries
     return whole
-
-
-def processor_seconds(process: int) -> float | None:
-    """What another process has used of the processors so far; None where /proc does not tell."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return (int(fields[11]) + int(fields[12])) / 100

@@ -1,8 +1,7 @@
-"""python-dynamodb-lock as a semaphore: N lock keys, of which a client takes one that is free.
+"""python-dynamodb-lock as a semaphore: N lock keys, of which a client acquires a free one.
 
-It is a lock, so which key is free has to be tried: each key once, in an order drawn by chance, so that not all meet at
-the same one. A client keeps what it holds alive by heartbeats, a write every five seconds for each lock, from a thread
-of its own: in a cycle without a job there are none, and the figures say what they come to.
+The client tries the keys in random order, so that contenders do not meet at the same key. A thread of the client sends
+a heartbeat, a write every five seconds for each lock. A cycle without a job has none.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLock, DynamoDBLock
 from dev.benchmarks.slot_cycle.counter_designs import PROCESS, Design, Step
 from dev.emulator.local_clients import local_resource
 
-# It tries again unless the first pause would end later than this: zero stands for its default.
+# The client does not retry if its first pause would be longer than this. Zero means its default.
 ONCE = timedelta(microseconds=1)
 
 
 class LockClient(Design):
-    """A client for each process, as its documents have it, for all threads of the process."""
+    """One client per process for all its threads, as its documentation recommends."""
 
     title = "lock client"
     _clients: ClassVar[dict[tuple[str, str], DynamoDBLockClient]] = {}
@@ -39,7 +38,7 @@ class LockClient(Design):
         DynamoDBLockClient.create_dynamodb_table(self.dynamodb, self.table)
 
     def set_up(self) -> None:
-        """Others hold the keys of the standing holders; a single try takes nobody for dead, so they need no heart."""
+        """Write the holders' locks. They need no heartbeats: a single try does not find an owner dead."""
         self.put_all([self._lock(number) for number in range(self.holders)])
 
     def steps(self) -> Sequence[Step]:
@@ -50,14 +49,12 @@ class LockClient(Design):
             raise AssertionError("a key was free")
 
     def _acquire(self, me: str) -> None:
-        # A key that was tried may have become free behind us: with room for all, some key is.
+        # A key may have become free after it was tried. Some key is free, since there are enough for all.
         while not self._try_all(me):
             continue
 
     def _try_all(self, me: str) -> bool:
         for number in random.sample(range(self.limit), self.limit):
-            with self._thread_lock:
-                self.tries += 1
             try:
                 self._held[me] = self._client().acquire_lock(self._key(number), retry_timeout=ONCE)
             except DynamoDBLockError as error:

@@ -1,1 +1,1 @@
-"""The shared token beside two rivals: one invalidation that many instances meet at once."""
+"""The shared token next to two alternatives: one invalidation that many instances notice together."""

@@ -1,4 +1,4 @@
-"""Instances in processes beside this one, a thread each, that all meet the same 401 at the same instant."""
+"""Instances, one thread each in several processes, that all receive a 401 at the same instant."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from types import TracebackType
 from typing import Self
 
 from dev.benchmarks.token.thin_client import ThinDynamoDb
-from dev.benchmarks.token.token_designs import NAME, WAYS, Store, last_share, serve
+from dev.benchmarks.token.token_designs import DESIGNS, NAME, Store, last_share, serve
 from dev.emulator.aws import EngineError
 from dev.emulator.chat_service import ChatService
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
 
 PROCESSES = max(1, min(4, os.cpu_count() or 1))
-MEETING_SECONDS = 60.0  # for all to be warm; it takes one
+MEETING_SECONDS = 60.0  # to wait until all are warm, which takes one
 ENDING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Orders:
-    way: str
+class CrowdOrders:
+    design: str
     instances: int
     dynamodb: str
     api: str
     credentials: Credentials
-    token: str  # the one that dies
+    token: str  # the token that is invalidated
 
 
 @dataclass(frozen=True)
 class Invalidation:
-    """What came of one.
+    """The measurement of one invalidation.
 
     Attributes:
-        posts: how many `POST /auth` there were.
-        failed: messages without an answer.
-        waits: seconds of those who did not refresh, sorted.
-        counts: reads, writes, and how many of the writes were refused.
+        posts: the number of `POST /auth`.
+        failed: the number of messages without an answer.
+        waits: seconds of the instances that did not refresh, sorted.
+        counts: reads, writes, and refused writes.
         latencies: seconds of each call of DynamoDB.
     """
 
@@ -55,30 +55,30 @@ class Invalidation:
     latencies: list[float] = field(default_factory=list)
 
 
-def losers(messages: list[tuple[float, bool]], posts: int) -> list[float]:
-    """The waits of those who waited for others, sorted.
+def waits_for_others(messages: list[tuple[float, bool]], posts: int) -> list[float]:
+    """The seconds of the instances that waited for another one, sorted.
 
-    Who posts waits for the API, not for others: with one POST it is the fastest, and left out.
+    With one POST the fastest instance is left out: it made the POST, so it waited for the API.
     """
     return sorted(seconds for seconds, _ in messages)[1 if posts == 1 else 0 :]
 
 
 class Crowds:
-    """The processes, for one invalidation after the other. A context manager that ends them."""
+    """The processes, which serve all invalidations. A context manager that ends them."""
 
     def __init__(self, endpoint: str, auth_seconds: float, processes: int = PROCESSES) -> None:
         self._endpoint = endpoint
         self._auth_seconds = auth_seconds
         self._processes = processes
-        # Never forked: this process has threads.
+        # Not forked, since this process has threads.
         context = multiprocessing.get_context("spawn")
         self._meet = context.Barrier(processes + 1)
         self._pool = ProcessPoolExecutor(processes, context, initializer=_remember, initargs=(self._meet,))
 
-    def meet_401(self, way: str, instances: int, seed: int = 1) -> Invalidation:
-        """One invalidation that all of them meet at once, each with connections that are open. Raises EngineError.
+    def meet_401(self, design: str, instances: int, seed: int = 1) -> Invalidation:
+        """One invalidation that all instances notice together, with open connections. Raises EngineError.
 
-        `seed` draws how long the refresh before took.
+        `seed` draws the duration of the previous refresh.
         """
         store = Store(ThinDynamoDb(self._endpoint))
         with ChatService(auth_latency=self._auth_seconds) as service:
@@ -86,7 +86,7 @@ class Crowds:
             token = ChatApi(service.url, lambda: credentials).authenticate(30.0)
             store.put(token, last_share(seed) * self._auth_seconds)
             shares = [len(range(first, instances, self._processes)) for first in range(self._processes)]
-            orders = [Orders(way, share, self._endpoint, service.url, credentials, token) for share in shares]
+            orders = [CrowdOrders(design, share, self._endpoint, service.url, credentials, token) for share in shares]
             works = [self._pool.submit(carry_out, order) for order in orders]
             try:
                 self._meet.wait(MEETING_SECONDS)
@@ -95,7 +95,7 @@ class Crowds:
                 parts = [work.result() for work in works]
             except (BrokenBarrierError, BrokenProcessPool) as error:
                 why = [str(work.exception() or "") for work in wait(works, ENDING_SECONDS).done if not work.cancelled()]
-                raise EngineError(f"a process of instances has given up: {' '.join(filter(None, why))}") from error
+                raise EngineError(f"a process of instances failed: {' '.join(filter(None, why))}") from error
             posts = service.auths - 1
         counts: Counter[str] = Counter()
         for part in parts:
@@ -104,7 +104,7 @@ class Crowds:
         return Invalidation(
             posts,
             sum(not answered for _, answered in messages),
-            losers(messages, posts),
+            waits_for_others(messages, posts),
             counts,
             [seconds for part in parts for seconds in part.latencies],
         )
@@ -124,7 +124,7 @@ class Crowds:
 
 @dataclass(frozen=True)
 class Part:
-    """One process's share: of each message the seconds, and whether it was answered."""
+    """The result of one process. `messages`: seconds of each, and whether it was answered."""
 
     messages: list[tuple[float, bool]]
     counts: Counter[str]
@@ -138,8 +138,8 @@ def _remember(meet: Barrier) -> None:
     _meet.append(meet)
 
 
-def carry_out(orders: Orders) -> Part:
-    """Makes the instances, opens their connections, waits for the others twice, and lets all of them loose."""
+def carry_out(orders: CrowdOrders) -> Part:
+    """Create the instances, open their connections, and start them after the invalidation."""
     try:
         return _carry_out(orders)
     except BaseException:
@@ -147,16 +147,16 @@ def carry_out(orders: Orders) -> Part:
         raise
 
 
-def _carry_out(orders: Orders) -> Part:
+def _carry_out(orders: CrowdOrders) -> Part:
     dynamodb = ThinDynamoDb(orders.dynamodb)
     store = Store(dynamodb)
     ready = threading.Semaphore(0)
     go = threading.Event()
-    one_at_a_time = threading.Lock()  # hundreds of connections at once are more than a server takes
+    one_at_a_time = threading.Lock()  # a server refuses hundreds of simultaneous connections
 
     def live() -> tuple[float, bool]:
         api = ChatApi(orders.api, lambda: orders.credentials)
-        instance = WAYS[orders.way](store, api)
+        instance = DESIGNS[orders.design](store, api)
         try:
             with one_at_a_time:
                 store.read(NAME)
@@ -173,7 +173,7 @@ def _carry_out(orders: Orders) -> Part:
                 ready.acquire()
             for message in messages:
                 if message.done():
-                    message.result()  # raises: nobody is done yet
+                    message.result()  # raises the error of an instance that ended early
             dynamodb.forget()
             for _ in range(2):
                 _meet[0].wait(MEETING_SECONDS)

@@ -1,4 +1,4 @@
-"""Three ways in which an instance comes to a token when the one it has was answered 401."""
+"""Three designs by which an instance gets a token after a 401."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from slotkeeper.token import SharedToken, Timing, TokenTable
 
 NAME = "benchmark"
 TABLE = "tokens"
-TRIES = 3  # again, after the first 401
-# Long enough for five hundred threads on two cores; no lease ends here.
+TRIES = 3  # in addition to the first
+# Long enough for five hundred threads on two cores. No lease expires.
 TIMING = Timing(api=30.0, store=10.0, patience=60.0, min_interval=0.0)
 
 
 class Api(Protocol):
-    """The API that gives tokens; see ChatApi."""
+    """The API of the tokens; see ChatApi."""
 
     def authenticate(self, seconds: float) -> str: ...
 
@@ -26,14 +26,14 @@ class Api(Protocol):
 
 
 class Store(TokenTable):
-    """The token item, by its protocol and past it."""
+    """The token item, with a write outside the protocol."""
 
     def __init__(self, dynamodb: Any, table_name: str = TABLE) -> None:
         super().__init__(dynamodb, table_name)
         self._client = dynamodb
 
     def put(self, token: str, seconds: float = 0.0) -> None:
-        """Stores a token without any condition. `seconds`: see `refresh_seconds` in token/item.py."""
+        """Store a token without a condition. `seconds`: see `refresh_seconds` in token/item.py."""
         self._client.update_item(
             TableName=TABLE,
             Key={"token_name": {"S": NAME}},
@@ -48,15 +48,15 @@ class Store(TokenTable):
         )
 
 
-class Way(Protocol):
+class TokenDesign(Protocol):
     """One instance."""
 
     def token_after(self, bad: str) -> str:
-        """A token that is not `bad`; asks the API for one if it must."""
+        """A token other than `bad`, from the API if necessary."""
 
 
 class Lock:
-    """The token lock of the layer, with the probe that the chatbot has."""
+    """The token lock of the layer, with the chatbot's probe."""
 
     def __init__(self, store: Store, api: Api) -> None:
         self._token = SharedToken(store, NAME, api.authenticate, still_valid=api.is_valid, timing=TIMING)
@@ -67,7 +67,7 @@ class Lock:
 
 
 class TextbookLoop:
-    """The same lock in the table; but whoever does not get it looks again after 1 s, then 2, 4, 8, 10 and so on."""
+    """The same lock in the table. An instance without the lock polls after 1, 2, 4, 8, 10, 10 s and so on."""
 
     def __init__(self, store: Store, api: Api) -> None:
         self._store = store
@@ -89,7 +89,7 @@ class TextbookLoop:
 
 
 class NoCoordination:
-    """Each asks the API itself and leaves the token in the table, where others may find it."""
+    """Each instance requests a token and stores it in the table, where others can find it."""
 
     def __init__(self, store: Store, api: Api) -> None:
         self._store = store
@@ -105,16 +105,16 @@ class NoCoordination:
 
 
 def last_share(seed: int) -> float:
-    """How long the refresh before took, as a multiple of what this one takes: no API takes equally long each time."""
+    """The duration of the previous refresh relative to this one, since the duration of an API call varies."""
     return random.Random(seed).uniform(0.75, 1.25)
 
 
 LOCK, TEXTBOOK, NOTHING = "token lock", "textbook loop", "no coordination"
-WAYS: dict[str, Callable[[Store, Api], Way]] = {LOCK: Lock, TEXTBOOK: TextbookLoop, NOTHING: NoCoordination}
+DESIGNS: dict[str, Callable[[Store, Api], TokenDesign]] = {LOCK: Lock, TEXTBOOK: TextbookLoop, NOTHING: NoCoordination}
 
 
-def serve(instance: Way, api: Api, bad: str) -> tuple[float, bool]:
-    """What a chatbot does after a 401: seconds to a token that the API accepts, or to giving up, and which it was."""
+def serve(instance: TokenDesign, api: Api, bad: str) -> tuple[float, bool]:
+    """Act as a chatbot after a 401: the seconds until the API accepts a token or the tries end, and whether it did."""
     started = time.monotonic()
     token = bad
     for _ in range(1 + TRIES):

@@ -1,4 +1,4 @@
-"""What was found, as tables and goals. Pure."""
+"""The measurements as tables and goals. Pure."""
 
 from __future__ import annotations
 
@@ -11,63 +11,71 @@ from dev.benchmarks.token.crowds import Invalidation
 from dev.benchmarks.token.token_designs import LOCK, TEXTBOOK
 from dev.scenarios.runner.intervals import percentile
 
-ByWay = Mapping[str, Sequence[Invalidation]]
+ByDesign = Mapping[str, Sequence[Invalidation]]
 
 NOTES = (
-    "The embedded AWS, whose conditional writes are atomic over HTTP, and the chat API's stand-in; as many processes "
-    "as the machine has processors, a thread for each client, connections open beforehand, a thin client instead of "
-    "botocore (1 ms of processor time a call; a Lambda container has its own). What 500 clients wait beyond the API's "
-    "time is mostly this machine's queue, see the column of a call.",
-    "The textbook loop takes the same lock by the same conditional write; it pauses for 1, 2, 4, 8, 10 s and has no "
-    "lease that is watched, no memory of a refusal, no probe of the token. Without coordination nobody waits for "
-    "others, but each POST /auth ends the token before: who is unanswered has had four dead tokens in a row.",
-    "Units are those of DynamoDB's rules: one for a consistent read of up to 4 KB, one for a write of up to 1 KB, "
-    "refused or not.",
+    "The embedded AWS, whose conditional writes are atomic, and a simulated chat API. One process per processor, a "
+    "thread per client, open connections, a thin client instead of botocore (1 ms of processor time per call; a Lambda "
+    "container has its own processor). The wait of 500 clients beyond the API's time is mostly this machine's queue: "
+    "see the column of a call.",
+    "The textbook loop takes the same lock by the same conditional write. It pauses for 1, 2, 4, 8, 10 s, and has no "
+    "check of the lease, no memory of a refusal and no probe of the token. Without coordination no client waits for "
+    "another, but each POST /auth invalidates the previous token: an unanswered client received four invalid tokens.",
+    "Units are DynamoDB's: one for a consistent read of up to 4 KB, one for a write of up to 1 KB, refused or not.",
 )
 
 
 @dataclass(frozen=True)
-class Measured:
-    """All of a run. `by_count`: by the number of clients."""
+class TokenFigures:
+    """All measurements of a run. `by_count`: by the number of clients."""
 
     auth_seconds: float
-    by_count: Mapping[int, ByWay]
+    by_count: Mapping[int, ByDesign]
 
 
 def goal_seconds(auth_seconds: float) -> float:
-    """What 99 of 100 who wait wait at most."""
+    """The goal for the p99 of the waits."""
     return 1.5 * auth_seconds + 0.25
 
 
 def waits_of(rounds: Sequence[Invalidation]) -> list[float]:
-    """Seconds of all of them together."""
     return [seconds for each in rounds for seconds in each.waits]
 
 
 def share_of(rounds: Sequence[Invalidation], share: float) -> float:
-    """A percentile of all waits; 0 if nobody waited."""
+    """A percentile of all waits. 0 without waits."""
     return percentile(waits_of(rounds), share) or 0.0
 
 
-def grids(result: Measured) -> list[Grid]:
-    """All of them."""
+def grids(result: TokenFigures) -> list[Grid]:
     measured = Grid(
         f"One invalidation, POST /auth of {result.auth_seconds:g} s",
-        ("way", "clients", "POST /auth", "unanswered", "wait p50", "wait p99", "reads", "writes", "refused", "a call"),
+        (
+            "design",
+            "clients",
+            "POST /auth",
+            "unanswered",
+            "wait p50",
+            "wait p99",
+            "reads",
+            "writes",
+            "refused",
+            "a call",
+        ),
         [
-            [*_row(way, count, rounds), f"{_call(rounds) * 1000:.0f} ms"]
-            for count, by_way in result.by_count.items()
-            for way, rounds in by_way.items()
+            [*_row(design, count, rounds), f"{_call(rounds) * 1000:.0f} ms"]
+            for count, by_design in result.by_count.items()
+            for design, rounds in by_design.items()
         ],
-        "Waits are of those who did not refresh. Reads, writes: DynamoDB's units for one invalidation; refused: of the "
-        "writes, by their condition. A call: the median of a call of the engine.",
+        "Waits are of the clients that did not refresh. Reads, writes: DynamoDB's units for one invalidation. Refused: "
+        "writes refused by their condition. A call: the median duration of a call of the engine.",
     )
     return [measured, _ratio_grid(result)]
 
 
-def _row(way: str, count: int, rounds: Sequence[Invalidation]) -> list[str]:
+def _row(design: str, count: int, rounds: Sequence[Invalidation]) -> list[str]:
     return [
-        way,
+        design,
         f"{count:,}",
         _range([each.posts for each in rounds]),
         _range([each.failed for each in rounds]),
@@ -79,11 +87,11 @@ def _row(way: str, count: int, rounds: Sequence[Invalidation]) -> list[str]:
     ]
 
 
-def _ratio_grid(result: Measured) -> Grid:
-    """Ratios of the rounds that were run one after the other."""
+def _ratio_grid(result: TokenFigures) -> Grid:
+    """Ratios of consecutive rounds."""
     rows = []
-    for count, by_way in result.by_count.items():
-        pairs = list(zip(by_way[LOCK], by_way[TEXTBOOK], strict=True))
+    for count, by_design in result.by_count.items():
+        pairs = list(zip(by_design[LOCK], by_design[TEXTBOOK], strict=True))
         rows.append(
             [
                 f"{count:,}",
@@ -92,25 +100,24 @@ def _ratio_grid(result: Measured) -> Grid:
             ]
         )
     return Grid(
-        "The token lock's share of the textbook loop's, measured",
+        "The token lock relative to the textbook loop",
         ("clients", "wait p50", "wait p99", "DynamoDB calls"),
         rows,
         "The median of the rounds' ratios, and their range.",
     )
 
 
-def goals(result: Measured) -> list[Goal]:
-    """Computed from what was found."""
+def goals(result: TokenFigures) -> list[Goal]:
     made = []
-    posts = {count: [each.posts for each in by_way[LOCK]] for count, by_way in result.by_count.items()}
+    posts = {count: [each.posts for each in by_design[LOCK]] for count, by_design in result.by_count.items()}
     counts = _list([f"{count:,}" for count in posts])
     ranges = _list([_range(each) for each in posts.values()])
     once = all(number == 1 for each in posts.values() for number in each)
     made.append(Goal(f"exactly one POST /auth for an invalidation at {counts} clients", ranges, once))
     bound = goal_seconds(result.auth_seconds)
-    for count, by_way in result.by_count.items():
-        p99 = share_of(by_way[LOCK], 0.99)
-        text = f"{p99:.2f} s, where a call takes {_call(by_way[LOCK]) * 1000:.0f} ms"
+    for count, by_design in result.by_count.items():
+        p99 = share_of(by_design[LOCK], 0.99)
+        text = f"{p99:.2f} s; a call takes {_call(by_design[LOCK]) * 1000:.0f} ms"
         aim = f"wait p99 <= 1.5 x POST /auth + 250 ms = {bound:.2f} s at {count:,} clients"
         made.append(Goal(aim, text, p99 <= bound))
     return made

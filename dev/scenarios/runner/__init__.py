@@ -1,1 +1,1 @@
-"""The frame of every scenario: command line, engine, phases, live view, claims, report.json and chart."""
+"""The parts that all scenarios share: command line, engine, phases, claims, report.json and chart."""

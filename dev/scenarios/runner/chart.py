@@ -1,6 +1,6 @@
 """The chart of a run: panels one below the other over the same seconds, drawn from the report alone.
 
-Colours are of the Okabe-Ito palette, which colour-blind readers tell apart.
+The colours are of the Okabe-Ito palette, which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import matplotlib
 matplotlib.use("Agg")  # needs no display
 
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from .intervals import Interval, steps
 
 SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
 GREEN = "#009E73"
@@ -29,7 +30,7 @@ WIDTH = 11.0  # inches
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of time in a lane. Lanes count from 1; a label is in the legend once."""
+    """A time in a lane. Lanes count from 1. Each label is in the legend once."""
 
     lane: int
     start: float
@@ -56,35 +57,41 @@ class Panel:
     title: str
     ylabel: str
     height: float
-    draws: Sequence[Callable[[Axes], None]]
+    draws: Sequence[Callable[[Axes], object]]
 
 
-def lane_height(lanes: int) -> float:
-    """Inches: a lane can be seen, and the chart is never a poster."""
-    return min(9.0, max(1.6, 0.13 * lanes))
-
-
-def draw_lanes(axes: Axes, lanes: int, bars: Iterable[Bar], points: Iterable[Point] = ()) -> None:
+def lanes_panel(title: str, ylabel: str, lanes: int, bars: Iterable[Bar], points: Iterable[Point] = ()) -> Panel:
     """Bars in lanes, the first lane on top."""
+    lanes = max(1, lanes)
+    height = min(9.0, max(1.6, 0.13 * lanes))  # a lane is visible, and the chart fits a screen
+    width = max(0.7, min(9.0, 55 * height / lanes))
     kinds: dict[tuple[str, str], list[Bar]] = defaultdict(list)
     for bar in bars:
         kinds[bar.color, bar.label].append(bar)
-    width = max(0.7, min(9.0, 55 * lane_height(lanes) / max(1, lanes)))
-    for (color, label), some in kinds.items():
-        segments = [[(bar.start, bar.lane), (bar.end, bar.lane)] for bar in some]
-        axes.add_collection(
-            LineCollection(segments, colors=color, linewidths=width, capstyle="butt", label=label or None)
-        )
-    draw_points(axes, points)
-    axes.set_ylim(max(1, lanes) + 0.8, 0.2)
+
+    def draw_bars(axes: Axes) -> None:
+        for (color, label), some in kinds.items():
+            ys, starts, ends = ([getattr(bar, name) for bar in some] for name in ("lane", "start", "end"))
+            axes.hlines(ys, starts, ends, colors=color, linewidths=width, label=label, capstyle="butt")
+        draw_points(axes, points)
+        axes.set_ylim(lanes + 0.8, 0.2)
+
+    return Panel(title, ylabel, height, [draw_bars])
 
 
-def name_lanes(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(1, len(names) + 1), names, fontsize=8)
+def limit_panel(title: str, ylabel: str, intervals: Iterable[Interval], limit: float, label: str, end: float) -> Panel:
+    """The number of open intervals, against a limit."""
+    counts = [(0.0, 0), *steps(intervals)]
+    most = max(count for _, count in counts)
 
+    def draw_limit(axes: Axes) -> None:
+        draw_steps(axes, counts, end, SKY, label, filled=True)
+        axes.axhline(limit, color=VERMILLION, linestyle="--", linewidth=1.4)
+        beyond = axes.get_yaxis_transform()
+        axes.text(1.005, limit, f"limit {limit:g}", transform=beyond, va="center", color=VERMILLION, fontsize=9)
+        axes.set_ylim(0, max(limit, most) * 1.18)
 
-def draw_instant(axes: Axes, at: float) -> None:
-    axes.axvline(at, color=GREY, linestyle=":")
+    return Panel(title, ylabel, 1.5, [draw_limit])
 
 
 def draw_points(axes: Axes, points: Iterable[Point]) -> None:
@@ -97,10 +104,10 @@ def draw_points(axes: Axes, points: Iterable[Point]) -> None:
 
 
 def draw_steps(
-    axes: Axes, steps: Sequence[tuple[float, int]], end: float, color: str, label: str, *, filled: bool = False
+    axes: Axes, counts: Sequence[tuple[float, int]], end: float, color: str, label: str, *, filled: bool = False
 ) -> None:
-    """How many from each instant on, until `end`."""
-    whole = [*steps, (end, steps[-1][1])] if steps else []
+    """A count from each instant to the next one, and the last until `end`."""
+    whole = [*counts, (end, counts[-1][1])] if counts else []
     xs, ys = [x for x, _ in whole], [y for _, y in whole]
     if filled:
         axes.fill_between(xs, ys, step="post", color=color, alpha=0.7, linewidth=0, label=label)
@@ -108,19 +115,8 @@ def draw_steps(
         axes.step(xs, ys, where="post", color=color, linewidth=1.2, label=label)
 
 
-def draw_limit(axes: Axes, limit: float, highest: float) -> None:
-    axes.axhline(limit, color=VERMILLION, linestyle="--", linewidth=1.4)
-    line_label(axes, f"limit {limit:g}", limit, VERMILLION)
-    axes.set_ylim(0, max(limit, highest) * 1.18)
-
-
-def line_label(axes: Axes, text: str, height: float, color: str) -> None:
-    """A label to the right of the axes, at the height of the line that it names."""
-    axes.text(1.005, height, text, transform=axes.get_yaxis_transform(), va="center", color=color, fontsize=9)
-
-
 def draw(path: Path, title: str, xlabel: str, end: float, panels: Sequence[Panel]) -> None:
-    """Write the PNG; `end`: the last second that is shown."""
+    """Write the PNG. `end`: the last second that is shown."""
     heights = [panel.height + 0.5 for panel in panels]
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.9), dpi=DPI, layout="constrained")
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]

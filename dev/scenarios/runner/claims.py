@@ -1,4 +1,4 @@
-"""What a run has to show: a claim each, whether the records bear it out, and the finding."""
+"""The claims of a run: whether the records confirm each one, and the finding."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ VERDICTS = {True: "[green]holds[/]", False: "[bold red]FAILS[/]", None: "[yellow
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, held against the records.
-
-    `ok` is None where nothing happened that could have shown the claim to be wrong: no failure, and no proof.
-    """
+    """A claim about the records. `ok` is None if nothing happened that could have violated the claim."""
 
     name: str
     ok: bool | None
@@ -25,13 +22,13 @@ class Claim:
 
 
 def judge(name: str, problems: Mapping[str, Sequence[str]], finding: str, *, shown: bool = True) -> Claim:
-    """The claim fails if any of `problems` (what: who) is not empty; it is not shown unless `shown`."""
-    problem = "; ".join(f"{what}: {first_names(who)}" for what, who in problems.items() if who)
+    """The claim fails if one of `problems` (what -> names) is not empty. It is not shown unless `shown`."""
+    problem = "; ".join(f"{what}: {first_names(names)}" for what, names in problems.items() if names)
     return Claim(name, False if problem else True if shown else None, problem or finding)
 
 
 def first_names(names: Sequence[str], limit: int = 5) -> str:
-    """The first of them, and how many more there are."""
+    """The first names, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 

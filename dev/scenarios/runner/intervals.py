@@ -1,21 +1,23 @@
-"""Figures from intervals and instants: peaks, spreads, hand-offs, utilisation. Pure; seconds throughout.
+"""Figures from intervals and instants: peaks, spreads, hand-offs, utilisation. Pure; seconds.
 
-An interval is half-open, [start, end): what ends at the instant at which something else starts does not overlap it.
+An interval is half-open, [start, end): it does not overlap one that starts at the instant of its end.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Handoff:
-    """A slot given from one workflow to the next. `seconds` is at least 0."""
+    """A slot that one workflow releases and the next one takes. `seconds` is at least 0."""
 
     released: float
     started: float
@@ -46,8 +48,7 @@ class Start:
 
 
 def steps(intervals: Iterable[Interval]) -> list[tuple[float, int]]:
-    """(instant, how many are open from then on), by time, one entry an instant. Empty and backward intervals count for
-    nothing."""
+    """(instant, number of open intervals from then on), by time. Empty and backward intervals are ignored."""
     changes: dict[float, int] = {}
     for start, end in intervals:
         if end > start:
@@ -58,19 +59,19 @@ def steps(intervals: Iterable[Interval]) -> list[tuple[float, int]]:
 
 
 def peak(intervals: Iterable[Interval]) -> int:
-    """The most that are open at any instant."""
+    """The largest number of intervals that are open at the same time."""
     return max((count for _, count in steps(intervals)), default=0)
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """Nearest rank: the smallest value that at least this share of the values does not exceed. None without values."""
+    """By nearest rank: the smallest value that is not below this share of the values. None without values."""
     if not values:
         return None
     return sorted(values)[max(1, math.ceil(share * len(values))) - 1]
 
 
 def rounded(value: float | None) -> float | None:
-    """To milliseconds; None for what never came."""
+    """To milliseconds. None for an infinite value."""
     return None if value is None or math.isinf(value) else round(value, 3)
 
 
@@ -79,28 +80,33 @@ def since(instant: float | None, origin: float) -> float | None:
 
 
 def spread(values: Sequence[float], **shares: float) -> dict[str, float | int | None]:
-    """Count, the percentile of each share by its name, and the largest."""
+    """Count, the percentile of each share by its name, and the maximum."""
     named = {name: rounded(percentile(values, share)) for name, share in shares.items()}
     return {"count": len(values), **named, "max": rounded(max(values, default=None))}
 
 
+def tally(values: Iterable[Any]) -> dict[str, int]:
+    """How often each value occurs, as text, in order (9 before 10)."""
+    counts = Counter(map(str, values))
+    return {name: counts[name] for name in sorted(counts, key=lambda name: (len(name), name))}
+
+
 def handoffs(releases: Sequence[Release], starts: Sequence[Start], limit: int) -> list[Handoff]:
-    """Each release, in time order, with the next start after it that had to wait for a slot.
+    """Each release, by time, with the next start after it that had to wait for a slot.
 
-    The first `limit` starts take slots that were never used, so no release is theirs. Of the others, a release is given
-    the earliest one not given yet that does not lie before it; with several slots this is the order in which a queue
-    hands them on. "Before" is judged by the entry of ReleaseSlot: the write happens inside that state, so the next
-    workflow can start before the state's end is logged. The gap is measured from the exit, and is 0 then.
-
-    A start counts only if its request had been sent when the slot came free: a slot that was free because no request
-    waited was not handed off late.
+    1. The first `limit` starts take unused slots and belong to no release.
+    2. Each release gets the earliest remaining start that is not before its entry into ReleaseSlot. The write happens
+       inside that state, so the next workflow can start before the state's end is recorded. The gap counts from the
+       exit, and is 0 in that case.
+    3. A start counts only if its request had been sent at the release: otherwise the slot was free because no request
+       waited.
     """
     waiting = sorted(starts, key=lambda start: start.at)[limit:]
     passed: list[Handoff] = []
     position = 0
     for release in sorted(releases, key=lambda release: release.exited):
         while position < len(waiting) and waiting[position].at < release.entered:
-            position += 1  # the slot of this start came back without a release, by the janitor
+            position += 1  # the janitor freed the slot of this start
         if position == len(waiting):
             break
         start = waiting[position]
@@ -111,11 +117,11 @@ def handoffs(releases: Sequence[Release], starts: Sequence[Start], limit: int) -
 
 
 def overlap_seconds(intervals: Iterable[Interval], window: Interval) -> float:
-    """How long the intervals lie inside the window, added up."""
+    """The sum of the intervals' parts inside the window."""
     return math.fsum(max(0.0, min(end, window[1]) - max(start, window[0])) for start, end in intervals)
 
 
 def utilisation(intervals: Iterable[Interval], window: Interval, limit: int) -> float | None:
-    """The share of the window's slot-seconds that the intervals fill; None for an empty window."""
+    """The share of the window's slot-seconds that the intervals fill. None for an empty window."""
     length = window[1] - window[0]
     return overlap_seconds(intervals, window) / (length * limit) if length > 0 else None

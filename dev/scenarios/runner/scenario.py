@@ -1,16 +1,16 @@
-"""The frame of a run: one at a time in its folder, an engine of its own, timed phases, report, chart and exit code.
+"""A run of a scenario: one at a time in its folder, with its own engine, timed phases, report, chart and exit code.
 
-Exit codes: 0 no check fails; 1 one does, or the run cannot continue; 2 wrong options; 130 interrupted.
+Exit codes: 0 no check fails; 1 a check fails, or the run cannot continue; 2 wrong options; 130 interrupted.
 
-Every report.json has these keys; the module of each scenario's figures lists the others:
+Every report.json has these keys. The module with a scenario's figures lists the others.
 
 | key | meaning |
 |---|---|
 | `parameters` | the options of this run |
 | `started_at` | the instant from which all others count, ISO 8601, UTC |
-| `checks` | name, ok (null: this run could not show it), and what was found, for each claim the run has to show |
+| `checks` | the claims: name, ok (null: this run could not show it), found |
 | `ok` | no check fails |
-| `phases` | seconds each phase took |
+| `phases` | duration of each phase in seconds |
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ ROWS_SHOWN = 10  # of a table of single requests; the rest are in report.json
 
 
 class CannotGoOn(Exception):
-    """The run has to end here; the text states why."""
+    """The run cannot continue. The text states the reason."""
 
 
 class AlreadyRunning(CannotGoOn):
-    """Another run uses the same folder."""
+    """Another run uses the folder."""
 
 
 # ------------------------------------------------------------------------------------------------------- command line
 
 
 class Command(click.Command):
-    """Most users never type an option of these commands: they set the Makefile's variables, which the epilog lists."""
+    """A command whose epilog lists the Makefile's variables, which most users set instead of its options."""
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **{"context_settings": {"help_option_names": ["-h", "--help"]}, **settings})
@@ -82,7 +82,7 @@ def _allowed(kind: click.ParamType) -> str:
 
 
 class FiniteRange(click.FloatRange):
-    """A FloatRange lets "nan" through, since it is neither below nor above anything."""
+    """A FloatRange that refuses "nan", which is neither below the minimum nor above the maximum."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -92,7 +92,7 @@ class FiniteRange(click.FloatRange):
 
 
 def option(name: str, kind: click.ParamType | type[int], default: float, text: str) -> Callable[..., Any]:
-    """An option of a run, whose help names its variable in the Makefile."""
+    """An option whose help names its variable in the Makefile."""
     variable = name.removeprefix("--").replace("-", "_").upper()
     return click.option(name, type=kind, default=default, show_default=True, help=f"{text} (make: {variable}).")
 
@@ -101,7 +101,7 @@ def option(name: str, kind: click.ParamType | type[int], default: float, text: s
 
 
 class Run:
-    """A run's console, and its phases: each is timed and announced. The report has the seconds by key."""
+    """The console of a run, and the seconds of its phases by key."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -124,7 +124,7 @@ class Run:
     def report(
         self, parameters: DataclassInstance, started: float, checks: Sequence[Claim], figures: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What is written to report.json. `started`: epoch seconds."""
+        """The content of report.json. `started`: epoch seconds."""
         return {
             "parameters": asdict(parameters),
             "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
@@ -136,13 +136,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a run writes and shows of its report.
+    """The files and the tables of a run.
 
     Args:
-        folder: where report.json and the chart are written.
+        folder: of report.json and the chart.
         chart: the chart's file name.
         draw: draws the chart of a report into a file.
-        tables: the report for the terminal, all but its checks.
+        tables: the report for the terminal, without its checks.
         engine: see EmbeddedAws.start.
     """
 
@@ -154,29 +154,32 @@ class Scenario:
 
 
 def terminal() -> Console:
-    """A pipe has no width of its own, and 80 columns break the tables' lines."""
+    """The console. A pipe has no width, and in 80 columns the tables' lines would break."""
     return Console(emoji=False) if sys.stdout.isatty() else Console(width=NO_TERMINAL_WIDTH, emoji=False)
 
 
 @contextmanager
 def alone(folder: Path, written: Sequence[str]) -> Iterator[None]:
-    """Two runs at once would share the engine's files and what is `written`. The lock ends with the process."""
+    """Lock the folder, since two runs would share the engine's files, and remove the files that will be `written`.
+
+    The lock ends with the process. Raises AlreadyRunning.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyRunning(f"another run uses {folder}: wait for its end, or interrupt it") from None
-        for name in written:  # the files of an earlier run must not pass for this one's result
+        for name in written:  # files of an earlier run would look like this run's result
             (folder / name).unlink(missing_ok=True)
         yield
 
 
 @contextmanager
 def engine(folder: Path, run: Run, **options: Any) -> Iterator[EmbeddedAws]:
-    """The run's own engine, on a port of its own, ended whatever happens. `options`: see EmbeddedAws.start.
+    """An engine on its own port, which is always stopped. `options`: see EmbeddedAws.start.
 
-    A second Ctrl-C during the end is ignored: it would leave behind what the first one asked to be ended.
+    A Ctrl-C during the stop is ignored: it would leave processes behind.
     """
     with run.phase("start", "start the embedded AWS"):
         aws = EmbeddedAws.start(folder, **options)
@@ -190,7 +193,7 @@ def engine(folder: Path, run: Run, **options: Any) -> Iterator[EmbeddedAws]:
 
 
 def carry_out(scenario: Scenario, perform: Callable[[EmbeddedAws, Run], Mapping[str, Any]]) -> NoReturn:
-    """Start an engine, let `perform` use it and return its report, write and show that, and exit with its verdict."""
+    """Start an engine, call `perform`, write and show the report that it returns, and exit."""
     console = terminal()
     run, folder = Run(console), scenario.folder
     try:
@@ -198,13 +201,13 @@ def carry_out(scenario: Scenario, perform: Callable[[EmbeddedAws, Run], Mapping[
             report = perform(aws, run)
             write(scenario, report, console)
     except KeyboardInterrupt:
-        console.print("\n[bold]Interrupted.[/] The embedded AWS and all it started are ended; nothing is left running.")
+        console.print("\n[bold]Interrupted.[/] The embedded AWS and its processes have ended; nothing is left running.")
         sys.exit(130)
     except (CannotGoOn, Stalled, EngineError, DeploymentError, LookupError) as error:
         console.print(f"[bold red]The run cannot continue:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
     except (BotoCoreError, ClientError) as error:
-        console.print(f"[bold red]The embedded AWS refused or is gone:[/] {escape(str(error))}", highlight=False)
+        console.print(f"[bold red]A call of the embedded AWS failed:[/] {escape(str(error))}", highlight=False)
         console.print(f"Its log: {folder}/engine.log")
         sys.exit(1)
     failed = claims.failing(report)
@@ -214,7 +217,7 @@ def carry_out(scenario: Scenario, perform: Callable[[EmbeddedAws, Run], Mapping[
 
 
 def write(scenario: Scenario, report: Mapping[str, Any], console: Console) -> None:
-    """report.json, the chart, and the tables on the screen."""
+    """Write report.json and the chart, and print the tables."""
     (scenario.folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     scenario.draw(report, scenario.folder / scenario.chart)
     for each in (*scenario.tables(report), claims.table(report)):
@@ -226,7 +229,6 @@ def write(scenario: Scenario, report: Mapping[str, Any], console: Console) -> No
 
 
 def figure_table(title: str, rows: Mapping[str, object]) -> Table:
-    """A figure on each line."""
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column()
@@ -236,13 +238,23 @@ def figure_table(title: str, rows: Mapping[str, object]) -> Table:
 
 
 def list_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Table]:
-    """The first rows; no table without rows."""
+    """A table of the first rows, or none without rows."""
     listed = list(rows)
     rest = len(listed) - ROWS_SHOWN
     caption = f"and {rest} more in report.json" if rest > 0 else None
     table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for heading in headings:
-        table.add_column(heading, overflow="fold")  # an id that is cut cannot be searched for
+        table.add_column(heading, overflow="fold")  # users search for ids, so none is cut
     for row in listed[:ROWS_SHOWN]:
         table.add_row(*(escape(str(cell)) for cell in row))
     return [table] if listed else []
+
+
+def spread_text(spread: Mapping[str, Any], none: str = "none") -> str:
+    """Each figure of the spread in seconds, and the count in parentheses."""
+    figures = (f"{name} {value:.2f} s" for name, value in spread.items() if name != "count")
+    return f"{', '.join(figures)} ({spread['count']})" if spread["count"] else none
+
+
+def counts_text(counts: Mapping[str, int], form: str = "{count} {name}") -> str:
+    return ", ".join(form.format(count=count, name=name) for name, count in counts.items()) or "none"

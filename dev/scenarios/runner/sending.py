@@ -1,25 +1,40 @@
-"""One batch of requests, taken whole or not at all."""
+"""Sending requests in batches. A batch with a refused entry ends the run."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from itertools import batched
 from typing import Any
 
 from .scenario import CannotGoOn
 
-BATCH = 10  # entries a SendMessageBatch takes ("Amazon SQS message quotas")
+BATCH = 10  # entries of a SendMessageBatch ("Amazon SQS message quotas")
 
 
 class SendFailed(CannotGoOn):
-    """SQS refused entries; to continue would put later requests in front of them."""
+    """SQS refused entries. If the run continued, later requests would come before them."""
 
 
-def send_batch(sqs: Any, queue_url: str, entries: Mapping[str, Mapping[str, Any]], sent: int) -> list[dict[str, Any]]:
-    """Send the entries by request id, after `sent` others; SQS's answers in their order. Raises SendFailed."""
-    listed = [{"Id": str(i), **entry} for i, entry in enumerate(entries.values())]
-    answer = sqs.send_message_batch(QueueUrl=queue_url, Entries=listed)
-    if refused := answer.get("Failed"):
-        ids = list(entries)
-        names = ", ".join(f"{ids[int(e['Id'])]} ({e['Code']}: {e.get('Message', '')})" for e in refused)
-        raise SendFailed(f"SQS refused {len(refused)} of {len(ids)} requests: {names}; {sent} were sent")
-    return sorted(answer["Successful"], key=lambda entry: int(entry["Id"]))
+def send(
+    sqs: Any, queue_url: str, entries: Mapping[str, Mapping[str, Any]], within: float = 0.0
+) -> list[tuple[dict[str, Any], float]]:
+    """Send the entries by request id; SQS's answer to each, and the epoch seconds before its call. Raises SendFailed.
+
+    Args:
+        within: the calls are a second apart, or closer together if all would take longer than these seconds.
+    """
+    batches = list(batched(entries.items(), BATCH, strict=False))
+    apart = min(1.0, within / len(batches))
+    started = time.monotonic()
+    sent: list[tuple[dict[str, Any], float]] = []
+    for number, batch in enumerate(batches):
+        time.sleep(max(0.0, started + number * apart - time.monotonic()))
+        at = time.time()
+        listed = [{"Id": str(i), **entry} for i, (_, entry) in enumerate(batch)]
+        answer = sqs.send_message_batch(QueueUrl=queue_url, Entries=listed)
+        if refused := answer.get("Failed"):
+            names = ", ".join(f"{batch[int(e['Id'])][0]} ({e['Code']}: {e.get('Message', '')})" for e in refused)
+            raise SendFailed(f"SQS refused {len(refused)} of {len(batch)} requests: {names}; {len(sent)} were sent")
+        sent += [(entry, at) for entry in sorted(answer["Successful"], key=lambda entry: int(entry["Id"]))]
+    return sent

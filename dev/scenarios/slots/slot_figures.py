@@ -16,12 +16,12 @@ request sent):
 | `max_slots_held` | most workflows between their start and ReleaseSlot |
 | `starts_in_message_order` | workflows started in the order of their messages' SQS sequence numbers |
 | `slots_in_use_at_end` | of the slot table, after the last workflow |
-| `handoff` | count, median, p99, max: from a release to the start of the workflow that took over the slot |
-| `slot_utilisation` | share of the slots' time that workflows hold, from the first start to the last |
+| `handoff` | count, median, p99, max: from a release to the start of the workflow that took the slot |
+| `slot_utilisation` | share of the slot-seconds that workflows hold, from the first start to the last |
 | `glue_utilisation` | the same for the time inside RunGlueJob |
 | `total_seconds` | first request sent to last workflow ended |
-| `workflows` | one entry a workflow: name, request_id, status, instants of its states |
-| `handoffs` | one entry a hand-off: released, seconds, from, to |
+| `workflows` | one entry per workflow: name, request_id, status, instants of its states |
+| `handoffs` | one entry per hand-off: released, seconds, from, to |
 """
 
 from __future__ import annotations
@@ -30,32 +30,20 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, first_names, judge
-from dev.scenarios.runner.intervals import (
-    Handoff,
-    Interval,
-    Release,
-    Start,
-    handoffs,
-    peak,
-    rounded,
-    since,
-    spread,
-    utilisation,
-)
+from dev.scenarios.runner.intervals import Interval, Release, Start, handoffs, peak, rounded, since, spread, utilisation
 from dev.scenarios.runner.scenario import Run
 
 from .slot_records import EndMessage, Execution, Records
 from .slot_requests import SentRequest
 
-HANDOFF_MEDIAN = 1.5  # seconds; what the run has to show, although the visibility fallback is far longer
+HANDOFF_MEDIAN = 1.5  # seconds; without a wake, a message becomes visible after minutes
 FAILURES = ("FAILED", "ABORTED", "TIMED_OUT")
-INSTANTS = ("started", "glue_entered", "glue_exited", "release_entered", "release_exited", "stopped")
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Peaks:
-    """The most at any instant, by three records."""
+    """The most at the same time, by three records."""
 
     glue_alive: int
     glue_open: int
@@ -83,7 +71,9 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
         peak(glue_intervals(executions)),
         peak(held_intervals(executions)),
     )
-    passed = find_handoffs(sent, records, limit)
+    sent_at = {each.request.request_id: each.at for each in sent}
+    starts = [Start(e.name, e.started, sent_at.get(e.request_id, math.inf)) for e in executions]
+    passed = handoffs(releases(executions), starts, limit)
     gaps = [handoff.seconds for handoff in passed]
     median = statistics.median(gaps) if gaps else None
     origin = min(each.at for each in sent)
@@ -111,7 +101,7 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
         "max_slots_held": peaks.slots_held,
         "starts_in_message_order": in_order.ok is not False,
         "slots_in_use_at_end": records.slots_in_use,
-        "handoff": spread(gaps, p99=0.99) | {"median": rounded(median)},
+        "handoff": {"count": len(gaps), "median": rounded(median)} | spread(gaps, p99=0.99),
         "slot_utilisation": rounded(utilisation(held_intervals(executions), window, limit)),
         "glue_utilisation": rounded(utilisation(glue_intervals(executions), window, limit)),
         "total_seconds": rounded(max((_end(e.stopped) for e in executions), default=origin) - origin),
@@ -126,47 +116,49 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
 
 
 def _end(instant: float | None) -> float:
-    """What has not ended lasts for ever: it must count in every peak."""
+    """An interval without an end counts in every later peak."""
     return math.inf if instant is None else instant
 
 
 def held_intervals(executions: Sequence[Execution]) -> list[Interval]:
-    """From the start to the entry of ReleaseSlot: surely inside the time in which the workflow holds its slot."""
-    return [(e.started, _end(e.release_entered or e.stopped)) for e in executions]
+    """From the start to the entry into ReleaseSlot, which is inside the time for which the workflow holds its slot."""
+    return [(e.started, _end(e.entered("ReleaseSlot") or e.stopped)) for e in executions]
 
 
 def glue_intervals(executions: Sequence[Execution]) -> list[Interval]:
-    return [(e.glue_entered, _end(e.glue_exited or e.stopped)) for e in executions if e.glue_entered is not None]
+    entered = [(e.entered("RunGlueJob"), _end(e.exited("RunGlueJob") or e.stopped)) for e in executions]
+    return [(start, end) for start, end in entered if start is not None]
 
 
-def find_handoffs(sent: Sequence[SentRequest], records: Records, limit: int) -> list[Handoff]:
-    sent_at = {each.request.request_id: each.at for each in sent}
-    releases = [
-        Release(e.name, e.release_entered, e.release_exited)
-        for e in records.executions
-        if e.release_entered is not None and e.release_exited is not None
-    ]
-    starts = [Start(e.name, e.started, sent_at.get(e.request_id, math.inf)) for e in records.executions]
-    return handoffs(releases, starts, limit)
+def releases(executions: Sequence[Execution]) -> list[Release]:
+    """The workflows' releases that have ended."""
+    found = [(e.name, *e.states.get("ReleaseSlot", (0.0, None))) for e in executions]
+    return [Release(name, entered, exited) for name, entered, exited in found if exited is not None]
 
 
 def _end_message(message: EndMessage) -> dict[str, str | None]:
-    """The body only where it adds something: of a message that carries no request of ours."""
+    """The body is added if the message contains no request of this run."""
     fields = {name: getattr(message, name) for name in ("request_id", "execution", "error", "cause", "reason")}
     return fields if message.request_id else fields | {"body": message.body}
 
 
 def _workflow(execution: Execution, origin: float) -> dict[str, Any]:
-    fields = asdict(execution)
-    names = ("name", "request_id", "attempt", "status", "error")
-    return {name: fields[name] for name in names} | {name: since(fields[name], origin) for name in INSTANTS}
+    instants = {
+        "started": execution.started,
+        "glue_entered": execution.entered("RunGlueJob"),
+        "glue_exited": execution.exited("RunGlueJob"),
+        "release_entered": execution.entered("ReleaseSlot"),
+        "release_exited": execution.exited("ReleaseSlot"),
+        "stopped": execution.stopped,
+    }
+    texts = {name: getattr(execution, name) for name in ("name", "request_id", "attempt", "status", "error")}
+    return texts | {name: since(instant, origin) for name, instant in instants.items()}
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
 
 
 def last_attempts(sent: Sequence[SentRequest], records: Records) -> dict[str, Execution]:
-    """Each request's last attempt."""
     last: dict[str, Execution] = {}
     for execution in sorted(records.executions, key=lambda e: -e.attempt):
         last.setdefault(execution.request_id, execution)
@@ -174,7 +166,7 @@ def last_attempts(sent: Sequence[SentRequest], records: Records) -> dict[str, Ex
 
 
 def accounted(sent: Sequence[SentRequest], records: Records, last: Mapping[str, Execution]) -> Claim:
-    """S3: each request was started once an attempt, and ended; or it is dead-lettered; nothing else was started."""
+    """S3: each request was started once per attempt, and ended; or it is dead-lettered. Nothing else was started."""
     dead = {message.request_id for message in records.dead}
     ids = [s.request.request_id for s in sent]
     attempts = Counter((e.request_id, e.attempt) for e in records.executions)
@@ -191,7 +183,7 @@ def accounted(sent: Sequence[SentRequest], records: Records, last: Mapping[str, 
 
 
 def failed_are_kept(last: Mapping[str, Execution], kept: Sequence[EndMessage]) -> Claim:
-    """The failed ones, and only they, are in FailedRequestQueue, with error and cause."""
+    """Exactly the failed requests are in FailedRequestQueue, with error and cause."""
     failed = {i for i, e in last.items() if e.status in FAILURES}
     in_queue = {str(m.request_id) for m in kept}
     explained = {str(m.request_id) for m in kept if m.error and m.cause}
@@ -207,22 +199,22 @@ def failed_are_kept(last: Mapping[str, Execution], kept: Sequence[EndMessage]) -
 
 
 def outcomes_as_expected(sent: Sequence[SentRequest], records: Records, last: Mapping[str, Execution]) -> Claim:
-    """Damaged inputs fail and whole ones succeed; a result exists exactly where the job succeeded."""
+    """Damaged inputs fail and others succeed. A result exists exactly if the job succeeded."""
     ended = [(s.request, last[s.request.request_id].status) for s in sent if s.request.request_id in last]
     due = {request.output_key for request, status in ended if status == "SUCCEEDED"}
     problems = {
-        "ended otherwise than their input says": [
+        "ended otherwise than expected of their input": [
             f"{request.request_id} {status}" for request, status in ended if (status == "SUCCEEDED") == request.damaged
         ],
         "succeeded without a result": sorted(due - records.outputs),
         "result without a success": sorted(records.outputs - due),
     }
     finding = f"{len(records.outputs)} results; {sum(s.request.damaged for s in sent)} damaged inputs failed"
-    return judge("outcomes are what the input says", problems, finding)
+    return judge("the outcomes are those expected of the inputs", problems, finding)
 
 
 def message_order(sent: Sequence[SentRequest], records: Records) -> Claim:
-    """S5. First attempts only, as a request given back goes to the tail. Equal instants count as in order."""
+    """S5, of first attempts: a returned request goes to the tail of the queue. Equal instants count as in order."""
     sequence = {s.request.request_id: s.sequence for s in sent}
     first = [e for e in records.executions if e.attempt == 1 and e.request_id in sequence]
     started = sorted(first, key=lambda e: (e.started, sequence[e.request_id]))
@@ -233,34 +225,35 @@ def message_order(sent: Sequence[SentRequest], records: Records) -> Claim:
     ]
     finding = f"{len(started)} starts in the order of their SQS sequence numbers"
     if len(started) < 2:
-        finding = f"{counted(len(started), 'start')}: no order to break"
+        finding = f"{counted(len(started), 'start')}: there is no order"
     return judge("workflows start in message order", {"out of order": wrong}, finding, shown=len(started) > 1)
 
 
 def never_above(limit: int, peaks: Peaks) -> Claim:
-    """S1 and S1b, by Glue's records and by Step Functions'.
+    """S1 and S1b, by the records of Glue and of Step Functions.
 
-    Both, because Glue's times may be whole seconds, which can hide an overlap shorter than that (it can never make one
-    up: what ended before another began still does when both are rounded down). Step Functions' are milliseconds.
+    Glue's times may be whole seconds, which hide an overlap shorter than a second but never add one. Step Functions'
+    times are milliseconds.
     """
     finding = (
         f"at most {peaks.glue_alive} Glue runs alive, {peaks.glue_open} inside RunGlueJob, "
         f"{peaks.slots_held} holding a slot"
     )
     most = max(peaks.glue_alive, peaks.glue_open, peaks.slots_held)
+    name = f"never more than {limit} concurrently"
     if most < limit:
-        return Claim(f"never more than {limit} at once", None, f"{finding}: never were all slots in use")
-    return Claim(f"never more than {limit} at once", most == limit, finding)
+        return Claim(name, None, f"{finding}: the slots were never all in use")
+    return Claim(name, most == limit, finding)
 
 
 def slots_are_back(records: Records) -> Claim:
-    """S2 and S4."""
+    """S2, S4."""
     finding = f"slots_in_use {records.slots_in_use}, holders: {first_names(records.holders) or 'none'}"
-    return Claim("every slot is back", records.slots_in_use == 0 and not records.holders, finding)
+    return Claim("every slot is released", records.slots_in_use == 0 and not records.holders, finding)
 
 
 def handoff_is_fast(median: float | None, count: int) -> Claim:
-    """S6. With no more requests than slots there is nothing to hand off."""
+    """S6. If there are no more requests than slots, no slot is handed off."""
     name = f"hand-off median below {HANDOFF_MEDIAN} s"
     if median is None:
         return Claim(name, None, "no request had to wait for a slot")

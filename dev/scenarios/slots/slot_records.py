@@ -1,6 +1,6 @@
-"""What AWS recorded of requests: Step Functions' executions and histories, Glue's job runs, the two end queues.
+"""AWS's records of requests: executions and their histories, Glue job runs, the two end queues, the slot table.
 
-The functions here only read and translate; the claims judge. All times are seconds since the epoch.
+All times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from dev.emulator.queue_reading import attributes, drain
 
-MARKER = "--slotkeeper-execution"  # the Glue argument by which a run names its workflow
+MARKER = "--slotkeeper-execution"  # the Glue argument with the name of the run's workflow
 
 
 @dataclass(frozen=True)
 class Execution:
-    """One workflow. The instants inside are None if the workflow never entered that state."""
+    """One workflow. `states`: the first entry and the last exit of each state that it entered."""
 
     name: str
     request_id: str
@@ -26,10 +26,7 @@ class Execution:
     status: str
     started: float
     stopped: float | None
-    glue_entered: float | None = None
-    glue_exited: float | None = None
-    release_entered: float | None = None
-    release_exited: float | None = None
+    states: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
     error: str | None = None
     cause: str | None = None
     redrives: int = 0
@@ -38,10 +35,16 @@ class Execution:
     def process(self) -> str:
         return self.name.rsplit("-", 1)[0]
 
+    def entered(self, state: str) -> float | None:
+        return self.states[state][0] if state in self.states else None
+
+    def exited(self, state: str) -> float | None:
+        return self.states[state][1] if state in self.states else None
+
 
 @dataclass(frozen=True)
 class GlueRun:
-    """One Glue job run. `completed` is None while it lives."""
+    """One Glue job run. `completed` is None while it is alive."""
 
     run_id: str
     execution: str | None
@@ -65,7 +68,7 @@ class EndMessage:
 
     @property
     def reason(self) -> str | None:
-        """The cause in one sentence: of a failed Glue job, Step Functions gives the whole JobRun as JSON."""
+        """The cause in one sentence. For a failed Glue job Step Functions returns the JobRun as JSON."""
         try:
             run = json.loads(self.cause or "")
         except ValueError:
@@ -90,12 +93,8 @@ def _seconds(value: datetime | None) -> float | None:
 
 
 def parse_history(summary: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> Execution:
-    """One execution from its ListExecutions entry and its GetExecutionHistory events, oldest first.
-
-    A state that is entered twice (a retry inside a state is not) counts from its first entry to its last exit.
-    """
-    entered: dict[str, float] = {}
-    exited: dict[str, float] = {}
+    """One execution from its ListExecutions entry and its GetExecutionHistory events, oldest first."""
+    states: dict[str, tuple[float, float | None]] = {}
     request: dict[str, Any] = {}
     error = cause = None
     for event in events:
@@ -103,9 +102,10 @@ def parse_history(summary: Mapping[str, Any], events: Iterable[Mapping[str, Any]
         if kind == "ExecutionStarted":
             request = json.loads(event["executionStartedEventDetails"].get("input") or "{}")
         elif kind.endswith("StateEntered"):
-            entered.setdefault(event["stateEnteredEventDetails"]["name"], at)
+            states.setdefault(event["stateEnteredEventDetails"]["name"], (at, None))
         elif kind.endswith("StateExited"):
-            exited[event["stateExitedEventDetails"]["name"]] = at
+            name = event["stateExitedEventDetails"]["name"]
+            states[name] = (states[name][0], at)
         elif kind in ("ExecutionFailed", "ExecutionAborted", "ExecutionTimedOut"):
             details = event.get(kind[0].lower() + kind[1:] + "EventDetails", {})
             error, cause = details.get("error"), details.get("cause")
@@ -116,17 +116,14 @@ def parse_history(summary: Mapping[str, Any], events: Iterable[Mapping[str, Any]
         status=summary["status"],
         started=summary["startDate"].timestamp(),
         stopped=_seconds(summary.get("stopDate")),
-        glue_entered=entered.get("RunGlueJob"),
-        glue_exited=exited.get("RunGlueJob"),
-        release_entered=entered.get("ReleaseSlot"),
-        release_exited=exited.get("ReleaseSlot"),
+        states=states,
         error=error,
         cause=cause,
     )
 
 
 def read_executions(sfn: Any, workflow_arn: str) -> list[Execution]:
-    """All executions of the workflow, by their start."""
+    """All executions of the workflow, ordered by start."""
     executions: list[Execution] = []
     for page in sfn.get_paginator("list_executions").paginate(stateMachineArn=workflow_arn):
         for summary in page["executions"]:
@@ -136,7 +133,7 @@ def read_executions(sfn: Any, workflow_arn: str) -> list[Execution]:
 
 
 def read_glue_runs(glue: Any, job_name: str) -> list[GlueRun]:
-    """All runs of the job, by their start."""
+    """All runs of the job, ordered by start."""
     runs = [
         GlueRun(
             run_id=run["Id"],
@@ -157,7 +154,7 @@ def _first(*sources: Any) -> str | None:
 
 
 def parse_end_message(message: dict[str, Any]) -> EndMessage:
-    """Error and cause are in the body next to the request, or in message attributes; a dead letter may be any text."""
+    """Error and cause are in the body next to the request, or in attributes. A dead-letter message may be any text."""
     texts = attributes(message)
     try:
         body = json.loads(message["Body"])
@@ -177,12 +174,12 @@ def parse_end_message(message: dict[str, Any]) -> EndMessage:
 
 
 def read_end_messages(sqs: Any, queue_url: str) -> list[EndMessage]:
-    """Every message of the queue, taken off it."""
+    """Every message of the queue, which is empty afterwards."""
     return [parse_end_message(message) for message in drain(sqs, queue_url)]
 
 
 def read_slots(dynamodb: Any, table: str, process: str) -> tuple[int, list[str]]:
-    """(slots_in_use, the holders' names) of the process, by a consistent read. Raises LookupError without its item."""
+    """slots_in_use and the holders' names of the process, by a consistent read. Raises LookupError without an item."""
     item = dynamodb.get_item(TableName=table, Key={"process_name": {"S": process}}, ConsistentRead=True).get("Item")
     if item is None:
         raise LookupError(f"table {table} has no item for process {process}: the deployment should have created it")
@@ -190,6 +187,5 @@ def read_slots(dynamodb: Any, table: str, process: str) -> tuple[int, list[str]]
 
 
 def read_outputs(s3: Any, bucket: str, prefix: str) -> frozenset[str]:
-    """The keys under the prefix."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     return frozenset(entry["Key"] for page in pages for entry in page.get("Contents", []))

@@ -1,23 +1,21 @@
-"""What `make run` sends: a request for each month of the sample data, and the inputs they read."""
+"""The requests of `make run`: one for each month of the sample data, and their inputs."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import batched
 from typing import Any
 
 from dev.emulator.sample_data import split_by_month
-from dev.scenarios.runner.sending import BATCH, send_batch
+from dev.scenarios.runner import sending
 
 PROCESS = "sample"  # the template's default of ProcessName
 
 
 @dataclass(frozen=True)
 class Request:
-    """One message for RequestQueue. `damaged`: the job must fail on its input."""
+    """One message for RequestQueue. `damaged`: its input makes the job fail."""
 
     request_id: str
     month: str
@@ -29,7 +27,6 @@ class Request:
         return self.arguments["--output_key"]
 
     def body(self) -> dict[str, Any]:
-        """The message of the design's contract."""
         return {"process": PROCESS, "request_id": self.request_id, "arguments": self.arguments}
 
 
@@ -43,7 +40,7 @@ class WorkList:
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that SQS has taken. `sequence` is SQS's own order within the message group; `at` is epoch seconds."""
+    """A request that SQS accepted at `at`. `sequence`: SQS's order within the message group."""
 
     request: Request
     sequence: int
@@ -51,7 +48,7 @@ class SentRequest:
 
 
 def damage(body: bytes) -> bytes:
-    """The same month with a sensor's failure in the middle: one day's temp_max is not a number."""
+    """The same month with a sensor failure in the middle: one day's temp_max is not a number."""
     lines = body.decode().splitlines()
     middle = 1 + (len(lines) - 1) // 2
     cells = lines[middle].split(",")
@@ -61,15 +58,15 @@ def damage(body: bytes) -> bytes:
 
 
 def evenly_marked(share: float, count: int) -> list[bool]:
-    """`count` marks of which the share is True, evenly spread and the same each time; any share above 0 marks one."""
+    """`count` marks, of which the share is True and evenly spread. A share above 0 marks at least one."""
     marked = max(1, round(share * count)) if share > 0 else 0
     return [(i + 1) * marked // count > i * marked // count for i in range(count)]
 
 
 def plan(text: str, *, requests: int, fail: float, run_id: str) -> WorkList:
-    """One request a month, in the order of the months, again from the first month when there are more requests.
+    """One request per month, in order, and from the first month again if there are more requests.
 
-    A damaged request reads a copy of its month that really is damaged. Only inputs that some request reads are listed.
+    A damaged request reads a damaged copy of its month. Only inputs that a request reads are listed.
     """
     months = split_by_month(text)
     names = list(months)
@@ -85,20 +82,18 @@ def plan(text: str, *, requests: int, fail: float, run_id: str) -> WorkList:
 
 
 def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequest]:
-    """Send all of them, ten a call, as a producer would. A call that is repeated after a lost answer changes nothing,
-    since every entry carries its deduplication id. Raises SendFailed."""
-    sent: list[SentRequest] = []
-    for batch in batched(requests, BATCH, strict=False):
-        entries = {
-            request.request_id: {
-                "MessageBody": json.dumps(request.body()),
-                "MessageGroupId": PROCESS,
-                "MessageDeduplicationId": request.request_id,
-            }
-            for request in batch
+    """Send all of them, as a producer would. Raises SendFailed.
+
+    A call that is repeated after a lost answer has no effect, since every entry has its deduplication id.
+    """
+    entries = {
+        request.request_id: {
+            "MessageBody": json.dumps(request.body()),
+            "MessageGroupId": PROCESS,
+            "MessageDeduplicationId": request.request_id,
         }
-        answers = send_batch(sqs, queue_url, entries, len(sent))
-        now = time.time()
-        pairs = zip(batch, answers, strict=True)
-        sent += [SentRequest(request, int(answer["SequenceNumber"]), now) for request, answer in pairs]
-    return sent
+        for request in requests
+    }
+    sent = sending.send(sqs, queue_url, entries)
+    pairs = zip(requests, sent, strict=True)
+    return [SentRequest(request, int(answer["SequenceNumber"]), at) for request, (answer, at) in pairs]

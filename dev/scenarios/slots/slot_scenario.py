@@ -1,7 +1,4 @@
-"""`make run`: send requests through the deployed workflow, and report from AWS's own records.
-
-Exit codes: see dev/scenarios/runner/scenario.py.
-"""
+"""`make run`: send requests through the deployed workflow, and report from AWS's own records."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from dev.emulator.live_view import Snapshot, counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner import chart
 from dev.scenarios.runner.chart import Bar, Panel, Point
-from dev.scenarios.runner.intervals import steps
 from dev.scenarios.runner.scenario import (
     Command,
     FiniteRange,
@@ -29,6 +25,7 @@ from dev.scenarios.runner.scenario import (
     figure_table,
     list_table,
     option,
+    spread_text,
 )
 
 from . import slot_records, slot_requests
@@ -37,7 +34,7 @@ from .slot_requests import PROCESS
 
 
 def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
-    """The run on an engine that is up; returns the report. Raises Stalled and SendFailed."""
+    """Run on a started engine, and return the report. Raises Stalled and SendFailed."""
     with run.phase("deploy", "build and deploy"):
         outputs = aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
     run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
@@ -49,15 +46,18 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any
     with run.phase("send", f"send {counted(len(work.requests), 'request')}"):
         sent = slot_requests.send(aws.client("sqs"), outputs["RequestQueueUrl"], work.requests)
     with run.phase("run", "run"):
-        run.watch(lambda elapsed: look(aws, parameters, elapsed))
+        run.watch(lambda elapsed: progress(aws, parameters, elapsed))
     with run.phase("collect", "collect the records"):
         records = collect(aws, f"output/{run_id}/")
     return build(parameters, sent, records, run)
 
 
-def look(aws: EmbeddedAws, parameters: Parameters, elapsed: float) -> Snapshot:
-    """The queue is read first: a request that moves on between the reads is then counted twice, never not at all, and
-    cannot make the run look ended."""
+def progress(aws: EmbeddedAws, parameters: Parameters, elapsed: float) -> Snapshot:
+    """The current numbers.
+
+    The queue is read first: a request that proceeds between two reads is counted twice and never missed, so the run
+    does not seem to have ended.
+    """
     sqs, outputs = aws.client("sqs"), aws.outputs
     waiting = queue_reading.total(sqs, outputs["RequestQueueUrl"])
     dead = queue_reading.total(sqs, outputs["RequestDeadLetterQueueUrl"])
@@ -86,7 +86,7 @@ def look(aws: EmbeddedAws, parameters: Parameters, elapsed: float) -> Snapshot:
 
 
 def collect(aws: EmbeddedAws, prefix: str) -> slot_records.Records:
-    """Everything AWS recorded. FailedRequestQueue and the dead-letter queue are emptied by it."""
+    """All records of AWS. This empties FailedRequestQueue and the dead-letter queue."""
     sqs, outputs = aws.client("sqs"), aws.outputs
     slots_in_use, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
     return slot_records.Records(
@@ -105,15 +105,10 @@ def collect(aws: EmbeddedAws, prefix: str) -> slot_records.Records:
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    handoff = report["handoff"]
     use, in_glue = (
         "not measured" if report[name] is None else f"{report[name]:.0%}"
         for name in ("slot_utilisation", "glue_utilisation")
     )
-    spread = "no request had to wait"
-    if handoff["count"]:
-        figures = ", ".join(f"{name} {handoff[name]:.2f} s" for name in ("median", "p99", "max"))
-        spread = f"{figures} ({handoff['count']})"
     rows = {
         "requests": report["requests"],
         "succeeded": report["succeeded"],
@@ -124,7 +119,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "most Glue runs alive": f"{report['max_glue_runs_alive']} (limit {report['parameters']['limit']})",
         "starts in message order": "yes" if report["starts_in_message_order"] else "no",
         "slots in use at the end": report["slots_in_use_at_end"],
-        "hand-off": spread,
+        "hand-off": spread_text(report["handoff"], "no request had to wait"),
         "slot utilisation": f"{use} (in Glue {in_glue})",
         "total time": "unknown" if report["total_seconds"] is None else f"{report['total_seconds']:.2f} s",
     }
@@ -136,7 +131,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """A bar per workflow, the slots in use against the limit, and the hand-offs."""
+    """A bar for each workflow, the slots in use against the limit, and the hand-offs."""
     workflows, limit, end = report["workflows"], report["parameters"]["limit"], report["total_seconds"] or 0.0
     bars, failures = [], []
     for lane, workflow in enumerate(workflows, 1):
@@ -153,21 +148,21 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     most, handoff = report["max_slots_held"], report["handoff"]
     median = f"{handoff['median']:.2f} s (median of {handoff['count']})" if gaps else "none"
     panels = [
-        Panel(
+        chart.lanes_panel(
             f"{len(workflows)} workflows through {limit} slots, started {order}: "
             f"{report['succeeded']} succeeded, {report['failed']} failed",
             "workflow, in start order",
-            chart.lane_height(len(workflows)),
-            [lambda axes: chart.draw_lanes(axes, len(workflows), bars, failures)],
+            len(workflows),
+            bars,
+            failures,
         ),
-        Panel(
+        chart.limit_panel(
             f"{'Never more than' if most <= limit else 'OVER the limit: up to'} {most} of {limit} slots in use",
             "slots in use",
-            1.5,
-            [
-                lambda axes: chart.draw_steps(axes, [(0.0, 0), *steps(held)], end, chart.SKY, "in use", filled=True),
-                lambda axes: chart.draw_limit(axes, limit, most),
-            ],
+            held,
+            limit,
+            "in use",
+            end,
         ),
         Panel(
             f"From a release to the next start: {median}",
@@ -183,18 +178,18 @@ SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)
 
 
 @click.command(cls=Command)
-@option("--requests", click.IntRange(1, 2000), 40, "How many requests to send")
-@option("--limit", click.IntRange(1, 500), 3, "How many may run at once")
+@option("--requests", click.IntRange(1, 2000), 40, "Number of requests")
+@option("--limit", click.IntRange(1, 500), 3, "Number of slots")
 @option(
     "--fail",
     FiniteRange(0.0, 1.0),
     0.0,
-    "Share of the requests whose input is damaged, so that their job fails; above 0: at least one",
+    "Share of requests whose input is damaged, so that their job fails; above 0: at least one",
 )
 def main(requests: int, limit: int, fail: float) -> None:
-    """Send real requests through the deployed workflow on the embedded AWS, and report from AWS's own records.
+    """Send requests through the deployed workflow on the embedded AWS, and report from AWS's own records.
 
-    Each request sums up one month of Seattle's daily weather in a Glue job. Writes build/run/report.json and
-    build/run/timeline.png. Nothing outside this machine is touched, and nothing is left running.
+    A Glue job aggregates one month of Seattle's daily weather for each request. Writes build/run/report.json and
+    build/run/timeline.png. Uses nothing outside this machine, and leaves nothing running.
     """
     carry_out(SCENARIO, lambda aws, run: perform(aws, Parameters(requests, limit, fail), run))

@@ -1,1 +1,1 @@
-"""`make soak`: the deployed stack under faults for minutes, its engine restarted on the way, and what it recorded."""
+"""`make soak`: the deployed stack under faults and engine restarts for minutes, and its records."""

@@ -1,4 +1,4 @@
-"""Plays a plan: sends requests, causes faults, removes them, runs the janitor, and waits until all is settled."""
+"""Carries out a plan: sends requests, causes and removes faults, runs the janitor, waits until no request is left."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .soak_stack import JANITOR_PERIOD, SoakStack
 
 TICK = 0.04  # seconds
 WAKE_AFTER = 0.3  # seconds after a limit was changed
-LATE = 1.2  # seconds by which an answer is delayed while the containers are killed
-CALL_WITHIN = 4.0  # seconds to wait for the call in which they are to be killed
-# Seconds without any movement: the claims then report what is left. A killed janitor keeps its lease up to its timeout.
+LATE = 1.2  # seconds of an answer's delay, during which the containers are killed
+CALL_WITHIN = 4.0  # seconds to wait for the call during which the containers are killed
+# Seconds without a change, after which the claims report the remainder. A killed janitor has its lease for so long.
 STALLED_AFTER = 180.0
 
 
 class JanitorClock:
-    """Runs the janitor every few seconds. A context manager; pauses while `paused` is set."""
+    """Runs the janitor every few seconds, except while `paused` is set. A context manager."""
 
     def __init__(self, stack: SoakStack) -> None:
         self.runs: list[JanitorRun] = []
@@ -55,7 +55,7 @@ class JanitorClock:
 
 @dataclass(frozen=True)
 class SlotState:
-    """What is in the queue and in the table. `writes`: of the table so far."""
+    """The queue, the executions and the slot table. `writes`: of the table so far."""
 
     queued: int
     running: int
@@ -64,7 +64,7 @@ class SlotState:
 
     @property
     def settled(self) -> bool:
-        """No request waits or runs, and none holds a slot."""
+        """No request is queued, runs or holds a slot."""
         return not (self.queued or self.running or any(slot.holders for slot in self.slots.values()))
 
 
@@ -83,14 +83,14 @@ class FaultPlayer:
         self.faults = Faults(self.stack.aws.state_dir)
         self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
-        self._rules: dict[str, tuple[str, str, int]] = {}  # kind, what it does, how often it is known to have acted
+        self._rules: dict[str, tuple[str, str, int]] = {}  # kind, details, times known
         self._rules_read = self.started
         self._shown = 0.0
 
     # ---------------------------------------------------------------------------------------------------- the phases
 
     def storm(self) -> None:
-        """Everything that is planned, at its time."""
+        """Send and cause everything in the plan, at its time."""
         for send in self.plan.sends:
             self._at(send.at, lambda send=send: self.send(send))  # type: ignore[misc]
         for fault in self.plan.faults:
@@ -102,7 +102,7 @@ class FaultPlayer:
             time.sleep(TICK)
 
     def remove_faults(self) -> None:
-        """No fault is left, every limit is as it was, no process is paused."""
+        """Remove all faults, restore the limits, resume the processes."""
         self._mark_rules()
         self.faults.clear()
         self.stack.status_events(lost=False)
@@ -111,7 +111,7 @@ class FaultPlayer:
             self.stack.operations.set_limit(process, limit)
 
     def settle(self, phase: str, *, janitor_runs: int) -> None:
-        """Waits until nothing is left, and then for so many runs of the janitor; or until nothing moves any more."""
+        """Wait until no request is left, and then for these janitor runs. Stop if nothing changes any more."""
         self.phase = phase
         last, since = self._read_state(), time.time()
         while not last.settled:
@@ -134,12 +134,10 @@ class FaultPlayer:
     # ----------------------------------------------------------------------------------------------------- faults
 
     def send(self, send: Send) -> None:
-        """A request of the plan."""
         body = json.dumps(send.body())
         self.sent.append(self.stack.send(send.process, send.request_id, body, send.request_id))
 
     def cause(self, fault: Fault) -> None:
-        """A fault of the plan."""
         fields = fault.fields
         match fault.kind:
             case "engine restarted" | "engine killed":
@@ -154,11 +152,15 @@ class FaultPlayer:
                 rule = self.faults.add("RunGlueJob", "leave_running")
                 self._when_met(rule, lambda met: self._abort_soon(fault.kind, met))
             case "limit changed":
-                self._for_a_while(fault, lambda: self._set_limit(fields["process"], fields["limit"]))
+                process, limit = fields["process"], self.plan.limits[fields["process"]]
+                self._set_limit(process, fields["limit"])
+                self._undo_later(fault, lambda: self._set_limit(process, limit))
             case "paused":
-                self._for_a_while(fault, lambda: self.stack.operations.pause(fields["process"]))
+                self.stack.operations.pause(fields["process"])
+                self._undo_later(fault, lambda: self.stack.operations.resume(fields["process"]))
             case "status events lost":
-                self._for_a_while(fault, lambda: self.stack.status_events(lost=True))
+                self.stack.status_events(lost=True)
+                self._undo_later(fault, lambda: self.stack.status_events(lost=False), every_process=True)
             case "bad message":
                 self._send_bad(fields["process"], fields["what"])
             case "redelivery" | "sent again" | "woken for nothing":
@@ -181,7 +183,7 @@ class FaultPlayer:
         self._mark(RESTARTED[hard], started=started)
 
     def _kill(self, call: str) -> None:
-        """In the middle of a call whose effect stands, so that the caller never learns of it; or wherever they are."""
+        """Kill the containers during a call that takes effect, so that the caller gets no answer; or without a call."""
         if call:
             rule = self.faults.add(call, "late", seconds=LATE)
             self._when_met(rule, lambda _met: self._kill_now(call), otherwise=lambda: self._kill_now(""))
@@ -195,38 +197,28 @@ class FaultPlayer:
 
     def _pick(self, fault: Fault, names: list[str], action: Callable[[str], bool]) -> None:
         if names:
-            name = sorted(names)[int(fault.fields["draw"] * len(names))]
-            if action(name):
-                self._mark(fault.kind, name, name.rsplit("-", 1)[0])
+            self._control(fault.kind, sorted(names)[int(fault.fields["draw"] * len(names))], action)
+
+    def _control(self, kind: str, name: str, action: Callable[[str], bool]) -> None:
+        if action(name):
+            self._mark(kind, name, name.rsplit("-", 1)[0])
 
     def _abort_soon(self, kind: str, met: list[str]) -> None:
-        """A moment later, so that there is a run to be left alive."""
+        """Abort after a moment, so that there is a Glue run."""
+        self._at(self._elapsed() + 0.4, lambda: self._control(kind, met[0], self.stack.abort))
 
-        def abort() -> None:
-            if self.stack.abort(met[0]):
-                self._mark(kind, met[0], met[0].rsplit("-", 1)[0])
-
-        self._at(self._elapsed() + 0.4, abort)
-
-    def _for_a_while(self, fault: Fault, action: Callable[[], None]) -> None:
-        action()
-        fields, started = fault.fields, time.time()
-        process = "" if fault.kind == "status events lost" else fields["process"]
+    def _undo_later(self, fault: Fault, action: Callable[[], object], *, every_process: bool = False) -> None:
+        started, fields = time.time(), fault.fields
 
         def undo() -> None:
-            if fault.kind == "status events lost":
-                self.stack.status_events(lost=False)
-            elif fault.kind == "paused":
-                self.stack.operations.resume(process)
-            else:
-                self._set_limit(process, self.plan.limits[process])
-            self._mark(fault.kind, str(fields.get("limit", "")), process, started)
+            action()
+            self._mark(fault.kind, str(fields.get("limit", "")), "" if every_process else fields["process"], started)
 
         self._at(self._elapsed() + fields["seconds"], undo)
 
     def _set_limit(self, process: str, limit: int) -> None:
         self.stack.operations.set_limit(process, limit)
-        # The waiting message is hidden, and only a wake makes it visible again (F6).
+        # A hidden message becomes visible only by a wake (F6).
         self._at(self._elapsed() + WAKE_AFTER, lambda: self.stack.wake_without_release(process))
 
     def _send_bad(self, process: str, what: str) -> None:
@@ -254,12 +246,12 @@ class FaultPlayer:
             return
         chosen = sent[int(fault.fields["draw"] * len(sent))]
         if fault.kind == "sent again":
-            # A producer that is not sure: the same request, as another message.
+            # As by a producer that repeats a send: the same request in another message.
             self.stack.send(process, chosen.request_id, chosen.body, f"{chosen.request_id}-{time.monotonic_ns()}")
         elif self.stack.has_started(chosen):
             self.stack.redeliver(chosen)
         else:
-            return  # SQS delivers no message twice while those before it wait
+            return  # SQS delivers only the head of a group
         self._mark(fault.kind, chosen.request_id, process)
 
     # ------------------------------------------------------------------------------------------------- bookkeeping
@@ -269,7 +261,7 @@ class FaultPlayer:
         self.marks.append(FaultMark(now if started is None else started, kind, detail, process, now))
 
     def _mark_rules(self) -> None:
-        """Marks each time that a rule has acted since the last read: one may act again long after the first time."""
+        """Mark each action of a rule since the last call. A rule may act several times."""
         now = time.time()
         for rule, (kind, detail, known) in self._rules.items():
             met = self.faults.met(rule)
@@ -307,7 +299,7 @@ class FaultPlayer:
         return SlotState(self.stack.queued(), len(self.stack.running()), dict(slots), len(self.stack.journal.changes))
 
     def _show(self) -> None:
-        """When the view is due."""
+        """Update the view if it is due."""
         now = time.time()
         if now - self._shown < self.view.interval:
             return

@@ -1,4 +1,4 @@
-"""Which execution held a slot when, and when a slot was free although a request waited. Pure; seconds throughout."""
+"""When each execution held a slot, and when a slot was free although a request waited. Pure; seconds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,29 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dev.scenarios.runner.intervals import Interval
+from dev.scenarios.runner.intervals import Interval, overlap_seconds
 
-from .soak_records import Change, Records
+from .soak_plan import RESTARTED
+from .soak_records import Change, FaultMark, Records
+
+FAULT_LASTS = 10.0  # seconds after a fault within which a new container receives a hidden message
+# Faults that can end a starter or lose a wake. An aborted workflow wakes no request.
+DISTURBING = {
+    *RESTARTED,
+    "abort",
+    "abort at a step",
+    "abort, run left alive",
+    "containers killed",
+    "fault in StartExecution",
+    "fault in a task",
+    "fault in an API call",
+    "redriven",
+}
 
 
 @dataclass(frozen=True)
 class Holding:
-    """A slot held by one execution. `confirmed` and `freed` are infinite if that never happened."""
+    """A slot held by one execution. `confirmed` and `freed` are infinite if they did not happen."""
 
     process: str
     execution: str
@@ -24,7 +39,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Idle:
-    """A slot was free and a request waited, until one was admitted or one of the two ended."""
+    """A time in which a slot was free and a request waited. `admitted`: an admission ended it."""
 
     process: str
     started: float
@@ -37,7 +52,7 @@ class Idle:
 
 
 def holdings(changes: Iterable[Change]) -> list[Holding]:
-    """In the order in which the slots were taken."""
+    """All holdings, in the order of their reservations."""
     opened: dict[tuple[str, str], tuple[float, float]] = {}
     closed: list[Holding] = []
     for change in changes:
@@ -54,7 +69,7 @@ def holdings(changes: Iterable[Change]) -> list[Holding]:
 
 
 def free_slots(changes: Sequence[Change], process: str) -> list[Interval]:
-    """When one more could have been admitted."""
+    """When the process could have admitted another request."""
     mine = [change for change in changes if change.process == process]
     ends = [*(change.at for change in mine), math.inf][1:]
     return merged(
@@ -65,15 +80,15 @@ def free_slots(changes: Sequence[Change], process: str) -> list[Interval]:
 
 
 def waiting_requests(records: Records, process: str, slots: Sequence[Holding]) -> list[Interval]:
-    """When a message of the process was on the queue, by its sending and what became of it.
+    """When a message of the process was on the queue: from its sending to its admission or dead-letter message.
 
-    A message that another attempt of its request sent is left out: its time was not recorded.
+    Messages that a returned request sent are left out, since their time was not recorded.
     """
     taken: dict[str, float] = {}
     for slot in slots:
         taken.setdefault(slot.execution, slot.taken)
     first = {(e.process, e.request_id): e.name for e in records.executions if e.attempt == 1}
-    dead_lettered = {letter.source: letter.at for letter in records.dead}
+    dead_lettered = {message.source: message.at for message in records.dead}
     waits = []
     for sent in records.sent:
         if sent.process == process:
@@ -84,7 +99,7 @@ def waiting_requests(records: Records, process: str, slots: Sequence[Holding]) -
 
 
 def idle(records: Records, process: str, slots: Sequence[Holding]) -> list[Idle]:
-    """Every stretch of time in which the process had a free slot and a message on the queue."""
+    """Every time in which the process had a free slot and a message on the queue."""
     admissions = sorted(slot.taken for slot in slots if slot.process == process)
     stretches: list[Idle] = []
     for started, ended in overlaps(free_slots(records.changes, process), waiting_requests(records, process, slots)):
@@ -98,7 +113,7 @@ def idle(records: Records, process: str, slots: Sequence[Holding]) -> list[Idle]
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same instants, as intervals that neither touch nor overlap, by time."""
+    """The union of the intervals, as intervals that neither touch nor overlap, by time."""
     disjoint: list[Interval] = []
     for start, end in sorted(intervals):
         if end <= start:
@@ -111,5 +126,22 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
-    """What lies in both; each a list that `merged` has made."""
+    """The intersection of two results of `merged`."""
     return [(max(a[0], b[0]), min(a[1], b[1])) for a in some for b in others if max(a[0], b[0]) < min(a[1], b[1])]
+
+
+def seconds_with_engine(each: Idle, faults: Sequence[FaultMark]) -> float:
+    """The seconds of the idle time in which the engine ran."""
+    down = [(mark.at, mark.until) for mark in faults if mark.kind in RESTARTED]
+    return each.seconds - overlap_seconds(down, (each.started, each.ended))
+
+
+def is_disturbed(each: Idle, faults: Sequence[FaultMark]) -> bool:
+    """Whether a fault can have caused the idle time."""
+    return any(
+        mark.kind in DISTURBING
+        and mark.process in ("", each.process)
+        and mark.at < each.ended
+        and mark.until + FAULT_LASTS > each.started
+        for mark in faults
+    )

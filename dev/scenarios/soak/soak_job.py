@@ -1,4 +1,4 @@
-"""The soak's Glue job: works for --seconds, and ends as --ending states. Nothing but the standard library."""
+"""The soak's Glue job: sleeps for --seconds, and ends as --ending states. Uses the standard library alone."""
 
 import argparse
 import sys

@@ -1,6 +1,6 @@
-"""Which requests are sent and which faults act, and when: drawn from the seed alone, so that it can be repeated.
+"""The requests, the faults and their times, drawn from the seed alone, so that a run can be repeated. Pure.
 
-The interleaving is not: which workflow is in which state at an instant depends on the machine. Pure.
+Their interleaving with the workflows depends on the machine.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from itertools import count
 from typing import Any
 
 PROCESSES = ("soak-a", "soak-b", "soak-c")
-# Seconds. Some runs are long enough to outlive their workflow's end by more than the janitor's grace and two rounds.
+# Seconds. Some runs outlive their workflow by more than the grace time and two janitor runs.
 SHORT_JOB, LONG_JOB = (0.2, 2.5), (7.0, 11.0)
 SHARE_LONG, SHARE_FAIL, SHARE_HANG = 0.15, 0.10, 0.03
-SLOT_SECONDS = 4.0  # seconds that a request takes a slot for, roughly; only for how many requests a run can take
-LOAD = 0.55  # of what the slots could take undisturbed: what is disturbed takes more than twice its time
-CALM = 0.93  # from this share of the minutes on, no new fault acts
-RESTARTS = ((0.35, False), (0.55, True), (0.75, True))  # share of the minutes; hard or not
-SHORT = 1.0  # minutes; below it there is time for one restart only, a hard one
+SLOT_SECONDS = 4.0  # approximate seconds for which a request holds a slot, to compute the number of requests
+LOAD = 0.55  # share of the slots' capacity without faults; a disturbed request takes more than twice its time
+CALM = 0.93  # share of the minutes after which no new fault acts
+RESTARTS = ((0.35, False), (0.55, True), (0.75, True))  # share of the minutes, and whether the engine is killed
+SHORT = 1.0  # minutes; a shorter run has time for one restart only
 FAULT_EVERY = 2.0  # seconds
 
-# A deck is dealt from the top, then shuffled anew: no kind is missing for long, and none comes in a rhythm.
+# The number of each kind in a deck. A plan takes shuffled decks, so that no kind is rare and none is periodic.
 DECK: Mapping[str, int] = {
     "abort": 5,
     "abort at a step": 6,
@@ -89,7 +89,7 @@ BAD = ("not JSON", "unknown process", "another group", "reserved argument")
 
 @dataclass(frozen=True)
 class Send:
-    """A request to be sent `at` seconds after the start, whose job takes `seconds` and ends as `ending` states."""
+    """A request, sent `at` seconds after the start, whose job takes `seconds` and ends as `ending` states."""
 
     at: float
     process: str
@@ -98,14 +98,13 @@ class Send:
     ending: str
 
     def body(self) -> dict[str, Any]:
-        """The message of the design's contract."""
         arguments = {"--seconds": f"{self.seconds:.2f}", "--ending": self.ending}
         return {"process": self.process, "request_id": self.request_id, "arguments": arguments}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault `at` seconds after the start. What `fields` mean depends on the kind."""
+    """A fault `at` seconds after the start. The meaning of `fields` depends on the kind."""
 
     at: float
     kind: str
@@ -121,12 +120,12 @@ class Plan:
 
 
 def limits_of(limit: int) -> dict[str, int]:
-    """Each process's slots: as many as asked for, one less, and one."""
+    """The slots of each process: `limit`, one less, and one."""
     return dict(zip(PROCESSES, (limit, max(1, limit - 1), 1), strict=True))
 
 
 def draw(minutes: float, seed: int, limit: int) -> Plan:
-    """The whole schedule of one run."""
+    """The plan of one run."""
     random_ = random.Random(seed)  # noqa: S311 - a schedule, not a secret
     seconds, limits = minutes * 60, limits_of(limit)
     sends = sorted(
@@ -138,7 +137,7 @@ def draw(minutes: float, seed: int, limit: int) -> Plan:
 
 
 def burst(limits: Mapping[str, int], each: int) -> list[Send]:
-    """Requests that are sent at once after the faults: some more for each process than it has slots."""
+    """The requests after the faults: for each process as many as it has slots, and `each` more."""
     return [
         Send(0.0, process, f"calm-{process}-{number}", 0.3, "succeed")
         for process, limit in limits.items()
@@ -147,7 +146,7 @@ def burst(limits: Mapping[str, int], each: int) -> list[Send]:
 
 
 def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> list[Send]:
-    """Some at a time, with pauses: queues that grow and that run empty."""
+    """Groups of requests with pauses, so that queues grow and become empty."""
     rate = LOAD * limit / SLOT_SECONDS
     made, at, numbers = [], random_.uniform(0, 1), count(1)
     while at < seconds:
@@ -178,21 +177,17 @@ def _faults(random_: random.Random, limits: Mapping[str, int], seconds: float) -
 
 def _fields(random_: random.Random, kind: str, limits: Mapping[str, int]) -> dict[str, Any]:
     process = random_.choice(PROCESSES)
-    # Most faults are over at the second attempt; some outlast every attempt of a call.
+    # Most faults have ended at the second attempt. Some outlast every attempt of a call.
     times = random_.choice((1, 1, 2, 3, 5))
     match kind:
         case "abort at a step":
-            action = random_.choice(("abort_before", "abort_after"))
-            return {"state": random_.choice(ABORT_STEPS), "action": action, "error": "", "times": 1}
+            return _rule(random_.choice(ABORT_STEPS), random_.choice(("abort_before", "abort_after")), "", 1)
         case "fault in a task":
-            state, action, error = random_.choice(TASK_FAULTS)
-            return {"state": state, "action": action, "error": error, "times": times}
+            return _rule(*random_.choice(TASK_FAULTS), times)
         case "fault in StartExecution":
-            action, error = random_.choice(START_FAULTS)
-            return {"state": "StartExecution", "action": action, "error": error, "times": times}
+            return _rule("StartExecution", *random_.choice(START_FAULTS), times)
         case "fault in an API call":
-            state, action, error = random_.choice(API_FAULTS)
-            return {"state": state, "action": action, "error": error, "times": times}
+            return _rule(*random_.choice(API_FAULTS), times)
         case "containers killed":
             return {"call": random_.choice(KILLED_IN)}
         case "limit changed":
@@ -203,6 +198,10 @@ def _fields(random_: random.Random, kind: str, limits: Mapping[str, int]) -> dic
         case "bad message":
             return {"process": process, "what": random_.choice(BAD)}
     return {"process": process, "draw": random_.random()}
+
+
+def _rule(state: str, action: str, error: str, times: int) -> dict[str, Any]:
+    return {"state": state, "action": action, "error": error, "times": times}
 
 
 def _restarts(minutes: float) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""What was recorded of a soak, by AWS and by the run. All times are seconds since the epoch."""
+"""Records of a soak, by AWS and by the run. All times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from dev.scenarios.slots.slot_records import EndMessage, Execution, GlueRun
 
 CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
-RETURNED = "RequestReturned"  # the workflow's error when it has given its request back
+RETURNED = "RequestReturned"  # the error of a workflow that returned its request to the queue
 
 
 @dataclass(frozen=True)
 class SentMessage:
-    """A message that SQS has taken, in the order of the sends. `bad`: what is wrong with it, empty for a request."""
+    """A message that SQS accepted. `bad`: its defect, empty for a request."""
 
     process: str
     request_id: str
@@ -29,7 +29,7 @@ class SentMessage:
 
 @dataclass(frozen=True)
 class Change:
-    """An item of the slot table after a write: the holders' states by their names."""
+    """An item of the slot table after a write. `holders`: name -> state."""
 
     at: float
     process: str
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True)
 class JanitorRun:
-    """`ok`: it completed and reported no error."""
+    """`ok`: the run completed and reported no error."""
 
     started: float
     ended: float
@@ -50,7 +50,7 @@ class JanitorRun:
 
 @dataclass(frozen=True)
 class FaultMark:
-    """A fault that has acted. `process` is empty if it may have met any; `until` is its end."""
+    """A fault that has acted. `process` is empty if it can have affected any process. `until`: its end."""
 
     at: float
     kind: str
@@ -69,13 +69,13 @@ class Records:
     changes: Sequence[Change]
     janitor_runs: Sequence[JanitorRun]
     faults: Sequence[FaultMark]
-    calm_from: float  # from this instant on no fault acts, and the janitor is paused
+    calm_from: float  # from this instant no fault acts, and the janitor is paused
     grace: float
-    left: Mapping[str, int] = field(default_factory=dict)  # what is left at the end, by what it is
+    left: Mapping[str, int] = field(default_factory=dict)  # the remainder at the end, by kind
 
 
 class Journal:
-    """Reads the changes of the slot table from the engine's journal, as they come."""
+    """Reads the changes of the slot table from the engine's journal."""
 
     def __init__(self, file: Path, table: str) -> None:
         self._file = file
@@ -85,12 +85,12 @@ class Journal:
         self.changes: list[Change] = []
 
     def read(self) -> dict[str, Change]:
-        """The newest state of every process."""
+        """Read the new entries; the newest state of every process."""
         if self._file.exists():
-            with self._file.open() as lines:
+            with self._file.open("rb") as lines:
                 lines.seek(self._offset)
-                while (line := lines.readline()).endswith("\n"):
-                    self._offset = lines.tell()
+                while (line := lines.readline()).endswith(b"\n"):
+                    self._offset += len(line)
                     entry = json.loads(line)
                     if entry["table"] == self._table:
                         change = parse_change(entry["at"], entry["item"])
@@ -112,7 +112,7 @@ def parse_change(at: float, item: Mapping[str, Any]) -> Change:
 
 
 def read_executions(stepfunctions: Any, workflow_arn: str) -> list[Execution]:
-    """All executions of the workflow, by their starts, without the instants of their states."""
+    """All executions of the workflow, ordered by start, without their states."""
     executions = []
     for page in stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=workflow_arn):
         for listed in page["executions"]:

@@ -1,11 +1,7 @@
-"""`make soak`: deploy, send for minutes while every kind of fault acts, remove the faults, drain, judge, stop.
-
-Exit codes: see dev/scenarios/runner/scenario.py.
-"""
+"""`make soak`: send requests for minutes while every kind of fault acts, remove the faults, drain, judge."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +14,17 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import LiveView, counted
 from dev.scenarios.runner import chart
 from dev.scenarios.runner.chart import Panel, Point
-from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, figure_table, option
+from dev.scenarios.runner.scenario import (
+    Command,
+    FiniteRange,
+    Run,
+    Scenario,
+    carry_out,
+    counts_text,
+    figure_table,
+    option,
+    spread_text,
+)
 from dev.scenarios.slots.slot_records import read_end_messages, read_glue_runs
 
 from . import soak_records
@@ -27,11 +33,11 @@ from .soak_figures import Parameters, build
 from .soak_plan import RESTARTED, burst, draw
 from .soak_stack import ENGINE, GRACE, JOB, PARAMETERS, SoakStack
 
-CALM_EACH = 4  # requests beyond the slots, after the faults
+CALM_EACH = 4  # requests per process in addition to its slots, after the faults
 
 
 def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
-    """The soak on an engine that is up, with `faults` and `lasting`; returns the report."""
+    """Run on a started engine with `faults` and `lasting`, and return the report."""
     with run.phase("deploy", "build and deploy"):
         aws.deploy(PARAMETERS)
     plan = draw(parameters.minutes, parameters.seed, parameters.limit)
@@ -51,14 +57,14 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any
                 player.send(send)
             player.settle("calm", janitor_runs=0)
             janitor.paused.clear()
-            player.settle("calm", janitor_runs=2)  # what is left now, the janitor would have freed
+            player.settle("calm", janitor_runs=2)  # the janitor frees slots that no workflow released
     with run.phase("collect", "collect the records"):
         records = collect(stack, player, janitor, calm_from)
-    return build(parameters, plan.limits, player.started, records, run, load=os.getloadavg())
+    return build(parameters, plan.limits, player.started, records, run)
 
 
 def collect(stack: SoakStack, player: FaultPlayer, janitor: JanitorClock, calm_from: float) -> soak_records.Records:
-    """Everything that was recorded. FailedRequestQueue and the dead-letter queue are emptied by it."""
+    """All records. This empties FailedRequestQueue and the dead-letter queue."""
     newest, outputs = stack.journal.read(), stack.outputs
     return soak_records.Records(
         sent=player.sent,
@@ -79,60 +85,46 @@ def collect(stack: SoakStack, player: FaultPlayer, janitor: JanitorClock, calm_f
     )
 
 
-def _tally(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
-
-
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    handoff, runs = report["handoff"], report["rounds"]
+    runs = report["rounds"]
     rows = {
         "sent": f"{report['requests']} requests, {report['bad_messages']} bad messages",
-        "workflows": _tally(report["executions"]),
-        "Glue runs": _tally(report["glue_runs"]),
-        "given back and started again": report["given_back"],
+        "workflows": counts_text(report["executions"]),
+        "Glue runs": counts_text(report["glue_runs"]),
+        "returned and started again": report["given_back"],
         "in FailedRequestQueue": report["kept"],
         "dead-lettered": report["dead_lettered"],
         "writes of the slot table": report["writes"],
         "janitor runs": f"{len(runs)}, {sum(each['ok'] for each in runs)} complete",
+        "hand-off when calm": spread_text(report["handoff"]),
     }
-    if handoff["count"]:
-        rows["hand-off when calm"] = (
-            f"median {handoff['median']:.2f} s, longest {handoff['longest']:.2f} s ({handoff['count']})"
-        )
     faults = dict(sorted(report["faults"].items(), key=lambda item: (-item[1], item[0])))
     return [figure_table("The soak, by the services' own records", rows), figure_table("Faults that acted", faults)]
 
 
 def draw_chart(report: Mapping[str, Any], path: Path) -> None:
-    """Every fault; then each process's holders and living Glue runs against its limit."""
+    """All faults, and the holders and Glue runs of each process against its limit."""
     kinds = sorted({mark["kind"] for mark in report["marks"]})
-    faults = [
-        Point(
-            mark["at"],
-            kinds.index(mark["kind"]) + 1,
-            chart.VERMILLION if mark["kind"] in RESTARTED else chart.INK,
-            "",
-            "|",
-        )
-        for mark in report["marks"]
-    ]
+    colors = {kind: chart.VERMILLION if kind in RESTARTED else chart.INK for kind in kinds}
+    faults = [Point(m["at"], kinds.index(m["kind"]) + 1, colors[m["kind"]], "", "|") for m in report["marks"]]
     end = max([report["calm_from"], *(at for p in report["processes"].values() for at, _ in p["holders"])])
     failed = [check["name"] for check in report["checks"] if check["ok"] is False]
-    verdict = f"{counted(len(failed), 'check')} broken" if failed else "no check fails"
+    verdict = f"{counted(len(failed), 'check')} failed" if failed else "no check fails"
     panels = [
         Panel(
             f"{len(report['marks'])} faults on {report['requests']} requests: {verdict}",
             "",
             0.6 + 0.22 * len(kinds),
             [
-                lambda axes: chart.draw_lanes(axes, len(kinds), [], faults),
-                lambda axes: chart.name_lanes(axes, kinds),
-                lambda axes: chart.draw_instant(axes, report["calm_from"]),
+                lambda axes: chart.draw_points(axes, faults),
+                lambda axes: axes.set_yticks(range(1, len(kinds) + 1), kinds, fontsize=8),
+                lambda axes: axes.set_ylim(max(1, len(kinds)) + 0.8, 0.2),
+                lambda axes: axes.axvline(report["calm_from"], color=chart.GREY, linestyle=":"),
             ],
         )
     ]
     panels += [_process_panel(name, process, end) for name, process in report["processes"].items()]
-    chart.draw(path, "Slotkeeper soak", "seconds since the start; no faults from the dotted line on", end, panels)
+    chart.draw(path, "Slotkeeper soak", "seconds since the start; no faults after the dotted line", end, panels)
 
 
 def _process_panel(name: str, process: Mapping[str, Any], end: float) -> Panel:
@@ -158,8 +150,8 @@ SCENARIO = Scenario(
 
 
 @click.command(cls=Command)
-@option("--minutes", FiniteRange(0.1, 120.0), 10.0, "For how long requests are sent and faults act")
-@option("--seed", int, 1, "What requests and faults are drawn from: the same seed gives the same schedule")
+@option("--minutes", FiniteRange(0.1, 120.0), 10.0, "Minutes for which requests are sent and faults act")
+@option("--seed", int, 1, "Draws the requests and faults; the same seed gives the same schedule")
 @option(
     "--limit",
     click.IntRange(1, 20),
@@ -169,9 +161,8 @@ SCENARIO = Scenario(
 def main(minutes: float, seed: int, limit: int) -> None:
     """Keep the deployed stack busy while workflows are aborted, containers killed, calls refused and answers lost.
 
-    Meanwhile limits change, processes pause, messages come twice, and the engine itself is restarted, in order and in
-    the middle of everything. Then the faults are removed and the queue drained, and the records have to show that
-    nothing was lost. Writes build/soak/report.json and build/soak/soak.png. Nothing outside this machine is touched,
-    and nothing is left running.
+    Limits change, processes pause, messages are delivered twice, and the engine is restarted and killed. Then the
+    faults are removed and the queue is drained, and the records must show that no request was lost. Writes
+    build/soak/report.json and build/soak/soak.png. Uses nothing outside this machine, and leaves nothing running.
     """
     carry_out(SCENARIO, lambda aws, run: perform(aws, Parameters(minutes, seed, limit), run))

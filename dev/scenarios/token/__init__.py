@@ -1,1 +1,1 @@
-"""`make run-chatbot`: many senders, many instances of the chatbot, one token, which is killed again and again."""
+"""`make run-chatbot`: many senders, many instances of the chatbot, and one token that is invalidated repeatedly."""

@@ -1,4 +1,4 @@
-"""The senders of a chat: each has a connection of its own, and sends one message after the other."""
+"""The senders of the chat, each of which sends one message after another."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dev.emulator.chatbot_client import signed
 from .message_feed import Message, MessageFeed
 
 MAX_TRIES = 3
-RETRYABLE = {429, 500, 502, 503, 504}  # what a chat service would send again; anything else is the message's own fault
-MAX_PAUSE = 10.0  # seconds, whatever Retry-After says
-# API Gateway answers within 29 s (its guide, "Quotas for configuring and running a REST API"). The embedded AWS does
-# not keep that, and a machine that starts fifty containers at once needs longer.
+RETRYABLE = {429, 500, 502, 503, 504}  # after these a chat service would send the message again
+MAX_PAUSE = 10.0  # seconds, also if Retry-After is longer
+# API Gateway answers within 29 s (its guide, "Quotas for configuring and running a REST API"). The embedded AWS has no
+# such limit, and a machine that starts fifty containers together needs longer.
 TIMEOUT = 300.0
 
 
 @dataclass(frozen=True)
 class Try:
-    """One request, by its sender's clock (epoch seconds). `status` None: no answer came, `code` says why."""
+    """One request, by its sender's clock (epoch seconds). `status` None: no answer, for the reason in `code`."""
 
     began: float
     ended: float
@@ -37,7 +37,7 @@ class Try:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message, all tries to have it answered, and the answer if there was one."""
+    """A message, its tries, and the answer if there was one."""
 
     message: Message
     tries: tuple[Try, ...]
@@ -53,7 +53,7 @@ class Delivery:
 
 
 class Sender:
-    """One of the concurrent senders. Each request has a connection of its own: none dies of age between two."""
+    """One of the concurrent senders. Each request has its own connection, so none expires between two requests."""
 
     def __init__(self, number: int, url: str, key: str) -> None:
         self._number = number
@@ -61,12 +61,12 @@ class Sender:
         self._key = key
 
     def warm_up(self) -> None:
-        """Send an unsigned request, which is refused before anything is read: it only starts a container."""
-        with contextlib.suppress(OSError, http.client.HTTPException):  # whatever is wrong, the messages will show
+        """Start a container with an unsigned request, which is refused before the token is read."""
+        with contextlib.suppress(OSError, http.client.HTTPException):  # a real fault shows in the messages
             self._request(b"{}", {"Content-Type": "application/json"})
 
     def deliver(self, message: Message) -> Delivery:
-        """Send it until it is answered or refused for good, three times at most."""
+        """Send it until it is answered or refused for a permanent reason, at most three times."""
         tries: list[Try] = []
         while True:
             tried, content, pause = self._post(message.body(self._number))
@@ -75,11 +75,11 @@ class Sender:
                 return Delivery(message, tuple(tries), str(content.get("answer")))
             if len(tries) == MAX_TRIES or not (tried.status is None or tried.status in RETRYABLE):
                 return Delivery(message, tuple(tries), None)
-            # A signature passes once, and within one second the same message has the same signature.
+            # A signature is accepted once, and within a second a message has the same signature.
             time.sleep(max(pause, 1.0 - time.time() % 1.0))
 
     def _post(self, body: bytes) -> tuple[Try, dict[str, Any], float]:
-        """The try, the answer's content, and for how many seconds to leave it."""
+        """The try, the answer's content, and the seconds to wait before the next try."""
         started = time.time()
         try:
             status, pause, answer = self._request(body, signed(self._key, int(started), body))
@@ -111,19 +111,19 @@ class Senders:
         self._senders = [Sender(number, url, key) for number in range(1, count + 1)]
 
     def warm_up(self) -> None:
-        """All at once, so each starts a container of its own, as that many messages at once would."""
+        """Call all senders concurrently, so that each request starts a container."""
         for sender in self._senders:
             _start(self._warm_up, sender)
 
     @property
     def warm(self) -> int:
-        """How many containers have answered for the first time."""
+        """The number of warm-up requests that were answered."""
         with self._lock:
             return self._warm
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """They send until the feed has nothing more for them, or until this ends."""
+        """The senders send until the feed has no more messages, or until this context ends."""
         for sender in self._senders:
             _start(self._work, sender)
         try:
@@ -132,7 +132,7 @@ class Senders:
             self._feed.stop()
 
     def deliveries(self) -> Sequence[Delivery]:
-        """What they have delivered, by the message's number."""
+        """All deliveries, by message number."""
         with self._lock:
             return sorted(self._deliveries, key=lambda delivery: delivery.message.number)
 

@@ -1,4 +1,4 @@
-"""Which message is sent next, and when the token is invalidated for all who use it."""
+"""The next message to send, and the invalidations of the token."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ QUESTIONS = (
     "Which of your shops is open on Sunday?",
     "How do I return a pair of shoes?",
     "Do you repair what you sell?",
-    "What does express delivery cost?",
+    "Is there an express delivery?",
     "Is the blue one still in stock?",
 )
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message. No two have the same text, so the API's log tells them apart."""
+    """One message. Each has its own text, by which the API's log identifies it."""
 
     number: int  # from 1
 
@@ -38,7 +38,7 @@ class Message:
         return f"{QUESTIONS[self.number % len(QUESTIONS)]} (customer {self.number})"
 
     def body(self, sender: int) -> bytes:
-        """What is sent: a sender's messages are one conversation."""
+        """The request. All messages of a sender are one conversation."""
         content = {"message_id": self.message_id, "text": self.text, "conversation": f"sender-{sender}"}
         return json.dumps(content).encode()
 
@@ -53,7 +53,7 @@ class Invalidation:
 
 @dataclass(frozen=True)
 class FeedState:
-    """How many messages were sent, ended (answered or given up) and answered, and the invalidations so far."""
+    """The number of messages sent, ended (answered or given up) and answered, and of invalidations."""
 
     sent: int
     ended: int
@@ -62,21 +62,20 @@ class FeedState:
 
 
 def recovered(log: Sequence[Request], invalidated: int, in_flight: Collection[str]) -> bool:
-    """Whether the token after `invalidated` is in use, and no message still waits because of it.
+    """Whether a token after `invalidated` is in use, and no message that received a 401 is in flight.
 
-    The second matters as much: a message that a second invalidation meets is refused, by the protocol's own rule that a
-    401 on a newer token is the request's fault. The run does not set out to show that.
+    A message that a second invalidation affects may be refused, since the protocol treats a 401 for a newer token as an
+    error of the request. This run does not test that rule.
     """
     served = any(r.status == 200 and r.text is not None and (r.token or 0) > invalidated for r in log)
     return served and not any(r.status == 401 and r.text in in_flight for r in log)
 
 
 class MessageFeed:
-    """Hands the messages to the senders, and makes the invalidations at even steps of progress. Thread-safe.
+    """Hands the messages to the senders, and invalidates the token at even steps of progress. Thread-safe.
 
-    Each invalidation is made by the sender whose message's end made it due, or as soon after that as the one before it
-    has recovered. So that many messages meet each one, a message is not sent long before its turn: half a step at most,
-    or half of the senders, are ahead of an invalidation that has not been made yet.
+    An invalidation happens when the end of a message makes it due and the token has recovered from the one before. So
+    that many messages meet each invalidation, at most half a step or half of the senders' messages are sent before it.
 
     Args:
         invalidate: ChatService.invalidate.
@@ -96,7 +95,7 @@ class MessageFeed:
         self.invalidations: list[Invalidation] = []
 
     def next(self) -> Message | None:
-        """The next message to send, as soon as it may be sent; None if there is none."""
+        """Wait until a message may be sent, and return it. None if there are no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._sent == len(self._messages) or self._may_send())
             if self._stopped or self._sent == len(self._messages):
@@ -107,7 +106,7 @@ class MessageFeed:
             return message
 
     def end(self, message: Message, *, answered: bool) -> None:
-        """The message has come to its end."""
+        """Record the end of a message."""
         with self._changed:
             self._in_flight.remove(message.text)
             self._ended += 1
@@ -117,7 +116,7 @@ class MessageFeed:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Nothing more is sent."""
+        """Send no more messages."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -130,7 +129,7 @@ class MessageFeed:
         made = len(self.invalidations)
         if made == self._wanted or self._gave_up:
             return True
-        # At least one message is kept back for each invalidation that is left: a message has to meet the dead token.
+        # One message remains for each remaining invalidation: it must meet the invalid token.
         return self._sent < min(self._step * (made + 1) + self._ahead, len(self._messages) - (self._wanted - made))
 
     def _is_due(self) -> bool:
@@ -149,4 +148,4 @@ class MessageFeed:
         if at is not None:
             self.invalidations.append(Invalidation(at, max(tokens)))
         elif not self._in_flight and not self._may_send():
-            self._gave_up = True  # it will never recover: the report shows what is missing
+            self._gave_up = True  # the token does not recover; the report shows the missing invalidations

@@ -5,26 +5,25 @@ message sent):
 
 | key | meaning |
 |---|---|
-| `messages`, `answered` | messages sent, and those that have the API's answer to their own text |
-| `asks` | how many of the answered ones made how many `POST /answers`, by number |
-| `sent_again` | messages that their sender had to send more than once |
-| `refused` | messages that were given up: message_id, and status and code of each try |
-| `containers` | instances of the chatbot, by their cold starts; null if none reported one |
-| `auths` | `POST /auth`: `cold` (the first token), `per_invalidation` (one number each), `total` |
-| `take_overs` | expired locks that another instance took over, by the chatbot's metric |
-| `token_waits` | count, p50, p99, max: from a message's first 401 to the ask with a token that is valid, by the API |
-| `latency` | the same of whole messages, by their senders: `all`, `at_once`, `renewed` (had a 401), `cold` |
-| `stored` | the token's item at the end: which token, whether it is live, generation, locked |
+| `messages`, `answered` | messages sent, messages answered |
+| `asks` | answered messages by the number of their `POST /answers` |
+| `sent_again` | messages that were sent more than once |
+| `refused` | messages given up: message_id, and status and code of each try |
+| `containers` | instances of the chatbot, by their cold starts; null if none was reported |
+| `auths` | number of `POST /auth`: `cold` (first token), `per_invalidation` (a list), `total` |
+| `take_overs` | expired locks that another instance took, by the chatbot's metric |
+| `token_waits` | count, p50, p99, max: from a message's first 401 to its request with a valid token, by the API |
+| `latency` | the same of messages, by their senders: `all`, `at_once`, `renewed` (had a 401), `cold` |
+| `stored` | the token's item at the end: token (its number), live, generation, locked |
 | `total_seconds` | first message sent to last message ended |
-| `tokens` | one entry a token: number, since, until (null: live), ended_by |
-| `invalidations` | one entry each: at, token, healed_after (to the first answer with a newer token) |
-| `auth_requests` | one entry a `POST /auth`: began, ended, status, token |
-| `fates` | one entry a message: message_id, kind, sent, ended, tries, asks (each: began, ended, status, token) |
+| `tokens` | one entry per token: number, since, until (null: live), ended_by |
+| `invalidations` | one entry each: at, token, healed_after (seconds to the first answer with a newer token) |
+| `auth_requests` | one entry per `POST /auth`: began, ended, status, token |
+| `fates` | one entry per message: message_id, kind, sent, ended, tries, asks (each: began, ended, status, token) |
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,20 +31,12 @@ from typing import Any
 from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import rounded, since, spread
+from dev.scenarios.runner.intervals import rounded, since, spread, tally
 from dev.scenarios.runner.scenario import Run
 
-from .token_records import (
-    Kind,
-    MessageOutcome,
-    Records,
-    auths,
-    auths_by_cause,
-    message_outcomes,
-    recovery_seconds,
-)
+from .token_records import Kind, MessageOutcome, Records, auths, auths_by_cause, message_outcomes, recovery_seconds
 
-# The cached token, the stored one, and the new one: a container that was idle for a token's whole life meets both dead.
+# The cached token, the stored one and the new one: after a long idle time of a container the first two are invalid.
 MAX_ASKS = 3
 Outcomes = Sequence[MessageOutcome]
 
@@ -76,7 +67,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
     figures = {
         "messages": len(outcomes),
         "answered": len(answered),
-        "asks": {str(n): count for n, count in sorted(Counter(len(each.asks) for each in answered).items())},
+        "asks": tally(len(each.asks) for each in answered),
         "sent_again": sum(len(each.delivery.tries) > 1 for each in outcomes),
         "refused": [_refused(each) for each in outcomes if each.delivery.answer is None],
         "containers": containers,
@@ -141,7 +132,7 @@ def _outcome(outcome: MessageOutcome, origin: float) -> dict[str, Any]:
 
 
 def all_answered(outcomes: Outcomes, sent: int) -> Claim:
-    """Every message has the API's answer to its own text."""
+    """Every message has the API's answer to its text."""
     problems = {
         "not answered": [f"{o.message_id} ({_last(o)})" for o in outcomes if o.delivery.answer is None],
         "answered wrongly": [
@@ -160,7 +151,7 @@ def _last(outcome: MessageOutcome) -> str:
 
 
 def one_auth_each(by_cause: Sequence[Sequence[Request]], invalidations: int) -> Claim:
-    """T1: the first token costs one `POST /auth`, and so does each invalidation, however many instances see it."""
+    """T1: one `POST /auth` for the first token and for each invalidation, independent of the number of instances."""
     first, *others = (len(requests) for requests in by_cause)
     wrong = [f"{first} for the first token"] if first != 1 else []
     wrong += [f"{count} after invalidation {i}" for i, count in enumerate(others, 1) if count != 1]
@@ -168,31 +159,31 @@ def one_auth_each(by_cause: Sequence[Sequence[Request]], invalidations: int) -> 
     problems = {"POST /auth": wrong, "invalidations made": missing if len(others) < invalidations else []}
     finding = f"one for the first token and one for each of {counted(len(others), 'invalidation')}"
     if not invalidations:
-        finding = "one for the first token; no invalidation was asked for"
+        finding = "one for the first token; the run had no invalidations"
     return judge("one POST /auth per invalidation", problems, finding, shown=invalidations > 0)
 
 
 def none_refused(records: Records, outcomes: Outcomes) -> Claim:
-    """No message has to be sent again, and the API refuses no token."""
+    """No message is sent again, and the API refuses no `POST /auth`."""
     problems = {
-        "had to be sent again": [o.message_id for o in outcomes if len(o.delivery.tries) > 1],
+        "sent again": [o.message_id for o in outcomes if len(o.delivery.tries) > 1],
         "POST /auth answered": [str(r.status or "no answer") for r in auths(records.log) if r.status != 200],
     }
     return judge("no message is refused", problems, "no message was sent twice")
 
 
 def three_asks_at_most(outcomes: Outcomes) -> Claim:
-    """A message asks the API once for each token it can meet; where instances kill each other's, there is no bound."""
+    """One request for each token that a message can meet. Without coordination there is no bound."""
     more = [
         f"{o.message_id} ({len(o.asks)})" for o in outcomes if len(o.asks) > MAX_ASKS and len(o.delivery.tries) == 1
     ]
     most = max((len(o.asks) for o in outcomes), default=0)
     name = "no message asks the API more than three times"
-    return judge(name, {"asked more often": more}, f"at most {counted(most, 'time')}")
+    return judge(name, {"more requests": more}, f"at most {counted(most, 'time')}")
 
 
 def stored_is_live(records: Records) -> Claim:
-    """T3: what all instances will read next is the token that the API accepts."""
+    """T3: the token that all instances will read is the one that the API accepts."""
     stored = records.stored
     token = f"token {stored.token}" if stored.token is not None else "none of the API's tokens"
     problems = {
@@ -205,10 +196,10 @@ def stored_is_live(records: Records) -> Claim:
 
 
 def really_shared(containers: int | None, senders: int) -> Claim:
-    """One container with one cache has nothing to share, and would pass all of the above."""
+    """A single container would pass all other claims."""
     name = "several containers share the token"
     if senders == 1:
-        return Claim(name, None, "one sender keeps one container busy: nothing to share was asked for")
+        return Claim(name, None, "one sender uses one container")
     if containers is None:
-        return Claim(name, False, "no container has reported its cold start")
+        return Claim(name, False, "no container reported a cold start")
     return Claim(name, containers > 1, f"{counted(containers, 'container')} of the chatbot")

@@ -1,7 +1,4 @@
-"""What the run is judged by: the senders' deliveries, the API's log, the token's item, and the chatbot's metrics.
-
-Epoch seconds.
-"""
+"""Records: the senders' deliveries, the API's log, the token's item, the chatbot's metrics. Epoch seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ ITEM = "chatbot"  # the key of the token that all instances share
 
 @dataclass(frozen=True)
 class Stored:
-    """The token's item at the end: which of the API's tokens it holds, never the token."""
+    """The token's item at the end. `token`: the number of the API's token, never the token itself."""
 
     token: int | None
     live: bool
@@ -41,7 +38,7 @@ class Records:
 
 
 def read_stored(dynamodb: Any, table: str, service: ChatService) -> Stored:
-    """By a consistent read. Raises LookupError without its item."""
+    """Read the item consistently. Raises LookupError without an item."""
     item = dynamodb.get_item(TableName=table, Key={"token_name": {"S": ITEM}}, ConsistentRead=True).get("Item")
     if item is None:
         raise LookupError(f"table {table} has no item {ITEM}: no instance of the chatbot has stored a token")
@@ -55,7 +52,7 @@ def read_stored(dynamodb: Any, table: str, service: ChatService) -> Stored:
 
 
 def read_metrics(logs: Any, group: str) -> dict[str, float]:
-    """The sums of the metrics in a function's log, where the embedded AWS leaves them and CloudWatch takes them."""
+    """The sums of the metrics in a function's log."""
     pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group)
     return sum_metrics(event["message"] for page in pages for event in page["events"])
 
@@ -78,18 +75,18 @@ def sum_metrics(lines: Iterable[str]) -> dict[str, float]:
 class Kind(StrEnum):
     """How a message was answered."""
 
-    COLD = "cold"  # met no token at all
-    AT_ONCE = "at_once"  # a valid one
-    RENEWED = "renewed"  # a dead one or two before the next
-    SENT_AGAIN = "sent_again"  # only when its sender tried again
-    REFUSED = "refused"  # not at all: given up
+    COLD = "cold"  # before there was a token
+    AT_ONCE = "at_once"  # with a valid token
+    RENEWED = "renewed"  # after one or two invalid tokens
+    SENT_AGAIN = "sent_again"  # only after a further try of its sender
+    REFUSED = "refused"  # not answered: given up
 
 
 @dataclass(frozen=True)
 class MessageOutcome:
-    """A message, the `POST /answers` made for it, and the seconds from its first 401 to a token that was valid.
+    """A message and its `POST /answers`.
 
-    `wait` is None if it met no 401, or nothing else.
+    `wait`: seconds from its first 401 to a request with a valid token. None without either of them.
     """
 
     delivery: Delivery
@@ -103,7 +100,7 @@ class MessageOutcome:
 
     @property
     def latency(self) -> float:
-        """Seconds from its first request to its end, by its sender."""
+        """Seconds from its first request to its end, by its sender's clock."""
         return self.delivery.ended - self.delivery.sent
 
 
@@ -113,7 +110,7 @@ def auths(log: Sequence[Request]) -> list[Request]:
 
 
 def message_outcomes(records: Records) -> list[MessageOutcome]:
-    """One for each message, in their order."""
+    """One for each message, in order."""
     asks: dict[str, list[Request]] = {}
     for request in records.log:
         if request.text is not None:
@@ -137,7 +134,7 @@ def _outcome(delivery: Delivery, asks: Sequence[Request], first_token: float) ->
 
 
 def _wait(asks: Sequence[Request]) -> float | None:
-    """A message that meets two dead tokens, the cached and the stored one, has waited once all the same."""
+    """A message that meets two invalid tokens, the cached and the stored one, has waited once."""
     rejected = next((ask.ended for ask in asks if ask.status == 401), None)
     if rejected is None:
         return None
@@ -146,7 +143,7 @@ def _wait(asks: Sequence[Request]) -> float | None:
 
 
 def auths_by_cause(log: Sequence[Request], invalidations: Sequence[Invalidation]) -> list[list[Request]]:
-    """The `POST /auth` before the first invalidation, then those after each of them and before the next one."""
+    """Groups: the `POST /auth` before the first invalidation, and those between each one and the next."""
     groups: list[list[Request]] = [[] for _ in range(len(invalidations) + 1)]
     instants = [invalidation.at for invalidation in invalidations]
     for request in auths(log):
@@ -155,7 +152,7 @@ def auths_by_cause(log: Sequence[Request], invalidations: Sequence[Invalidation]
 
 
 def recovery_seconds(records: Records, invalidation: Invalidation) -> float | None:
-    """From the invalidation to the first answer given with a newer token; None if there was none."""
+    """From the invalidation to the first answer with a newer token. None without such an answer."""
     served = [
         request.began
         for request in records.log

@@ -1,7 +1,4 @@
-"""`make run-chatbot`: deploy the chatbot, send it messages from many senders, invalidate its token repeatedly, report.
-
-Exit codes: see dev/scenarios/runner/scenario.py.
-"""
+"""`make run-chatbot`: send messages to the deployed chatbot, and invalidate its token repeatedly."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from dev.emulator.chat_service import ChatService
 from dev.emulator.chatbot_client import UNTHROTTLED, give_credentials, signing_key
 from dev.emulator.live_view import Snapshot, counted
 from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Bar, Panel, Point
+from dev.scenarios.runner.chart import Bar, Point
 from dev.scenarios.runner.scenario import (
     Command,
     FiniteRange,
@@ -27,6 +24,7 @@ from dev.scenarios.runner.scenario import (
     figure_table,
     list_table,
     option,
+    spread_text,
 )
 
 from . import token_records
@@ -34,29 +32,28 @@ from .chat_senders import Senders
 from .message_feed import Message, MessageFeed
 from .token_figures import Parameters, build
 
-MAX_AUTH_SECONDS = 3.0  # the chatbot gives `POST /auth` four, and probes the old token before it
+MAX_AUTH_SECONDS = 3.0  # the chatbot has four for a probe of the old token and `POST /auth`
 ANSWER_LATENCY = 0.05  # seconds
-# Seconds in which no container need be ready: a machine with few processors starts all of them at the same slow pace.
+# Seconds to wait for the first container: a machine with few processors starts all of them equally slowly.
 FIRST_CONTAINER = 240.0
 KINDS = {  # kind: colour, meaning
     "at_once": (chart.BLUE, "answered directly"),
     "renewed": (chart.AMBER, "answered after a 401, with the next token"),
-    "cold": (chart.GREY, "sent before there was a token"),
+    "cold": (chart.GREY, "sent before the first token"),
     "sent_again": (chart.VERMILLION, "refused, sent again, answered"),
     "refused": (chart.INK, "given up"),
 }
 
 
 def perform(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run: Run) -> dict[str, Any]:
-    """The run on an engine that is up; returns the report. Raises Stalled."""
+    """Run on a started engine, and return the report. Raises Stalled."""
     with run.phase("deploy", "build and deploy"):
-        # 0: the interval guards against requests that are always refused; in this run it would be measured as a wait.
+        # 0: the interval limits refreshes for requests that are always refused. Here it would be measured as a wait.
         aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0", **UNTHROTTLED})
     give_credentials(aws, service.client_id, service.client_secret)
     messages = [Message(number) for number in range(1, parameters.messages + 1)]
     feed = MessageFeed(messages, parameters.senders, parameters.invalidations, service.invalidate)
     senders = Senders(feed, str(aws.chatbot_url), signing_key(aws), parameters.senders)
-    # Nearly all of it goes into importing Python modules, which no two containers share.
     with run.phase("containers", f"start {parameters.senders} containers, about a second of a processor each"):
         senders.warm_up()
         run.watch(lambda elapsed: warming_up(senders.warm, parameters.senders, elapsed), stalled_after=FIRST_CONTAINER)
@@ -65,7 +62,7 @@ def perform(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run:
         run.phase("run", f"send {counted(parameters.messages, 'message')}, invalidate the token {times}"),
         senders.sending(),
     ):
-        run.watch(lambda elapsed: look(feed, service, parameters.messages, elapsed), "Slotkeeper: one token")
+        run.watch(lambda elapsed: progress(feed, service, parameters.messages, elapsed), "Slotkeeper: one token")
     with run.phase("collect", "collect the records"):
         records = collect(aws, service, senders, feed)
     return build(parameters, records, run)
@@ -75,7 +72,7 @@ def warming_up(warm: int, containers: int, elapsed: float) -> Snapshot:
     return Snapshot(elapsed, warm >= containers, warm, containers, gauges={"containers": (warm, containers)})
 
 
-def look(feed: MessageFeed, service: ChatService, messages: int, elapsed: float) -> Snapshot:
+def progress(feed: MessageFeed, service: ChatService, messages: int, elapsed: float) -> Snapshot:
     state = feed.state()
     counts = {
         "answered": state.answered,
@@ -88,7 +85,6 @@ def look(feed: MessageFeed, service: ChatService, messages: int, elapsed: float)
 
 
 def collect(aws: EmbeddedAws, service: ChatService, senders: Senders, feed: MessageFeed) -> token_records.Records:
-    """Everything that was recorded, after the last message."""
     outputs = aws.outputs
     function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
     group = function.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{outputs['ChatbotFunctionName']}"
@@ -105,12 +101,6 @@ def collect(aws: EmbeddedAws, service: ChatService, senders: Senders, feed: Mess
 # ----------------------------------------------------------------------------------------------------- report, shown
 
 
-def _spread(spread: Mapping[str, Any]) -> str:
-    if not spread["count"]:
-        return "none"
-    return ", ".join(f"{name} {spread[name]:.2f} s" for name in ("p50", "p99", "max")) + f" ({spread['count']})"
-
-
 def _per_invalidation(counts: Sequence[int]) -> str:
     if len(set(counts)) == 1:
         return f"then {counts[0]} for each of {len(counts)} invalidations"
@@ -119,20 +109,20 @@ def _per_invalidation(counts: Sequence[int]) -> str:
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
     auths, latency, containers = report["auths"], report["latency"], report["containers"]
-    asks = (f"{count} by {counted(int(asks), 'ask')}" for asks, count in report["asks"].items())
+    asks = (f"{count} by {counted(int(asks), 'request')}" for asks, count in report["asks"].items())
     rows = {
         "messages answered": f"{report['answered']} of {report['parameters']['messages']}",
         "answered": ", ".join(asks) or "none",
         "refused": len(report["refused"]),
         "sent again": report["sent_again"],
-        "containers of the bot": "not known" if containers is None else containers,
+        "containers of the bot": "unknown" if containers is None else containers,
         "POST /auth": f"{auths['cold']} at first, {_per_invalidation(auths['per_invalidation'])}",
         "take-overs": report["take_overs"],
-        "wait for a new token": _spread(report["token_waits"]),
-        "latency, after a 401": _spread(latency["renewed"]),
-        "latency, valid token": _spread(latency["at_once"]),
-        "latency, no token yet": _spread(latency["cold"]),
-        "latency, all": _spread(latency["all"]),
+        "wait for a new token": spread_text(report["token_waits"]),
+        "latency, after a 401": spread_text(latency["renewed"]),
+        "latency, valid token": spread_text(latency["at_once"]),
+        "latency, no token yet": spread_text(latency["cold"]),
+        "latency, all": spread_text(latency["all"]),
         "total time": f"{report['total_seconds']:.2f} s",
     }
     refused = (
@@ -149,7 +139,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """Which token lived when, and how long each message took."""
+    """The life of each token, and each message."""
     end, tokens = report["total_seconds"], report["tokens"]
     lives = [
         Bar(life["number"], life["since"], end if life["until"] is None else life["until"], chart.BLUE, "token valid")
@@ -174,17 +164,19 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     one_each = report["auths"]["cold"] == 1 and set(report["auths"]["per_invalidation"]) <= {1}
     cause = f"the first token and {counted(len(report['invalidations']), 'invalidation')}"
     panels = [
-        Panel(
+        chart.lanes_panel(
             f"{report['auths']['total']} POST /auth for {cause}{'' if one_each else ': NOT one each'}",
             "token",
-            chart.lane_height(lanes),
-            [lambda axes: chart.draw_lanes(axes, lanes, lives, [*auths, *invalidated])],
+            lanes,
+            lives,
+            [*auths, *invalidated],
         ),
-        Panel(
+        chart.lanes_panel(
             f"{report['answered']} of {report['parameters']['messages']} messages answered",
             "message, as sent",
-            chart.lane_height(len(bars)),
-            [lambda axes: chart.draw_lanes(axes, len(bars), bars, rejections)],
+            len(bars),
+            bars,
+            rejections,
         ),
     ]
     chart.draw(path, "Slotkeeper: one token", "seconds since the first message was sent", end, panels)
@@ -194,28 +186,25 @@ SCENARIO = Scenario(Path("build/run-chatbot"), "tokens.png", draw, tables)
 
 
 @click.command(cls=Command)
-@option("--messages", click.IntRange(1, 2000), 200, "How many messages to send")
+@option("--messages", click.IntRange(1, 2000), 200, "Number of messages")
 @option(
     "--senders",
     click.IntRange(1, 100),
     50,
-    "How many send at once. Each keeps a container of the chatbot busy, 80 MB of memory; two processors take about "
-    "fifty of them",
+    "Concurrent senders. Each uses a container of the chatbot, 80 MB of memory; two processors can run about fifty",
 )
-@option(
-    "--invalidations", click.IntRange(0, 50), 5, "How often the token is invalidated on the way; fewer than messages"
-)
-@option("--auth-latency", FiniteRange(0.0, MAX_AUTH_SECONDS), 0.5, "Seconds that the API takes for POST /auth")
+@option("--invalidations", click.IntRange(0, 50), 5, "Invalidations of the token; fewer than messages")
+@option("--auth-latency", FiniteRange(0.0, MAX_AUTH_SECONDS), 0.5, "Seconds of a POST /auth")
 def main(messages: int, senders: int, invalidations: int, auth_latency: float) -> None:
-    """Send signed messages from concurrent senders through the deployed chatbot, and invalidate its token meanwhile.
+    """Send signed messages from concurrent senders to the deployed chatbot, and invalidate its token meanwhile.
 
-    The third-party API is a stand-in on 127.0.0.1 that allows one token at a time. Writes build/run-chatbot/report.json
-    and build/run-chatbot/tokens.png. Nothing outside this machine is touched, and nothing is left running.
+    The third-party API is simulated on 127.0.0.1, and accepts one token at a time. Writes build/run-chatbot/report.json
+    and build/run-chatbot/tokens.png. Uses nothing outside this machine, and leaves nothing running.
     """
     if invalidations >= messages:
         raise click.BadParameter(
-            f"{invalidations} is not below the number of messages, {messages}: each needs a message that meets the "
-            f"dead token.\n{main.epilog}",
+            f"{invalidations} is not below the number of messages, {messages}: each invalidation needs a message that "
+            f"meets it.\n{main.epilog}",
             param_hint="'--invalidations'",
         )
     parameters = Parameters(messages, senders, invalidations, auth_latency)

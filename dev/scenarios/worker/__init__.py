@@ -1,1 +1,1 @@
-"""`make run-worker`: many requests at once for a downstream that takes three callers, is slow and fails at random."""
+"""`make run-worker`: many requests for a downstream with three callers, which is slow and fails at random."""

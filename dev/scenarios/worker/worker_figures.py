@@ -5,27 +5,25 @@ request sent):
 
 | key | meaning |
 |---|---|
-| `parameters` | also the limit of an attempt, work_seconds |
-| `succeeded`, `dead_lettered`, `nowhere` | requests by where they ended, by S3 and the dead-letter queue |
+| `parameters` | also work_seconds, the limit of an attempt |
+| `succeeded`, `dead_lettered`, `nowhere` | requests by their end, by S3 and the dead-letter queue |
 | `kinds` | the same by kind |
 | `codes` | dead letters by code |
-| `attempts` | how many requests of each kind took how many attempts, by number; by the ledger, and one for a body |
-| | that is no message, of which the ledger does not know |
-| `answers` | the downstream's calls by how they ended |
-| `most_callers` | the most at once, by the downstream |
-| `most_under_way` | the most requests between their first call and the end of their last |
-| `places_used` | share of the callers' time that calls fill while a request waits for its first one; null: none did |
-| `waits` | by kind: count, p50, p90, max of `first_call` and of `end`, from when it was sent |
-| `schedules` | retries that were seen with Scheduler: request_id, due |
-| `total_seconds` | first request sent to the last end |
-| `fates` | one entry a request: request_id, kind, what (is wrong with it), end, sent, ended, attempts, dead_letters |
+| `attempts` | requests by kind and number of attempts, by the ledger; one for an invalid message |
+| `answers` | the downstream's calls by their answer |
+| `most_callers` | the most concurrent callers, by the downstream |
+| `most_under_way` | the most requests between the start of their first call and the end of their last |
+| `places_used` | share of the callers' time in calls while a request waits for its first call; null: none waited |
+| `waits` | by kind: count, p50, p90, max of `first_call` and of `end`, from the sending |
+| `schedules` | retries read from Scheduler: request_id, due |
+| `total_seconds` | first request sent to last record |
+| `fates` | one entry per request: request_id, kind, what (its defect), end, sent, ended, attempts, dead_letters |
 | | (code, reason), calls (of the downstream: began, ended, answer) |
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,13 +31,13 @@ from dev.emulator.downstream import Call
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter, LedgerRow
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import Interval, peak, rounded, since, spread, utilisation
+from dev.scenarios.runner.intervals import Interval, peak, rounded, since, spread, tally, utilisation
 from dev.scenarios.runner.scenario import Run
 
 from .worker_mix import KINDS, Poison, limit
 from .worker_records import End, Records, RequestOutcome, Unassigned, request_outcomes
 
-# A run must be this many times larger than what runs at once to show that retries hold no place.
+# With fewer than this many requests per caller, a run does not show that retries use no caller.
 LARGE_ENOUGH = 10
 NO_POISON = "no poison was sent"
 FINAL = ("SUCCEEDED", "DEAD_LETTERED")
@@ -80,10 +78,10 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
     ]
     figures = {
         **{str(each): sum(outcome.end is each for outcome in outcomes) for each in End},
-        "kinds": {kind: _tally(each.end for each in some) for kind, some in by_kind.items()},
-        "codes": _tally(letter.code for letter in records.dead),
-        "attempts": {kind: _tally(each.attempts for each in some) for kind, some in by_kind.items()},
-        "answers": _tally(call.answer for call in records.calls),
+        "kinds": {kind: tally(each.end for each in some) for kind, some in by_kind.items()},
+        "codes": tally(message.code for message in records.dead),
+        "attempts": {kind: tally(each.attempts for each in some) for kind, some in by_kind.items()},
+        "answers": tally(call.answer for call in records.calls),
         "most_callers": peak(interval(call, end) for call in records.calls),
         "most_under_way": under_way(outcomes, end),
         "places_used": rounded(places_used(outcomes, records, parameters.workers)),
@@ -94,11 +92,6 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
     }
     report = run.report(parameters, origin, claims, figures)
     return report | {"parameters": asdict(parameters) | {"work_seconds": parameters.work_seconds}}
-
-
-def _tally(values: Iterable[Any]) -> dict[str, int]:
-    counts = Counter(str(value) for value in values)
-    return {name: counts[name] for name in sorted(counts, key=lambda name: (len(name), name))}  # 9 before 10
 
 
 def _waits(outcomes: Outcomes) -> dict[str, dict[str, float | int | None]]:
@@ -118,7 +111,7 @@ def _outcome(outcome: RequestOutcome, origin: float) -> dict[str, Any]:
         "sent": since(outcome.sent, origin),
         "ended": since(outcome.ended, origin),
         "attempts": outcome.attempts,
-        "dead_letters": [{"code": letter.code, "reason": letter.reason} for letter in outcome.dead],
+        "dead_letters": [{"code": each.code, "reason": each.reason} for each in outcome.dead],
         "calls": [
             {"began": since(call.began, origin), "ended": since(call.ended, origin), "answer": call.answer}
             for call in outcome.calls
@@ -127,24 +120,24 @@ def _outcome(outcome: RequestOutcome, origin: float) -> dict[str, Any]:
 
 
 def interval(call: Call, end: float) -> Interval:
-    """A call that has not ended lasts until `end`."""
+    """Of a call. One that has not ended lasts until `end`."""
     return call.began, end if call.ended is None else call.ended
 
 
 def last_instant(records: Records) -> float:
-    """Of all that was recorded."""
+    """The last instant in the records."""
     calls = [call.ended or call.began for call in records.calls]
-    ends = [manifest.at for manifest in records.manifests] + [letter.sent for letter in records.dead]
+    ends = [manifest.at for manifest in records.manifests] + [message.sent for message in records.dead]
     return max(calls + ends + [each.at for each in records.sent])
 
 
 def under_way(outcomes: Outcomes, end: float) -> int:
-    """The most requests at once that were between their first call and the end of their last one."""
+    """The most requests between the start of their first call and the end of their last."""
     return peak((each.calls[0].began, interval(each.calls[-1], end)[1]) for each in outcomes if each.calls)
 
 
 def places_used(outcomes: Outcomes, records: Records, callers: int) -> float | None:
-    """The share of the callers' time in calls of the downstream, while a request waited for its first call."""
+    """The share of the callers' time in calls, while a request waited for its first call."""
     firsts = [each.calls[0].began for each in outcomes if each.calls]
     window = (min(firsts, default=0.0), max(firsts, default=0.0))
     return utilisation([interval(call, window[1]) for call in records.calls], window, callers)
@@ -158,23 +151,25 @@ def _poison(outcomes: Outcomes) -> list[RequestOutcome]:
 
 
 def all_succeeded(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
-    """R1, R2: a manifest is the effect, and there is one."""
+    """R1, R2: each request has one effect, its manifest."""
     able = [each for each in outcomes if each.request.kind != "poison"]
     problems = {
         "not published": [each.name for each in able if not each.manifests],
         "published more than once": [each.name for each in able if len(each.manifests) > 1],
         "dead-lettered": [
-            f"{each.name} ({', '.join(letter.code or 'no code' for letter in each.dead)})" for each in able if each.dead
+            f"{each.name} ({', '.join(message.code or 'no code' for message in each.dead)})"
+            for each in able
+            if each.dead
         ],
-        "published, though poison": [each.name for each in _poison(outcomes) if each.manifests],
-        "published, but never sent": unassigned.manifests,
+        "published although poison": [each.name for each in _poison(outcomes) if each.manifests],
+        "published but not sent": unassigned.manifests,
     }
     finding = f"{len(able)} of {len(able)} published, once each"
-    return judge("each request that can succeed has succeeded once", problems, finding)
+    return judge("each request that can succeed succeeds once", problems, finding)
 
 
 def results_whole(outcomes: Outcomes, records: Records) -> Claim:
-    """All or none: the manifest's parts hold the input's lines, each in its place, and nothing else was left behind."""
+    """The manifest's parts contain exactly the input's lines, and no other part exists."""
     wrong: list[str] = []
     published: set[str] = set()
     for outcome in outcomes:
@@ -186,20 +181,20 @@ def results_whole(outcomes: Outcomes, records: Records) -> Claim:
             if parts != outcome.request.parts:
                 wrong.append(outcome.name)
     problems = {"not the input's lines": wrong, "in no manifest": sorted(set(records.parts) - published)}
-    name = "each result is whole, and nothing else is left"
+    name = "each result is complete, and no other part is left"
     return judge(name, problems, counted(len(published), "part"), shown=bool(published))
 
 
 def poison_is_dead_lettered(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
-    """R4: one dead letter for each, which states why, when and how often."""
+    """R4: one dead letter for each, with the reason, the times and the number of attempts."""
     poison = _poison(outcomes)
     problems = {
         "not one dead letter": [f"{each.name} ({len(each.dead)})" for each in poison if len(each.dead) != 1],
         "without its history": [
             f"{each.name} ({missing})"
             for each in poison
-            for letter in each.dead
-            if each.request.poison and (missing := _missing(each.request.poison, each.request.is_message, letter))
+            for message in each.dead
+            if each.request.poison and (missing := _missing(each.request.poison, each.request.is_message, message))
         ],
         "dead letters of no request": unassigned.dead,
     }
@@ -207,15 +202,15 @@ def poison_is_dead_lettered(outcomes: Outcomes, unassigned: Unassigned) -> Claim
     return judge("each poison request has one dead letter with its history", problems, finding, shown=bool(poison))
 
 
-def _missing(poison: Poison, is_message: bool, letter: DeadLetter) -> str:
-    """What the letter should state and does not. A body that is no message has no attempts and no times."""
-    wanted = {"code": letter.code == poison.code, "reason": poison.reason in (letter.reason or "")}
+def _missing(poison: Poison, is_message: bool, message: DeadLetter) -> str:
+    """The expected parts that are missing. An invalid message has no attempts and no times."""
+    wanted = {"code": message.code == poison.code, "reason": poison.reason in (message.reason or "")}
     if is_message:
-        history = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in letter.history or []]
+        history = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in message.history or []]
         wanted |= {
-            "attempts": letter.retry_count == 1,
-            "first time": bool(letter.first_attempt_at),
-            "last time": bool(letter.last_attempt_at),
+            "attempts": message.retry_count == 1,
+            "first time": bool(message.first_attempt_at),
+            "last time": bool(message.last_attempt_at),
             "history": history == [(1, True)],
         }
     return _false(wanted)
@@ -226,19 +221,19 @@ def _false(facts: dict[str, bool]) -> str:
 
 
 def poison_has_one_attempt(outcomes: Outcomes) -> Claim:
-    """R3: one attempt of the worker, and at most one call of the downstream."""
+    """R3: one attempt, and at most one call of the downstream."""
     poison = _poison(outcomes)
     problems = {
         "tried again": [f"{each.name} ({each.attempts})" for each in poison if each.attempts > 1],
-        "read again": [f"{each.name} ({len(each.calls)})" for each in poison if len(each.calls) > 1],
+        "called again": [f"{each.name} ({len(each.calls)})" for each in poison if len(each.calls) > 1],
     }
     calls = counted(sum(len(each.calls) for each in poison), "call")
     finding = f"{counted(len(poison), 'attempt')}, {calls} of the downstream" if poison else NO_POISON
-    return judge("poison leaves after one attempt", problems, finding, shown=bool(poison))
+    return judge("poison has one attempt", problems, finding, shown=bool(poison))
 
 
 def ledger_agrees(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
-    """The ledger against S3, the dead letters and the downstream, none of which reads it."""
+    """The ledger against three independent records."""
     wrong = [f"{each.name} ({what})" for each in outcomes if (what := _disagreement(each))]
     rows = counted(sum(each.row is not None for each in outcomes), "row")
     problems = {"disagree": wrong, "rows of no request": unassigned.rows}
@@ -260,64 +255,64 @@ def _disagreement(outcome: RequestOutcome) -> str:
             f"{attempts}, {counted(len(outcome.calls), 'call')}": len(outcome.calls) <= row.attempts,
             f"{attempts}, failed {row.history}": row.history == tuple(range(1, failed + 1)),
             "another attempt published": all(manifest.attempt == row.attempts for manifest in outcome.manifests),
-            "the dead letter's attempts or times": all(_same(letter, row) for letter in outcome.dead),
+            "the dead letter's attempts or times": all(_same(message, row) for message in outcome.dead),
         }
     )
 
 
-def _same(letter: DeadLetter, row: LedgerRow) -> bool:
-    stated = (letter.retry_count, letter.first_attempt_at, letter.last_attempt_at)
+def _same(message: DeadLetter, row: LedgerRow) -> bool:
+    stated = (message.retry_count, message.first_attempt_at, message.last_attempt_at)
     return stated == (row.attempts, row.first_attempt_at, row.last_attempt_at)
 
 
 def nothing_left(outcomes: Outcomes, records: Records) -> Claim:
-    """R1: no request waits for ever, and nothing will fire later."""
+    """R1: no message, schedule or open row is left."""
     open_rows = [f"{each.name} ({each.row.status})" for each in outcomes if each.row and each.row.status not in FINAL]
     problems = {"left": [f"{count} {what}" for what, count in records.left.items() if count], "not final": open_rows}
-    return judge("nothing is left waiting", problems, f"0 {', 0 '.join(records.left)}")
+    return judge("no request is left waiting", problems, f"0 {', 0 '.join(records.left)}")
 
 
 # ---------------------------------------------------------------------------------------- claims about the downstream
 
 
 def never_above(records: Records, callers: int) -> Claim:
-    """By the downstream's own record: a caller counts from its request to its answer, or until it hangs up."""
+    """By the downstream: a caller counts from its request to its answer, or until it closes the connection."""
     most = peak(interval(call, last_instant(records)) for call in records.calls)
-    name = f"never more than {callers} callers at once"
+    name = f"never more than {callers} concurrent callers"
     finding = f"at most {most}, in {counted(len(records.calls), 'call')}"
     if most < callers and len(records.sent) <= LARGE_ENOUGH * callers:
-        return Claim(name, None, f"{finding}; too few were sent to tell")
-    return Claim(name, most == callers, finding)  # a large run that never had as many has gone wrong
+        return Claim(name, None, f"{finding}; too few requests to show it")
+    return Claim(name, most == callers, finding)  # in a large run fewer callers are an error
 
 
 def slow_calls_end(outcomes: Outcomes, work_seconds: float) -> Claim:
-    """No request waits behind a slow one for longer than an attempt may take."""
+    """A slow call delays other requests for at most the limit of an attempt."""
     calls = [(each.name, call) for each in outcomes for call in _too_slow(each, work_seconds)]
     waited = [f"{name} ({call.answer})" for name, call in calls if call.answer != "gone"]
     lasted = [(call.ended or call.began) - call.began for _, call in calls]
-    finding = "none was too slow"
+    finding = "no call was too slow"
     if calls:
         finding = f"{counted(len(calls), 'call')} given up after {min(lasted):.1f} to {max(lasted):.1f} s"
     return judge("a call that is too slow is given up", {"waited for": waited}, finding, shown=bool(calls))
 
 
 def _too_slow(outcome: RequestOutcome, work_seconds: float) -> list[Call]:
-    """Its calls that the downstream would have kept waiting for longer than an attempt may take."""
+    """Its calls to which the downstream's answer takes longer than an attempt may."""
     slow = {number for number, step in enumerate(outcome.request.steps, 1) if step.seconds > work_seconds}
     return [call for call in outcome.calls if call.number in slow]
 
 
 def retries_hold_no_place(outcomes: Outcomes, records: Records, callers: int) -> Claim:
-    """A request that waited for its retry inside the worker would be one of the few callers all the while."""
+    """A retry that waited inside the worker would use one of the callers."""
     most = under_way(outcomes, last_instant(records))
-    name, finding = "a waiting retry holds no place", f"{counted(most, 'request')} under way at once"
+    name, finding = "a waiting retry uses no caller", f"{counted(most, 'request')} under way"
     if most <= callers and len(outcomes) < LARGE_ENOUGH * callers:
-        return Claim(name, None, f"{finding}; too few were sent to tell")
-    return Claim(name, most > callers, f"{finding}, in {callers} places")
+        return Claim(name, None, f"{finding}; too few requests to show it")
+    return Claim(name, most > callers, f"{finding}, {callers} callers")
 
 
 def went_by_schedule(outcomes: Outcomes, records: Records) -> Claim:
-    """The retry with the long Retry-After was seen with Scheduler, and began when its schedule was due."""
+    """The retry with the long Retry-After had a schedule, and started after its due time."""
     scheduled = [each for each in outcomes if each.request.retry_after is not None]
     due = {schedule.request_id: schedule.due for schedule in records.schedules}
     waited = [f"{o.calls[1].began - o.calls[0].began:.0f} s" for o in scheduled if len(o.calls) > 1]
@@ -325,17 +320,17 @@ def went_by_schedule(outcomes: Outcomes, records: Records) -> Claim:
     if not scheduled:
         problems = {"wrong": ["no request had a Retry-After"]}
     name = "a retry went through EventBridge Scheduler"
-    return judge(name, problems, f"{len(due)} seen; back after {', '.join(waited)}")
+    return judge(name, problems, f"{counted(len(due), 'schedule')}; the retry after {', '.join(waited)}")
 
 
 def _off_schedule(outcome: RequestOutcome, due: float | None) -> str:
     if due is None:
-        return f"no schedule was seen for {outcome.name}"
+        return f"no schedule for {outcome.name}"
     if len(outcome.calls) < 2:
-        return f"{outcome.name} never came back from its schedule"
+        return f"no retry of {outcome.name} after its schedule"
     first, second = outcome.calls[:2]
     if second.began < due:
-        return f"{outcome.name} came back {due - second.began:.1f} s before its schedule was due"
+        return f"{outcome.name} was retried {due - second.began:.1f} s before its schedule was due"
     if due < (first.ended or 0.0) + (outcome.request.retry_after or 0):
         return f"{outcome.name} was due before its Retry-After of {outcome.request.retry_after} s"
     return ""

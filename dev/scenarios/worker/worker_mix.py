@@ -1,9 +1,8 @@
-"""What `make run-worker` sends, and how the downstream answers each attempt: all drawn beforehand, from a seed.
+"""The requests of `make run-worker`, and the downstream's answer to each attempt, drawn from a seed. Seconds.
 
-Seconds throughout. The inputs are months of the sample data as JSON Lines, to be split by the day's weather.
-
-Six in ten are normal, three in ten are slow beyond the limit at first, one in ten is poison. Of all attempts that are
-not too slow (and not poison's), two in ten fail. No request is drawn more failures than the policy allows.
+The inputs are months of the sample data as JSON Lines, which the worker splits by the day's weather. Six in ten
+requests are normal, three in ten too slow at first, one in ten is poison. Two in ten of all other attempts fail. No
+request has more failures than the policy allows.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Any, Literal
 from dev.emulator.downstream import Answer, Step
 from dev.emulator.sample_data import SPLIT_BY, content, months_as_json_lines
 
-NO_FIELD = "station"  # which no line has
-Parts = Mapping[str, tuple[str, ...]]  # value of the field -> its lines
+NO_FIELD = "station"  # in no line
+Parts = Mapping[str, tuple[str, ...]]  # value of the field -> lines
 Kind = Literal["normal", "slow", "poison"]
 KINDS: tuple[Kind, ...] = ("normal", "slow", "poison")
 SLOW, POISON = 0.3, 0.1  # shares of the requests; all others are normal
@@ -27,7 +26,7 @@ FAILING = 0.2  # share of the attempts
 FAILURES: tuple[Answer, ...] = ("slow_down", "error", "drop")
 FASTEST, SLOWEST = 1.0, 6.0  # before SCALE
 MAX_ATTEMPTS = 8
-MAX_FAILURES = MAX_ATTEMPTS - 3  # room for what a busy machine adds of its own
+MAX_FAILURES = MAX_ATTEMPTS - 3  # three attempts are left for failures of a busy machine
 POLICY: dict[str, Any] = {
     "default": {
         "backoff": "exponential",
@@ -42,11 +41,11 @@ POLICY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Poison:
-    """A way never to succeed, and what its dead letter has to say."""
+    """A permanent failure, and the expected content of its dead letter. `reason`: a part of it."""
 
     what: str
     code: str
-    reason: str  # a part of it
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,11 @@ class Request:
     """One message of the run.
 
     Args:
-        request_id: of a body that is no message, a name that only the run knows.
-        content: the input object; None: there is none.
-        steps: how the downstream answers its attempts.
-        parts: what has to be published; None: nothing.
-        retry_after: seconds, in the answer to its first attempt; so long that the retry goes by Scheduler.
+        request_id: if the body is no valid message, a name that only the run uses.
+        content: the input object, or None.
+        steps: the downstream's answers to its attempts.
+        parts: the expected result, or None.
+        retry_after: seconds in the answer to its first attempt, so long that Scheduler sends the retry.
     """
 
     request_id: str
@@ -73,17 +72,17 @@ class Request:
 
     @property
     def is_message(self) -> bool:
-        """Whether the ledger can know of it."""
+        """Whether the body is a valid message, so that the ledger has a row."""
         return self.poison is None or self.poison.code != "InvalidMessage"
 
 
 def limit(scale: float) -> int:
-    """The seconds an attempt may take: one more than the slowest normal one."""
+    """The limit of an attempt in seconds: one more than the slowest normal call."""
     return math.ceil(SLOWEST * scale) + 1
 
 
 def parts_of(lines: Sequence[str]) -> Parts:
-    """What has to be published of an input: by a plain loop, so that it shares nothing with the worker's own."""
+    """The expected result of an input, computed without the worker's code."""
     parts: dict[str, tuple[str, ...]] = {}
     for line in lines:
         value = json.loads(line)[SPLIT_BY]
@@ -92,7 +91,7 @@ def parts_of(lines: Sequence[str]) -> Parts:
 
 
 def damaged(lines: Sequence[str]) -> tuple[bytes, int]:
-    """The same input with half a line in the middle, and that line's number from 1."""
+    """The same input with half a line in the middle, and the line's number from 1."""
     number = len(lines) // 2
     broken = list(lines)
     broken[number - 1] = broken[number - 1][: len(broken[number - 1]) // 2]
@@ -105,18 +104,18 @@ def counts(requests: int) -> dict[Kind, int]:
 
 
 def draw(requests: int, seed: int, scale: float, retry_after: int) -> list[Request]:
-    """The requests in the order in which they are sent. The same arguments give the same ones."""
+    """The requests in their order of sending. The same arguments give the same requests."""
     chances = [Chance(seed, number) for number in range(1, requests + 1)]
     listed = [kind for kind, count in counts(requests).items() for _ in range(count)]
     kinds = [kind for _, kind in sorted(zip([chance.share() for chance in chances], listed, strict=True))]
-    # A schedule fires at a whole minute: its request is sent first, or the run would last a minute longer.
+    # A schedule fires at a whole minute. Its request is sent first, so that the run is a minute shorter.
     first = kinds.index("normal")
     kinds[0], kinds[first] = kinds[first], kinds[0]
     months = list(months_as_json_lines().items())
     drawn: list[Request] = []
     for number, (kind, chance) in enumerate(zip(kinds, chances, strict=True), 1):
         month, lines = months[(number - 1) % len(months)]
-        # The slash has to be quoted in keys, and the id's end is what people search for.
+        # The slash tests quoting in keys.
         request_id = f"{month}/{number:04d}"
         if kind == "poison":
             poisoned = sum(request.kind == "poison" for request in drawn)
@@ -131,7 +130,7 @@ def draw(requests: int, seed: int, scale: float, retry_after: int) -> list[Reque
 
 
 class Chance:
-    """One request's own draws, each a share from 0 up to but not including 1: the same on every machine and Python."""
+    """The random draws of one request, equal on every machine and Python version. A share is in [0, 1)."""
 
     def __init__(self, seed: int, number: int) -> None:
         self._name = f"{seed} {number}"
@@ -166,7 +165,7 @@ def _steps(chance: Chance, kind: Kind, scale: float, retry_after: int | None) ->
 
 
 def _poisoned(number: int, request_id: str, lines: Sequence[str], seconds: float) -> Request:
-    """One way after the other."""
+    """The six kinds of poison in turn."""
     key = _key(request_id)
     payload = {"input_key": key, "split_by": SPLIT_BY}
     body, whole = _body(request_id, payload), content(lines)

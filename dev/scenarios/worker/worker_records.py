@@ -1,7 +1,4 @@
-"""What was recorded of the run: the downstream's calls, the ledger, S3, the queues and the schedules.
-
-Each request's outcome is put together from these records, which do not know each other. Instants are epoch seconds.
-"""
+"""Records of the downstream, the ledger, S3, queues and schedules, and each request's outcome. Epoch seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ PUBLISHED, PARTS = "work/published/", "work/parts/"
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that SQS has taken, at `at` (before the call)."""
+    """A request that SQS accepted. `at`: before the call."""
 
     request: Request
     at: float
@@ -31,7 +28,7 @@ class SentRequest:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A published result, and when S3 took it."""
+    """A published result. `at`: when S3 stored it."""
 
     key: str
     request_id: str
@@ -42,7 +39,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule that was seen waiting, and the instant at which it was due."""
+    """A schedule that was read before it fired."""
 
     name: str
     request_id: str
@@ -56,13 +53,13 @@ class Records:
     rows: Sequence[LedgerRow]
     dead: Sequence[DeadLetter]
     manifests: Sequence[Manifest]
-    parts: Mapping[str, bytes]  # key -> content, of every object under work/parts/
+    parts: Mapping[str, bytes]  # key -> content of the objects under work/parts/
     schedules: Sequence[Schedule]
-    left: Mapping[str, int]  # what is in the queue, the schedule group and its dead-letter queue at the end
+    left: Mapping[str, int]  # entries at the end in the queue, the schedule group and its dead-letter queue
 
 
 def read_objects(s3: Any, bucket: str, prefix: str) -> dict[str, tuple[bytes, float]]:
-    """Key -> content, and when S3 took it."""
+    """Key -> content, and when S3 stored it."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     return {
         entry["Key"]: (s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read(), entry["LastModified"].timestamp())
@@ -82,7 +79,7 @@ def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
 
 
 def read_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) -> list[Schedule]:
-    """The schedules that wait now. One that is gone between two calls has fired; `known` ones are not read again."""
+    """The schedules that have not fired. One that disappears between two calls has fired. `known` ones are not read."""
     waiting = []
     for page in scheduler.get_paginator("list_schedules").paginate(GroupName=group):
         for entry in page["Schedules"]:
@@ -95,7 +92,7 @@ def read_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) ->
 
 
 def parse_schedule(schedule: Mapping[str, Any]) -> Schedule:
-    """`at(2026-01-31T12:00:00)` is UTC (Scheduler guide, "Schedule types")."""
+    """The expression `at(2026-01-31T12:00:00)` is UTC (Scheduler guide, "Schedule types")."""
     due = datetime.fromisoformat(schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")") + "+00:00")
     return Schedule(schedule["Name"], json.loads(schedule["Target"]["Input"])["request_id"], due.timestamp())
 
@@ -113,7 +110,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """A request, when it was sent, and all that the records have of it."""
+    """A request with its records."""
 
     request: Request
     sent: float
@@ -134,19 +131,19 @@ class RequestOutcome:
 
     @property
     def ended(self) -> float | None:
-        """When its result was published or its dead letter sent."""
-        instants = [manifest.at for manifest in self.manifests] or [letter.sent for letter in self.dead]
+        """When its result was published, or its dead letter was sent."""
+        instants = [manifest.at for manifest in self.manifests] or [message.sent for message in self.dead]
         return min(instants, default=None)
 
     @property
     def attempts(self) -> int:
-        """By the ledger; what it does not know had one attempt, if it has ended."""
+        """By the ledger. A request without a row had one attempt if it has ended."""
         return self.row.attempts if self.row else len(self.dead)
 
 
 @dataclass(frozen=True)
 class Unassigned:
-    """What belongs to no request of the run."""
+    """Records that belong to no request of the run."""
 
     rows: tuple[str, ...]
     manifests: tuple[str, ...]
@@ -158,9 +155,9 @@ def request_outcomes(records: Records) -> tuple[list[RequestOutcome], Unassigned
     calls = _by_name((call.key, call) for call in records.calls)
     rows = {row.request_id: row for row in records.rows}
     manifests = _by_name((manifest.request_id, manifest) for manifest in records.manifests)
-    # A body that is no message has no id: its dead letter is recognized by the body itself.
+    # The dead letter of a body without an id is identified by the body.
     bodies = {each.request.body: each.request.request_id for each in records.sent if not each.request.is_message}
-    dead = _by_name((letter.idempotency_key or bodies.get(letter.body, letter.body), letter) for letter in records.dead)
+    dead = _by_name((each.idempotency_key or bodies.get(each.body, each.body), each) for each in records.dead)
     outcomes = [
         RequestOutcome(
             request=each.request,
