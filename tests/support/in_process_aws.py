@@ -78,8 +78,10 @@ class InProcessAws:
     def _CreateQueue(self, parameters: Parameters) -> Parameters:
         return {"QueueUrl": f"https://sqs/{parameters['QueueName']}"}
 
-    def _SetQueueAttributes(self, _: Parameters) -> Parameters:
+    def _return_nothing(self, _: Parameters) -> Parameters:
         return {}
+
+    _SetQueueAttributes = _CreateScheduleGroup = _CreateTable = _return_nothing
 
     def _SendMessage(self, parameters: Parameters) -> Parameters:
         queue, attributes = parameters["QueueUrl"].rpartition("/")[2], parameters.get("MessageAttributes", {})
@@ -183,12 +185,6 @@ class InProcessAws:
 
     def _ListSchedules(self, _: Parameters) -> Parameters:
         return {"Schedules": list(self.schedules.values())}
-
-    def _CreateScheduleGroup(self, _: Parameters) -> Parameters:
-        return {}
-
-    def _CreateTable(self, _: Parameters) -> Parameters:
-        return {}
 
     def _PutParameter(self, parameters: Parameters) -> Parameters:
         self.parameter = parameters["Value"]

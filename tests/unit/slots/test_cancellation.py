@@ -69,23 +69,20 @@ def test_the_next_attempt_is_not_cancelled(account: Account, operations: Operati
     assert isinstance(account.starter.admit(delivery({**REQUEST, "attempt": 2}), NOW), Admitted)
 
 
-def test_a_cancelled_head_is_woken(account: Account, operations: Operations) -> None:
+@pytest.mark.parametrize(("cancelled", "woken"), [(EXECUTION, 1), ("p-another", 0)], ids=["itself", "another"])
+def test_the_head_is_woken_when_it_is_cancelled_itself(
+    account: Account, operations: Operations, cancelled: str, woken: int
+) -> None:
     account.fill()
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Waiting)
     assert account.item().waiting_execution == EXECUTION
     assert account.messages(account.queue_url) == []
-    operations.cancel_request("p", EXECUTION, NOW)
-    assert len(account.messages(account.queue_url)) == 1
-
-
-def test_the_head_is_not_woken_when_another_request_is_cancelled(account: Account, operations: Operations) -> None:
-    account.fill()
-    account.starter.admit(account.send(REQUEST), NOW)
-    operations.cancel_request("p", "p-another", NOW)
-    assert account.messages(account.queue_url) == []
+    operations.cancel_request("p", cancelled, NOW)
+    assert len(account.messages(account.queue_url)) == woken
 
 
 def test_a_registration_without_execution_is_woken(account: Account, operations: Operations) -> None:
+    """As an earlier version has written it."""
     account.fill()
     account.starter.admit(account.send(REQUEST), NOW)
     account.dynamodb.update_item(

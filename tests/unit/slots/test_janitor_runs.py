@@ -129,17 +129,28 @@ def test_a_request_that_could_not_be_kept_is_kept_in_the_next_run(aborted: Janit
     assert len(aborted.account.messages(aborted.account.failed_url)) == 1
 
 
-@pytest.mark.parametrize(("error", "kept"), [("RequestFailed", 0), ("RequestReturned", 0), ("RequestNotKept", 1)])
-def test_a_request_is_kept_unless_its_workflow_settled_it(aborted: JanitorScene, error: str, kept: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "error", "kept"),
+    [
+        ("FAILED", "RequestFailed", 0),
+        ("FAILED", "RequestReturned", 0),
+        ("FAILED", "RequestNotKept", 1),
+        ("ABORTED", "RequestFailed", 1),  # the error of a stop command, and not the workflow's
+    ],
+)
+def test_a_request_is_kept_unless_its_workflow_settled_it(
+    aborted: JanitorScene, status: str, error: str, kept: int
+) -> None:
     aborted.account.stepfunctions.meta.events.register(
-        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status="FAILED", error=error)
+        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status=status, error=error)
     )
     aborted.account.run_at(LATER)
     assert len(aborted.account.messages(aborted.account.failed_url)) == kept
 
 
-def test_executions_before_the_horizon_are_ignored(aborted: JanitorScene) -> None:
-    aborted.account.run_at(NOW + HORIZON_SECONDS + 1)
+@pytest.mark.parametrize("age", [GRACE - 1, HORIZON_SECONDS + 1], ids=["left to its event", "before the horizon"])
+def test_an_execution_is_settled_only_between_grace_time_and_horizon(aborted: JanitorScene, age: int) -> None:
+    aborted.account.run_at(NOW + age)
     assert aborted.account.messages(aborted.account.failed_url) == []
 
 
@@ -208,15 +219,13 @@ def test_the_gap_lies_between_the_checks_and_not_between_the_runs(aborted: Janit
     assert aborted.account.item().slots_in_use == 0
 
 
-def test_a_holder_that_cannot_be_checked_does_not_block_the_others(scene: JanitorScene) -> None:
-    scene.account.processes.set_limit("p", 2)
-    scene.start()
-    scene.abort()
-    scene.run("RUNNING")
-    scene.stopping_is_denied = True
-    scene.account.slots.reserve("p", "p-dead", NOW)
-    scene.account.slots.wait("p", "p-waits", scene.account.send())
-    counts = scene.account.run_at(LATER).counts
+def test_a_holder_that_cannot_be_checked_does_not_block_the_others(aborted: JanitorScene) -> None:
+    aborted.account.processes.set_limit("p", 2)
+    aborted.run("RUNNING")
+    aborted.stopping_is_denied = True
+    aborted.account.slots.reserve("p", "p-dead", NOW)
+    aborted.account.slots.wait("p", "p-waits", aborted.account.send())
+    counts = aborted.account.run_at(LATER).counts
     assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
 
 
@@ -232,21 +241,6 @@ def test_slots_are_freed_without_the_settled_table(aborted: JanitorScene) -> Non
     aborted.account.run_at(LATER)
     counts = aborted.account.run_at(LATER + LOOK_GAP).counts
     assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
-
-
-def test_a_recently_closed_execution_is_left_to_its_status_event(scene: JanitorScene) -> None:
-    scene.start()
-    scene.abort(at=NOW)
-    scene.account.run_at(NOW + GRACE - 1)
-    assert scene.account.messages(scene.account.failed_url) == []
-
-
-def test_the_error_of_a_stop_command_is_not_taken_for_the_workflows(aborted: JanitorScene) -> None:
-    aborted.account.stepfunctions.meta.events.register(
-        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(error="RequestFailed")
-    )
-    aborted.account.run_at(LATER)
-    assert len(aborted.account.messages(aborted.account.failed_url)) == 1
 
 
 def test_the_list_of_executions_is_read_up_to_the_horizon(account: Account) -> None:
@@ -284,12 +278,11 @@ def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
 def test_a_reservation_renewed_since_it_was_read_is_not_cancelled(account: Account) -> None:
     """After the janitor read the table, the reservation was cancelled, and a redelivery reserved again."""
     account.slots.reserve("p", "p-1", NOW)
-    answers = account.stepfunctions.meta.events
 
     def meanwhile(**_: Any) -> None:
         account.slots.cancel("p", "p-1")
         account.slots.reserve("p", "p-1", LATER - 10)
 
-    answers.register("before-call.stepfunctions.DescribeExecution", meanwhile)
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.DescribeExecution", meanwhile)
     assert "SlotsReclaimed" not in account.run_at(LATER).counts
     assert account.item().holders["p-1"].since == LATER - 10

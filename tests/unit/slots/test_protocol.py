@@ -22,16 +22,12 @@ from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery
 
 
-def test_a_granted_slot_is_counted_with_its_holder(account: Account) -> None:
+def test_a_granted_slot_is_counted_with_its_holder_in_one_call(account: Account) -> None:
+    calls = Calls(account.dynamodb)
     assert account.slots.reserve("p", "p-1", NOW) == Granted()
+    assert calls.made == ["UpdateItem"]
     assert account.item().slots_in_use == 1
     assert account.item().holders["p-1"].state == "RESERVED"
-
-
-def test_a_grant_is_one_call(account: Account) -> None:
-    calls = Calls(account.dynamodb)
-    account.slots.reserve("p", "p-1", NOW)
-    assert calls.made == ["UpdateItem"]
 
 
 def test_reserve_is_refused_when_the_limit_is_reached(account: Account) -> None:
@@ -264,22 +260,25 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("attribute", ["receipt_handle", "sequence"])
-def test_a_malformed_registration_wakes_no_request(account: Account, attribute: str) -> None:
-    account.write("waiting", {"M": {**WAITING, attribute: {"N": "1"}}})
-    assert account.slots.waiting_at_free_slot("p") is None
-
-
-@pytest.mark.parametrize("without", [("slot_limit",), ("slot_limit", "slots_in_use")], ids=" and ".join)
-def test_a_process_without_counters_wakes_no_request(account: Account, without: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("removed", "added"),
+    [
+        ([], {"waiting": {"M": {**WAITING, "receipt_handle": {"N": "1"}}}}),
+        ([], {"waiting": {"M": {**WAITING, "sequence": {"N": "1"}}}}),
+        (["slot_limit"], {}),
+        (["slot_limit", "slots_in_use"], {}),
+        (["process_name"], {"process_name": {"S": "another"}}),
+    ],
+    ids=["receipt handle", "sequence", "no limit", "no counters", "no process"],
+)
+def test_a_malformed_or_missing_process_wakes_no_request(
+    account: Account, removed: list[str], added: dict[str, Any]
+) -> None:
     item = account.raw_item() | {"waiting": {"M": WAITING}}
-    left = {name: value for name, value in item.items() if name not in without}
-    account.dynamodb.put_item(TableName=account.slot_table, Item=left)
+    account.dynamodb.delete_item(TableName=account.slot_table, Key={"process_name": {"S": "p"}})
+    kept = {name: value for name, value in item.items() if name not in removed}
+    account.dynamodb.put_item(TableName=account.slot_table, Item=kept | added)
     assert account.slots.waiting_at_free_slot("p") is None
-
-
-def test_an_unknown_process_wakes_no_request(account: Account) -> None:
-    assert account.slots.waiting_at_free_slot("unknown") is None
 
 
 @pytest.mark.parametrize(
