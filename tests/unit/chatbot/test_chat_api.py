@@ -14,7 +14,7 @@ from slotkeeper.chatbot.messages import ChatMessage
 from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, NotSent, Unauthorized, http_client
 from tests.unit.http_servers import DroppingServer, Listener, http
 
-SECRET = "a-secret-that-nobody-may-see"
+SECRET = "a-secret-not-to-be-shown"
 MESSAGE = ChatMessage("m", "hello")
 
 
@@ -135,9 +135,9 @@ def test_f35_wrong_credentials_are_a_refusal_with_that_reason(service: ChatServi
 
 def test_without_credentials_the_api_is_not_asked(service: ChatService) -> None:
     def none_yet() -> Credentials:
-        raise UnusableSecret("nobody has put them")
+        raise UnusableSecret("no credentials")
 
-    with pytest.raises(AuthenticationRefused, match="nobody has put them"):
+    with pytest.raises(AuthenticationRefused, match="no credentials"):
         ChatApi(service.url, none_yet).authenticate(5.0)
     assert service.log == []
 
@@ -181,7 +181,7 @@ def test_an_answer_without_a_usable_token_is_a_refusal_that_does_not_quote_it(an
 
 
 def test_f35_a_connection_that_was_idle_too_long_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the one `POST /auth` fails on it, and everybody is refused for the whole of a refusal."""
+    """Otherwise the only `POST /auth` would fail on it, and every instance would be refused for a whole refusal."""
     with DroppingServer() as server:
         api = ChatApi(server.url, lambda: Credentials("me", SECRET))
         api.authenticate(5.0)
@@ -204,7 +204,7 @@ def test_a_malformed_token_is_invalid_without_a_request(api: ChatApi, service: C
 
 
 def test_redirects_are_not_followed() -> None:
-    """A redirect would carry the credentials, or the token, to wherever the answer says."""
+    """A redirect would send the credentials or the token to the host in the answer."""
     with Listener(http(b"{}")) as elsewhere:
         redirect = http(b"", "307 Temporary Redirect", f"Location: {elsewhere.url}/auth")
         with Listener(redirect) as server, pytest.raises(AuthenticationRefused, match="307"):

@@ -1,4 +1,4 @@
-"""The chatbot as API Gateway calls it: what is answered, what is refused and why, and what is never said."""
+"""The chatbot's handler: answers, refusals with their reasons, and secrets that stay out of both."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Bot:
             **vars(CONTEXT)
             | {
                 "aws_request_id": f"invocation-{self._invocations}",
-                "get_remaining_time_in_millis": lambda: int(seconds * 1000),  # however long the test takes
+                "get_remaining_time_in_millis": lambda: int(seconds * 1000),  # independent of the test's duration
             }
         )
         answer = self.module.handler(event, context)
@@ -57,7 +57,7 @@ class Bot:
 
 @pytest.fixture
 def calls(chat: ChatbotAccount) -> list[tuple[str, str]]:
-    """Which operations the functions ask of AWS, each with its table or secret."""
+    """The operations that the functions call, each with its table or secret."""
     made: list[tuple[str, str]] = []
 
     def note(model: Any, params: Any, **_: Any) -> None:
@@ -111,7 +111,7 @@ def _without(name: str) -> Callable[[ChatbotAccount], dict[str, Any]]:
     return change
 
 
-STRANGERS: dict[str, tuple[Callable[[ChatbotAccount], dict[str, Any]], str]] = {
+INVALID: dict[str, tuple[Callable[[ChatbotAccount], dict[str, Any]], str]] = {
     "no headers at all": (lambda chat: chat.event(MESSAGE, headers=None), "MissingHeader"),
     "no timestamp": (_without(TIMESTAMP_HEADER), "MissingHeader"),
     "no signature": (_without(SIGNATURE_HEADER), "MissingHeader"),
@@ -122,7 +122,7 @@ STRANGERS: dict[str, tuple[Callable[[ChatbotAccount], dict[str, Any]], str]] = {
 }
 
 
-@pytest.mark.parametrize(("make", "code"), STRANGERS.values(), ids=STRANGERS)
+@pytest.mark.parametrize(("make", "code"), INVALID.values(), ids=INVALID)
 def test_an_invalid_request_is_refused_with_its_code_and_neither_forwarded_nor_stored(
     bot: Bot, make: Callable[[ChatbotAccount], dict[str, Any]], code: str
 ) -> None:
@@ -242,17 +242,17 @@ def test_t2_a_container_that_cannot_read_its_credentials_does_not_stop_the_other
             return SimpleNamespace(status_code=400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
         return None
 
-    sick = Bot(load("chatbot"), bot.chat)
-    sick.module._chatbot._clock = lambda: NOW
-    sick.module._secrets._provider.client.meta.events.register("before-call", throttled)
-    shared = sick.module._token
+    unhealthy = Bot(load("chatbot"), bot.chat)
+    unhealthy.module._chatbot._clock = lambda: NOW
+    unhealthy.module._secrets._provider.client.meta.events.register("before-call", throttled)
+    shared = unhealthy.module._token
     shared._timing = Timing(api=0.5, store=0.2, patience=1.0)
     shared._deps = replace(shared._deps, timing=shared._timing)
-    status, body = sick.send()
+    status, body = unhealthy.send()
     assert (status, body["code"]) == (503, "TokenTimeout")
     assert "cannot be read: ThrottlingException" in body["reason"]
     assert bot.send({"message_id": "m2", "text": "hello"})[0] == 200
-    assert sick.send({"message_id": "m3", "text": "hello"})[0] == 200
+    assert unhealthy.send({"message_id": "m3", "text": "hello"})[0] == 200
 
 
 def test_f35_wrong_credentials_cause_one_read_of_the_secret_and_one_post(
@@ -281,7 +281,7 @@ def test_a_message_that_is_always_unauthorized_invalidates_no_token(bot: Bot) ->
     bot.chat.service.forbidden.add("secret plans")
     status, body = bot.send({"message_id": "m2", "text": "secret plans"})
     assert (status, body["code"], body["message_id"]) == (502, "ChatApiUnauthorized", "m2")
-    assert "sign it again" not in body["reason"]  # it would be answered the same
+    assert "sign it again" not in body["reason"]  # the answer would be the same
     assert bot.chat.service.auths == 1
 
 
@@ -295,7 +295,7 @@ def test_t4_a_wait_without_a_token_ends_in_time_for_an_answer(bot: Bot) -> None:
     status, body = bot.send(seconds=8.0)
     assert (status, body["code"]) == (503, "TokenTimeout")
     assert int(bot.headers["Retry-After"]) > 0
-    # 8 s, less what a cold start may take of API Gateway's 29 s and what an answer may take.
+    # 8 s minus the reserve for a cold start within API Gateway's 29 s and minus the time of an answer.
     assert re.search(r"within [01]\.\d s", body["reason"])
     assert bot.chat.service.log == []
 
@@ -317,7 +317,7 @@ def test_f36_a_function_without_enough_time_does_not_start_a_refresh(bot: Bot) -
 
 @pytest.fixture
 def refusing(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> Callable[[str, str], Bot]:
-    """A chatbot that AWS denies an operation."""
+    """A chatbot without the permission for an operation."""
 
     def make(service: str, operation: str) -> Bot:
         refuse(next_clients(service), operation, "AccessDeniedException", times=99)

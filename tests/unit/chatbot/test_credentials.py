@@ -1,4 +1,4 @@
-"""Secrets: what is accepted, how often they are read, and that no text holds a value of them."""
+"""Secrets: accepted values, the number of reads, and no value in any text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slotkeeper.chatbot.credentials import (
 from tests.support.boundary import Calls, lose_answer, refuse
 from tests.unit.chatbot_account import CREDENTIALS, KEY, SIGNING, ChatbotAccount
 
-VALUE = "a-value-that-nobody-may-see"
+VALUE = "a-value-not-to-be-shown"
 
 
 @pytest.fixture

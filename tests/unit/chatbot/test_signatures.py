@@ -1,4 +1,4 @@
-"""Who may speak to the chatbot: signatures, their window, and signatures seen."""
+"""Signatures of messages, their time window, and the table of used signatures."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_without_a_key_every_request_is_refused() -> None:
 
 
 def test_signatures_are_compared_in_constant_time_with_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that stops at the first wrong digit, or at the first key that fits, tells by its time how far it came."""
+    """A comparison that stops at the first difference, or at the first matching key, leaks its progress by its time."""
     compared: list[bytes] = []
 
     def compare(one: bytes, other: bytes) -> bool:
@@ -123,7 +123,7 @@ def test_a_signature_is_accepted_once(seen: SeenSignatures) -> None:
 
 
 def test_f34_an_entry_expires_in_whole_seconds_and_after_the_window(seen: SeenSignatures, chat: ChatbotAccount) -> None:
-    """TTL reads seconds since the epoch; milliseconds would be a date in fifty thousand years."""
+    """TTL expects seconds since the epoch. Milliseconds would be a date in fifty thousand years."""
     seen.note(SIGNATURE, int(NOW), "one")
     (item,) = chat.seen()
     expires_at = Decimal(item["expires_at"]["N"])
@@ -141,31 +141,31 @@ def test_f33_a_lost_answer_does_not_refuse_the_same_request_if_the_error_has_no_
     seen: SeenSignatures, chat: ChatbotAccount
 ) -> None:
     lose_answer(chat.dynamodb, "PutItem")
-    _tell_no_item(chat)
+    _omit_item(chat)
     assert seen.note(SIGNATURE, int(NOW), "one")
 
 
 def test_f33_the_item_is_read_consistently_if_the_error_has_none(seen: SeenSignatures, chat: ChatbotAccount) -> None:
-    """An older state knows nothing of the write whose answer was lost."""
+    """An eventually consistent read may miss the write whose answer was lost."""
     asked: list[dict[str, Any]] = []
     chat.dynamodb.meta.events.register(
         "provide-client-params.dynamodb.GetItem", lambda params, **_: asked.append(params)
     )
     lose_answer(chat.dynamodb, "PutItem")
-    _tell_no_item(chat)
+    _omit_item(chat)
     seen.note(SIGNATURE, int(NOW), "one")
     assert asked[0]["ConsistentRead"] is True
 
 
 def test_a_replay_is_refused_if_the_error_has_no_item(seen: SeenSignatures, chat: ChatbotAccount) -> None:
     seen.note(SIGNATURE, int(NOW), "one")
-    _tell_no_item(chat)
+    _omit_item(chat)
     assert not seen.note(SIGNATURE, int(NOW), "another")
 
 
-def _tell_no_item(chat: ChatbotAccount) -> None:
+def _omit_item(chat: ChatbotAccount) -> None:
     chat.dynamodb.meta.events.register(
-        "after-call.dynamodb.PutItem", lambda parsed, **_: parsed.pop("Item", None), unique_id="tell-no-item"
+        "after-call.dynamodb.PutItem", lambda parsed, **_: parsed.pop("Item", None), unique_id="omit-item"
     )
 
 

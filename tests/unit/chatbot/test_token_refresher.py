@@ -1,4 +1,4 @@
-"""The refresher: on its schedule, asked by the chatbot, and at deployments; and the chatbot that asks it."""
+"""The refresher, invoked by its schedule, by the chatbot and by deployments; and the chatbot that invokes it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_invocation_delivered_twice_refreshes_once(chat: ChatbotAccount, refr
 def test_f35_a_refused_refresh_returns_its_reason_without_an_error(
     chat: ChatbotAccount, refresher: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A function that failed would be invoked again at once, and the API is to be left in peace."""
+    """Lambda would immediately retry a failed function, and the API must not be called again so soon."""
     chat.service.strike(AUTH)
     assert "HTTP 503" in refresher.handler(SCHEDULE, CONTEXT)["Refused"]
     assert "HTTP 503" in refresher.handler(SCHEDULE, CONTEXT)["Refused"]
@@ -69,7 +69,7 @@ def test_f35_a_refused_refresh_returns_its_reason_without_an_error(
 
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What CloudFormation is told; the API is asked as ever."""
+    """The answers to CloudFormation. Calls of the API pass unchanged."""
     answers: list[dict[str, Any]] = []
     request = urllib3.PoolManager.request
 
@@ -143,7 +143,7 @@ def test_a_role_that_is_not_yet_propagated_is_retried(
 
 
 class Asked:
-    """Lambda as the chatbot sees it where it may not refresh: it takes the invocation, and the refresher runs."""
+    """Lambda's Invoke as the chatbot calls it: the refresher runs in a thread."""
 
     def __init__(self, refresher: ModuleType) -> None:
         self._refresher = refresher
@@ -177,7 +177,7 @@ def asked(refresher: ModuleType) -> Iterator[Asked]:
 
 @pytest.fixture
 def bot(asked: Asked, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A chatbot that has no credentials and asks the refresher."""
+    """A chatbot without credentials that invokes the refresher."""
     monkeypatch.setenv("TOKEN_REFRESHER_FUNCTION", "refresher")
     monkeypatch.delenv("API_CREDENTIALS_SECRET")
     module = load("chatbot")

@@ -1,4 +1,4 @@
-"""One delivery of a work message: worked on, scheduled again, dead-lettered or left, and what the ledger says then."""
+"""Outcomes of one delivery of a work message: succeeded, retried, dead-lettered or left; and its row in the ledger."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RateLimited(Retryable):
 
 
 def code(workplace: WorkerHarness) -> str:
-    (letter,) = workplace.dead_letters
-    return str(letter.attributes["code"]["StringValue"])
+    (dead_letter,) = workplace.dead_letters
+    return str(dead_letter.attributes["code"]["StringValue"])
 
 
 def test_successful_work_is_recorded_with_its_result_and_the_message_is_deleted(workplace: WorkerHarness) -> None:
@@ -72,9 +72,9 @@ def test_failed_work_is_retried_after_the_delay_of_its_policy(workplace: WorkerH
     workplace.put_policy(PLAIN)
     outcome = workplace.consume(workplace.send(fails=1))
     assert outcome == WorkRetried(PlannedDelivery("delay", NOW + 30), "not now")
-    (letter,) = workplace.queue
-    assert letter.visible_at == NOW + 30
-    assert parse_message(letter.body).retries == (NOW,)
+    (queued,) = workplace.queue
+    assert queued.visible_at == NOW + 30
+    assert parse_message(queued.body).retries == (NOW,)
     row = workplace.row()
     assert (row["status"], row["next_attempt_at"]) == (WAITING, instant(NOW + 30))
     assert row["last_error"] == "not now"
@@ -114,9 +114,9 @@ def test_r3_a_request_that_always_fails_is_dead_lettered_after_its_policys_attem
     workplace.live()
     assert workplace.performed == [("r", 1), ("r", 2), ("r", 3)]
     assert code(workplace) == "AttemptsExhausted"
-    letter = workplace.dead_letters[0]
-    assert [entry["attempt"] for entry in json.loads(letter.attributes["history"]["StringValue"])] == [1, 2, 3]
-    assert letter.attributes["first_attempt_at"]["StringValue"] == instant(NOW)
+    dead_letter = workplace.dead_letters[0]
+    assert [entry["attempt"] for entry in json.loads(dead_letter.attributes["history"]["StringValue"])] == [1, 2, 3]
+    assert dead_letter.attributes["first_attempt_at"]["StringValue"] == instant(NOW)
 
 
 def test_an_invalid_message_is_dead_lettered_without_a_ledger_write(workplace: WorkerHarness) -> None:
@@ -126,7 +126,7 @@ def test_an_invalid_message_is_dead_lettered_without_a_ledger_write(workplace: W
     assert workplace.calls == ["SendMessage"]
 
 
-PATIENT = json.dumps({"default": {"jitter": "none", "max_attempts": 50}})
+FIFTY_ATTEMPTS = json.dumps({"default": {"jitter": "none", "max_attempts": 50}})
 EIGHT_MADE = json.dumps({"request_id": "r", "payload": {"fails": 99}, "retries": ["2027-01-15T07:59:00Z"] * 7})
 
 
@@ -134,19 +134,19 @@ EIGHT_MADE = json.dumps({"request_id": "r", "payload": {"fails": 99}, "retries":
 def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
     workplace: WorkerHarness, trouble: str
 ) -> None:
-    """The built-in policy would dead-letter a request that the operator's policy lets be tried again."""
+    """The built-in policy would dead-letter a request that the operator's policy retries."""
     if trouble == "a typo":
         workplace.put_policy('{"default": {"max_attempt": 50}}')
     else:
         refuse(workplace.ssm, "GetParameter", trouble)
-    letter = workplace.send(body=EIGHT_MADE)
-    assert workplace.deliver(letter) is None
+    queued = workplace.send(body=EIGHT_MADE)
+    assert workplace.deliver(queued) is None
     assert isinstance(workplace.left[0], PolicyUnavailable)
-    assert (workplace.queue, workplace.dead_letters, workplace.row()["status"]) == ([letter], [], FAILED)
-    assert letter.visible_at == NOW + QUICK_RETRY_SECONDS
+    assert (workplace.queue, workplace.dead_letters, workplace.row()["status"]) == ([queued], [], FAILED)
+    assert queued.visible_at == NOW + QUICK_RETRY_SECONDS
     assert len(workplace.invalid_policies) == 1
-    workplace.put_policy(PATIENT)
-    outcome = workplace.consume(letter)
+    workplace.put_policy(FIFTY_ATTEMPTS)
+    outcome = workplace.consume(queued)
     assert isinstance(outcome, WorkRetried)
     assert (outcome.reason, outcome.died) == ("not now", False)
     assert workplace.performed == [("r", 8)]
@@ -166,19 +166,19 @@ def test_r3_an_attempt_whose_policy_was_read_late_ends_by_that_policy(workplace:
 
 def test_retry_after_is_kept_until_a_policy_is_read(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
-    letter = workplace.send(fails=1, retry_after=77)
-    workplace.deliver(letter)
-    outcome = workplace.consume(letter)
+    queued = workplace.send(fails=1, retry_after=77)
+    workplace.deliver(queued)
+    outcome = workplace.consume(queued)
     assert isinstance(outcome, WorkRetried)
     assert outcome.delivery.due == workplace.now + 77
 
 
 def test_a_died_attempt_is_recorded_as_died_by_the_delivery_that_reads_a_policy(workplace: WorkerHarness) -> None:
-    letter = workplace.send(dies=1)
-    workplace.deliver(letter)
+    queued = workplace.send(dies=1)
+    workplace.deliver(queued)
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
-    workplace.deliver(letter)
-    outcome = workplace.consume(letter)
+    workplace.deliver(queued)
+    outcome = workplace.consume(queued)
     assert isinstance(outcome, WorkRetried)
     assert outcome.died
 
@@ -190,18 +190,18 @@ def test_poison_needs_no_policy(workplace: WorkerHarness) -> None:
 
 
 def test_a_request_without_a_policy_is_not_received_too_often(workplace: WorkerHarness) -> None:
-    """SQS would move it to the dead-letter queue after a thousand receives, without a reason."""
+    """SQS would dead-letter it after a thousand receives, without a reason."""
     refuse(workplace.ssm, "GetParameter", "ThrottlingException", times=99)
-    letter = workplace.send(fails=1)
+    queued = workplace.send(fails=1)
     waits = []
     for _ in range(QUICK_RETRY_RECEIVES + 2):
-        workplace.deliver(letter)
-        waits.append(letter.visible_at - workplace.now)
+        workplace.deliver(queued)
+        waits.append(queued.visible_at - workplace.now)
     assert waits == [QUICK_RETRY_SECONDS] * QUICK_RETRY_RECEIVES + [VISIBILITY] * 2
 
 
 def test_a_due_attempt_is_made_at_any_age_of_its_request(workplace: WorkerHarness) -> None:
-    """The age is checked when an attempt is scheduled. A redriven dead letter is older, and has its attempt."""
+    """The age is checked when an attempt is scheduled. A redriven message may be older, and gets its attempt."""
     workplace.send(body='{"request_id": "r", "payload": {}, "retries": ["2026-11-01T00:00:00Z"]}')
     workplace.live()
     assert workplace.effects == [("r", 2)]
@@ -229,11 +229,11 @@ def test_work_without_time_is_not_called_and_uses_up_no_attempt(workplace: Worke
 
 def test_a_message_whose_claim_failed_is_retried_soon_but_not_too_often(workplace: WorkerHarness) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException", times=QUICK_RETRY_RECEIVES + 1)
-    letter = workplace.send()
+    queued = workplace.send()
     waits = []
     for _ in range(QUICK_RETRY_RECEIVES + 1):
-        workplace.deliver(letter)
-        waits.append(letter.visible_at - workplace.now)
+        workplace.deliver(queued)
+        waits.append(queued.visible_at - workplace.now)
     assert waits == [QUICK_RETRY_SECONDS] * QUICK_RETRY_RECEIVES + [VISIBILITY]
     workplace.live()
     assert workplace.effects == [("r", 1)]
@@ -242,16 +242,16 @@ def test_a_message_whose_claim_failed_is_retried_soon_but_not_too_often(workplac
 def test_a_failed_visibility_change_leaves_the_message_hidden_for_its_timeout(workplace: WorkerHarness) -> None:
     refuse(workplace.dynamodb, "UpdateItem", "ThrottlingException")
     refuse(workplace.sqs, "ChangeMessageVisibility", "AccessDenied")
-    letter = workplace.send()
-    workplace.deliver(letter)
-    assert letter.visible_at == NOW + VISIBILITY
+    queued = workplace.send()
+    workplace.deliver(queued)
+    assert queued.visible_at == NOW + VISIBILITY
 
 
 def test_a_message_whose_success_was_not_recorded_returns_after_its_lease(workplace: WorkerHarness) -> None:
-    letter = workplace.send()
+    queued = workplace.send()
     workplace.strike(3, "before", _is_throttled)  # claim, effect, settle
-    workplace.deliver(letter)
-    assert letter.visible_at == NOW + VISIBILITY
+    workplace.deliver(queued)
+    assert queued.visible_at == NOW + VISIBILITY
 
 
 def _is_throttled() -> None:
@@ -259,9 +259,9 @@ def _is_throttled() -> None:
 
 
 def test_a_died_attempt_counts_and_is_not_repeated(workplace: WorkerHarness) -> None:
-    letter = workplace.send(dies=1)
-    workplace.deliver(letter)
-    outcome = workplace.consume(letter)
+    queued = workplace.send(dies=1)
+    workplace.deliver(queued)
+    outcome = workplace.consume(queued)
     assert isinstance(outcome, WorkRetried)
     assert outcome.died
     assert outcome.reason.startswith("Died: the attempt ended without a recorded result")
@@ -278,14 +278,14 @@ def test_a_request_whose_attempts_all_die_is_dead_lettered(workplace: WorkerHarn
 
 def test_a_recorded_decision_is_carried_out_by_another_delivery(workplace: WorkerHarness) -> None:
     workplace.put_policy(PLAIN)
-    letter = workplace.send(fails=1)
+    queued = workplace.send(fails=1)
     refuse(workplace.sqs, "SendMessage", "Throttling")
     with pytest.raises(ClientError, match="Throttling"):
-        workplace.consume(letter)
+        workplace.consume(queued)
     assert workplace.row()["status"] == FAILED
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.use()
-    outcome = workplace.consume(letter)
+    outcome = workplace.consume(queued)
     assert outcome == WorkRetried(PlannedDelivery("delay", NOW + 30), "not now")
     assert workplace.queue[0].visible_at == workplace.now  # its time has passed meanwhile
     assert workplace.performed == [("r", 1)]
@@ -295,10 +295,10 @@ def test_a_recorded_decision_is_carried_out_by_another_delivery(workplace: Worke
 def test_nothing_is_scheduled_before_the_decision_is_recorded(
     workplace: WorkerHarness, when: When, status: str
 ) -> None:
-    letter = workplace.send(fails=1)
+    queued = workplace.send(fails=1)
     workplace.strike(3, when, _dies)  # claim, policy, record
-    workplace.deliver(letter)
-    assert (workplace.deaths, workplace.queue, workplace.row()["status"]) == (1, [letter], status)
+    workplace.deliver(queued)
+    assert (workplace.deaths, workplace.queue, workplace.row()["status"]) == (1, [queued], status)
 
 
 def _dies() -> None:
@@ -306,19 +306,19 @@ def _dies() -> None:
 
 
 def test_f25_a_retry_is_scheduled_before_its_message_is_deleted(workplace: WorkerHarness) -> None:
-    letter = workplace.send(fails=1)
+    queued = workplace.send(fails=1)
     refuse(workplace.sqs, "SendMessage", "Throttling")
-    workplace.deliver(letter)
-    assert workplace.queue == [letter]
+    workplace.deliver(queued)
+    assert workplace.queue == [queued]
     workplace.live()
     assert workplace.effects == [("r", 2)]
 
 
 def test_f25_a_dead_letter_message_is_sent_before_the_original_is_deleted(workplace: WorkerHarness) -> None:
-    letter = workplace.send(poison="bad")
+    queued = workplace.send(poison="bad")
     refuse(workplace.sqs, "SendMessage", "Throttling")
-    workplace.deliver(letter)
-    assert (workplace.queue, workplace.dead_letters) == ([letter], [])
+    workplace.deliver(queued)
+    assert (workplace.queue, workplace.dead_letters) == ([queued], [])
     workplace.live()
     assert code(workplace) == "Poison"
 
@@ -335,31 +335,31 @@ def test_the_duration_of_a_slow_claim_is_deducted_from_the_works_time(workplace:
 def test_an_early_message_is_deferred_without_work(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
     assert workplace.consume(workplace.send(attributes=due)) == WorkDeferred(NOW + 2000)
-    (letter,) = workplace.queue
-    assert letter.visible_at == NOW + 900
-    assert letter.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800002000"}
+    (queued,) = workplace.queue
+    assert queued.visible_at == NOW + 900
+    assert queued.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800002000"}
     assert (workplace.calls, workplace.performed) == (["SendMessage"], [])
     workplace.live()
     assert (workplace.effects, workplace.now) == ([("r", 1)], NOW + 2000)
 
 
 def test_an_early_message_is_deferred_once_if_it_cannot_be_deleted(workplace: WorkerHarness) -> None:
-    """Else each of its deliveries made another one, which are twice as many with every hop."""
+    """Otherwise each delivery would send another message, and their number would double with every hop."""
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
-    letter = workplace.send(attributes=due)
-    workplace.consume(letter)
-    workplace.queue.append(letter)
-    assert workplace.deliver(letter) is None
-    assert (len(workplace.queue), letter.visible_at) == (2, NOW + 2000)
+    queued = workplace.send(attributes=due)
+    workplace.consume(queued)
+    workplace.queue.append(queued)
+    assert workplace.deliver(queued) is None
+    assert (len(workplace.queue), queued.visible_at) == (2, NOW + 2000)
     workplace.live()
     assert workplace.performed == [("r", 1)]
 
 
 def test_an_early_message_whose_worker_died_stays_until_it_is_due(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
-    letter = workplace.send(attributes=due)
+    queued = workplace.send(attributes=due)
     kill_before(workplace.sqs, "SendMessage")
-    workplace.deliver(letter)
+    workplace.deliver(queued)
     workplace.live()
     assert workplace.effects == [("r", 1)]
     assert workplace.now == NOW + 2000
@@ -367,16 +367,16 @@ def test_an_early_message_whose_worker_died_stays_until_it_is_due(workplace: Wor
 
 @pytest.mark.parametrize("trouble", ["refused", "died"])
 def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: WorkerHarness, trouble: str) -> None:
-    """SQS deletes it after 14 days, and moves it without a reason after a thousand receives; it is due in 20 days."""
+    """SQS deletes it after 14 days, and dead-queued_messages it after a thousand receives. It is due in 20 days."""
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
-    letter = workplace.send(attributes=due)
+    queued = workplace.send(attributes=due)
     if trouble == "refused":
         refuse(workplace.sqs, "SendMessage", "Throttling")
     else:
         kill_before(workplace.sqs, "SendMessage")
-    outcomes = [workplace.deliver(letter)]
-    while letter in workplace.queue:
-        outcomes.append(workplace.deliver(letter))
+    outcomes = [workplace.deliver(queued)]
+    while queued in workplace.queue:
+        outcomes.append(workplace.deliver(queued))
     assert outcomes == [None] * (len(outcomes) - 1) + [WorkDeferred(NOW + 20 * 86400)]
     assert len(outcomes) < 30
     assert workplace.now < NOW + 14 * 86400
@@ -387,21 +387,21 @@ def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: 
 
 def test_copies_do_not_multiply_if_deletes_fail_for_14_days(workplace: WorkerHarness) -> None:
     due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
-    letter = workplace.send(attributes=due)
+    queued = workplace.send(attributes=due)
     made = 0
     while workplace.now < NOW + 14 * 86400:
-        workplace.deliver(letter)
-        made += len([each for each in workplace.queue if each is not letter])
-        workplace.queue = [letter]
+        workplace.deliver(queued)
+        made += len([each for each in workplace.queue if each is not queued])
+        workplace.queue = [queued]
     assert made <= 1 + 10
 
 
 @pytest.mark.parametrize(
-    "told",
+    "not_before",
     ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + MAX_AGE_SECONDS + 1)],
 )
-def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHarness, told: str) -> None:
-    due = {"not_before": {"DataType": "Number", "StringValue": told}}
+def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHarness, not_before: str) -> None:
+    due = {"not_before": {"DataType": "Number", "StringValue": not_before}}
     assert isinstance(workplace.consume(workplace.send(attributes=due)), WorkSucceeded)
 
 
@@ -418,16 +418,16 @@ def test_a_request_without_space_for_its_history_is_dead_lettered_without_work(
     workplace.use(max_message_bytes=1024)
     body = workplace.send(filling="x" * 930).body
     workplace.live()
-    letter = workplace.dead_letters[0]
-    assert (code(workplace), letter.body, workplace.performed) == ("TooLarge", body, [])
-    reason = letter.attributes["reason"]["StringValue"]
+    dead_letter = workplace.dead_letters[0]
+    assert (code(workplace), dead_letter.body, workplace.performed) == ("TooLarge", body, [])
+    reason = dead_letter.attributes["reason"]["StringValue"]
     assert reason == (
         f"the body has {len(body)} bytes; a request may have at most 768. Put the payload into S3 and send its key"
     )
 
 
 def test_a_retry_that_does_not_fit_the_queue_is_dead_lettered_with_its_size(workplace: WorkerHarness) -> None:
-    """A body that somebody has sent with more attempts than there is room for."""
+    """A sender wrote more attempts into the body than its reserve allows."""
     workplace.use(max_message_bytes=1024)
     workplace.put_policy('{"default": {"max_attempts": 100}}')
     body = json.dumps({"request_id": "r", "payload": {"fails": 40}, "retries": ["2027-01-15T07:59:00Z"] * 34})
@@ -445,7 +445,7 @@ def test_a_retry_that_does_not_fit_the_queue_is_dead_lettered_with_its_size(work
 def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
     workplace: WorkerHarness, length: int, payload: dict[str, Any]
 ) -> None:
-    """Where a queue takes as much as SQS does, so that nothing is left for the story."""
+    """The queue accepts the maximum of SQS, so there is no space for the history."""
     workplace.use(max_message_bytes=1_048_576)
     empty = json.dumps({"request_id": "r", "payload": {**payload, "filling": ""}})
     workplace.send(body=empty.replace('"filling": ""', f'"filling": "{"x" * (length - len(empty))}"'))

@@ -1,4 +1,4 @@
-"""What comes twice, late, or again from the dead-letter queue: one chain of attempts, and one effect."""
+"""Messages delivered twice, late or redriven have one chain of attempts and one effect."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.unit.worker_harness import INVOCATION, LEASE, NOW, WorkerHarness
 
 
 def code(workplace: WorkerHarness) -> str:
-    (letter,) = workplace.dead_letters
-    return str(letter.attributes["code"]["StringValue"])
+    (dead_letter,) = workplace.dead_letters
+    return str(dead_letter.attributes["code"]["StringValue"])
 
 
 def test_a_repeated_delivery_during_the_work_stays_on_the_queue(workplace: WorkerHarness) -> None:
-    letter = workplace.send(dies=1)
-    workplace.deliver(letter)
-    letter.visible_at = workplace.now = NOW + LEASE - 1
+    queued = workplace.send(dies=1)
+    workplace.deliver(queued)
+    queued.visible_at = workplace.now = NOW + LEASE - 1
     before = workplace.row()
     with pytest.raises(StillInProgress):
-        workplace.consume(letter)
-    assert (workplace.queue, workplace.row(), workplace.performed) == ([letter], before, [("r", 1)])
+        workplace.consume(queued)
+    assert (workplace.queue, workplace.row(), workplace.performed) == ([queued], before, [("r", 1)])
 
 
 def test_f24_a_redelivery_of_finished_work_is_dropped_without_a_second_effect(workplace: WorkerHarness) -> None:
-    letter = workplace.send()
-    workplace.consume(letter)
-    assert workplace.consume(workplace.copy(letter)) == AlreadySettled(SUCCEEDED, 1)
+    queued = workplace.send()
+    workplace.consume(queued)
+    assert workplace.consume(workplace.copy(queued)) == AlreadySettled(SUCCEEDED, 1)
     assert workplace.performed == [("r", 1)]
 
 
@@ -111,18 +111,18 @@ def test_another_payload_under_a_used_id_is_dead_lettered_unchanged_and_the_firs
 
 
 def test_a_worker_that_resumes_after_a_takeover_changes_no_row(workplace: WorkerHarness) -> None:
-    letter = workplace.send(fails=1)
-    does_as_told = workplace.perform
+    queued = workplace.send(fails=1)
+    perform = workplace.perform
 
-    def stands_still(request: WorkRequest, seconds: float) -> Any:
-        workplace.perform = does_as_told
+    def pauses(request: WorkRequest, seconds: float) -> Any:
+        workplace.perform = perform
         workplace.wait(INVOCATION + 6)
         with workplace.unnoted():
-            workplace.consume(workplace.copy(letter))
+            workplace.consume(workplace.copy(queued))
         return workplace.perform(request, seconds)
 
-    workplace.perform = stands_still
-    workplace.deliver(letter)
+    workplace.perform = pauses
+    workplace.deliver(queued)
     assert "has taken over attempt" in str(workplace.left[0])
     assert workplace.row()["last_error"].startswith("Died")
     workplace.live()

@@ -1,4 +1,4 @@
-"""What is set aside can be understood, and sent again as it is."""
+"""Dead-queued messages explain themselves, and can be sent again unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.work_messages import QueuedMessage
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 HISTORY = [{"attempt": 1, "at": instant(NOW), "error": "Timeout: no answer"}]
-STORY_ORDER = ["code", "reason", "idempotency_key", "retry_count", "first_attempt_at", "last_attempt_at", "history"]
+ATTRIBUTE_ORDER = ["code", "reason", "idempotency_key", "retry_count", "first_attempt_at", "last_attempt_at", "history"]
 
 
 @pytest.fixture
@@ -27,17 +27,17 @@ def dead_letters(workplace: WorkerHarness) -> DeadLetterQueue:
     return DeadLetterQueue(workplace.sqs, workplace.dead_letter_url)
 
 
-def texts(letter: QueuedMessage) -> dict[str, str]:
-    return {name: value["StringValue"] for name, value in letter.attributes.items()}
+def texts(dead_letter: QueuedMessage) -> dict[str, str]:
+    return {name: value["StringValue"] for name, value in dead_letter.attributes.items()}
 
 
-def size(letter: QueuedMessage) -> int:
-    attributes: Any = letter.attributes
-    return message_attributes.size(letter.body, attributes)
+def size(dead_letter: QueuedMessage) -> int:
+    attributes: Any = dead_letter.attributes
+    return message_attributes.size(dead_letter.body, attributes)
 
 
 def body_of(length: int, **fields: Any) -> str:
-    """A message whose body has that many bytes, as a producer wrote it."""
+    """A producer's message with a body of that many bytes."""
     empty = json.dumps({"request_id": "r", "payload": {"filling": ""}, **fields}, separators=(",", ":"))
     return empty.replace('"filling":""', '"filling":"' + "x" * (length - len(empty)) + '"')
 
@@ -46,8 +46,8 @@ def test_r4_a_dead_letter_message_contains_reason_times_and_attempts(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
     dead_letters.send(Message("r", {}, (NOW,)), NOW + 60, "Poison", "Poison: no such object", HISTORY)
-    (letter,) = workplace.dead_letters
-    assert texts(letter) == {
+    (dead_letter,) = workplace.dead_letters
+    assert texts(dead_letter) == {
         "code": "Poison",
         "reason": "Poison: no such object",
         "idempotency_key": "r",
@@ -67,9 +67,9 @@ def test_f26_a_dead_letter_message_is_the_attempt_after_the_failed_one(
 
 def test_an_invalid_message_is_dead_lettered_unchanged(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
     dead_letters.send_invalid("junk", "message-1", "body is not JSON")
-    (letter,) = workplace.dead_letters
-    assert letter.body == "junk"
-    assert texts(letter) == {
+    (dead_letter,) = workplace.dead_letters
+    assert dead_letter.body == "junk"
+    assert texts(dead_letter) == {
         "code": "InvalidMessage",
         "reason": "body is not JSON",
         "source_message_id": "message-1",
@@ -81,9 +81,9 @@ def test_a_request_without_work_is_dead_lettered_unchanged(
 ) -> None:
     body = '{ "request_id": "r", "payload": {"a": 1e2} }'
     dead_letters.send_unworked(parse_message(body), "message-1", "RequestIdReused", "another payload")
-    (letter,) = workplace.dead_letters
-    assert letter.body == body
-    assert texts(letter) == {
+    (dead_letter,) = workplace.dead_letters
+    assert dead_letter.body == body
+    assert texts(dead_letter) == {
         "code": "RequestIdReused",
         "reason": "another payload",
         "idempotency_key": "r",
@@ -97,13 +97,16 @@ def test_long_reasons_are_cut_and_empty_reasons_are_filled(
 ) -> None:
     dead_letters.send_invalid("junk", "m", "x" * 5000)
     dead_letters.send_invalid("junk", "m", "")
-    assert [texts(letter)["reason"] for letter in workplace.dead_letters] == ["x" * MAX_REASON_CHARACTERS, "-"]
+    assert [texts(each)["reason"] for each in workplace.dead_letters] == [
+        "x" * MAX_REASON_CHARACTERS,
+        "-",
+    ]
 
 
 def test_control_characters_in_reasons_and_keys_are_replaced(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue
 ) -> None:
-    """The workplace refuses what SQS would."""
+    """The harness refuses the characters that SQS refuses."""
     dead_letters.send(Message("\x00\ufffe", {}), NOW, "Poison", "line\x0b\uffff", HISTORY)
     assert (texts(workplace.dead_letters[0])["idempotency_key"]) == "??"
 
@@ -120,19 +123,19 @@ def test_a_long_history_keeps_the_first_entry_and_the_last_ones(
     assert len(attempts) > 5
 
 
-@pytest.mark.parametrize("kept", range(len(STORY_ORDER) + 1))
+@pytest.mark.parametrize("kept", range(len(ATTRIBUTE_ORDER) + 1))
 def test_attributes_that_do_not_fit_are_omitted_least_important_first(
     workplace: WorkerHarness, dead_letters: DeadLetterQueue, kept: int
 ) -> None:
     small = Message("r", {"filling": ""})
     dead_letters.send(small, NOW, "Poison", "bad", HISTORY)
     whole = workplace.dead_letters.pop()
-    room = sum(size(QueuedMessage("", 0, "", {name: whole.attributes[name]})) for name in STORY_ORDER[:kept])
+    room = sum(size(QueuedMessage("", 0, "", {name: whole.attributes[name]})) for name in ATTRIBUTE_ORDER[:kept])
     filling = "x" * (MAX_MESSAGE_BYTES - room - len(whole.body))
     dead_letters.send(Message("r", {"filling": filling}), NOW, "Poison", "bad", HISTORY)
-    (letter,) = workplace.dead_letters
-    assert sorted(letter.attributes) == sorted(STORY_ORDER[:kept])
-    assert size(letter) == MAX_MESSAGE_BYTES
+    (dead_letter,) = workplace.dead_letters
+    assert sorted(dead_letter.attributes) == sorted(ATTRIBUTE_ORDER[:kept])
+    assert size(dead_letter) == MAX_MESSAGE_BYTES
 
 
 def test_a_message_of_a_mebibyte_is_dead_lettered_without_its_last_attempt(
@@ -144,7 +147,7 @@ def test_a_message_of_a_mebibyte_is_dead_lettered_without_its_last_attempt(
 
 
 def test_numbers_in_a_payload_are_not_written_longer(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
-    """1e9 is 1000000000.0 when Python writes it again."""
+    """Python writes 1e9 as 1000000000.0."""
     body = json.dumps({"request_id": "r", "payload": {"a": ["numbers"]}})
     body = body.replace('"numbers"', ",".join(["1e9"] * 200_000))
     dead_letters.send(parse_message(body), NOW, "Poison", "bad", HISTORY)
@@ -157,10 +160,10 @@ def test_a_dead_letter_message_omits_its_history_to_stay_small_enough_for_a_redr
 ) -> None:
     dead_letters = DeadLetterQueue(workplace.sqs, workplace.dead_letter_url, redrivable=1800)
     dead_letters.send(Message("r", {"filling": "x" * 1500}), NOW, "Poison", "bad", HISTORY)
-    (letter,) = workplace.dead_letters
-    assert size(letter) <= 1800
-    assert "reason" in letter.attributes
-    assert "history" not in letter.attributes
+    (dead_letter,) = workplace.dead_letters
+    assert size(dead_letter) <= 1800
+    assert "reason" in dead_letter.attributes
+    assert "history" not in dead_letter.attributes
 
 
 def test_an_invalid_message_may_have_a_mebibyte(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:

@@ -1,4 +1,4 @@
-"""The request ledger, step by step: who may claim, take over, record and settle, and what everybody else is told."""
+"""Claims and takeovers in the request ledger, and the results of refused claims."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_next_attempt_can_be_claimed_after_any_outcome(
 def test_the_next_attempt_is_not_claimed_during_the_lease_of_the_one_before(
     workplace: WorkerHarness, ledger: Ledger
 ) -> None:
-    """No worker sends such a message; somebody who writes `retries` by hand does."""
+    """No worker sends such a message, but a manually written `retries` does."""
     claim(ledger)
     before = workplace.row()
     assert {claim(ledger, SECOND, "next", now) for now in (NOW + 1, NOW + LEASE)} == {InProgress(NOW + LEASE)}
@@ -142,25 +142,25 @@ def test_a_takeover_starts_a_new_lease(ledger: Ledger) -> None:
     assert claim(ledger, FIRST, "third", NOW + LEASE + 1) == InProgress(NOW + 2 * LEASE)
 
 
-@pytest.mark.parametrize("also", ["takes over", "is the owner, who records", "is the owner, who settles"])
+@pytest.mark.parametrize("meanwhile", ["takeover", "record", "settle"])
 def test_a_lease_that_changed_since_the_read_is_not_taken_over(
-    workplace: WorkerHarness, ledger: Ledger, also: str
+    workplace: WorkerHarness, ledger: Ledger, meanwhile: str
 ) -> None:
-    """Between the look and the step, somebody else was there."""
+    """Another worker takes over, or the owner records or settles, between the read and the takeover."""
     mine = claimed(ledger)
 
-    def somebody_else() -> None:
+    def change() -> None:
         with workplace.unnoted():
-            if also == "takes over":
+            if meanwhile == "takeover":
                 claim(ledger, FIRST, "quicker", NOW + LEASE)
-            elif also == "is the owner, who records":
+            elif meanwhile == "record":
                 ledger.record(FIRST, mine, PLAN, "failed")
             else:
                 ledger.settle_succeeded(FIRST, mine, "{}")
 
-    workplace.strike(2, "before", somebody_else)
+    workplace.strike(2, "before", change)
     got = claim(ledger, FIRST, "slower", NOW + LEASE)
-    if also == "is the owner, who records":  # it is the same claim; the plan is found, and no death
+    if meanwhile == "record":  # the claim stays the owner's, so the takeover returns the plan and no death
         assert isinstance(got, Claimed)
         assert (got.died, got.plan) == (False, PLAN)
     else:
@@ -201,8 +201,8 @@ def test_any_other_error_is_raised_unchanged(workplace: WorkerHarness, ledger: L
 
 
 def test_a_row_outlives_every_message_of_its_request() -> None:
-    """The latest attempt's: scheduled for the end of the longest age, put by Scheduler into its dead-letter queue after
-    a day, and sent from there when it was about to expire."""
+    """The last message may be scheduled for the end of the longest age, dead-lettered by Scheduler a day later, and
+    redriven just before it expires there."""
     assert protocol.RETENTION_SECONDS >= MAX_AGE_SECONDS + SCHEDULE_MAX_AGE_SECONDS + 2 * QUEUE_RETENTION
 
 
@@ -221,7 +221,7 @@ COMPLETE: dict[str, Any] = {
     [
         ("status", None),
         ("status", {"S": "PAUSED"}),
-        ("status", {"S": FAILED}),  # and no plan
+        ("status", {"S": FAILED}),  # without a plan
         ("attempts", None),
         ("attempts", {"N": "1.5"}),
         ("claim", None),
@@ -250,7 +250,7 @@ def test_a_malformed_row_is_reported_and_not_changed(
 
 
 def test_no_attribute_of_an_expression_is_a_reserved_word() -> None:
-    """DynamoDB refuses them at every call; a # takes the place of those that are."""
+    """DynamoDB refuses every call with such a word. Expressions use a # name instead."""
     expressions = [value for name, value in vars(protocol).items() if name.endswith(("_CONDITION", "_UPDATE"))]
     words = set(re.findall(r"(?<![#:\w])\w+", " ".join(expressions)))
     syntax = {"SET", "REMOVE", "AND", "OR", "IN", "attribute_not_exists", "if_not_exists"}

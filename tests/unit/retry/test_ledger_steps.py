@@ -1,4 +1,4 @@
-"""What whoever holds an attempt writes into its row, and what nobody else can."""
+"""The writes of an attempt's owner to its row, and their refusal for every other worker."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_worker_whose_claim_was_taken_over_changes_nothing(
     before = workplace.row()
     with pytest.raises(ClaimLost, match="has taken over attempt 1 of 'r': its row is RUNNING, attempt 1") as lost:
         STEPS[step](ledger, FIRST, mine)
-    assert lost.type is ClaimLost  # the attempt is another's, and not yet settled
+    assert lost.type is ClaimLost  # another worker owns the attempt, which is not yet settled
     assert workplace.row() == before
 
 
@@ -93,7 +93,7 @@ def test_a_worker_whose_claim_was_taken_over_changes_nothing(
 def test_a_worker_whose_next_attempt_was_claimed_changes_nothing(
     workplace: WorkerHarness, ledger: Ledger, step: str
 ) -> None:
-    """Two deliveries have the same token nowhere but here: so it is the attempt's number that is looked at."""
+    """Both deliveries have the same token, which happens only in this test, so the attempt's number decides."""
     mine = claimed(ledger)
     ledger.record(FIRST, mine, PLAN, "failed")
     claim(ledger, SECOND, mine.token)
@@ -110,7 +110,7 @@ def test_a_settled_row_does_not_change(workplace: WorkerHarness, ledger: Ledger,
     mine = Claimed(ME, NOW)
     before = workplace.row()
     if step == f"settle_{status.lower()}":
-        STEPS[step](ledger, FIRST, mine)  # its own: an answer that was lost
+        STEPS[step](ledger, FIRST, mine)  # repeats its own step after a lost answer
     else:
         with pytest.raises(ClaimLost):
             STEPS[step](ledger, FIRST, mine)
@@ -137,7 +137,7 @@ def test_a_takeover_that_botocore_repeats_after_a_lost_answer_is_one_takeover(
 
 
 class Resending:
-    """DynamoDB over a network that loses every first answer: each update arrives twice, the second is answered."""
+    """DynamoDB over a network that loses every first answer. Each update arrives twice, and the second is answered."""
 
     def __init__(self, dynamodb: Any) -> None:
         self._dynamodb = dynamodb

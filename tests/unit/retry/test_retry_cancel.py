@@ -1,4 +1,4 @@
-"""An operator cancels a retry that waits, beside workers that claim it meanwhile, and dying at every call."""
+"""An operator cancels a waiting retry, with concurrent claims and with an interruption at every call."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
-    assert operator.cancel("r", "the customer has gone") == RetryCancelled(2, sent=True)
+    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=True)
     assert workplace.schedules() == []
     workplace.live()
-    letter = only_dead_letter(workplace)
-    assert (attribute_text(letter, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
-    assert attribute_text(letter, "reason") == "attempt 2 was cancelled before it started: the customer has gone"
+    queued = only_dead_letter(workplace)
+    assert (attribute_text(queued, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
+    assert attribute_text(queued, "reason") == "attempt 2 was cancelled before it started: no longer wanted"
     assert workplace.performed == [("r", 1)]
 
 
@@ -54,14 +54,14 @@ def test_r4_the_dead_letter_message_of_a_cancelled_attempt_has_the_whole_history
     fail_once(workplace)
     operator.cancel("r", "no longer wanted")
     workplace.live()
-    letter = only_dead_letter(workplace)
+    queued = only_dead_letter(workplace)
     history = [
         {"attempt": 1, "at": instant(NOW), "error": "not now"},
         {"attempt": 2, "at": instant(NOW + 60), "error": "Cancelled: no longer wanted"},
     ]
-    assert json.loads(attribute_text(letter, "history")) == history
-    assert json.loads(letter.body)["retries"] == [entry["at"] for entry in history]
-    assert attribute_text(letter, "retry_count") == "2"
+    assert json.loads(attribute_text(queued, "history")) == history
+    assert json.loads(queued.body)["retries"] == [entry["at"] for entry in history]
+    assert attribute_text(queued, "retry_count") == "2"
 
 
 def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_received(
@@ -76,7 +76,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_r
 
 
 def test_a_worker_with_a_slow_clock_carries_out_a_cancel(workplace: WorkerHarness, operator: RetryOperations) -> None:
-    """A lease that ended only now would have it leave the message for another twelve minutes."""
+    """With a lease that ends only now, the worker would leave the message for another twelve minutes."""
     fail_once(workplace, SOON)
     operator.cancel("r", "no longer wanted")
     workplace.now -= 3600
@@ -103,7 +103,7 @@ def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(
     fail_once(workplace)
     workplace.fire(workplace.schedules()[0])
     outcomes: list[Any] = []
-    # Beside the worker, which has claimed the attempt and is about to have its effect.
+    # The worker has claimed the attempt and is about to do the work.
     workplace.strike(
         2, "before", lambda: outcomes.append(meanwhile(workplace, lambda: operator.cancel("r", "too late")))
     )
@@ -114,10 +114,10 @@ def test_an_attempt_that_a_worker_has_claimed_is_not_cancelled(
 
 
 def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness, operator: RetryOperations) -> None:
-    """Between the operator's look and its step, the worker claims the attempt and has its effect."""
+    """The worker claims the attempt and does the work between the operator's read and write."""
     fail_once(workplace)
-    letter = workplace.fire(workplace.schedules()[0])
-    workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: workplace.deliver(letter)))
+    queued = workplace.fire(workplace.schedules()[0])
+    workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: workplace.deliver(queued)))
     outcome = operator.cancel("r", "too late")
     assert isinstance(outcome, NoRetryWaiting)
     assert outcome.row is not None
@@ -127,14 +127,14 @@ def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness, opera
 
 def test_a_cancel_before_a_concurrent_claim_wins(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
-    letter = workplace.fire(workplace.schedules()[0])
+    queued = workplace.fire(workplace.schedules()[0])
     workplace.strike(1, "before", lambda: meanwhile(workplace, lambda: operator.cancel("r", "in time")))
-    workplace.deliver(letter)
+    workplace.deliver(queued)
     assert workplace.effects == []
     assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
 
 
-@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # interrupted after this call
 def test_r1_a_cancel_interrupted_at_any_call_loses_nothing_and_can_be_repeated(
     workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
@@ -147,7 +147,7 @@ def test_r1_a_cancel_interrupted_at_any_call_loses_nothing_and_can_be_repeated(
     assert isinstance(outcome, RetryCancelled)
     assert outcome.sent == (call != 5)
     workplace.live()
-    assert {attribute_text(letter, "code") for letter in workplace.dead_letters} == {"Cancelled"}
+    assert {attribute_text(dead_letter, "code") for dead_letter in workplace.dead_letters} == {"Cancelled"}
     assert (workplace.performed, workplace.schedules()) == ([("r", 1)], [])
     assert len(json.loads(attribute_text(workplace.dead_letters[0], "history"))) == 2
 
@@ -199,16 +199,18 @@ def test_r4_a_cancelled_retry_with_a_lost_message_is_dead_lettered_with_the_payl
     assert workplace.row() == before
     assert operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
     workplace.live()
-    letter = only_dead_letter(workplace)
-    assert [entry["at"] for entry in json.loads(attribute_text(letter, "history"))] == json.loads(letter.body)[
+    queued = only_dead_letter(workplace)
+    assert [entry["at"] for entry in json.loads(attribute_text(queued, "history"))] == json.loads(queued.body)[
         "retries"
     ]
     assert not {"plan", "next_attempt_at"} & workplace.row().keys()
 
 
-@pytest.mark.parametrize("fate", ["poison", "succeeds"])
-def test_a_settled_request_is_not_cancelled(workplace: WorkerHarness, operator: RetryOperations, fate: str) -> None:
-    workplace.deliver(workplace.send(**({"poison": "no such thing"} if fate == "poison" else {})))
+@pytest.mark.parametrize("payload", [{"poison": "no such thing"}, {}], ids=["dead-lettered", "succeeded"])
+def test_a_settled_request_is_not_cancelled(
+    workplace: WorkerHarness, operator: RetryOperations, payload: dict[str, Any]
+) -> None:
+    workplace.deliver(workplace.send(**payload))
     before = workplace.row()
     outcome = operator.cancel("r", "too late")
     assert isinstance(outcome, NoRetryWaiting)

@@ -1,4 +1,4 @@
-"""Who brings the next attempt: SQS by its delay, a one-time schedule, or SQS in hops."""
+"""The three ways to deliver the next attempt: the delay of SQS, a one-time schedule, or hops through SQS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def at(seconds: float) -> float:
 
 
 def of_size(size: int) -> Message:
-    """A message whose body has that many bytes."""
+    """A message with a body of that many bytes."""
     empty = Message("r", {"filling": ""}, (NOW,))
     return Message("r", {"filling": "x" * (size - len(empty.to_json()))}, (NOW,))
 
@@ -44,9 +44,9 @@ def test_a_retry_due_within_15_minutes_uses_the_queues_delay_and_is_never_early(
     workplace: WorkerHarness, seconds: float, delay: int
 ) -> None:
     assert workplace.retries.schedule(MESSAGE, at(seconds), NOW) == PlannedDelivery("delay", at(seconds))
-    (letter,) = workplace.queue
-    assert letter.visible_at == at(delay)
-    assert parse_message(letter.body) == MESSAGE
+    (queued,) = workplace.queue
+    assert queued.visible_at == at(delay)
+    assert parse_message(queued.body) == MESSAGE
     assert workplace.schedules() == []
 
 
@@ -90,7 +90,7 @@ def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
     quick_workplace: WorkerHarness, now: float, seconds: float
 ) -> None:
     quick_workplace.use(max_delay=0)
-    message = Message(f"{now} {seconds}", {})  # a schedule of its own
+    message = Message(f"{now} {seconds}", {})  # one schedule per example
     delivery = quick_workplace.retries.schedule(message, now + seconds, now)
     (schedule,) = [made for made in quick_workplace.schedules() if made["Name"] == schedule_name(message, QUEUE)]
     wanted = max(now + MIN_SCHEDULE_AHEAD_SECONDS, now + seconds)
@@ -100,7 +100,7 @@ def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
 
 @pytest.mark.parametrize(("now", "on"), [(39.9, 60), (40.0, 60), (40.1, 120), (59.5, 120)])
 def test_a_minute_that_begins_within_20_s_is_skipped(workplace: WorkerHarness, now: float, on: float) -> None:
-    """A schedule whose minute has begun elsewhere, or by the time that its call gets through, would never come."""
+    """Scheduler never invokes a schedule whose minute has already started by its clock when the call arrives."""
     workplace.use(max_delay=0)
     workplace.retries.schedule(MESSAGE, at(now + 0.1), at(now))
     assert due(workplace.schedules()[0]) == at(on)
@@ -146,7 +146,7 @@ def test_each_attempt_has_one_unique_schedule_name() -> None:
 
 
 def test_queues_that_share_a_schedule_group_have_different_schedule_names() -> None:
-    """Whose name is taken believes that its retry is scheduled."""
+    """A worker that finds its schedule's name taken treats its retry as scheduled."""
     assert schedule_name(MESSAGE, QUEUE) != schedule_name(MESSAGE, f"{ARN}another")
 
 
@@ -159,7 +159,7 @@ def test_f25_a_retry_scheduled_twice_is_one_schedule(workplace: WorkerHarness) -
 
 @pytest.mark.parametrize("lookup", ["there is none", "Scheduler does not answer"])
 def test_f25_a_conflict_without_a_readable_schedule_falls_back_to_hops(workplace: WorkerHarness, lookup: str) -> None:
-    """ConflictException stands for any "inconsistent state", not only for a name that is taken."""
+    """ConflictException reports any "inconsistent state", not only a name that is taken."""
     refuse(workplace.scheduler, "CreateSchedule", "ConflictException")
     if lookup != "there is none":
         refuse(workplace.scheduler, "GetSchedule", "ThrottlingException")
@@ -204,18 +204,18 @@ def test_the_limit_of_a_schedules_input_counts_bytes(workplace: WorkerHarness) -
 def test_a_hop_takes_15_minutes_and_states_when_it_is_due(workplace: WorkerHarness) -> None:
     refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
     workplace.retries.schedule(MESSAGE, at(5000.25), NOW)
-    (letter,) = workplace.queue
-    assert letter.visible_at == at(MAX_DELAY_SECONDS)
-    assert letter.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800005000.25"}
+    (queued,) = workplace.queue
+    assert queued.visible_at == at(MAX_DELAY_SECONDS)
+    assert queued.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800005000.25"}
 
 
 @pytest.mark.parametrize(("left", "delay"), [(5000, 900), (900.5, 900), (899.1, 900), (2.0, 2), (1.2, 2)])
 def test_a_hop_is_deferred_unchanged_until_it_is_due(workplace: WorkerHarness, left: float, delay: int) -> None:
     workplace.retries.send_on(MESSAGE, at(left), NOW)
-    (letter,) = workplace.queue
-    assert letter.visible_at == at(delay)
-    assert letter.attributes["not_before"]["StringValue"] == f"{at(left):.15g}"
-    assert parse_message(letter.body) == MESSAGE
+    (queued,) = workplace.queue
+    assert queued.visible_at == at(delay)
+    assert queued.attributes["not_before"]["StringValue"] == f"{at(left):.15g}"
+    assert parse_message(queued.body) == MESSAGE
 
 
 def test_a_queued_retry_has_its_key_and_retry_count_as_attributes(workplace: WorkerHarness) -> None:
@@ -226,7 +226,7 @@ def test_a_queued_retry_has_its_key_and_retry_count_as_attributes(workplace: Wor
     }
 
 
-# What the attributes of a retry of "r" take: idempotency_key String r, retry_count Number 1.
+# Bytes of the attributes of a retry of "r": idempotency_key String r, retry_count Number 1.
 ATTRIBUTES = 15 + 6 + 1 + 11 + 6 + 1
 
 

@@ -1,4 +1,4 @@
-"""What the planner is told of an exception."""
+"""The planner's view of an exception."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class OfItsOwnMaking(Retryable):
 
 
 class FullDisk(OSError):
-    """One of a third party's kind."""
+    """A type of a third party."""
 
 
 class NoSuchKey(ClientError):
-    """As boto3 makes one for each error of a service: named like its code."""
+    """boto3 creates one such type for each error of a service, named like its code."""
 
 
 def answered(error: dict[str, Any]) -> ClientError:

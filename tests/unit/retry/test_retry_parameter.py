@@ -1,4 +1,4 @@
-"""The policy that operators put into SSM Parameter Store, and what holds when it cannot be read."""
+"""The policy in SSM Parameter Store, and the fallback if it cannot be read."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ OTHER = '{"default": {"max_attempts": 4}}'
 
 
 class Store:
-    """A parameter in moto, a clock, and a client that counts its calls and can be told to fail."""
+    """A parameter in moto with a clock, and a client that counts its calls and can fail."""
 
     def __init__(self, ssm: Any) -> None:
         self.ssm = ssm
         self.now = 1000.0
         self.calls = 0
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.trouble: Exception | None = None
-        self.parameter = PolicyParameter(self, NAME, on_invalid=self.told.append, clock=lambda: self.now)
+        self.parameter = PolicyParameter(self, NAME, on_invalid=self.reported.append, clock=lambda: self.now)
 
     def get_parameter(self, **request: Any) -> Any:
         self.calls += 1
@@ -48,7 +48,7 @@ class Store:
         return self.attempts()
 
     def attempts(self) -> int | None:
-        """What the policy allows; None if there is no policy."""
+        """The policy's maximum of attempts, or None without a policy."""
         try:
             return int(self.parameter.get().default.max_attempts)
         except PolicyUnavailable:
@@ -78,12 +78,12 @@ INVALID = ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds"
 
 def test_the_operators_policy_is_used(store: Store) -> None:
     store.put(GOOD)
-    assert (store.parameter.get(), store.told) == (Policy.from_document({"default": {"max_attempts": 3}}), [])
+    assert (store.parameter.get(), store.reported) == (Policy.from_document({"default": {"max_attempts": 3}}), [])
 
 
 def test_the_templates_value_is_the_built_in_policy(store: Store) -> None:
     store.put("{}")
-    assert (store.parameter.get(), store.told) == (BUILT_IN, [])
+    assert (store.parameter.get(), store.reported) == (BUILT_IN, [])
 
 
 def test_a_policy_is_cached_for_a_minute(store: Store) -> None:
@@ -101,7 +101,7 @@ def test_a_missing_policy_raises_and_is_reported_with_its_cause(store: Store) ->
         PolicyUnavailable, match="SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound"
     ):
         store.parameter.get()
-    assert store.told == [
+    assert store.reported == [
         "retry policy: SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound; "
         "failed attempts wait until a policy is read, and the parameter is read again after 60 s"
     ]
@@ -109,19 +109,19 @@ def test_a_missing_policy_raises_and_is_reported_with_its_cause(store: Store) ->
 
 def test_a_failed_read_is_cached_and_reported_once(store: Store) -> None:
     assert {store.attempts() for _ in range(100)} == {None}
-    assert (store.calls, len(store.told)) == (1, 1)
+    assert (store.calls, len(store.reported)) == (1, 1)
 
 
 def test_every_failed_read_is_reported(store: Store) -> None:
     store.attempts()
     store.attempts_a_minute_later()
-    assert (store.calls, len(store.told)) == (2, 2)
+    assert (store.calls, len(store.reported)) == (2, 2)
 
 
 def test_a_corrected_policy_is_used_after_the_next_read(store: Store) -> None:
     before = store.attempts()
     store.put(GOOD)
-    assert (before, store.attempts_a_minute_later(), len(store.told)) == (None, 3, 1)
+    assert (before, store.attempts_a_minute_later(), len(store.reported)) == (None, 3, 1)
 
 
 @pytest.mark.parametrize("value", INVALID)
@@ -129,9 +129,9 @@ def test_an_invalid_policy_keeps_the_previous_policy(store: Store, value: str) -
     store.put(GOOD)
     store.attempts()
     store.put(value)
-    assert (store.attempts_a_minute_later(), len(store.told)) == (3, 1)
-    assert "is not valid: value" in store.told[0]
-    assert "the policy read before is used" in store.told[0]
+    assert (store.attempts_a_minute_later(), len(store.reported)) == (3, 1)
+    assert "is not valid: value" in store.reported[0]
+    assert "the policy read before is used" in store.reported[0]
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
@@ -140,20 +140,20 @@ def test_an_unreadable_parameter_keeps_the_previous_policy(store: Store, trouble
     store.attempts()
     store.trouble = trouble
     assert [store.attempts_a_minute_later(), store.attempts_a_minute_later()] == [3, 3]
-    assert ["the policy read before is used" in text for text in store.told] == [True, True]
+    assert ["the policy read before is used" in text for text in store.reported] == [True, True]
 
 
 @pytest.mark.parametrize("value", INVALID)
 def test_an_invalid_policy_at_the_first_read_is_no_policy(store: Store, value: str) -> None:
     store.put(value)
-    assert (store.attempts(), len(store.told)) == (None, 1)
+    assert (store.attempts(), len(store.reported)) == (None, 1)
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
 def test_an_error_at_the_first_read_leaves_no_policy(store: Store, trouble: Exception) -> None:
     store.put(GOOD)
     store.trouble = trouble
-    assert (store.attempts(), "failed attempts wait until a policy is read" in store.told[0]) == (None, True)
+    assert (store.attempts(), "failed attempts wait until a policy is read" in store.reported[0]) == (None, True)
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
@@ -165,10 +165,10 @@ def test_the_cache_time_must_be_finite(seconds: float) -> None:
 BAD_VALUES = {
     "not JSON": ("{", "value is not JSON"),
     "not an object": ("[]", "value must be object (got [])"),
-    "a field beside": ('{"defaults": {}}', "value must not contain defaults; allowed are default, errors"),
+    "an unknown field": ('{"defaults": {}}', "value must not contain defaults; allowed are default, errors"),
     "a name without its unit": ('{"default": {"base": 1}}', "allowed are backoff, jitter, base_seconds, cap_seconds"),
-    "a backoff nobody knows": ('{"default": {"backoff": "cubic"}}', "value.default.backoff must be one of"),
-    "a jitter nobody knows": ('{"default": {"jitter": "FULL"}}', "value.default.jitter must be one of"),
+    "an unknown backoff": ('{"default": {"backoff": "cubic"}}', "value.default.backoff must be one of"),
+    "an unknown jitter": ('{"default": {"jitter": "FULL"}}', "value.default.jitter must be one of"),
     "base zero": ('{"default": {"base_seconds": 0}}', "value.default.base_seconds must be bigger than 0"),
     "base not a number": ('{"default": {"base_seconds": NaN}}', "value.default: Rule.base must be a number"),
     "base in words": ('{"default": {"base_seconds": "30"}}', 'base_seconds must be number (got "30")'),
@@ -179,7 +179,7 @@ BAD_VALUES = {
     "half an attempt": ('{"default": {"max_attempts": 1.5}}', "max_attempts must be integer (got 1.5)"),
     "older than a month": ('{"default": {"max_age_seconds": 2592001}}', "value.default.max_age_seconds must"),
     "counts in words": ('{"default": {"counts": "no"}}', "value.default.counts must be boolean"),
-    "a rule that is none": ('{"errors": {"X": 7}}', "value.errors.X must be object"),
+    "a rule of another type": ('{"errors": {"X": 7}}', "value.errors.X must be object"),
     "an error without a name": ('{"errors": {"": {}}}', "value.errors must be named by"),
     "nested without end": ("[" * 100_000, "value is not JSON"),
 }

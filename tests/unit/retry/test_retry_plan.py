@@ -1,4 +1,4 @@
-"""What becomes of a request whose attempt has failed."""
+"""The plan for a request after a failed attempt: a retry or a dead-letter message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = Policy(
 
 
 def after(made: int, uncounted: int = 0, gap: float = 1.0) -> AttemptHistory:
-    """The history of a request whose attempt number `made` began, and failed, just now."""
+    """The history of a request whose attempt number `made` just failed."""
     return AttemptHistory("request-1", tuple(NOW - gap * (made - number) for number in range(1, made + 1)), uncounted)
 
 
@@ -59,7 +59,7 @@ policies = st.builds(Policy, rules(), st.dictionaries(st.sampled_from(["Timeout"
 
 @st.composite
 def histories(draw: st.DrawFn) -> AttemptHistory:
-    """Of any size, also with clocks that were wrong by far."""
+    """Histories of any size, including those of wrong clocks."""
     made = draw(st.integers(1, 40) | st.integers(1, 3000))
     spread = draw(st.floats(0, 1000) | st.floats(-1e7, 1e7))
     attempts = tuple(NOW - spread * (made - number) / made for number in range(1, made + 1))

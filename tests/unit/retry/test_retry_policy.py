@@ -1,4 +1,4 @@
-"""The rules that retries go by, and the waits that come of them."""
+"""The rules of a retry policy and the waits that they produce."""
 
 from __future__ import annotations
 

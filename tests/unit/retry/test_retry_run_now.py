@@ -1,4 +1,4 @@
-"""An operator brings a retry forward, beside workers and schedules, and dying at every call; and looks at them."""
+"""An operator runs a retry now, with concurrent workers and schedules and interruptions; and lists waiting retries."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness
 def test_r2_run_now_and_the_schedule_together_have_one_effect(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
-    """The schedule fires between the operator's look and its message."""
+    """The schedule fires between the operator's read and message."""
     fail_once(workplace)
     schedule = workplace.schedules()[0]
     workplace.strike(3, "before", lambda: meanwhile(workplace, lambda: workplace.fire(schedule)))
     operator.run_now("r")
     assert len(workplace.queue) == 2
-    outcomes = [workplace.deliver(letter) for letter in list(workplace.queue)]
+    outcomes = [workplace.deliver(queued) for queued in list(workplace.queue)]
     assert workplace.effects == [("r", 2)]
     assert outcomes[1] == AlreadySettled(SUCCEEDED, 2)
 
@@ -54,13 +54,13 @@ def test_run_now_does_not_repeat_an_attempt_that_starts_meanwhile(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
     fail_once(workplace)
-    letter = workplace.fire(workplace.schedules()[0])
-    workplace.strike(1, "after", lambda: meanwhile(workplace, lambda: workplace.deliver(letter)))
+    queued = workplace.fire(workplace.schedules()[0])
+    workplace.strike(1, "after", lambda: meanwhile(workplace, lambda: workplace.deliver(queued)))
     assert isinstance(operator.run_now("r", {"fails": 1}), NoRetryWaiting)
     assert workplace.queue == []
 
 
-@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # dead after it, which is before the next one
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # interrupted after this call
 def test_r1_run_now_interrupted_at_any_call_loses_nothing(
     workplace: WorkerHarness, operator: RetryOperations, call: int
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_retry_delayed_by_the_queue_runs_now_with_its_payload_and_its_own_mess
 def test_r1_a_retry_with_a_lost_message_is_recovered_with_its_payload(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:
-    """Nobody could deliver the schedule's message, and nobody kept it."""
+    """Scheduler could not deliver the message, and its dead-letter queue does not have it."""
     fail_once(workplace)
     workplace.wait(86_400)
     workplace.queue.remove(workplace.fire(workplace.schedules()[0]))

@@ -1,4 +1,4 @@
-"""The worker's handler: batches, what is counted, and what is logged."""
+"""The worker's handler: batches, metrics and logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "hunter2"
 
 
 class Worker:
-    """The function as Lambda has it, with a plug that does what the payload says, on a clock that stands still."""
+    """The worker's function with a stopped clock and with work that the payload controls."""
 
     def __init__(self, module: ModuleType, output: pytest.CaptureFixture[str]) -> None:
         self.module = module
@@ -37,7 +37,7 @@ class Worker:
         return [failed["itemIdentifier"] for failed in answer["batchItemFailures"]]
 
     def output(self) -> list[dict[str, Any]]:
-        """What has been written since the last look."""
+        """The lines written since the last call."""
         self.written = self._output.readouterr().out
         return [json.loads(line) for line in self.written.splitlines() if line.startswith("{")]
 
@@ -176,7 +176,7 @@ def test_only_unexpected_errors_have_a_traceback(worker: Worker) -> None:
 @pytest.mark.parametrize("ends", [{}, {"fails": "not now"}, {"breaks": "field"}, {"poison": "bad"}])
 def test_the_payload_is_never_logged(worker: Worker, ends: dict[str, Any]) -> None:
     worker.handle(record(work(password=SECRET, **ends)))
-    worker.handle(record(work(password=SECRET, **ends)))  # the repeat of it
+    worker.handle(record(work(password=SECRET, **ends)))  # a repetition
     worker.handle(record(work(password=SECRET, another="payload")))
     assert len(worker.logged()) == 3
     assert SECRET not in worker.written
@@ -217,9 +217,9 @@ def test_a_dead_letter_message_fits_the_queue_of_its_redrive(
     monkeypatch.setenv("WORK_QUEUE_LARGEST_MESSAGE", "4096")
     worker = Worker(load("worker"), capsys)
     worker.handle(record(work(poison="x" * 3020)))
-    (letter,) = work_account.dead_letters()
-    assert size(letter["Body"], letter["MessageAttributes"]) <= 4096
-    assert letter["MessageAttributes"]["code"]["StringValue"] == "Poison"
+    (dead_letter,) = work_account.dead_letters()
+    assert size(dead_letter["Body"], dead_letter["MessageAttributes"]) <= 4096
+    assert dead_letter["MessageAttributes"]["code"]["StringValue"] == "Poison"
 
 
 def test_every_missing_setting_is_named(work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The work message: what is read, what is refused with a reason, and what goes back to the queue."""
+"""The work message: parsing, refusals with a reason, and the message of the next attempt."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ values = st.recursive(
     max_leaves=20,
 )
 as_a_producer_checks = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
-# To the millisecond, from 1970 to 2200: later, a float has no room for them.
+# Milliseconds from 1970 to 2200. A float cannot represent later ones exactly.
 times = st.integers(0, int(epoch("2200-01-01T00:00:00Z") * 1000))
 
 

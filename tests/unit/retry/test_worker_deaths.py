@@ -1,7 +1,7 @@
-"""The worker struck at every single call to AWS of a request's life, from its first delivery to its last.
+"""A fault at every single call to AWS of a request, from its first delivery to its last.
 
-The calls are not listed here: a life is lived again and again, struck one call later each time, until there is no call
-left to strike. Each life starts with a container of its own, so that it reads the policy again.
+The calls are not listed. Each scenario is repeated with the fault one call later, until no call is left. Each
+repetition starts with a new container, so that it reads the policy again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED
 from tests.support.boundary import Killed, kill_before
 from tests.unit.worker_harness import LEASE, When, WorkerHarness
 
-SMALL_INPUT = 500  # bytes; what fits a schedule here
+SMALL_INPUT = 500  # bytes; the maximum of a schedule in these tests
 THROTTLED: Any = {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
 
 
 @dataclass(frozen=True)
-class Story:
-    """A request's life when nothing happens to it.
+class Scenario:
+    """The course of a request without a fault.
 
     Args:
-        calls: how many calls it takes.
-        first_killed_before: the call at which its first delivery has died already.
+        calls: the number of calls.
+        first_killed_before: the call before which the first delivery dies.
     """
 
     payload: dict[str, Any]
@@ -41,16 +41,16 @@ class Story:
     first_killed_before: str = ""
 
 
-STORIES = {
-    "a success": Story({}, 3),
-    "a retry by SQS delay": Story({"fails": 1}, 8),
-    "a retry by a schedule": Story({"fails": 1, "retry_after": 5000}, 8),
-    "a retry by hops": Story({"fails": 1, "retry_after": 5000, "filling": "x" * SMALL_INPUT}, 13),
-    "poison": Story({"poison": "no such thing"}, 4, DEAD_LETTERED, "Poison"),
-    "attempts exhausted": Story({"fails": 99}, 9, DEAD_LETTERED, "AttemptsExhausted", most_attempts=2),
-    "an attempt that died": Story({"dies": 1}, 11),
-    "a plan carried out by another delivery": Story({"fails": 1}, 7, first_killed_before="SendMessage"),
-    "a dead letter sent by another delivery": Story(
+SCENARIOS = {
+    "a success": Scenario({}, 3),
+    "a retry by SQS delay": Scenario({"fails": 1}, 8),
+    "a retry by a schedule": Scenario({"fails": 1, "retry_after": 5000}, 8),
+    "a retry by hops": Scenario({"fails": 1, "retry_after": 5000, "filling": "x" * SMALL_INPUT}, 13),
+    "poison": Scenario({"poison": "no such thing"}, 4, DEAD_LETTERED, "Poison"),
+    "attempts exhausted": Scenario({"fails": 99}, 9, DEAD_LETTERED, "AttemptsExhausted", most_attempts=2),
+    "an attempt that died": Scenario({"dies": 1}, 11),
+    "a plan carried out by another delivery": Scenario({"fails": 1}, 7, first_killed_before="SendMessage"),
+    "a dead-letter message sent by another delivery": Scenario(
         {"poison": "no such thing"}, 4, DEAD_LETTERED, "Poison", first_killed_before="SendMessage"
     ),
 }
@@ -73,7 +73,7 @@ def is_refused() -> None:
     raise ClientError(THROTTLED, "Call")
 
 
-# To die before a call is to die after the one before it.
+# Death before a call equals death after the one before it.
 STRIKES: dict[str, tuple[When, Callable[[], None]]] = {
     "the worker dies after it": ("after", dies),
     "its answer is lost": ("after", loses_the_answer),
@@ -90,83 +90,89 @@ def _after_the_lease(workplace: WorkerHarness) -> None:
     workplace.deliver(workplace.copy_in_flight())
 
 
-def _until_all_is_over(workplace: WorkerHarness) -> None:
+def _until_the_end(workplace: WorkerHarness) -> None:
     workplace.wait(LEASE + 1)
     workplace.live()
 
 
 MEANWHILE = {
-    "while the first one works on it": _at_the_same_time,
-    "while the first one stands still beyond its lease": _after_the_lease,
-    "while the first one stands still until all is over": _until_all_is_over,
+    "while the first worker works": _at_the_same_time,
+    "while the first worker pauses beyond its lease": _after_the_lease,
+    "while the first worker pauses until the request has ended": _until_the_end,
 }
 
 
-def _lives(workplace: WorkerHarness, story: Story, when: When, strike: Callable[[], None]) -> Iterator[str]:
-    """Lives the story once for every call it makes, struck at that call; yields the request's id each time."""
-    default = {"jitter": "none", "max_attempts": story.most_attempts}
+def _run(workplace: WorkerHarness, scenario: Scenario, when: When, strike: Callable[[], None]) -> Iterator[str]:
+    """Run the scenario once for each of its calls, with a fault at that call. Yields the request's id each time."""
+    default = {"jitter": "none", "max_attempts": scenario.most_attempts}
     workplace.put_policy(json.dumps({"default": default}))
     for number in itertools.count(1):
         workplace.use()
         request_id = f"struck-at-call-{number}"
-        letter = workplace.send(request_id, **story.payload)
-        if story.first_killed_before:
-            kill_before(workplace.sqs, story.first_killed_before)
-            workplace.deliver(letter)
+        queued = workplace.send(request_id, **scenario.payload)
+        if scenario.first_killed_before:
+            kill_before(workplace.sqs, scenario.first_killed_before)
+            workplace.deliver(queued)
             workplace.use()
         workplace.strike(number, when, strike)
         workplace.live()
         if workplace.unstruck():
-            assert number == story.calls + 1, "the story is not what it says"
+            assert number == scenario.calls + 1, "the scenario's number of calls is wrong"
             return
         yield request_id
 
 
-def _check(workplace: WorkerHarness, story: Story, request_id: str) -> None:
+def _check(workplace: WorkerHarness, scenario: Scenario, request_id: str) -> None:
     attempts = [attempt for name, attempt in workplace.performed if name == request_id]
-    letters = [letter for letter in workplace.dead_letters if json.loads(letter.body)["request_id"] == request_id]
+    dead_letters = [
+        dead_letter
+        for dead_letter in workplace.dead_letters
+        if json.loads(dead_letter.body)["request_id"] == request_id
+    ]
     row = workplace.row(request_id)
-    succeeds = story.ends == SUCCEEDED
-    assert row["status"] == story.ends, request_id
+    succeeds = scenario.ends == SUCCEEDED
+    assert row["status"] == scenario.ends, request_id
     assert [name for name, _ in workplace.effects].count(request_id) == succeeds, request_id
     assert len(attempts) == len(set(attempts)), f"{request_id}: an attempt was made twice: {attempts}"
     assert max(attempts) <= int(row["attempts"]), request_id
-    assert {letter.attributes["code"]["StringValue"] for letter in letters} == ({story.code} - {""}), request_id
+    assert {dead_letter.attributes["code"]["StringValue"] for dead_letter in dead_letters} == (
+        {scenario.code} - {""}
+    ), request_id
 
 
 def _nothing_comes_of_repeats(workplace: WorkerHarness) -> None:
-    """Every message there ever was is delivered once more."""
+    """Deliver every message once more."""
     before = (list(workplace.performed), list(workplace.dead_letters))
-    for letter in list(workplace.seen):
-        workplace.copy(letter)
+    for queued in list(workplace.seen):
+        workplace.copy(queued)
     workplace.live(deliveries=1000)
     assert (workplace.performed, workplace.dead_letters) == before
 
 
 @pytest.mark.parametrize("strike", STRIKES)
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_r1_r2_r3_a_fault_at_any_call_does_not_change_how_a_request_ends(
     quick_workplace: WorkerHarness, name: str, strike: str
 ) -> None:
-    story = STORIES[name]
-    for request_id in _lives(quick_workplace, story, *STRIKES[strike]):
-        _check(quick_workplace, story, request_id)
+    scenario = SCENARIOS[name]
+    for request_id in _run(quick_workplace, scenario, *STRIKES[strike]):
+        _check(quick_workplace, scenario, request_id)
     _nothing_comes_of_repeats(quick_workplace)
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_f24_another_delivery_of_the_same_message_after_any_call_changes_nothing(
     quick_workplace: WorkerHarness, name: str, meanwhile: str
 ) -> None:
-    story = STORIES[name]
+    scenario = SCENARIOS[name]
 
     def deliver_again() -> None:
         with quick_workplace.unnoted():
             MEANWHILE[meanwhile](quick_workplace)
 
-    for request_id in _lives(quick_workplace, story, "after", deliver_again):
-        _check(quick_workplace, story, request_id)
+    for request_id in _run(quick_workplace, scenario, "after", deliver_again):
+        _check(quick_workplace, scenario, request_id)
 
 
 def test_the_age_counts_from_the_start_of_a_died_attempt(
@@ -174,6 +180,6 @@ def test_the_age_counts_from_the_start_of_a_died_attempt(
 ) -> None:
     quick_workplace.put_policy('{"default": {"max_age_seconds": 700}}')
     quick_workplace.send(dies=1)
-    quick_workplace.live()  # it is back after 720 s
-    (letter,) = quick_workplace.dead_letters
-    assert letter.attributes["code"]["StringValue"] == "TooOld"
+    quick_workplace.live()  # it is received again after 720 s
+    (dead_letter,) = quick_workplace.dead_letters
+    assert dead_letter.attributes["code"]["StringValue"] == "TooOld"

@@ -1,4 +1,4 @@
-"""The next attempt begins before the one before it has recorded that it is scheduled: no fault, so nobody is called."""
+"""The next attempt starts before the previous one has recorded it as scheduled: no error, and no alarm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.worker_harness import LEASE, WorkerHarness
 
 
 def _before_it_is_noted(workplace: WorkerHarness, settle: int) -> None:
-    """What the first attempt has sent is delivered before its row says so, which is its call of this number."""
+    """Deliver the first attempt's message just before the call that records it, the call number `settle`."""
 
     def next_attempt() -> None:
         with workplace.unnoted():
@@ -39,7 +39,7 @@ def test_f26_a_message_redriven_before_it_is_recorded_leaves_no_message(
 
 
 def test_a_worker_taken_over_before_it_recorded_keeps_its_message(workplace: WorkerHarness) -> None:
-    """The next attempt has not begun: whether it is scheduled, only the one that took over can say."""
+    """The next attempt has not started. Only the worker that took over knows whether it is scheduled."""
 
     def take_over() -> None:
         with workplace.unnoted():
@@ -47,7 +47,7 @@ def test_a_worker_taken_over_before_it_recorded_keeps_its_message(workplace: Wor
             workplace.deliver(workplace.copy_in_flight())
 
     workplace.strike(5, "before", take_over)
-    letter = workplace.send(fails=1)
-    workplace.deliver(letter)
+    queued = workplace.send(fails=1)
+    workplace.deliver(queued)
     assert "has taken over attempt 1 of 'r': its row is WAITING, attempt 1" in str(workplace.left[0])
-    assert letter in workplace.queue
+    assert queued in workplace.queue

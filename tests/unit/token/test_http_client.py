@@ -1,4 +1,4 @@
-"""One request: ended by its deadline whatever the server does, and its failure says whether it was sent."""
+"""One request ends at its deadline for any behavior of the server, and its error states whether it was sent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.waiting import wait_until
 from tests.unit.http_servers import Listener, http
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
-# Each of these goes on for as long as the client stays: only a deadline ends the call. urllib3's own timeouts, which
-# begin anew with every piece, are never reached.
+# Each of these answers never ends by itself, so only the deadline ends the call. urllib3's timeouts restart with every
+# piece and are never reached.
 DRIPS: dict[str, tuple[bytes, ...]] = {
     "headers, one by one": (HEAD, b"X-Header: 1\r\n"),
     "one header, byte by byte": (HEAD + b"X-Header: ", b"1"),
@@ -44,7 +44,7 @@ def test_an_answer_byte_by_byte_ends_at_the_deadline(client: HttpClient, pieces:
 
 
 def test_a_tls_handshake_byte_by_byte_ends_at_the_deadline(client: HttpClient) -> None:
-    """Of a record that promises 16 KB there comes one byte after the other."""
+    """The server sends a record of 16 KB byte by byte."""
     hello = bytes([22, 3, 3, 64, 0])
     with Listener(hello, b"\x00", pause=0.02, endless=True) as server:
         server._is_whole = lambda: bool(server.received)  # type: ignore[method-assign]

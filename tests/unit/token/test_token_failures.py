@@ -1,4 +1,4 @@
-"""Holders that die or stand still, answers that are lost, and the bounds of every wait."""
+"""Lock holders that die or pause, lost answers, and the limit of every wait."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_t3_f29_a_holder_that_resumes_after_its_lease_neither_overwrites_nor_lea
 def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lock(
     instances: Instances, by_clock: bool
 ) -> None:
-    """The monotonic clock may stand still in a frozen container, and the other one is set only some time later."""
+    """The monotonic clock may stop in a frozen container, and the system clock is corrected only later."""
     take, taken = instances.table.acquire, []
 
     def take_and_freeze(*arguments: Any) -> bool:
@@ -109,7 +109,7 @@ def test_f36_a_container_frozen_between_lock_and_post_does_not_post_on_an_old_lo
 
 
 class _SlowProbe:
-    """An API whose probe takes a while and finds the token dead. `asked`: the seconds given to it and to the POST."""
+    """An API with a slow probe that finds the token invalid. `asked`: the time limits of the probe and of the POST."""
 
     def __init__(self, instances: Instances, seconds: float) -> None:
         self._instances = instances
@@ -161,7 +161,7 @@ def test_t1_a_holder_paused_during_its_probe_leaves_the_refresh_to_the_takeover(
 
 
 def test_f36_a_lock_that_is_taken_over_is_not_probed(instances: Instances) -> None:
-    """Its holder has probably asked for a token, and the others have waited for a lease."""
+    """The previous holder has probably requested a token, and the other instances have waited for a lease."""
     stored = {"access_token": {"S": "token-1"}, "generation": {"N": "1"}, "stored_at": {"N": str(NOW - 60)}}
     lock_of_another(instances, NOW, **stored)
     token = instances.new(still_valid=lambda *_: pytest.fail("the API was asked"))
@@ -171,7 +171,7 @@ def test_f36_a_lock_that_is_taken_over_is_not_probed(instances: Instances) -> No
 
 
 def test_f31_a_probe_without_enough_time_costs_no_token(instances: Instances) -> None:
-    """The first token has used up most of what the caller allowed."""
+    """The first token used up most of the caller's time."""
     token = instances.new(still_valid=instances.api.accepts)
     token.get()
 
@@ -225,7 +225,7 @@ def test_f33_a_token_whose_store_lost_its_answer_is_not_refreshed_again(instance
 def test_f33_a_token_replaced_before_its_store_was_confirmed_costs_no_third(
     instances: Instances,
 ) -> None:
-    """The answer to the store is lost, and before the next look another instance has found that token invalid."""
+    """The answer to the store is lost, and another instance finds the token invalid before the next read."""
     other = instances.new(timing=Timing(min_interval=0))
     mine = boto3.client("dynamodb")
 
@@ -328,7 +328,7 @@ def test_a_thread_that_waited_for_another_one_uses_its_token(instances: Instance
 
 
 class _AnotherThreadFirst:
-    """The lock between threads, which another thread holds for a while; `meanwhile` is what that one does."""
+    """The lock between threads, held by another thread that runs `meanwhile`."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         self._meanwhile = meanwhile
@@ -361,7 +361,7 @@ def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instance
     busy = instances.new()
     busy.invalidate("token-1")
     busy.get()
-    instances.api.live = "somebody else's"
+    instances.api.live = "another's"
     idle._thread_lock = _AnotherThreadFirst(lambda: idle._search(9.0, 9.0, True, None))
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 

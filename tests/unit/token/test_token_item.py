@@ -1,4 +1,4 @@
-"""The steps on the token item: what each is refused for."""
+"""The conditional writes of the token item, and the reasons for their refusal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table(dynamodb: Any) -> TokenTable:
 
 
 def store(table: TokenTable, code: str) -> TokenItem:
-    """A whole refresh; returns the item after it."""
+    """Make a whole refresh. Returns the item after it."""
     table.acquire("bot", table.read("bot"), code, NOW + 10)
     return table.store("bot", code, f"token of {code}", NOW)[1]
 

@@ -1,4 +1,4 @@
-"""Instances that share one token, one after the other; at once they are judged in tests/races."""
+"""Instances that share one token, one after the other. tests/races tests concurrent ones."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_refresh_reports_itself_and_its_wait(instances: Instances) -> None:
 def test_call_repeats_once_after_a_401_with_another_token(instances: Instances) -> None:
     token = instances.new()
     token.get()
-    instances.api.live = "somebody else's"
+    instances.api.live = "another's"
     assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 2)
 
 
@@ -137,13 +137,13 @@ def test_call_does_not_refresh_for_a_second_401(instances: Instances) -> None:
 
 
 def test_call_repeats_twice_for_an_instance_whose_token_is_older_than_the_dead_one(instances: Instances) -> None:
-    """It was idle for the whole life of a token: the one that it finds stored has died, and nobody has noticed yet."""
+    """The instance was idle for the whole life of a token. The next stored token is invalid too, but not marked."""
     idle = instances.new()
     idle.get()
     busy = instances.new()
     busy.invalidate("token-1")
     busy.get()
-    instances.api.live = "somebody else's"
+    instances.api.live = "another's"
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
@@ -156,14 +156,14 @@ def test_a_new_token_that_is_already_invalid_is_replaced_if_the_api_has_a_probe(
 
     token = instances.new(authenticate=stillborn, still_valid=instances.api.accepts)
     token.get()
-    instances.api.live = "somebody else's"
+    instances.api.live = "another's"
     assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 3)
 
 
 def test_the_time_left_by_the_first_token_is_available_to_the_next(instances: Instances) -> None:
     reader = instances.new()
     reader.get()
-    instances.api.live = "nobody's"
+    instances.api.live = "another's"
     assert reader.call(instances.api.ask, within=15) == "answer"
 
 
@@ -174,7 +174,7 @@ def test_call_tries_at_most_three_tokens(instances: Instances) -> None:
 
     def always_401(value: str) -> str:
         asked.append(value)
-        other = instances.new()  # somebody else refreshes each time
+        other = instances.new()  # another instance refreshes each time
         other.invalidate(value)
         other.get()
         raise Unauthorized

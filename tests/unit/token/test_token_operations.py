@@ -1,4 +1,4 @@
-"""What an operator sees of the token and does to it, beside instances that use it and refresh it."""
+"""The operator's commands on the token item, while instances use and refresh the token."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_refresher_replaces_a_dropped_token(instances: Instances) -> None:
 
 
 def refused(instances: Instances) -> float:
-    """Until when, after the API has given no token."""
+    """Let the API refuse a token. Returns the end of the refusal."""
     instances.api.down = "out of order"
     with pytest.raises(TokenRefused) as raised:
         instances.new().get()

@@ -1,4 +1,4 @@
-"""What one who waits for another's refresh expects of it, by how long the last one took."""
+"""The poll intervals of an instance that waits for another's refresh, by the duration of the last refresh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOUND = {"access_token": {"S": "dead"}, "generation": {"N": "7"}, "refresh_secon
 
 
 def looked(instances: Instances, **item: Any) -> TokenRefresh:
-    """A search after its first look at such an item."""
+    """A refresh after its first read of such an item."""
     instances.put(**item)
     dependencies = Dependencies(
         instances.table, NAME, instances.api.authenticate, None, QUICK, instances.events.append, lambda: NOW

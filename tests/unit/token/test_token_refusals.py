@@ -1,4 +1,4 @@
-"""What happens when the API gives no token."""
+"""Refusals: the API gives no token, or an instance cannot ask for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The function that refreshes on a schedule or when it is asked, and those who ask it."""
+"""The refresher, which refreshes on a schedule or by delegation, and the instances that delegate to it."""
 
 from __future__ import annotations
 
