@@ -124,20 +124,14 @@ def _run(workplace: WorkerHarness, scenario: Scenario, when: When, strike: Calla
 
 def _check(workplace: WorkerHarness, scenario: Scenario, request_id: str) -> None:
     attempts = [attempt for name, attempt in workplace.performed if name == request_id]
-    dead_letters = [
-        dead_letter
-        for dead_letter in workplace.dead_letters
-        if json.loads(dead_letter.body)["request_id"] == request_id
-    ]
+    mine = [each for each in workplace.dead_letters if json.loads(each.body)["request_id"] == request_id]
     row = workplace.row(request_id)
     succeeds = scenario.ends == SUCCEEDED
     assert row["status"] == scenario.ends, request_id
     assert [name for name, _ in workplace.effects].count(request_id) == succeeds, request_id
     assert len(attempts) == len(set(attempts)), f"{request_id}: an attempt was made twice: {attempts}"
     assert max(attempts) <= int(row["attempts"]), request_id
-    assert {dead_letter.attributes["code"]["StringValue"] for dead_letter in dead_letters} == (
-        {scenario.code} - {""}
-    ), request_id
+    assert {each.attributes["code"]["StringValue"] for each in mine} == ({scenario.code} - {""}), request_id
 
 
 def _nothing_comes_of_repeats(workplace: WorkerHarness) -> None:

@@ -118,9 +118,7 @@ def test_f35_every_clock_within_the_skew_respects_a_refusal_in_full() -> None:
     until = NOW - TIMING.clock_skew + TIMING.refusal + TIMING.spread  # written by the slowest clock
     item = replace(STORED, refused_until=until)
     assert decided(item, now=NOW + TIMING.refusal - 0.1 + TIMING.clock_skew) == Step.RESPECT_REFUSAL
-    latest = replace(
-        STORED, refused_until=until + TIMING.spread
-    )  # written by the fastest clock, read immediately by the slowest
+    latest = replace(STORED, refused_until=until + TIMING.spread)  # written by the fastest clock, read by the slowest
     assert decided(latest, now=NOW - TIMING.clock_skew) == Step.RESPECT_REFUSAL
 
 
