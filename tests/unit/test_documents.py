@@ -42,7 +42,9 @@ def _blocks(language: str, page: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-OWN_FUNCTION, SIGNING = _blocks("python", (ROOT / "docs" / "shared-token.md").read_text())
+FUNCTIONS = (ROOT / "docs" / "your-functions.md").read_text()
+OWN_FUNCTION, _ = _blocks("python", FUNCTIONS)
+(SIGNING,) = _blocks("python", (ROOT / "docs" / "messages.md").read_text())
 (OWN_WORK,) = _blocks("python", RETRIES)
 MESSAGE, CORRECTION = _blocks("json", RETRIES)
 (POLICY,) = _blocks("json", REFERENCE)
@@ -97,7 +99,7 @@ def test_the_pages_function_distinguishes_the_failures_that_the_page_names() -> 
 
 
 def test_the_pages_short_times_let_a_function_of_six_seconds_refresh() -> None:
-    (short,) = re.findall(r"`(Timing\(.+?\))`", (ROOT / "docs" / "shared-token.md").read_text())
+    (short,) = re.findall(r"`(Timing\(.+?\))`", FUNCTIONS)
     names: dict[str, Any] = {"Timing": Timing}
     exec(f"short = {short}", names)
     with mock_aws():
