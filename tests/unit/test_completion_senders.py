@@ -255,6 +255,10 @@ def test_a_late_copy_of_an_earlier_attempt_publishes_nothing(worker: Function) -
     assert [event["attempt"] for event in worker.bus.published] == [2]
 
 
+# The request after its last attempt.
+EXHAUSTED = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
+
+
 def test_a_failed_attempt_with_a_retry_publishes_nothing(worker: Function) -> None:
     worker.handle(_work(fails=True))
     assert worker.bus.published == []
@@ -270,7 +274,7 @@ def test_a_failed_attempt_with_a_retry_publishes_nothing(worker: Function) -> No
             {"message_id": "m1", "request_id": "taken", "deduplication_id": "m1/DEAD_LETTERED"},
         ),
         (
-            {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20},
+            EXHAUSTED,
             "AttemptsExhausted",
             {
                 "request_id": "r",
@@ -296,20 +300,18 @@ def test_a_request_that_the_worker_dead_letters_is_published(
 def test_a_worker_that_dies_after_the_dead_letter_sends_it_again_with_its_event(
     worker: Function, work_account: WorkAccount
 ) -> None:
-    body = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
     kill_before(worker.events, "PutEvents")
     with pytest.raises(Killed):
-        worker.handle(record(body))
+        worker.handle(record(EXHAUSTED))
     worker.module._worker._consumer._clock = lambda: NOW + 720
-    assert worker.handle(record(body)) == CONSUMED
+    assert worker.handle(record(EXHAUSTED)) == CONSUMED
     assert [event["deduplication_id"] for event in worker.bus.published] == ["r/21/DEAD_LETTERED"]
     assert len(work_account.dead_letters()) == 2
 
 
 def test_a_dead_letter_that_was_not_sent_is_not_published(worker: Function) -> None:
     refuse(worker.module._worker._consumer._dead_letters._sqs, "SendMessage", "AccessDenied")
-    body = {"request_id": "r", "payload": {"fails": 1}, "retries": ["2027-01-14T08:00:00Z"] * 20}
-    assert worker.handle(record(body)) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+    assert worker.handle(record(EXHAUSTED)) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     assert worker.bus.published == []
 
 

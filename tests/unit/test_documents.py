@@ -76,9 +76,7 @@ def _own_function(url: str, **more: Any) -> dict[str, Any]:
     return names
 
 
-def test_the_pages_client_reconnects_after_its_container_was_frozen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_pages_client_reconnects_after_its_container_was_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     with mock_aws(), DroppingServer() as server:
         authenticate = _own_function(server.url)["authenticate"]
         authenticate(5.0)

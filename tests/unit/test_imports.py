@@ -29,10 +29,16 @@ def _modules() -> dict[str, Path]:
     return named
 
 
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def _imports(path: Path, *, for_types: bool = False) -> set[str]:
     """The modules that a module imports when it is loaded, and with `for_types` also those for type checkers."""
     names: set[str] = set()
-    for node in _at_import(ast.parse(path.read_text()), for_types):
+    for node in _at_import(_parsed(path), for_types):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -98,7 +104,7 @@ def test_no_two_public_classes_of_the_product_have_one_name() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for name, path in _modules().items():
         if not path.is_relative_to(ROOT / "dev"):
-            for node in ast.parse(path.read_text()).body:
+            for node in _parsed(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(name)
     assert {name: files for name, files in places.items() if len(files) > 1} == {}

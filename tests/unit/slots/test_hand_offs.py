@@ -48,9 +48,7 @@ seconds = st.integers(0, 1000).map(lambda tenths: tenths / 8)  # no rounding
 
 
 @given(st.lists(st.tuples(seconds, seconds), min_size=2, max_size=12))
-def test_with_one_slot_a_hand_off_is_the_gap_that_make_run_measures(
-    pairs: list[tuple[float, float]],
-) -> None:
+def test_with_one_slot_a_hand_off_is_the_gap_that_make_run_measures(pairs: list[tuple[float, float]]) -> None:
     now, stays = 0.0, []
     for gap, length in pairs:
         stays.append(Stay(now + gap, now + gap + length + 1))
