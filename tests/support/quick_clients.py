@@ -1,8 +1,8 @@
 """Caches for botocore and moto: the same clients and answers at a third of the processor time.
 
-Every test creates its own sessions and clients. For each client botocore parses the service's description, copies its
-handlers and compiles its endpoint rules: most of the time of a test with one or two clients. Each function here
-replaces one of botocore or moto by one with the same result. The shared objects are read only.
+A test creates its own sessions and clients. For each client botocore parses the service's description, copies its
+handlers and compiles its endpoint rules: most of the time of a test with one or two clients. `install` replaces
+functions of botocore and moto by cached ones with the same result. Tests of one thread use a `shared_client`.
 """
 
 from __future__ import annotations

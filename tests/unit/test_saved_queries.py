@@ -37,7 +37,7 @@ class Query:
         names = set(re.findall(r"(?<![\w.@])[A-Za-z_][\w.]*", bare)) - WORDS
         return names - set(re.findall(r"\bas (\w+)", bare))
 
-    def meets(self, line: dict[str, Any]) -> bool:
+    def matches(self, line: dict[str, Any]) -> bool:
         """Whether a line passes each filter."""
         conditions = re.findall(r"^(?:\| )?filter (.+)$", self.text, re.MULTILINE)
         return all(_any(condition, line) for condition in conditions)
@@ -96,7 +96,7 @@ def lines(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> dict[s
 def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[dict[str, Any]]]) -> None:
     """One test for all queries, since producing the logs takes a second."""
     for name, query in ALL.items():
-        matching = [line for function in query.functions for line in lines.get(function, []) if query.meets(line)]
+        matching = [line for function in query.functions for line in lines.get(function, []) if query.matches(line)]
         written = {field for line in matching for field in line} | (
             OF_WORKFLOWS if "workflow" in query.functions else set()
         )
@@ -106,13 +106,13 @@ def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[d
 
 def test_the_query_of_one_request_finds_the_lines_of_each_function(lines: dict[str, list[dict[str, Any]]]) -> None:
     query = ALL["RequestStoryQuery"]
-    assert {function for function in query.functions if any(map(query.meets, lines.get(function, [])))} == {
+    assert {function for function in query.functions if any(map(query.matches, lines.get(function, [])))} == {
         "starter",
         "worker",
     }
     execution = FILL_IN["ITS-EXECUTION"]
-    assert query.meets({"message": "Took back a slot", "execution": execution})
-    assert query.meets({"type": "TaskFailed", "execution_arn": f"arn:aws:states:::execution:workflow:{execution}"})
+    assert query.matches({"message": "Took back a slot", "execution": execution})
+    assert query.matches({"type": "TaskFailed", "execution_arn": f"arn:aws:states:::execution:workflow:{execution}"})
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -123,7 +123,7 @@ def test_a_query_reads_existing_logs(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "fields", "meets"),
+    ("text", "fields", "matches"),
     [
         ('fields a, b.c\n| filter a = "1" or b like /^x/\n| sort a desc', {"a", "b.c", "b"}, True),
         (
@@ -133,6 +133,6 @@ def test_a_query_reads_existing_logs(name: str) -> None:
         ),
     ],
 )
-def test_a_query_is_parsed(text: str, fields: set[str], meets: bool) -> None:
+def test_a_query_is_parsed(text: str, fields: set[str], matches: bool) -> None:
     query = Query(text, ())
-    assert (query.fields, query.meets({"a": "1"})) == (fields, meets)
+    assert (query.fields, query.matches({"a": "1"})) == (fields, matches)
