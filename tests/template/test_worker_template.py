@@ -151,8 +151,8 @@ def test_the_largest_request_fits_the_queues_with_its_history_and_after_a_redriv
         for n in range(20)
     ]
     assert (len(first.to_json()), len(history)) == (request, MAX_HISTORY_ENTRIES)
-    letters = DeadLetterQueue(sqs, "url", largest)
-    letters.send(message, 1.0, "AttemptsExhausted", "x" * MAX_REASON_CHARACTERS, history)
+    dead_letters = DeadLetterQueue(sqs, "url", largest)
+    dead_letters.send(message, 1.0, "AttemptsExhausted", "x" * MAX_REASON_CHARACTERS, history)
     sent = sqs.send_message.call_args.kwargs
     assert len(sent["MessageAttributes"]) == 7
     assert message_attributes.size(sent["MessageBody"], sent["MessageAttributes"]) <= largest

@@ -164,9 +164,7 @@ def test_a_replay_is_refused_if_the_error_has_no_item(seen: SeenSignatures, chat
 
 
 def _omit_item(chat: ChatbotAccount) -> None:
-    chat.dynamodb.meta.events.register(
-        "after-call.dynamodb.PutItem", lambda parsed, **_: parsed.pop("Item", None), unique_id="omit-item"
-    )
+    chat.dynamodb.meta.events.register("after-call.dynamodb.PutItem", lambda parsed, **_: parsed.pop("Item", None))
 
 
 def test_a_request_is_refused_if_dynamodb_fails(seen: SeenSignatures, chat: ChatbotAccount) -> None:
