@@ -28,10 +28,7 @@ def _measured(by_count: dict[int, dict[str, list[Invalidation]]]) -> token_table
     return token_tables.TokenFigures(1.0, timed)
 
 
-@pytest.mark.parametrize(
-    ("posts", "waits", "met"),
-    [(1, [1.0, 1.75], [True, True]), (2, [1.0, 1.76], [False, False])],
-)
+@pytest.mark.parametrize(("posts", "waits", "met"), [(1, [1.0, 1.75], [True, True]), (2, [1.0, 1.76], [False, False])])
 def test_goals_are_judged_by_the_figures(posts: int, waits: list[float], met: list[bool]) -> None:
     rounds = [Invalidation(1, 0, [1.0], Counter(reads=1)), Invalidation(posts, 0, waits, Counter(reads=1))]
     assert [goal.met for goal in token_tables.goals(_measured({10: {LOCK: rounds, TEXTBOOK: rounds}}))] == met

@@ -14,7 +14,6 @@ from rich.console import Console
 from dev.emulator.chat_service import ANSWERS, ChatService, Outage
 from dev.emulator.chatbot_client import signed
 from dev.scenarios.runner.scenario import Run
-from dev.scenarios.token import chat_senders
 from dev.scenarios.token.chat_senders import Sender, Senders
 from dev.scenarios.token.message_feed import Message, MessageFeed
 from dev.scenarios.token.token_figures import Parameters, build
@@ -64,27 +63,18 @@ def service() -> Any:
         yield running
 
 
-def test_a_message_that_is_refused_temporarily_is_signed_and_sent_again(
-    service: ChatService, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("status", [503, 400, 401, 404])
+def test_a_message_is_sent_again_with_a_new_signature_only_after_a_temporary_refusal(
+    service: ChatService, status: int
 ) -> None:
-    monkeypatch.setattr(chat_senders, "RETRYABLE", {503})
-    bot = Bot(service, shared=True)
-    bot.first_statuses = [503]
-    with serving(bot) as url:
-        delivery = Sender(1, url, KEY).deliver(Message(7))
-    assert [(each.status, each.code) for each in delivery.tries] == [(503, "NotNow"), (200, None)]
-    assert len(bot.seen) == 2
-    assert delivery.answer is not None
-
-
-@pytest.mark.parametrize("status", [400, 401, 404])
-def test_a_message_that_is_refused_permanently_is_not_sent_again(service: ChatService, status: int) -> None:
     bot = Bot(service, shared=True)
     bot.first_statuses = [status]
     with serving(bot) as url:
         delivery = Sender(1, url, KEY).deliver(Message(7))
-    assert [each.status for each in delivery.tries] == [status]
-    assert delivery.answer is None
+    statuses = [503, 200] if status == 503 else [status]
+    assert [each.status for each in delivery.tries] == statuses
+    assert (len(bot.seen), delivery.tries[0].code) == (len(statuses), "NotNow")
+    assert (delivery.answer is None) == (status != 503)
 
 
 def test_after_three_tries_a_message_is_given_up(service: ChatService) -> None:

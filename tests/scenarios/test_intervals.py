@@ -18,57 +18,39 @@ def starts(*instants: float, sent: float = 0.0) -> list[Start]:
     return [Start(f"new-{i}", at, sent) for i, at in enumerate(instants)]
 
 
-def gaps(released: list[Release], started: list[Start], limit: int) -> list[float]:
-    return [round(handoff.seconds, 3) for handoff in handoffs(released, started, limit)]
+@pytest.mark.parametrize(
+    ("released", "started", "limit", "expected"),
+    [
+        # Two start together and end almost together; two wait, and start 0.3 s and 0.5 s later.
+        pytest.param(releases(5.0, 5.1), starts(0.0, 0.1, 5.3, 5.6), 2, [0.3, 0.5], id="each release has a start"),
+        pytest.param(releases(5.1, 5.0), starts(5.6, 0.1, 5.3, 0.0), 2, [0.3, 0.5], id="records in any order"),
+        pytest.param(releases(5.0, 5.1, 5.2), starts(0.0, 0.1, 0.2, 5.4), 3, [0.4], id="no start has two releases"),
+        # The third starts after the first release, but in a slot that was always free.
+        pytest.param(releases(1.0), starts(0.0, 0.1, 1.5), 3, [], id="the first starts take unused slots"),
+        pytest.param(releases(5.0), starts(0.0, 4.95), 1, [0.0], id="a start inside the release has no gap"),
+        pytest.param(releases(5.0, 6.0), starts(0.0, 4.0, 6.2), 1, [1.2], id="a start before the release"),
+        pytest.param(releases(5.0, 6.0), starts(0.0, 5.2), 1, [0.2], id="a release without a waiting request"),
+        pytest.param(releases(5.0), [*starts(0.0), Start("late", 9.0, 8.9)], 1, [], id="a request after the release"),
+    ],
+)
+def test_each_release_has_the_next_start_that_waited(
+    released: list[Release], started: list[Start], limit: int, expected: list[float]
+) -> None:
+    assert [round(handoff.seconds, 3) for handoff in handoffs(released, started, limit)] == expected
 
 
-def test_with_two_slots_each_release_gets_the_next_start_after_it() -> None:
-    # Two start together and end almost together; two wait, and start 0.3 s and 0.5 s later.
-    assert gaps(releases(5.0, 5.1), starts(0.0, 0.1, 5.3, 5.6), limit=2) == [0.3, 0.5]
-
-
-def test_with_three_slots_a_start_is_never_given_to_two_releases() -> None:
-    assert gaps(releases(5.0, 5.1, 5.2), starts(0.0, 0.1, 0.2, 5.4), limit=3) == [0.4]
-
-
-def test_the_first_starts_take_unused_slots() -> None:
-    # The third starts after the first release, but in a slot that was always free.
-    assert gaps(releases(1.0), starts(0.0, 0.1, 1.5), limit=3) == []
-
-
-def test_a_start_in_the_middle_of_the_release_is_a_hand_off_without_a_gap() -> None:
-    assert gaps(releases(5.0), starts(0.0, 4.95), limit=1) == [0.0]
-
-
-def test_a_start_before_the_release_began_is_not_its_hand_off() -> None:
-    assert gaps(releases(5.0, 6.0), starts(0.0, 4.0, 6.2), limit=1) == [1.2]
-
-
-def test_a_request_that_came_after_the_release_was_not_handed_off_late() -> None:
-    late = [*starts(0.0), Start("late", 9.0, sent=8.9)]
-    assert gaps(releases(5.0), late, limit=1) == []
-
-
-def test_releases_without_a_waiting_request_are_ignored() -> None:
-    assert gaps(releases(5.0, 6.0), starts(0.0, 5.2), limit=1) == [0.2]
-
-
-def test_the_order_in_which_records_arrive_does_not_matter() -> None:
-    assert gaps(releases(5.1, 5.0), starts(5.6, 0.1, 5.3, 0.0), limit=2) == [0.3, 0.5]
-
-
-def test_intervals_are_half_open() -> None:
-    assert peak([(0.0, 1.0), (1.0, 2.0)]) == 1
-    assert peak([(0.0, 1.0), (0.999, 2.0)]) == 2
-
-
-def test_an_interval_without_end_counts_to_the_end() -> None:
-    assert peak([(0.0, math.inf), (5.0, math.inf), (7.0, 8.0)]) == 3
-
-
-def test_an_empty_interval_is_never_open() -> None:
-    assert peak([(1.0, 1.0), (1.0, 1.0)]) == 0
-    assert peak([]) == 0
+@pytest.mark.parametrize(
+    ("intervals", "most"),
+    [
+        ([], 0),
+        ([(1.0, 1.0), (1.0, 1.0)], 0),
+        ([(0.0, 1.0), (1.0, 2.0)], 1),
+        ([(0.0, 1.0), (0.999, 2.0)], 2),
+        ([(0.0, math.inf), (5.0, math.inf), (7.0, 8.0)], 3),
+    ],
+)
+def test_intervals_are_half_open_and_may_have_no_end(intervals: list[tuple[float, float]], most: int) -> None:
+    assert peak(intervals) == most
 
 
 def test_steps_have_one_entry_an_instant() -> None:

@@ -156,21 +156,18 @@ def test_a_stop_ends_every_wait() -> None:
     assert made.next() is None
 
 
-def test_the_token_has_recovered_once_a_newer_one_serves_and_no_message_waits() -> None:
-    log = one_invalidation().requests
-    assert recovered(log, 1, set())
-
-
-def test_it_has_not_recovered_while_only_the_old_token_has_served() -> None:
-    assert not recovered(one_invalidation().requests[:7], 1, set())
-
-
-def test_it_has_not_recovered_while_a_message_that_received_a_401_is_in_flight() -> None:
-    log = one_invalidation().requests
-    assert not recovered(log, 1, {Message(4).text})
-    assert recovered(log, 1, {Message(2).text})
-
-
-def test_before_the_first_invalidation_a_message_must_have_been_answered() -> None:
-    assert not recovered(one_invalidation().requests[:1], 0, set())
-    assert recovered(one_invalidation().requests[:2], 0, set())
+@pytest.mark.parametrize(
+    ("entries", "invalidated", "in_flight", "expected"),
+    [
+        pytest.param(9, 1, set(), True, id="a newer token is in use"),
+        pytest.param(7, 1, set(), False, id="only the old token was used"),
+        pytest.param(9, 1, {Message(4).text}, False, id="a message that received a 401 is in flight"),
+        pytest.param(9, 1, {Message(2).text}, True, id="another message is in flight"),
+        pytest.param(1, 0, set(), False, id="before the first answer"),
+        pytest.param(2, 0, set(), True, id="after the first answer"),
+    ],
+)
+def test_recovery_needs_a_newer_token_in_use_and_no_rejected_message(
+    entries: int, invalidated: int, in_flight: set[str], expected: bool
+) -> None:
+    assert recovered(one_invalidation().requests[:entries], invalidated, in_flight) == expected

@@ -83,8 +83,7 @@ def test_a_wrong_option_is_refused_with_the_variables_of_make(
 
 
 @pytest.mark.parametrize(
-    ("target", "scenario"),
-    list(zip(("run", "run-chatbot", "run-worker", "soak"), SCENARIOS, strict=True)),
+    ("target", "scenario"), list(zip(("run", "run-chatbot", "run-worker", "soak"), SCENARIOS, strict=True))
 )
 def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: ModuleType) -> None:
     defaults = " ".join(f'--{str(o.name).replace("_", "-")}="{_shown(o.default)}"' for o in scenario.main.params)

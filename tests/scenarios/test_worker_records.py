@@ -76,9 +76,7 @@ def test_a_row_of_the_ledger_is_read(clients: Any) -> None:
             "history": {"L": [entry]},
         },
     )
-    assert read_ledger(ledger, "ledger") == [
-        LedgerRow("a", "WAITING", 1, "then", "then", (1,), "Retryable: no"),
-    ]
+    assert read_ledger(ledger, "ledger") == [LedgerRow("a", "WAITING", 1, "then", "then", (1,), "Retryable: no")]
 
 
 def test_a_dead_letter_is_read_with_its_history_and_removed(clients: Any, queue: str) -> None:

@@ -60,11 +60,6 @@ def test_a_run_without_faults_passes_every_check() -> None:
     assert json.loads(json.dumps(made)) == made
 
 
-def test_use_of_callers_counts_while_a_request_waits_for_its_first_call() -> None:
-    # From 0.5 to 1.3 s, two places: LATE 0.5 s, PLAIN 0.5 s, SLOW 0.1 s of 1.6.
-    assert report(records())["places_used"] == pytest.approx(1.1 / 1.6, abs=0.001)
-
-
 def test_waits_are_from_the_sending_to_the_first_call_and_to_the_end() -> None:
     waits = report(records())["waits"]
     assert waits["normal"]["first_call"] == {"count": 2, "p50": 0.5, "p90": 0.6, "max": 0.6}
@@ -158,10 +153,7 @@ def calls(index: int, **changes: Any) -> Records:
             records(parts={**RUN.parts, part_key(SLOW, 1, "sun"): b"{}\n"}),
             {WHOLE: f"in no manifest: {part_key(SLOW, 1, 'sun')}"},
         ),
-        (
-            records(dead=[DEAD_LETTER, DEAD_LETTER, UNREAD]),
-            {HISTORIES: f"not one dead letter: {MISSING} (2)"},
-        ),
+        (records(dead=[DEAD_LETTER, DEAD_LETTER, UNREAD]), {HISTORIES: f"not one dead letter: {MISSING} (2)"}),
         (dead(code="AttemptsExhausted"), {HISTORIES: f"without its history: {MISSING} (code)"}),
         (dead(reason="something went wrong"), {HISTORIES: f"without its history: {MISSING} (reason)"}),
         (dead(reason=None), {HISTORIES: f"without its history: {MISSING} (reason)"}),
@@ -178,14 +170,8 @@ def calls(index: int, **changes: Any) -> Records:
             rows(2, attempts=1, history=()),
             {LEDGER: f"disagree: {SLOW} (1 attempt, 2 calls, another attempt published)"},
         ),
-        (
-            rows(3, first_attempt_at="earlier"),
-            {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"},
-        ),
-        (
-            rows(3, last_attempt_at="later"),
-            {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"},
-        ),
+        (rows(3, first_attempt_at="earlier"), {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"}),
+        (rows(3, last_attempt_at="later"), {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"}),
         (
             records(manifests=changed(RUN.manifests, 2, attempt=1)),
             {LEDGER: f"disagree: {SLOW} (another attempt published)"},
@@ -199,10 +185,7 @@ def calls(index: int, **changes: Any) -> Records:
         (calls(1, ended=None, answer=None), {CALLERS: "at most 3, in 6 calls"}),  # lasts to the end
         (calls(2, ended=ORIGIN + 4.9, answer="200"), {TOO_SLOW: f"waited for: {SLOW} (200)"}),
         (records(schedules=[]), {SCHEDULED: f"wrong: no schedule for {LATE}"}),
-        (
-            records(schedules=[Schedule("s", PLAIN, ORIGIN + 50)]),
-            {SCHEDULED: f"wrong: no schedule for {LATE}"},
-        ),
+        (records(schedules=[Schedule("s", PLAIN, ORIGIN + 50)]), {SCHEDULED: f"wrong: no schedule for {LATE}"}),
         (
             records(schedules=[Schedule("s", LATE, ORIGIN + 60)]),
             {SCHEDULED: f"wrong: {LATE} was retried 9.0 s before its schedule was due"},

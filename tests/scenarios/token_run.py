@@ -85,11 +85,7 @@ def two_invalid_tokens() -> Records:
     return records(
         deliveries=[*calm.deliveries, delivery(5, 5.1, 6.8)],
         log=log.requests,
-        tokens=[
-            calm.tokens[0],
-            TokenLife(2, ORIGIN + 3.1, ORIGIN + 5.0, "invalidate"),
-            TokenLife(3, ORIGIN + 6.0),
-        ],
+        tokens=[calm.tokens[0], TokenLife(2, ORIGIN + 3.1, ORIGIN + 5.0, "invalidate"), TokenLife(3, ORIGIN + 6.0)],
         invalidations=[*calm.invalidations, invalidation(5.0, 2)],
         stored=Stored(token=3, live=True, generation=3, locked=False),
     )

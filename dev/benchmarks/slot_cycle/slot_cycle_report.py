@@ -16,12 +16,7 @@ MOST = 1.10  # x the floor
 
 
 def outcome(course: Measurements, extent: Extent) -> Outcome:
-    grids = (
-        slot_cycle_tables.cycles,
-        slot_cycle_tables.ratios,
-        slot_cycle_tables.units,
-        slot_cycle_tables.refusals,
-    )
+    grids = (slot_cycle_tables.cycles, slot_cycle_tables.ratios, slot_cycle_tables.units, slot_cycle_tables.refusals)
     return Outcome(
         grids=[grid(course, extent) for grid in grids],
         goals=goals(course, extent),

@@ -141,11 +141,7 @@ def _process_panel(name: str, process: Mapping[str, Any], end: float) -> Panel:
 
 
 SCENARIO = Scenario(
-    Path("build/soak"),
-    "soak.png",
-    draw_chart,
-    tables,
-    {"faults": True, "lasting": True, "environment": ENGINE},
+    Path("build/soak"), "soak.png", draw_chart, tables, {"faults": True, "lasting": True, "environment": ENGINE}
 )
 
 

@@ -100,10 +100,7 @@ class SoakStack:
 
     def send(self, process: str, request_id: str, body: str, deduplication_id: str, *, bad: str = "") -> SentMessage:
         answer = self.sqs.send_message(
-            QueueUrl=self.queue_url,
-            MessageBody=body,
-            MessageGroupId=process,
-            MessageDeduplicationId=deduplication_id,
+            QueueUrl=self.queue_url, MessageBody=body, MessageGroupId=process, MessageDeduplicationId=deduplication_id
         )
         return SentMessage(process, request_id, answer["MessageId"], answer["SequenceNumber"], time.time(), body, bad)
 

@@ -17,7 +17,7 @@ message sent):
 | `stored` | the token's item at the end: token (its number), live, generation, locked |
 | `total_seconds` | first message sent to last message ended |
 | `tokens` | one entry per token: number, since, until (null: live), ended_by |
-| `invalidations` | one entry each: at, token, healed_after (seconds to the first answer with a newer token) |
+| `invalidations` | one entry each: at, token |
 | `auth_requests` | one entry per `POST /auth`: began, ended, status, token |
 | `fates` | one entry per message: message_id, kind, sent, ended, tries, asks (each: began, ended, status, token) |
 """
@@ -31,10 +31,10 @@ from typing import Any
 from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import rounded, since, spread, tally
+from dev.scenarios.runner.intervals import since, spread, tally
 from dev.scenarios.runner.scenario import Run
 
-from .token_records import Kind, MessageOutcome, Records, auths, auths_by_cause, message_outcomes, recovery_seconds
+from .token_records import Kind, MessageOutcome, Records, auths, auths_by_cause, message_outcomes
 
 # The cached token, the stored one and the new one: after a long idle time of a container the first two are invalid.
 MAX_ASKS = 3
@@ -89,14 +89,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
             asdict(life) | {"since": since(life.since, origin), "until": since(life.until, origin)}
             for life in records.tokens
         ],
-        "invalidations": [
-            {
-                "at": since(each.at, origin),
-                "token": each.token,
-                "healed_after": rounded(recovery_seconds(records, each)),
-            }
-            for each in records.invalidations
-        ],
+        "invalidations": [{"at": since(each.at, origin), "token": each.token} for each in records.invalidations],
         "auth_requests": [_request(request, origin) for request in auths(records.log)],
         "fates": [_outcome(each, origin) for each in outcomes],
     }

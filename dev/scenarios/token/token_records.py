@@ -149,13 +149,3 @@ def auths_by_cause(log: Sequence[Request], invalidations: Sequence[Invalidation]
     for request in auths(log):
         groups[bisect_right(instants, request.began)].append(request)
     return groups
-
-
-def recovery_seconds(records: Records, invalidation: Invalidation) -> float | None:
-    """From the invalidation to the first answer with a newer token. None without such an answer."""
-    served = [
-        request.began
-        for request in records.log
-        if request.text is not None and request.status == 200 and (request.token or 0) > invalidation.token
-    ]
-    return min(served) - invalidation.at if served else None

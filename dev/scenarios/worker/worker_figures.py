@@ -13,7 +13,6 @@ request sent):
 | `answers` | the downstream's calls by their answer |
 | `most_callers` | the most concurrent callers, by the downstream |
 | `most_under_way` | the most requests between the start of their first call and the end of their last |
-| `places_used` | share of the callers' time in calls while a request waits for its first call; null: none waited |
 | `waits` | by kind: count, p50, p90, max of `first_call` and of `end`, from the sending |
 | `schedules` | retries read from Scheduler: request_id, due |
 | `total_seconds` | first request sent to last record |
@@ -31,7 +30,7 @@ from dev.emulator.downstream import Call
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter, LedgerRow
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import Interval, peak, rounded, since, spread, tally, utilisation
+from dev.scenarios.runner.intervals import Interval, peak, since, spread, tally
 from dev.scenarios.runner.scenario import Run
 
 from .worker_mix import KINDS, Poison, limit
@@ -84,7 +83,6 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
         "answers": tally(call.answer for call in records.calls),
         "most_callers": peak(interval(call, end) for call in records.calls),
         "most_under_way": under_way(outcomes, end),
-        "places_used": rounded(places_used(outcomes, records, parameters.workers)),
         "waits": {kind: _waits(some) for kind, some in by_kind.items()},
         "schedules": [{"request_id": each.request_id, "due": since(each.due, origin)} for each in records.schedules],
         "total_seconds": since(end, origin),
@@ -134,13 +132,6 @@ def last_instant(records: Records) -> float:
 def under_way(outcomes: Outcomes, end: float) -> int:
     """The most requests between the start of their first call and the end of their last."""
     return peak((each.calls[0].began, interval(each.calls[-1], end)[1]) for each in outcomes if each.calls)
-
-
-def places_used(outcomes: Outcomes, records: Records, callers: int) -> float | None:
-    """The share of the callers' time in calls, while a request waited for its first call."""
-    firsts = [each.calls[0].began for each in outcomes if each.calls]
-    window = (min(firsts, default=0.0), max(firsts, default=0.0))
-    return utilisation([interval(call, window[1]) for call in records.calls], window, callers)
 
 
 # ---------------------------------------------------------------------------------------------- claims about requests

@@ -186,7 +186,7 @@ def _spread(spread: Mapping[str, Any]) -> str:
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    parameters, used = report["parameters"], report["places_used"]
+    parameters = report["parameters"]
     answers = (f"{CALLS[answer][1] if answer in CALLS else answer}: {n}" for answer, n in report["answers"].items())
     due = (f"{each['request_id']} at {each['due']:.0f} s" for each in report["schedules"])
     rows = {
@@ -196,7 +196,6 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "most concurrent callers": f"{report['most_callers']} of {parameters['workers']}",
         "most requests under way": f"{report['most_under_way']} between their first and last call",
         "calls by their answer": "; ".join(answers) or "none",
-        "callers' time in calls": "no request waited" if used is None else f"{used:.0%}, while a request waited",
         "retries by Scheduler": ", ".join(due) or "none",
         "total time": f"{report['total_seconds']:.1f} s",
     }
