@@ -22,8 +22,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from dev.benchmarks import machine
-from dev.benchmarks.benchmark_report import Measured, as_json, as_markdown
-from dev.benchmarks.outcome import Outcome
+from dev.benchmarks.outcome import Measured, Outcome, as_json, as_markdown
 from dev.emulator.aws import EngineError
 from dev.emulator.deployment import DeploymentError
 from dev.scenarios.runner.scenario import AlreadyRunning, CannotGoOn, alone, terminal

@@ -57,11 +57,7 @@ def test_utilisation_counts_the_time_from_the_first_start_to_the_last() -> None:
             (),
             {ACCOUNTED: "started and dead-lettered: r3"},
         ),
-        (
-            records([*THREE, replace(workflow(3, 3.5, 4.5), name="x")]),
-            (),
-            {ACCOUNTED: "started twice: r3"},
-        ),
+        (records([*THREE, replace(workflow(3, 3.5, 4.5), name="x")]), (), {ACCOUNTED: "started twice: r3"}),
         (
             records([*THREE, workflow(9, 3.5, 4.5)], outputs=records(THREE).outputs),
             (),
@@ -81,7 +77,7 @@ def test_utilisation_counts_the_time_from_the_first_start_to_the_last() -> None:
         (
             records([workflow(1, 0.2, 1.2), workflow(3, 1.3, 2.3), workflow(2, 2.4, 3.4)]),
             (),
-            {ORDER: "out of order: r2 started after r3, which was sent later"},
+            {ORDER: "out of order: r2 after r3"},
         ),
         (records(THREE, slots_in_use=1, holders=["sample-3"]), (), {BACK: "slots_in_use 1, holders: sample-3"}),
         (records(THREE, holders=["sample-3"]), (), {BACK: "slots_in_use 0, holders: sample-3"}),
@@ -105,7 +101,7 @@ def test_utilisation_counts_the_time_from_the_first_start_to_the_last() -> None:
             {OUTCOMES: "result without a success: output/r2.json"},
         ),
     ],
-)  # fmt: skip
+)
 def test_records_that_break_a_claim_fail_it_alone(
     recorded: Records, damaged: tuple[int, ...], findings: dict[str, str]
 ) -> None:

@@ -106,6 +106,14 @@ def dead(**changes: Any) -> Records:
     return records(dead=[replace(DEAD_LETTER, **changes), UNREAD])
 
 
+def incomplete(parts: str) -> dict[str, str]:
+    return {HISTORIES: f"without its history: {MISSING} ({parts})"}
+
+
+def disagree(name: str, what: str) -> dict[str, str]:
+    return {LEDGER: f"disagree: {name} ({what})"}
+
+
 def rows(index: int, **changes: Any) -> Records:
     return records(rows=changed(RUN.rows, index, **changes))
 
@@ -154,33 +162,24 @@ def calls(index: int, **changes: Any) -> Records:
             {WHOLE: f"in no manifest: {part_key(SLOW, 1, 'sun')}"},
         ),
         (records(dead=[DEAD_LETTER, DEAD_LETTER, UNREAD]), {HISTORIES: f"not one dead letter: {MISSING} (2)"}),
-        (dead(code="AttemptsExhausted"), {HISTORIES: f"without its history: {MISSING} (code)"}),
-        (dead(reason="something went wrong"), {HISTORIES: f"without its history: {MISSING} (reason)"}),
-        (dead(reason=None), {HISTORIES: f"without its history: {MISSING} (reason)"}),
-        (dead(history=None), {HISTORIES: f"without its history: {MISSING} (history)"}),
-        (dead(history=[ENTRY, ENTRY | {"attempt": 2}]), {HISTORIES: f"without its history: {MISSING} (history)"}),
-        (dead(history=[ENTRY | {"error": "no"}]), {HISTORIES: f"without its history: {MISSING} (history)"}),
+        (dead(code="AttemptsExhausted"), incomplete("code")),
+        (dead(reason="something went wrong"), incomplete("reason")),
+        (dead(reason=None), incomplete("reason")),
+        (dead(history=None), incomplete("history")),
+        (dead(history=[ENTRY, ENTRY | {"attempt": 2}]), incomplete("history")),
+        (dead(history=[ENTRY | {"error": "no"}]), incomplete("history")),
         (
             records(dead=[DEAD_LETTER, replace(UNREAD, code=None, reason="because")]),
             {HISTORIES: f"without its history: {NONSENSE} (code, reason)"},
         ),
-        (rows(2, history=()), {LEDGER: f"disagree: {SLOW} (2 attempts, failed ())"}),
-        (rows(3, status="SUCCEEDED"), {LEDGER: f"disagree: {MISSING} (SUCCEEDED, dead_lettered)"}),
-        (
-            rows(2, attempts=1, history=()),
-            {LEDGER: f"disagree: {SLOW} (1 attempt, 2 calls, another attempt published)"},
-        ),
-        (rows(3, first_attempt_at="earlier"), {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"}),
-        (rows(3, last_attempt_at="later"), {LEDGER: f"disagree: {MISSING} (the dead letter's attempts or times)"}),
-        (
-            records(manifests=changed(RUN.manifests, 2, attempt=1)),
-            {LEDGER: f"disagree: {SLOW} (another attempt published)"},
-        ),
-        (records(rows=RUN.rows[1:]), {LEDGER: f"disagree: {LATE} (no row)"}),
-        (
-            records(rows=[*RUN.rows, row(NONSENSE, "DEAD_LETTERED", 1, 1)]),
-            {LEDGER: f"disagree: {NONSENSE} (has a row)"},
-        ),
+        (rows(2, history=()), disagree(SLOW, "2 attempts, failed ()")),
+        (rows(3, status="SUCCEEDED"), disagree(MISSING, "SUCCEEDED, dead_lettered")),
+        (rows(2, attempts=1, history=()), disagree(SLOW, "1 attempt, 2 calls, another attempt published")),
+        (rows(3, first_attempt_at="earlier"), disagree(MISSING, "the dead letter's attempts or times")),
+        (rows(3, last_attempt_at="later"), disagree(MISSING, "the dead letter's attempts or times")),
+        (records(manifests=changed(RUN.manifests, 2, attempt=1)), disagree(SLOW, "another attempt published")),
+        (records(rows=RUN.rows[1:]), disagree(LATE, "no row")),
+        (records(rows=[*RUN.rows, row(NONSENSE, "DEAD_LETTERED", 1, 1)]), disagree(NONSENSE, "has a row")),
         (calls(3, began=ORIGIN + 0.8), {CALLERS: "at most 3, in 6 calls"}),  # next to the first two
         (calls(1, ended=None, answer=None), {CALLERS: "at most 3, in 6 calls"}),  # lasts to the end
         (calls(2, ended=ORIGIN + 4.9, answer="200"), {TOO_SLOW: f"waited for: {SLOW} (200)"}),

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, Self
 
 from dev.benchmarks.slot_cycle.counter_designs import (
@@ -98,20 +97,22 @@ class Crew:
 
     def work(self, design: str, table: str, holders: int, limit: int, contenders: int, seconds: float) -> Taken:
         """The cycles of so many contenders."""
+        shares = [len(range(first, contenders, len(self._members))) for first in range(len(self._members))]
+        return self._order(*(Orders(design, table, holders, limit, share, seconds) for share in shares if share))
+
+    def _order(self, *orders: Orders) -> Taken:
+        """Send each order to a process; the sum of their answers."""
         taken = Taken()
-        shares = [len(part) for part in _dealt(contenders, len(self._members)) if part]
-        busy = [connection for _, connection in self._members[: len(shares)]]
-        for connection, threads in zip(busy, shares, strict=True):
-            connection.send(Orders(design, table, holders, limit, threads, seconds))
+        busy = [connection for _, connection in self._members[: len(orders)]]
+        for connection, order in zip(busy, orders, strict=True):
+            connection.send(order)
         for connection in busy:
             taken.add(self._answer(connection))
         return taken
 
     def refused(self, design: str, table: str, holders: int, seconds: float) -> Taken:
         """The refused reserves of one contender."""
-        _, connection = self._members[0]
-        connection.send(Orders(design, table, holders, holders, 1, seconds, full=True))
-        return self._answer(connection)
+        return self._order(Orders(design, table, holders, holders, 1, seconds, full=True))
 
     def _answer(self, connection: Connection[Any, Any]) -> Taken:
         try:
@@ -128,17 +129,11 @@ class Crew:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process, connection in self._members:
             connection.close()
             process.terminate()
             process.join()
-
-
-def _dealt(contenders: int, processes: int) -> list[range]:
-    return [range(first, contenders, processes) for first in range(processes)]
 
 
 def serve(connection: Connection[Any, Any], endpoint: str, number: int) -> None:

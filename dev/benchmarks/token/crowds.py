@@ -11,7 +11,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
 from threading import BrokenBarrierError
-from types import TracebackType
 from typing import Self
 
 from dev.benchmarks.token.thin_client import ThinDynamoDb
@@ -112,9 +111,7 @@ class Crowds:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._meet.abort()
         self._pool.shutdown(cancel_futures=True)
 

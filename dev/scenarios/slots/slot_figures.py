@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -53,24 +53,15 @@ class Parameters:
     fail: float
 
 
-@dataclass(frozen=True)
-class Peaks:
-    """The most at the same time, by three records."""
-
-    glue_alive: int
-    glue_open: int
-    slots_held: int
-
-
 def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records, run: Run) -> dict[str, Any]:
     """The report of one run. `sent` must not be empty."""
     limit, executions = parameters.limit, records.executions
     last = last_attempts(sent, records)
-    peaks = Peaks(
-        peak((each.started, _end(each.completed)) for each in records.glue_runs),
-        peak(glue_intervals(executions)),
-        peak(held_intervals(executions)),
-    )
+    peaks = {
+        "max_glue_runs_alive": peak((each.started, _end(each.completed)) for each in records.glue_runs),
+        "max_glue_states_open": peak(glue_intervals(executions)),
+        "max_slots_held": peak(held_intervals(executions)),
+    }
     sent_at = {each.request.request_id: each.at for each in sent}
     starts = [Start(e.name, e.started, sent_at.get(e.request_id, math.inf)) for e in executions]
     passed = handoffs(releases(executions), starts, limit)
@@ -81,7 +72,7 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
     in_order = message_order(sent, records)
     claims = [
         accounted(sent, records, last),
-        never_above(limit, peaks),
+        never_above(limit, *peaks.values()),
         in_order,
         slots_are_back(records),
         handoff_is_fast(median, len(gaps)),
@@ -96,9 +87,7 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
         "kept": [_end_message(message) for message in records.kept],
         "dead_lettered": [_end_message(message) for message in records.dead],
         "results": len(records.outputs),
-        "max_glue_runs_alive": peaks.glue_alive,
-        "max_glue_states_open": peaks.glue_open,
-        "max_slots_held": peaks.slots_held,
+        **peaks,
         "starts_in_message_order": in_order.ok is not False,
         "slots_in_use_at_end": records.slots_in_use,
         "handoff": {"count": len(gaps), "median": rounded(median)} | spread(gaps, p99=0.99),
@@ -215,32 +204,33 @@ def outcomes_as_expected(sent: Sequence[SentRequest], records: Records, last: Ma
 
 def message_order(sent: Sequence[SentRequest], records: Records) -> Claim:
     """S5, of first attempts: a returned request goes to the tail of the queue. Equal instants count as in order."""
-    sequence = {s.request.request_id: s.sequence for s in sent}
-    first = [e for e in records.executions if e.attempt == 1 and e.request_id in sequence]
+    wrong, starts = out_of_order(records.executions, {s.request.request_id: s.sequence for s in sent})
+    finding = f"{starts} starts in the order of their SQS sequence numbers"
+    if starts < 2:
+        finding = f"{counted(starts, 'start')}: there is no order"
+    return judge("workflows start in message order", {"out of order": wrong}, finding, shown=starts > 1)
+
+
+def out_of_order(executions: Iterable[Execution], sequence: Mapping[str, int]) -> tuple[list[str], int]:
+    """First attempts that started after a request that was sent later, and the number of first attempts."""
+    first = [e for e in executions if e.attempt == 1 and e.request_id in sequence]
     started = sorted(first, key=lambda e: (e.started, sequence[e.request_id]))
     wrong = [
-        f"{later.request_id} started after {earlier.request_id}, which was sent later"
+        f"{later.request_id} after {earlier.request_id}"
         for earlier, later in pairwise(started)
         if sequence[later.request_id] < sequence[earlier.request_id]
     ]
-    finding = f"{len(started)} starts in the order of their SQS sequence numbers"
-    if len(started) < 2:
-        finding = f"{counted(len(started), 'start')}: there is no order"
-    return judge("workflows start in message order", {"out of order": wrong}, finding, shown=len(started) > 1)
+    return wrong, len(first)
 
 
-def never_above(limit: int, peaks: Peaks) -> Claim:
+def never_above(limit: int, alive: int, states: int, held: int) -> Claim:
     """S1 and S1b, by the records of Glue and of Step Functions.
 
     Glue's times may be whole seconds, which hide an overlap shorter than a second but never add one. Step Functions'
     times are milliseconds.
     """
-    finding = (
-        f"at most {peaks.glue_alive} Glue runs alive, {peaks.glue_open} inside RunGlueJob, "
-        f"{peaks.slots_held} holding a slot"
-    )
-    most = max(peaks.glue_alive, peaks.glue_open, peaks.slots_held)
-    name = f"never more than {limit} concurrently"
+    finding = f"at most {alive} Glue runs alive, {states} inside RunGlueJob, {held} holding a slot"
+    most, name = max(alive, states, held), f"never more than {limit} concurrently"
     if most < limit:
         return Claim(name, None, f"{finding}: the slots were never all in use")
     return Claim(name, most == limit, finding)

@@ -24,13 +24,13 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, first_names, judge
 from dev.scenarios.runner.intervals import peak, rounded, steps
 from dev.scenarios.runner.scenario import Run
+from dev.scenarios.slots.slot_figures import out_of_order
 from dev.scenarios.slots.slot_records import Execution, GlueRun
 
 from .slot_use import Holding, Idle, holdings, idle, is_disturbed, seconds_with_engine
@@ -235,11 +235,9 @@ def message_order(records: Records) -> Claim:
     place = {sent.request_id: number for number, sent in enumerate(records.sent)}
     wrong, pairs = [], 0
     for process in {sent.process for sent in records.sent}:
-        mine = [e for e in records.executions if e.attempt == 1 and e.process == process and e.request_id in place]
-        for earlier, later in pairwise(sorted(mine, key=lambda e: (e.started, place[e.request_id]))):
-            pairs += 1
-            if place[later.request_id] < place[earlier.request_id]:
-                wrong.append(f"{later.request_id} after {earlier.request_id}")
+        late, starts = out_of_order((e for e in records.executions if e.process == process), place)
+        wrong += late
+        pairs += max(0, starts - 1)
     finding = f"{counted(pairs, 'start')} after the previous message's"
     return judge("S5: workflows start in message order", {"out of order": wrong}, finding, shown=bool(pairs))
 

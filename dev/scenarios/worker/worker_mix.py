@@ -166,31 +166,20 @@ def _steps(chance: Chance, kind: Kind, scale: float, retry_after: int | None) ->
 
 def _poisoned(number: int, request_id: str, lines: Sequence[str], seconds: float) -> Request:
     """The six kinds of poison in turn."""
-    key = _key(request_id)
-    payload = {"input_key": key, "split_by": SPLIT_BY}
-    body, whole = _body(request_id, payload), content(lines)
-    steps: tuple[Step, ...] = (Step(seconds),)
-    broken, line = damaged(lines)
-    match number % 6:
-        case 0:
-            why = Poison("the input is missing", "Poison", "does not exist. Upload it")
-            return Request(request_id, "poison", key, body, None, steps, poison=why)
-        case 1:
-            why = Poison(f"line {line} is not JSON", "Poison", f"line {line} is not JSON")
-            return Request(request_id, "poison", key, body, broken, steps, poison=why)
-        case 2:
-            why = Poison("no such field", "Poison", f"has no field {NO_FIELD!r}")
-            body = _body(request_id, payload | {"split_by": NO_FIELD})
-        case 3:
-            why = Poison("the payload lacks a field", "Poison", "split_by")
-            body, steps = _body(request_id, {"input_key": key}), ()
-        case 4:
-            why = Poison("the body is not JSON", "InvalidMessage", "JSON")
-            body, steps = f"split {key} by {SPLIT_BY}, please", ()
-        case _:
-            why = Poison("the body has no request id", "InvalidMessage", "request_id")
-            body, steps = json.dumps({"payload": payload}), ()
-    return Request(request_id, "poison", key, body, whole, steps, poison=why)
+    key, whole, (broken, line) = _key(request_id), content(lines), damaged(lines)
+    payload, call = {"input_key": key, "split_by": SPLIT_BY}, (Step(seconds),)
+    body, no_field = _body(request_id, payload), _body(request_id, payload | {"split_by": NO_FIELD})
+    no_id, text = json.dumps({"payload": payload}), f"split {key} by {SPLIT_BY}, please"
+    kinds: tuple[tuple[Poison, str, bytes | None, tuple[Step, ...]], ...] = (
+        (Poison("the input is missing", "Poison", "does not exist. Upload it"), body, None, call),
+        (Poison(f"line {line} is not JSON", "Poison", f"line {line} is not JSON"), body, broken, call),
+        (Poison("no such field", "Poison", f"has no field {NO_FIELD!r}"), no_field, whole, call),
+        (Poison("the payload lacks a field", "Poison", "split_by"), _body(request_id, {"input_key": key}), whole, ()),
+        (Poison("the body is not JSON", "InvalidMessage", "JSON"), text, whole, ()),
+        (Poison("the body has no request id", "InvalidMessage", "request_id"), no_id, whole, ()),
+    )
+    poison, body, input_, steps = kinds[number % len(kinds)]
+    return Request(request_id, "poison", key, body, input_, steps, poison=poison)
 
 
 def _key(request_id: str) -> str:
