@@ -1,4 +1,4 @@
-"""What all scenarios share: command line, engine life cycle, live view, exit codes, report keys, tables and charts."""
+"""The parts that all scenarios share: command line, engine, live view, exit codes, report keys, tables, charts."""
 
 from __future__ import annotations
 

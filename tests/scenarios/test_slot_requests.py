@@ -23,11 +23,7 @@ def test_the_data_set_has_four_years_of_days_each_in_one_month() -> None:
     assert list(months) == sorted(months)
     assert sum(body.count(b"\n") - 1 for body in months.values()) == 4 * 365 + 1  # 2012 is a leap year
     assert months["2012-02"].count(b"2012/02/") == 29
-
-
-def test_each_part_starts_with_the_header() -> None:
-    header = TEXT.splitlines()[0].encode()
-    assert all(body.splitlines()[0] == header for body in split_by_month(TEXT).values())
+    assert {body.splitlines()[0] for body in months.values()} == {TEXT.splitlines()[0].encode()}
 
 
 def test_more_requests_than_months_start_again_each_with_its_own_id_and_output() -> None:
@@ -91,7 +87,7 @@ class Queue:
         good = [e for e in entries if e not in bad]
         return {
             "Successful": [{"Id": e["Id"], "SequenceNumber": f"{len(self.batches)}{e['Id']}"} for e in reversed(good)],
-            "Failed": [{"Id": e["Id"], "Code": "InternalError", "SenderFault": False} for e in bad],
+            "Failed": [{"Id": e["Id"], "Code": "InternalError", "Message": "no"} for e in bad],
         }
 
 
@@ -110,6 +106,6 @@ def test_requests_are_sent_in_order_ten_per_call_in_one_group() -> None:
 
 def test_a_refused_entry_ends_the_sending_and_is_named() -> None:
     queue = Queue(refuse="r12")
-    with pytest.raises(sending.SendFailed, match=r"r12 \(InternalError"):
+    with pytest.raises(sending.SendFailed, match=r"1 of 10 requests: r12 \(InternalError: no\); 10 were sent"):
         work.send(queue, "url", requests(30))
     assert len(queue.batches) == 2

@@ -13,12 +13,10 @@ from moto import mock_aws
 from dev.emulator import queue_reading
 from dev.emulator.downstream import Downstream
 from dev.emulator.worker_client import LedgerRow, drain_dead_letters, read_ledger
-from dev.scenarios.runner.sending import SendFailed
 from dev.scenarios.worker import worker_records as records
 from dev.scenarios.worker import worker_scenario as sending
 from dev.scenarios.worker.worker_mix import draw
 from dev.scenarios.worker.worker_scenario import Observer
-from tests.scenarios.worker_run import REQUESTS
 
 BUCKET = "bucket"
 
@@ -43,12 +41,6 @@ def test_requests_are_sent_in_order_ten_per_call(clients: Any, queue: str) -> No
     assert [each.request for each in sent] == requests
     assert queue_reading.depth(clients("sqs"), queue) == {"visible": 21, "in flight": 0, "delayed": 0}
     assert sent[0].at <= sent[10].at <= sent[20].at
-
-
-def test_a_refused_entry_ends_the_run_and_is_named(clients: Any, queue: str) -> None:
-    refusing = RefusingQueue(clients("sqs"), refused={"Id": "1", "Code": "TooLong", "Message": "too long"})
-    with pytest.raises(SendFailed, match=r"1 of 5 requests: a/2 \(TooLong: too long\); 0 were sent"):
-        sending.send(refusing, queue, REQUESTS)
 
 
 def test_all_inputs_but_the_missing_one_are_uploaded(clients: Any) -> None:
@@ -135,18 +127,6 @@ def make_ledger(dynamodb: Any) -> None:
         AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
-
-
-class RefusingQueue:
-    """An SQS client that refuses an entry."""
-
-    def __init__(self, sqs: Any, refused: dict[str, str] | None = None) -> None:
-        self._sqs = sqs
-        self._refused = [refused] if refused else []
-
-    def send_message_batch(self, **call: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = self._sqs.send_message_batch(**call)
-        return {**answer, "Failed": self._refused}
 
 
 class Stack:
