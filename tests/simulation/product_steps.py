@@ -6,7 +6,7 @@ The steps are the product's methods and the workflow's tasks, so the tests use a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -55,10 +55,6 @@ class Step(NamedTuple):
             self.take(both, *self.arguments)
 
 
-def _step(name: str, take: Callable[..., Any], *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
-    return st.tuples(*arguments).map(lambda drawn: Step(name, take, drawn))
-
-
 # Two of three arguments are the values in the item, as if the caller had just read it.
 _fits = st.sampled_from([True, True, False])
 _executions = st.sampled_from(EXECUTIONS)
@@ -88,194 +84,176 @@ _seen_holders = HOLDERS.map(lambda holder: holder["M"])
 _attempts = st.tuples(_fits, st.sampled_from(MESSAGES), st.builds(Claimed, token=_codes, started_at=_seconds))
 
 
-def _slots(both: Both) -> Slots:
-    return Slots(both.client("dynamodb"), "slots")
+# Each of these functions makes a method's arguments of the generated ones.
 
 
-def _processes(both: Both) -> Processes:
-    return Processes(both.client("dynamodb"), "slots")
+def _keyed(_: Both, *drawn: Any) -> tuple[Any, ...]:
+    return KEY, *drawn
 
 
-def _cancellations(both: Both) -> Cancellations:
-    return Cancellations(both.client("dynamodb"), "slots")
+def _unkeyed(_: Both, *drawn: Any) -> tuple[Any, ...]:
+    return drawn
 
 
-def _tokens(both: Both) -> TokenTable:
-    return TokenTable(both.client("dynamodb"), "tokens")
+def _with_holder(both: Both, execution: str, fits: bool, seen: Item, *more: Any) -> tuple[Any, ...]:
+    entry = both.item(KEY).get("holders", {}).get("M", {}).get(execution, {}).get("M", {})
+    return KEY, execution, entry if fits else seen, *more
 
 
-def _ledger(both: Both) -> Ledger:
-    return Ledger(both.client("dynamodb"), "ledger")
-
-
-def _settled(both: Both) -> SettlementTable:
-    return SettlementTable(both.client("dynamodb"), "settled")
-
-
-def _signatures(both: Both) -> SeenSignatures:
-    return SeenSignatures(both.client("dynamodb"), "signatures")
-
-
-def _holder_now(both: Both, execution: str) -> Item:
-    entry: Item = both.item(KEY).get("holders", {}).get("M", {}).get(execution, {}).get("M", {})
-    return entry
-
-
-def _release(both: Both, execution: str, fits: bool, seen: Item) -> Any:
-    return _slots(both).release(KEY, execution, _holder_now(both, execution) if fits else seen)
-
-
-def _mark_quiet(both: Both, execution: str, fits: bool, seen: Item, now: float | None) -> Any:
-    return _slots(both).mark_quiet(KEY, execution, _holder_now(both, execution) if fits else seen, now)
-
-
-def _repair(both: Both, fits: bool, in_use: int, held: int) -> Any:
+def _with_process(both: Both, fits: bool, in_use: int, held: int) -> tuple[Any, ...]:
     seen = Process(KEY, 1, in_use, dict.fromkeys(range(held)), False, "j", None)
-    return _processes(both).repair_counter((fits and _slots(both).read(KEY)) or seen)
+    return ((fits and Slots(both.client("dynamodb"), "slots").read(KEY)) or seen,)
 
 
-def _take(both: Both, fits: bool, seen: TokenItem, code: str) -> Any:
-    tokens = _tokens(both)
-    return tokens.acquire(KEY, tokens.read(KEY) if fits else seen, code, NOW + 60)
+def _with_token(both: Both, fits: bool, seen: TokenItem, code: str) -> tuple[Any, ...]:
+    return KEY, TokenTable(both.client("dynamodb"), "tokens").read(KEY) if fits else seen, code, NOW + 60
 
 
-def _code(both: Both, fits: bool, code: str) -> str:
+def _with_code(both: Both, fits: bool, code: str, *more: Any) -> tuple[Any, ...]:
     lock = both.item(KEY).get("refresh_lock", {}).get("M", {})
-    return lock.get("release_code", {}).get("S", code) if fits else code
+    return KEY, lock.get("release_code", {}).get("S", code) if fits else code, *more
 
 
-def _attempt(both: Both, attempt: tuple[bool, Message, Claimed]) -> tuple[Message, Claimed]:
+def _with_attempt(both: Both, attempt: tuple[bool, Message, Claimed], *more: Any) -> tuple[Any, ...]:
     fits, message, claimed = attempt
     row = both.item(KEY)
     attempts, claim = row.get("attempts", {}).get("N"), row.get("claim", {}).get("S")
-    return (MESSAGES[attempts == "2"], replace(claimed, token=claim)) if fits and claim else (message, claimed)
+    if fits and claim:
+        message, claimed = MESSAGES[attempts == "2"], replace(claimed, token=claim)
+    return message, claimed, *more
 
 
-def _row(attempts: int) -> Row:
-    """A row as an operator's command has read it."""
-    return Row(WAITING, attempts, "", 0.0, NOW, "")
+def _with_row(_: Both, attempts: int, *more: Any) -> tuple[Any, ...]:
+    return KEY, Row(WAITING, attempts, "", 0.0, NOW, ""), *more
+
+
+_PLAN, _ERROR, _NOW = st.just({"why": "w"}), st.just("e"), st.just(NOW)
+# Class -> its table, and method -> how its arguments are made, and of what.
+_METHODS: dict[Any, tuple[str, dict[str, tuple[Any, ...]]]] = {
+    Slots: (
+        "slots",
+        {
+            "reserve": (_keyed, _executions, _seconds),
+            "wait": (_keyed, _executions, _deliveries),
+            "release": (_with_holder, _executions, _fits, _seen_holders),
+            "adopt": (_keyed, _executions, _seconds, _jobs),
+            "cancel": (_keyed, _executions),
+            "mark_quiet": (_with_holder, _executions, _fits, _seen_holders, st.none() | _seconds),
+            "waiting_at_free_slot": (_keyed,),
+            "can_proceed": (_keyed, _executions),
+            "read": (_keyed,),
+            "remove_registration": (_keyed, _handles),
+        },
+    ),
+    Cancellations: (
+        "slots",
+        {
+            "add": (_keyed, _executions, _seconds, _bys),
+            "drop": (_keyed, _executions, _noted),
+            "drop_expired": (_keyed, st.dictionaries(_executions, _noted, min_size=1, max_size=1), st.just(NOW + 2e6)),
+        },
+    ),
+    Processes: (
+        "slots",
+        {
+            "create": (_keyed, _limits, _jobs),
+            "remove": (_keyed,),
+            "set_limit": (_keyed, _limits),
+            "change_job": (_keyed, _jobs, _jobs),
+            "pause": (_keyed,),
+            "resume": (_keyed,),
+            "repair_counter": (_with_process, _fits, _few, _few),
+            "all": (_unkeyed,),
+        },
+    ),
+    TokenTable: (
+        "tokens",
+        {
+            "read": (_keyed,),
+            "status": (_keyed,),
+            "drop": (_keyed, _few),
+            "clear_refusal": (_keyed, _seconds),
+            "acquire": (_with_token, _fits, _seen_tokens, _codes),
+            "store": (_with_code, _fits, _codes, st.just("t"), _seconds),
+            "refuse": (_with_code, _fits, _codes, _seconds, st.just("r")),
+            "release": (_with_code, _fits, _codes),
+        },
+    ),
+    Ledger: (
+        "ledger",
+        {
+            "claim": (_unkeyed, st.sampled_from(MESSAGES), _codes, _seconds, st.just(60)),
+            "read": (_keyed,),
+            "rows": (_unkeyed, _statuses),
+            "cancel": (_with_row, _few, _codes, _PLAN, _ERROR, _NOW),
+            "make_due": (_with_row, _few, _NOW),
+            "record": (_with_attempt, _attempts, _PLAN, _ERROR),
+            "defer": (_with_attempt, _attempts, _PLAN, _ERROR),
+            "settle_waiting": (_with_attempt, _attempts, _NOW),
+            "settle_dead_lettered": (_with_attempt, _attempts),
+            "settle_succeeded": (_with_attempt, _attempts, st.just("1")),
+        },
+    ),
+    SettlementTable: (
+        "settled",
+        {
+            "missing": (_unkeyed, st.lists(_names, max_size=3)),
+            "has": (_unkeyed, _names),
+            "claim": (_keyed, _seconds),
+            "add": (_keyed, _codes, _NOW),
+            "settled_by": (_unkeyed,),
+            "note_settled_by": (_unkeyed, _seconds),
+        },
+    ),
+    SeenSignatures: ("signatures", {"note": (_keyed, st.just(int(NOW)), _codes)}),
+}
+
+
+def _step(name: str, take: Callable[..., Any], *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(*arguments).map(lambda drawn: Step(name, take, drawn))
+
+
+def _call(made: Any, table: str, method: str, arguments: Callable[..., Any], both: Both, *drawn: Any) -> None:
+    result = getattr(made(both.client("dynamodb"), table), method)(*arguments(both, *drawn))
+    if isinstance(result, Iterator):
+        list(result)
 
 
 @cache
-def _task(name: str, execution: str) -> Question:
+def _question(task: str, execution: str) -> Question:
     context = {"Execution": {"Name": execution, "Input": {"process": KEY}}}
-    arguments = evaluate(states()[name]["Arguments"], {"context": context})
-    operation = {"updateItem": "update_item", "getItem": "get_item"}[states()[name]["Resource"].rpartition(":")[2]]
+    arguments = evaluate(states()[task]["Arguments"], {"context": context})
+    operation = {"updateItem": "update_item", "getItem": "get_item"}[states()[task]["Resource"].rpartition(":")[2]]
     return Question("dynamodb", operation, freeze(arguments | {"TableName": "slots"}))
 
 
-def _do(task: str, both: Both, execution: str) -> Any:
-    return both.ask(_task(task, execution))
+def _ask(task: str, both: Both, execution: str) -> None:
+    both.ask(_question(task, execution))
 
 
-# Table -> step -> its function and arguments.
-_STEPS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "slots": {
-        "Slots.reserve": (lambda both, *given: _slots(both).reserve(KEY, *given), _executions, _seconds),
-        "Slots.wait": (lambda both, *given: _slots(both).wait(KEY, *given), _executions, _deliveries),
-        "Slots.release": (_release, _executions, _fits, _seen_holders),
-        "Slots.adopt": (lambda both, *given: _slots(both).adopt(KEY, *given), _executions, _seconds, _jobs),
-        "Slots.cancel": (lambda both, execution: _slots(both).cancel(KEY, execution), _executions),
-        "Slots.mark_quiet": (_mark_quiet, _executions, _fits, _seen_holders, st.none() | _seconds),
-        "Slots.waiting_at_free_slot": (lambda both: _slots(both).waiting_at_free_slot(KEY),),
-        "Slots.can_proceed": (lambda both, execution: _slots(both).can_proceed(KEY, execution), _executions),
-        "Slots.read": (lambda both: _slots(both).read(KEY),),
-        "Cancellations.add": (lambda both, *given: _cancellations(both).add(KEY, *given), _executions, _seconds, _bys),
-        "Cancellations.drop": (lambda both, *given: _cancellations(both).drop(KEY, *given), _executions, _noted),
-        "Cancellations.drop_expired": (
-            lambda both, execution, note: _cancellations(both).drop_expired(KEY, {execution: note}, NOW + 2e6),
-            *(_executions, _noted),
-        ),
-        "Processes.create": (lambda both, *given: _processes(both).create(KEY, *given), _limits, _jobs),
-        "Processes.remove": (lambda both: _processes(both).remove(KEY),),
-        "Processes.set_limit": (lambda both, limit: _processes(both).set_limit(KEY, limit), _limits),
-        "Processes.change_job": (lambda both, *given: _processes(both).change_job(KEY, *given), _jobs, _jobs),
-        "Processes.pause": (lambda both: _processes(both).pause(KEY),),
-        "Processes.resume": (lambda both: _processes(both).resume(KEY),),
-        "Processes.repair_counter": (_repair, _fits, _few, _few),
-        "Processes.all": (lambda both: list(_processes(both).all()),),
-        "Slots.remove_registration": (lambda both, handle: _slots(both).remove_registration(KEY, handle), _handles),
-        **{name: (partial(_do, name), _executions) for name in _TASKS},
-    },
-    "tokens": {
-        "TokenTable.read": (lambda both: _tokens(both).read(KEY),),
-        "TokenTable.status": (lambda both: _tokens(both).status(KEY),),
-        "TokenTable.drop": (lambda both, generation: _tokens(both).drop(KEY, generation), _few),
-        "TokenTable.clear_refusal": (lambda both, until: _tokens(both).clear_refusal(KEY, until), _seconds),
-        "TokenTable.acquire": (_take, _fits, _seen_tokens, _codes),
-        "TokenTable.store": (
-            *(lambda both, fits, code, now: _tokens(both).store(KEY, _code(both, fits, code), "t", now), _fits),
-            *(_codes, _seconds),
-        ),
-        "TokenTable.refuse": (
-            *(lambda both, fits, code, until: _tokens(both).refuse(KEY, _code(both, fits, code), until, "r"), _fits),
-            *(_codes, _seconds),
-        ),
-        "TokenTable.release": (
-            lambda both, fits, code: _tokens(both).release(KEY, _code(both, fits, code)),
-            _fits,
-            _codes,
-        ),
-    },
-    "ledger": {
-        "Ledger.claim": (
-            *(
-                lambda both, attempt, now: _ledger(both).claim(attempt[1], attempt[2].token, now, 60),
-                _attempts,
-                _seconds,
-            ),
-        ),
-        "Ledger.read": (lambda both: _ledger(both).read(KEY),),
-        "Ledger.rows": (lambda both, statuses: list(_ledger(both).rows(statuses)), _statuses),
-        "Ledger.cancel": (
-            lambda both, attempts, code: _ledger(both).cancel(KEY, _row(attempts), code, {"why": "w"}, "e", NOW),
-            *(_few, _codes),
-        ),
-        "Ledger.make_due": (lambda both, attempts: _ledger(both).make_due(KEY, _row(attempts), NOW), _few),
-        "Ledger.record": (
-            lambda both, tried: _ledger(both).record(*_attempt(both, tried), {"why": "w"}, "e"),
-            _attempts,
-        ),
-        "Ledger.defer": (
-            lambda both, tried: _ledger(both).defer(*_attempt(both, tried), {"why": "w"}, "e"),
-            _attempts,
-        ),
-        "Ledger.settle_waiting": (
-            lambda both, tried: _ledger(both).settle_waiting(*_attempt(both, tried), NOW),
-            _attempts,
-        ),
-        "Ledger.settle_dead_lettered": (
-            *(lambda both, tried: _ledger(both).settle_dead_lettered(*_attempt(both, tried)), _attempts),
-        ),
-        "Ledger.settle_succeeded": (
-            lambda both, tried: _ledger(both).settle_succeeded(*_attempt(both, tried), "1"),
-            _attempts,
-        ),
-    },
-    "settled": {
-        "SettlementTable.missing": (lambda both, names: _settled(both).missing(names), st.lists(_names, max_size=3)),
-        "SettlementTable.has": (lambda both, name: _settled(both).has(name), _names),
-        "SettlementTable.claim": (lambda both, now: _settled(both).claim(KEY, now), _seconds),
-        "SettlementTable.add": (lambda both, by: _settled(both).add(KEY, by, NOW), _codes),
-        "SettlementTable.settled_by": (lambda both: _settled(both).settled_by(),),
-        "SettlementTable.note_settled_by": (lambda both, moment: _settled(both).note_settled_by(moment), _seconds),
-    },
-    "signatures": {"SeenSignatures.note": (lambda both, by: _signatures(both).note(KEY, int(NOW), by), _codes)},
-}
-STEPS = {table: {name: _step(name, *step) for name, step in steps.items()} for table, steps in _STEPS.items()}
-_CLASSES = (Slots, Processes, Cancellations, TokenTable, Ledger, SettlementTable, SeenSignatures)
+def _ask(task: str, both: Both, execution: str) -> None:
+    both.ask(_question(task, execution))
 
 
-def tried() -> set[str]:
+# Table -> step -> its strategy.
+STEPS: dict[str, dict[str, st.SearchStrategy[Step]]] = {table: {} for table, _ in _METHODS.values()}
+for _made, (_table, _methods) in _METHODS.items():
+    for _method, (_arguments, *_drawn) in _methods.items():
+        _name = f"{_made.__name__}.{_method}"
+        STEPS[_table][_name] = _step(_name, partial(_call, _made, _table, _method, _arguments), *_drawn)
+STEPS["slots"] |= {task: _step(task, partial(_ask, task), _executions) for task in _TASKS}
+
+
+def step_names() -> set[str]:
     """The names of the tested steps."""
     return {name for steps in STEPS.values() for name in steps}
 
 
-def all_there_are() -> set[str]:
+def all_steps() -> set[str]:
     """The names of all steps of the product."""
     methods = {
         f"{made.__name__}.{name}"
-        for made in _CLASSES
+        for made in _METHODS
         for name, _ in inspect.getmembers(made, inspect.isfunction)
         if not name.startswith("_")
     }

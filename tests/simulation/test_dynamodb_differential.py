@@ -17,7 +17,7 @@ from slotkeeper.slots.protocol import Full, Granted, Misconfigured, Reservation,
 from tests.simulation import any_requests
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
 from tests.simulation.product_items import ITEMS, KEY, NOW, Item
-from tests.simulation.product_steps import STEPS, all_there_are, tried
+from tests.simulation.product_steps import STEPS, all_steps, step_names
 from tests.support.profiles import share
 
 
@@ -31,7 +31,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def test_every_step_of_the_product_is_tested() -> None:
-    assert tried() == all_there_are()
+    assert step_names() == all_steps()
 
 
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, steps in STEPS.items() for name in steps])
