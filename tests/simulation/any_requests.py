@@ -12,7 +12,6 @@ from tests.simulation.product_items import KEY, Item, shaped
 from tests.simulation.transcript import Question
 
 TABLE, _KEY_ATTRIBUTE = "slots", "process_name"
-_KINDS = st.sampled_from(["S", "N", "BOOL", "NULL", "M", "L", "SS", "NS", "Z"])
 _COMPARATORS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 
 _n = st.sampled_from(
@@ -92,7 +91,7 @@ class _Writer:
     # Conditions
 
     def condition(self, depth: int = 2) -> str:
-        rules = [self._comparison, self._alike, self._between, self._in, self._call]
+        rules = [self._comparison, self._alike, self._in, self._exists]
         if depth:
             rules += [lambda: self._joined(depth), lambda: self._joined(depth), lambda: f"NOT {self._part(depth)}"]
         return self._one_of(*rules)
@@ -114,49 +113,24 @@ class _Writer:
         name = self._draw(st.sampled_from(["n", "s", "n2", "s2", "bin", "m.x", "m.y"]))
         return f"{name} {self._draw(_COMPARATORS)} {self.value(_ALIKE[name])}"
 
-    def _between(self) -> str:
-        of = self._draw(st.sampled_from([_n, _s]))
-        return f"{self.operand(of)} BETWEEN {self.value(of)} AND {self._one_of(lambda: self.value(of), self.path)}"
-
     def _in(self) -> str:
         return f"{self.operand()} IN ({self.operand()}, {self.operand()})"
 
-    def _call(self) -> str:
-        return self._one_of(
-            lambda: f"attribute_exists({self.path()})",
-            lambda: f"attribute_not_exists({self.path()})",
-            lambda: f"attribute_type({self.path()}, {self.value(_KINDS.map(lambda kind: {'S': kind}))})",
-            lambda: f"begins_with({self.path()}, {self._one_of(lambda: self.value(_s), self.value, self.path)})",
-            lambda: f"contains({self.path()}, {self._one_of(lambda: self.value(_s), self.value, self.path)})",
-        )
+    def _exists(self) -> str:
+        return f"attribute_{self._draw(st.sampled_from(['exists', 'not_exists']))}({self.path()})"
 
     # Updates
 
     def update(self) -> str:
-        clauses = self._draw(
-            st.lists(st.sampled_from(["SET", "SET", "REMOVE", "ADD", "DELETE"]), min_size=1, max_size=3, unique=True)
-        )
+        clauses = self._draw(st.lists(st.sampled_from(["SET", "SET", "REMOVE"]), min_size=1, max_size=2, unique=True))
         return " ".join(self._clause(clause) for clause in clauses)
 
     def _clause(self, clause: str) -> str:
-        action = {
-            "SET": lambda: f"{self.target()} = {self._result()}",
-            "REMOVE": self.target,
-            "ADD": lambda: self._one_of(
-                lambda: f"n {self.value(_n)}",
-                lambda: f"m.x {self.value(_n)}",
-                lambda: f"ss {self.value(_ss)}",
-                lambda: f"{self.target()} {self.value()}",
-            ),
-            "DELETE": lambda: self._one_of(
-                lambda: f"ss {self.value(_ss)}",
-                lambda: f"ns {self.value(_ns)}",
-                lambda: f"{self.target()} {self.value()}",
-            ),
-        }[clause]
         if clause == "SET" and not self._draw(st.integers(0, 3)):
             return self._exchange()
-        return f"{clause} {', '.join(action() for _ in range(self._draw(st.integers(1, 2))))}"
+        number = self._draw(st.integers(1, 2))
+        actions = (f"{self.target()} = {self._result()}" if clause == "SET" else self.target() for _ in range(number))
+        return f"{clause} {', '.join(actions)}"
 
     def _exchange(self) -> str:
         """Each action takes the other's old value."""

@@ -1,4 +1,4 @@
-"""DynamoDB's update expressions. Every action uses the item as it was before all actions.
+"""DynamoDB's SET and REMOVE, the clauses that the product uses. Each action uses the item as it was before all of them.
 
 Amazon DynamoDB Developer Guide, "Using update expressions in DynamoDB".
 """
@@ -10,12 +10,10 @@ from functools import cache
 from typing import NamedTuple
 
 from tests.simulation.aws.attributes import Invalid, kind_of, total
-from tests.simulation.aws.expressions import Path, Reader, Scope, Used, Value, refuse_overlaps, with_value
-from tests.simulation.frozen import Record, record
+from tests.simulation.aws.expressions import Path, Reader, Scope, Used, refuse_overlaps, with_value
+from tests.simulation.frozen import Record
 
 Calculation = Callable[[Scope], Record | None]
-
-_SETS = ("SS", "NS", "BS")
 
 
 class Action(NamedTuple):
@@ -54,7 +52,7 @@ def update(text: str) -> Update:
 
 class _Updates(Reader):
     def clauses(self) -> list[Action]:
-        rules = {"SET": self._set, "REMOVE": self._remove, "ADD": self._add, "DELETE": self._delete}
+        rules = {"SET": self._set, "REMOVE": self._remove}
         actions: list[Action] = []
         while rules and (self.next or not actions):
             actions += self.several(rules.pop(self.take(*rules)))
@@ -83,19 +81,6 @@ class _Updates(Reader):
     def _remove(self) -> Action:
         return Action(self.path(), lambda _: None)
 
-    def _add(self) -> Action:
-        path, value = self._path_and_value("N", *_SETS)
-        return Action(path, lambda scope: _added(path.of(scope), value.of(scope)))
-
-    def _delete(self) -> Action:
-        path, value = self._path_and_value(*_SETS)
-        return Action(path, lambda scope: _left_over(path.of(scope), value.of(scope)))
-
-    def _path_and_value(self, *kinds: str) -> tuple[Path, Value]:
-        path, value = self.path(), self.value()
-        self.check_kind(value, *kinds)
-        return path, value
-
 
 def _sum(first: Calculation, sign: str, second: Calculation) -> Calculation:
     def calculate(scope: Scope) -> Record:
@@ -119,21 +104,3 @@ def _of_kind(kind: str, value: Record) -> Record:
     if kind_of(value) != kind:
         raise Invalid("An operand in the update expression has an incorrect data type")
     return value
-
-
-def _added(old: Record | None, value: Record) -> Record:
-    if old is None:
-        return value
-    kind = kind_of(value)
-    before = _of_kind(kind, old)
-    if kind == "N":
-        return total(before, "+", value)
-    return record({kind: tuple(sorted({*before[kind], *value[kind]}))})
-
-
-def _left_over(old: Record | None, value: Record) -> Record | None:
-    if old is None:
-        return None
-    kind = kind_of(value)
-    left = {*_of_kind(kind, old)[kind]} - {*value[kind]}
-    return record({kind: tuple(sorted(left))}) if left else None
