@@ -46,7 +46,7 @@ def main() -> None:
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first.")
 @click.option(
-    "--world", "worlds", multiple=True, type=click.Choice(sorted(small_worlds.DRAWN)), help="Only this world."
+    "--world", "worlds", multiple=True, type=click.Choice(sorted(small_worlds.RANDOM_WORLDS)), help="Only this world."
 )
 @click.option("--explore/--no-explore", default=True, help="Also search the small worlds.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Parallel processes.")
@@ -54,7 +54,7 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
     """Search the small worlds, and run random schedules."""
     console = terminal()
     started = time.monotonic()
-    kinds = list(worlds) or sorted(small_worlds.DRAWN)
+    kinds = list(worlds) or sorted(small_worlds.RANDOM_WORLDS)
     tally = _Tally()
     with ProcessPoolExecutor(jobs, max_tasks_per_child=None) as pool, Progress(console=console) as progress:
         try:
@@ -83,13 +83,13 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
 
 
 @main.command()
-@click.argument("world", type=click.Choice(sorted(small_worlds.DRAWN)))
+@click.argument("world", type=click.Choice(sorted(small_worlds.RANDOM_WORLDS)))
 @click.argument("seed", type=click.IntRange(0))
 def replay(world: str, seed: int) -> None:
     """Run one schedule again, and print its history."""
     random = Random(seed)
     try:
-        scheduling.replay(small_worlds.DRAWN[world](random), random, click.echo)
+        scheduling.replay(small_worlds.RANDOM_WORLDS[world](random), random, click.echo)
     except Violation as violation:
         click.echo(f"\nbroken: {violation}")
         sys.exit(1)
@@ -140,7 +140,7 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     result = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
     for seed in range(first, first + number):
         random = Random(seed)
-        world = small_worlds.DRAWN[kind](random)
+        world = small_worlds.RANDOM_WORLDS[kind](random)
         try:
             result["steps"] += scheduling.run(world, random)
         except Violation as violation:
@@ -157,7 +157,7 @@ def _history(kind: str, seed: int) -> str:
     lines: list[str] = []
     random = Random(seed)
     try:
-        scheduling.replay(small_worlds.DRAWN[kind](random), random, lines.append)
+        scheduling.replay(small_worlds.RANDOM_WORLDS[kind](random), random, lines.append)
     except Violation as violation:
         lines.append(f"broken: {violation}")
     return "\n".join(lines)

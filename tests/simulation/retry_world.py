@@ -150,8 +150,8 @@ class RetryWorld(World):
         for name, actor in self.actors.items():
             if actor.asleep_until or self.now < actor.notes.frozen_until:
                 continue
-            hows = (NOT_SENT, THROTTLE, LOSE, TWICE, LATE, DIE, DIE_AFTER)
-            choices += [Choice("call", name, how, True) for how in hows]
+            kinds = (NOT_SENT, THROTTLE, LOSE, TWICE, LATE, DIE, DIE_AFTER)
+            choices += [Choice("call", name, how, True) for how in kinds]
             choices += [Choice("freeze", name, how, True) for how in FREEZES]
         choices += [Choice("delete", handle, "not", True) for handle in self.consumed]
         choices += self._possible_copies(is_fault=True)
@@ -421,7 +421,7 @@ _SETTINGS = ((60, 2, 900), (60, 3, 0), (1200, 2, 900), (60, 1, 900))
 _COMMANDS = ((), (), (), ("cancel",), ("run_now",), ("cancel", "cancel"), ("run_now", "cancel"))
 
 
-def drawn(random: Random) -> RetryWorld:
+def random_world(random: Random) -> RetryWorld:
     """A random world for random schedules. Few kinds, so that cached nodes are found again; orders and faults vary."""
     requests = [("a", random.choice(_WORK))]
     requests += [(name, random.choice(_WORK[:3])) for name in "bc"[: random.choice((0, 0, 1, 1, 2))]]

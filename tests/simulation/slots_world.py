@@ -135,16 +135,16 @@ class SlotsWorld(SlotsState):
             question = actor.node.question
             assert question is not None
             kind, _, execution = name.partition(" ")
-            hows: tuple[str, ...] = ()
+            kinds: tuple[str, ...] = ()
             if question.service != "actor":
-                hows = (NOT_SENT, THROTTLE, LOSE)
-                hows += () if kind == "workflow" else (TWICE, DIE, DIE_AFTER)
+                kinds = (NOT_SENT, THROTTLE, LOSE)
+                kinds += () if kind == "workflow" else (TWICE, DIE, DIE_AFTER)
                 # A timeless world has no late arrivals: they need a clock.
-                hows += () if self.timeless else (LATE,)
-                hows += (STALE,) if self._can_be_stale(question) else ()
+                kinds += () if self.timeless else (LATE,)
+                kinds += (STALE,) if self._can_be_stale(question) else ()
             elif question.operation == "wait_for_end":
                 choices += [Choice("fail_task", name, how, True) for how in POLL_ERRORS]
-            choices += [Choice("call", name, how, True) for how in hows]
+            choices += [Choice("call", name, how, True) for how in kinds]
             if kind == "workflow":
                 choices += [Choice("abort", execution, how, True) for how in ("ABORTED", "TIMED_OUT")]
         choices += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
@@ -398,7 +398,7 @@ class SlotsWorld(SlotsState):
             )
 
 
-def drawn(random: Random, **given: Any) -> SlotsWorld:
+def random_world(random: Random, **given: Any) -> SlotsWorld:
     """A random world for random schedules. `given`: fields of its plan that are not random."""
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
     if random.random() < 0.2:

@@ -13,6 +13,7 @@ from tests.simulation import (
     retry_world,
     slots_state,
     slots_world,
+    token_state,
     token_world,
     transcript,
     workflow,
@@ -20,7 +21,8 @@ from tests.simulation import (
 )
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
-from tests.simulation.token_world import DEATHS, FREEZES, LOST, NO_TOKEN, OWN, TokenWorld
+from tests.simulation.token_state import DEATHS, FREEZES, LOST, NO_TOKEN, OWN
+from tests.simulation.token_world import TokenWorld
 from tests.simulation.worlds import World
 
 
@@ -66,17 +68,17 @@ def _retry(payloads: tuple[str, ...], **given: Any) -> Callable[[], World]:
     return lambda: RetryWorld(plan)
 
 
-def _tokens(clients: str, hows: frozenset[str] = frozenset(), **plan: Any) -> Callable[[], World]:
+def _tokens(clients: str, fault_kinds: frozenset[str] = frozenset(), **plan: Any) -> Callable[[], World]:
     """`clients`: the cache of each, one character each: l(ive), o(ld) or n(one)."""
     caches = tuple({"l": "live", "o": "old", "n": "none"}[cache] for cache in clients)
-    made = token_world.Plan(caches, hows=hows, **{"aheads": (0.0,) * len(caches), **plan})
+    made = token_state.Plan(caches, fault_kinds=fault_kinds, **{"clock_leads": (0.0,) * len(caches), **plan})
     return lambda: TokenWorld(made, timeless=True)
 
 
-DRAWN: dict[str, Callable[[Random], World]] = {
-    "retry": retry_world.drawn,
-    "slots": slots_world.drawn,
-    "token": token_world.drawn,
+RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
+    "retry": retry_world.random_world,
+    "slots": slots_world.random_world,
+    "token": token_world.random_world,
 }
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools.
@@ -133,7 +135,7 @@ SMALL: dict[str, Small] = {
     "token, 3 clients, no fault": Small(_tokens("lll"), 0, True),
     "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
     "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),
-    "token, 3 clients, clocks apart, one dies": Small(_tokens("lol", DEATHS, aheads=(2.0, 0.0, -2.0)), 1, True),
+    "token, 3 clients, clocks apart, one dies": Small(_tokens("lol", DEATHS, clock_leads=(2.0, 0.0, -2.0)), 1, True),
     "token, 3 clients, one fails before its POST": Small(_tokens("lll", frozenset({OWN})), 1, True),
     "token, 2 clients, slow probes, one dies": Small(_tokens("ll", DEATHS, slow_probes=True), 1, True),
     "token, 3 clients, an answer is lost": Small(_tokens("lll", LOST), 1, True),

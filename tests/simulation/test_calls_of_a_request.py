@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.transcript import Program
 from tests.unit.test_document_tables import COSTS
 
 
@@ -25,6 +26,7 @@ def calls_of(requests: str) -> Counter[str]:
     """The calls for these requests of one process with one slot, without a fault."""
     world = CountingWorld(Plan(tuple(requests), run_seconds=(60,)))
     world.counted = Counter()
+    Program.merges = False
     while choices := world.steps() or world.time_steps():
         world.take(choices[0])
     world.check_end()

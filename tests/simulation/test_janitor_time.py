@@ -15,12 +15,12 @@ DEADLINE = LOST_AT + GRACE + 2 * PERIOD  # the latest time for the other process
 
 LOADS = {
     "Glue does not answer": scenes.silent_glue,
-    "10,000 dead holders of one process": scenes.one_process,
-    "16,000 old registrations": scenes.old_registrations,
-    "unsettled failures": lambda account: scenes.unsettled_failures(account, 15_000),
+    "7,000 dead holders of one process": lambda account: scenes.one_process(account, 7000),
+    "8,000 old registrations": lambda account: scenes.old_registrations(account, 8000),
+    "10,000 unsettled failures": lambda account: scenes.unsettled_failures(account, 10_000),
     "a search of 2,880 pages": scenes.a_long_search,
 }
-UNDELAYED = [name for name in LOADS if name not in ("Glue does not answer", "unsettled failures")]
+UNDELAYED = [name for name in LOADS if name not in ("Glue does not answer", "10,000 unsettled failures")]
 
 
 def _other_process_is_handled(outcome: Outcome) -> bool:

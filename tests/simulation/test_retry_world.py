@@ -40,7 +40,7 @@ def test_r1_to_r4_hold_in_every_state(name: str) -> None:
 
 
 def test_r1_to_r4_hold_in_random_schedules() -> None:
-    assert first_broken(retry_world.drawn, range(200)) == ("", -1)
+    assert first_broken(retry_world.random_world, range(200)) == ("", -1)
 
 
 # Controls ----------------------------------------------------------------------------------------------------------
@@ -240,7 +240,6 @@ def test_without_its_guard_a_small_world_of_retries_breaks(
     remove(monkeypatch)
     name, history = first_violation(lambda: RetryWorld(plan), faults)
     assert name == broken, history
-    assert history.splitlines()[-1].startswith(f"broken: {broken}")
 
 
 @pytest.mark.parametrize(
@@ -259,5 +258,5 @@ def test_without_its_guard_a_random_schedule_of_retries_breaks(
     remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
 ) -> None:
     remove(monkeypatch)
-    name, seed = first_broken(retry_world.drawn, range(2000))
+    name, seed = first_broken(retry_world.random_world, range(2000))
     assert name in broken, f"seed {seed}"

@@ -26,7 +26,6 @@ KEY_ATTRIBUTES = {
     "tokens": "token_name",
     "ledger": "request_id",
     "signatures": "signature",
-    "effects": "request_id",
 }
 
 _LONGEST_BATCH = 100  # Amazon DynamoDB API Reference, BatchGetItem

@@ -94,14 +94,6 @@ def _sent(message_id: str, number: int, group: str | None) -> Answer:
     return Answer(freeze({"MessageId": message_id} | ({"SequenceNumber": str(number)} if group is not None else {})))
 
 
-def _receive(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """Receive the first receivable message."""
-    messages = receivable(queue, now)
-    if not messages:
-        return queue, Answer(freeze({}))
-    return receive(queue, messages[0], now)
-
-
 def receive(queue: Record, message: Record, now: float) -> tuple[Record, Answer]:
     """The queue after this message was received."""
     receives = message["receives"] + 1
@@ -158,7 +150,6 @@ def _replace(queue: Record, old: Record, new: Record) -> Record:
 _DONE = Answer(freeze({}))
 _OPERATIONS: dict[str, Any] = {
     "send_message": _send,
-    "receive_message": _receive,
     "change_message_visibility": _change_visibility,
     "change_message_visibility_batch": _change_visibilities,
     "delete_message": _delete,
