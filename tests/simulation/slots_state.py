@@ -45,7 +45,9 @@ class Plan:
             With 0, status events also arrive only when no actor works.
         janitor_ahead: the faults include a janitor run whose clock is ahead, as if the other actors had been frozen.
         job_limit: the most concurrent runs that Glue allows.
+        run_seconds: how long Glue's runs take, in turn.
         stop_seconds: how long Glue takes to stop a run.
+        lag: seconds for which an ended run still counts towards `job_limit`.
         first_run: seconds until the janitor's first scheduled run.
         page: the most runs on a page of GetJobRuns.
         others: how many runs of the same job other users start, at any time.

@@ -76,8 +76,7 @@ class SlotsWorld(SlotsState):
             return [Choice("land", str(overdue[0]))]
         choices: list[Choice] = []
         for name, actor in self.actors.items():
-            question = actor.node.question
-            assert question is not None
+            question = actor.question
             if question.service == "sns":  # no actor depends on a notice, so no other order is tried
                 return [Choice("call", name)]
             if question.service != "actor":
@@ -87,12 +86,9 @@ class SlotsWorld(SlotsState):
         if self._free_starter():
             choices += [Choice("receive", message["id"]) for message in self._receivable()]
         choices += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
-        if (
-            self._due_events()
-            and "status event" not in self.actors
-            and not (self.timeless and not self.plan.janitor_runs)
-        ):
-            choices.append(Choice("deliver_event", self._due_events()[0]))
+        due = self._due_events() if self.plan.janitor_runs or not self.timeless else []
+        if due and "status event" not in self.actors:
+            choices.append(Choice("deliver_event", due[0]))
         choices += [Choice("land", str(n)) for n in range(len(self.in_transit))]
         choices += self._external_choices()
         if "scheduled run" not in self.actors:
@@ -132,8 +128,7 @@ class SlotsWorld(SlotsState):
     def possible_faults(self) -> list[Choice]:
         choices: list[Choice] = []
         for name, actor in self.actors.items():
-            question = actor.node.question
-            assert question is not None
+            question = actor.question
             kind, _, execution = name.partition(" ")
             kinds: tuple[str, ...] = ()
             if question.service != "actor":
@@ -166,7 +161,7 @@ class SlotsWorld(SlotsState):
             return choice.kind in ("abort", "lose_event") or (of_janitor and bool(self._dead() or self._unsettled()))
         if choice.kind == "abort":
             return choice.subject not in self._holders()
-        question = self.actors[choice.subject].node.question if choice.kind == "call" else None
+        question = self.actors[choice.subject].question if choice.kind == "call" else None
         return question is not None and question.operation == "change_message_visibility"
 
     # Events --------------------------------------------------------------------------------------------------------
@@ -215,8 +210,7 @@ class SlotsWorld(SlotsState):
         self.log(service, f"is down for {OUTAGE_SECONDS} s")
 
     def call(self, name: str, how: str) -> None:
-        question = self.actors[name].node.question
-        is_down = self.now < self.outage_until and question is not None and question.service == self.down
+        is_down = self.now < self.outage_until and self.actors[name].question.service == self.down
         if is_down:
             self.disturbed_at = self.now
         super().call(name, THROTTLE if is_down and how in ("", TWICE, STALE) else how)
@@ -292,7 +286,7 @@ class SlotsWorld(SlotsState):
         """A task fails because it times out or its poll is refused. Its Glue run continues."""
         self.log(name, f"its task fails with {error}")
         actor = self.actors[name]
-        self._advance(name, actor._replace(node=actor.node.after(Answer(error=error))))
+        self._advance(name, actor.after(Answer(error=error)))
 
     def redrive(self, execution: str, _: str) -> None:
         """An operator redrives a failed execution, which continues at its last state."""

@@ -15,8 +15,7 @@ class CountingWorld(SlotsWorld):
     counted: Counter[str]
 
     def call(self, name: str, how: str) -> None:
-        question = self.actors[name].node.question
-        assert question is not None
+        question = self.actors[name].question
         if name != "scheduled run":
             self.counted[question.operation] += 1
         super().call(name, how)

@@ -71,7 +71,7 @@ def _until(world: SlotsWorld, operation: str) -> str:
     Program.merges = False  # one schedule reaches no state twice
     while True:
         for name, actor in world.actors.items():
-            if actor.node.question is not None and actor.node.question.operation == operation:
+            if actor.question.operation == operation:
                 return name
         world.take((world.steps() or world.time_steps())[0])
 

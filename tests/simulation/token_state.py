@@ -164,8 +164,7 @@ class TokenState(World):
         return self.services["dynamodb"][TOKENS].get(NAME) or _NOTHING  # type: ignore[no-any-return]
 
     def _is_waiting(self, actor: Actor) -> bool:
-        assert actor.node.question is not None
-        return actor.node.question.service == "actor" and (self.timeless or actor.asleep_until > self.now)
+        return actor.question.service == "actor" and (self.timeless or actor.asleep_until > self.now)
 
     def _note_read(self, notes: Notes) -> Notes:
         item = self._item()

@@ -52,8 +52,7 @@ class TokenWorld(TokenState):
     def steps(self) -> list[Choice]:
         choices: list[Choice] = []
         for name, actor in self.actors.items():
-            question = actor.node.question
-            assert question is not None
+            question = actor.question
             if actor.notes.frozen or actor.notes.answer_at > self.now:
                 continue
             if actor.notes.answer_at:
@@ -94,14 +93,13 @@ class TokenWorld(TokenState):
 
     def slow_steps(self) -> list[Choice]:
         # The time for a POST, and the time from its answer to the store, are bounded.
-        posts = any(a.node.question is not None and a.node.question.service == "chat" for a in self.actors.values())
+        posts = any(a.question.service == "chat" for a in self.actors.values())
         return [Choice("pass_time")] if not posts and not self.codes and self._next_moment() else []
 
     def possible_faults(self) -> list[Choice]:
         choices: list[Choice] = []
         for name, actor in self.actors.items():
-            question = actor.node.question
-            assert question is not None
+            question = actor.question
             if actor.notes.frozen or actor.notes.answer_at:
                 continue
             match question.service, question.operation:
@@ -130,8 +128,7 @@ class TokenWorld(TokenState):
 
     def call(self, name: str, how: str) -> None:
         actor = self.actors[name]
-        question = actor.node.question
-        assert question is not None
+        question = actor.question
         notes = actor.notes
         if question.service == "dynamodb" and self.timeless:
             if how in (THROTTLE, NOT_SENT, LOSE, LATE):  # then it reads again, even if the item is the same
@@ -155,26 +152,25 @@ class TokenWorld(TokenState):
             self.log(name, "is refused", question)
             self.refusals += 1
             self._check_pause_after_refusal()
-            self._advance(name, actor._replace(node=actor.node.after(Answer(error="503"))))
+            self._advance(name, actor.after(Answer(error="503")))
         elif how == OWN:
             self.log(name, "fails before", question)
             # After a refresher's own failure no instance gets a token for OWN_FAILURE_PAUSE: no other can call the API.
             self.own_failures += not name.startswith("refresher")
             pauses_until = self.now + OWN_FAILURE_PAUSE + notes.behind
             self.actors[name] = actor = actor._replace(notes=notes._replace(pauses_until=pauses_until))
-            self._advance(name, actor._replace(node=actor.node.after(Answer(error=OWN_FAILURE))))
+            self._advance(name, actor.after(Answer(error=OWN_FAILURE)))
         else:
             super().call(name, how)
 
     def answer(self, name: str, _: str) -> None:
         """A slow answer of the API arrives."""
         actor = self.actors[name]
-        assert actor.node.question is not None
-        answer = actor.notes.pending or self.perform(actor.node.question)
-        self.log(name, "receives the answer to", actor.node.question, answer)
+        answer = actor.notes.pending or self.perform(actor.question)
+        self.log(name, "receives the answer to", actor.question, answer)
         notes = actor.notes._replace(answer_at=0.0, pending=None)
         self.actors[name] = actor = actor._replace(notes=notes)
-        self._advance(name, actor._replace(node=actor.node.after(answer)))
+        self._advance(name, actor.after(answer))
 
     def unfreeze(self, name: str, how: str) -> None:
         """A frozen actor continues."""
@@ -187,7 +183,7 @@ class TokenWorld(TokenState):
         notes = notes._replace(frozen=0.0, pending=None, paused=notes.paused + seconds, behind=behind)
         self.actors[name] = actor = actor._replace(notes=notes)
         if answer is not None:
-            self._advance(name, actor._replace(node=actor.node.after(answer)))
+            self._advance(name, actor.after(answer))
 
     def revoke(self, _: str, __: str) -> None:
         """The API revokes the live token."""

@@ -40,6 +40,16 @@ class Actor(NamedTuple):
     asleep_until: float = 0
     notes: Any = None
 
+    @property
+    def question(self) -> Question:
+        """The call, sleep or read of a clock that it is at."""
+        assert self.node.question is not None
+        return self.node.question
+
+    def after(self, answer: Answer) -> Actor:
+        """The actor after this answer."""
+        return self._replace(node=self.node.after(answer))
+
 
 # The faults of a call.
 THROTTLE, NOT_SENT, LOSE, TWICE, STALE = "throttle", "unsent", "lose", "twice", "stale"
@@ -173,8 +183,7 @@ class World:
     def call(self, name: str, how: str) -> None:
         """An actor's call of AWS, with the fault `how` if it is not empty."""
         actor = self.actors[name]
-        question = actor.node.question
-        assert question is not None
+        question = actor.question
         if how == DIE:
             self.log(name, "dies before", question)
             del self.actors[name]
@@ -199,7 +208,7 @@ class World:
             return self.died(name, actor)
         if how == LOSE:
             answer = LOST
-        return self._advance(name, Actor(actor.node.after(answer), actor.asleep_until, actor.notes))
+        return self._advance(name, actor.after(answer))
 
     def land(self, number: str, how: str) -> None:
         """A call arrives after its sender gave up."""
@@ -213,7 +222,7 @@ class World:
         """An actor that slept, or waited for an answer of the world, continues."""
         actor = self.actors[name]
         if actor.asleep_until:
-            actor = actor._replace(node=actor.node.after(Answer()), asleep_until=0)
+            actor = actor.after(Answer())._replace(asleep_until=0)
         self._advance(name, actor)
 
     def perform(self, question: Question) -> Answer:
