@@ -34,11 +34,6 @@ from tests.unit.worker_harness import LEASE, NOW, TABLE, WorkerHarness
 QUEUE_RETENTION = 14 * 86400
 
 
-@pytest.fixture
-def ledger(workplace: WorkerHarness) -> Ledger:
-    return workplace.ledger
-
-
 def test_the_first_claim_creates_the_row(workplace: WorkerHarness, ledger: Ledger) -> None:
     assert claim(ledger) == Claimed(ME, NOW)
     assert workplace.row() == {

@@ -27,11 +27,6 @@ from tests.unit.ledger_rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claime
 from tests.unit.worker_harness import LEASE, NOW, TABLE, WorkerHarness
 
 
-@pytest.fixture
-def ledger(workplace: WorkerHarness) -> Ledger:
-    return workplace.ledger
-
-
 def test_a_failed_attempt_is_recorded_with_its_plan(workplace: WorkerHarness, ledger: Ledger) -> None:
     history = ledger.record(FIRST, claimed(ledger), PLAN, "it failed")
     assert history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)

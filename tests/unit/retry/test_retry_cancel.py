@@ -30,11 +30,6 @@ from tests.unit.waiting_retries import (
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 
-@pytest.fixture
-def operator(workplace: WorkerHarness) -> RetryOperations:
-    return RetryOperations(workplace.ledger, workplace.retries, lambda: workplace.now)
-
-
 def test_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately(
     workplace: WorkerHarness, operator: RetryOperations
 ) -> None:

@@ -21,11 +21,6 @@ from tests.unit.waiting_retries import MADE, SOON, fail_once, killed, meanwhile,
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 
-@pytest.fixture
-def operator(workplace: WorkerHarness) -> RetryOperations:
-    return RetryOperations(workplace.ledger, workplace.retries, lambda: workplace.now)
-
-
 def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness, operator: RetryOperations) -> None:
     fail_once(workplace)
     assert operator.run_now("r") == RetrySentNow(2)

@@ -170,6 +170,7 @@ def test_f36_a_lock_that_is_taken_over_is_not_probed(instances: Instances) -> No
     assert instances.raw_item()["generation"] == {"N": "2"}
 
 
+@pytest.mark.usefixtures("virtual_time")
 def test_f31_a_probe_without_enough_time_costs_no_token(instances: Instances) -> None:
     """The first token used up most of the caller's time."""
     token = instances.new(still_valid=instances.api.accepts)
@@ -315,15 +316,7 @@ def test_t4_a_thread_waits_for_another_thread_within_its_limit(instances: Instan
 def test_a_thread_that_waited_for_another_one_uses_its_token(instances: Instances) -> None:
     token = instances.new()
 
-    class AnotherThreadFinds:
-        def acquire(self, timeout: float) -> bool:
-            token._cached = KnownToken("its token", 1)
-            return True
-
-        def release(self) -> None:
-            pass
-
-    token._thread_lock = AnotherThreadFinds()
+    token._thread_lock = _AnotherThreadFirst(lambda: setattr(token, "_cached", KnownToken("its token", 1)))
     assert token.get() == "its token"
 
 

@@ -138,6 +138,7 @@ def unreadable(_seconds: float) -> str:
     raise AuthenticationNotAttempted("the credentials cannot be read: ThrottlingException")
 
 
+@pytest.mark.usefixtures("virtual_time")
 def test_t2_a_local_failure_does_not_stop_other_instances(instances: Instances) -> None:
     with pytest.raises(TokenTimeout, match="this instance could not call the API: the credentials cannot be read"):
         instances.new(authenticate=unreadable, timing=BRIEF).get(within=2.5)
