@@ -128,84 +128,75 @@ def _with_row(_: Both, attempts: int, *more: Any) -> tuple[Any, ...]:
 
 
 _PLAN, _ERROR, _NOW = st.just({"why": "w"}), st.just("e"), st.just(NOW)
-# Class -> its table, and method -> how its arguments are made, and of what.
-_METHODS: dict[Any, tuple[str, dict[str, tuple[Any, ...]]]] = {
-    Slots: (
-        "slots",
-        {
-            "reserve": (_keyed, _executions, _seconds),
-            "wait": (_keyed, _executions, _deliveries),
-            "release": (_with_holder, _executions, _fits, _seen_holders),
-            "adopt": (_keyed, _executions, _seconds, _jobs),
-            "cancel": (_keyed, _executions),
-            "mark_quiet": (_with_holder, _executions, _fits, _seen_holders, st.none() | _seconds),
-            "waiting_at_free_slot": (_keyed,),
-            "can_proceed": (_keyed, _executions),
-            "read": (_keyed,),
-            "remove_registration": (_keyed, _handles),
-        },
-    ),
-    Cancellations: (
-        "slots",
-        {
-            "add": (_keyed, _executions, _seconds, _bys),
-            "drop": (_keyed, _executions, _noted),
-            "drop_expired": (_keyed, st.dictionaries(_executions, _noted, min_size=1, max_size=1), st.just(NOW + 2e6)),
-        },
-    ),
-    Processes: (
-        "slots",
-        {
-            "create": (_keyed, _limits, _jobs),
-            "remove": (_keyed,),
-            "set_limit": (_keyed, _limits),
-            "change_job": (_keyed, _jobs, _jobs),
-            "pause": (_keyed,),
-            "resume": (_keyed,),
-            "repair_counter": (_with_process, _fits, _few, _few),
-            "all": (_unkeyed,),
-        },
-    ),
-    TokenTable: (
-        "tokens",
-        {
-            "read": (_keyed,),
-            "status": (_keyed,),
-            "drop": (_keyed, _few),
-            "clear_refusal": (_keyed, _seconds),
-            "acquire": (_with_token, _fits, _seen_tokens, _codes),
-            "store": (_with_code, _fits, _codes, st.just("t"), _seconds),
-            "refuse": (_with_code, _fits, _codes, _seconds, st.just("r")),
-            "release": (_with_code, _fits, _codes),
-        },
-    ),
-    Ledger: (
-        "ledger",
-        {
-            "claim": (_unkeyed, st.sampled_from(MESSAGES), _codes, _seconds, st.just(60)),
-            "read": (_keyed,),
-            "rows": (_unkeyed, _statuses),
-            "cancel": (_with_row, _few, _codes, _PLAN, _ERROR, _NOW),
-            "make_due": (_with_row, _few, _NOW),
-            "record": (_with_attempt, _attempts, _PLAN, _ERROR),
-            "defer": (_with_attempt, _attempts, _PLAN, _ERROR),
-            "settle_waiting": (_with_attempt, _attempts, _NOW),
-            "settle_dead_lettered": (_with_attempt, _attempts),
-            "settle_succeeded": (_with_attempt, _attempts, st.just("1")),
-        },
-    ),
-    SettlementTable: (
-        "settled",
-        {
-            "missing": (_unkeyed, st.lists(_names, max_size=3)),
-            "has": (_unkeyed, _names),
-            "claim": (_keyed, _seconds),
-            "add": (_keyed, _codes, _NOW),
-            "settled_by": (_unkeyed,),
-            "note_settled_by": (_unkeyed, _seconds),
-        },
-    ),
-    SeenSignatures: ("signatures", {"note": (_keyed, st.just(int(NOW)), _codes)}),
+_TABLES = {
+    Slots: "slots",
+    Cancellations: "slots",
+    Processes: "slots",
+    TokenTable: "tokens",
+    Ledger: "ledger",
+    SettlementTable: "settled",
+    SeenSignatures: "signatures",
+}
+# Class -> method -> the function that makes its arguments, and the strategies of the generated ones.
+_METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
+    Slots: {
+        "reserve": (_keyed, _executions, _seconds),
+        "wait": (_keyed, _executions, _deliveries),
+        "release": (_with_holder, _executions, _fits, _seen_holders),
+        "adopt": (_keyed, _executions, _seconds, _jobs),
+        "cancel": (_keyed, _executions),
+        "mark_quiet": (_with_holder, _executions, _fits, _seen_holders, st.none() | _seconds),
+        "waiting_at_free_slot": (_keyed,),
+        "can_proceed": (_keyed, _executions),
+        "read": (_keyed,),
+        "remove_registration": (_keyed, _handles),
+    },
+    Cancellations: {
+        "add": (_keyed, _executions, _seconds, _bys),
+        "drop": (_keyed, _executions, _noted),
+        "drop_expired": (_keyed, st.dictionaries(_executions, _noted, min_size=1, max_size=1), st.just(NOW + 2e6)),
+    },
+    Processes: {
+        "create": (_keyed, _limits, _jobs),
+        "remove": (_keyed,),
+        "set_limit": (_keyed, _limits),
+        "change_job": (_keyed, _jobs, _jobs),
+        "pause": (_keyed,),
+        "resume": (_keyed,),
+        "repair_counter": (_with_process, _fits, _few, _few),
+        "all": (_unkeyed,),
+    },
+    TokenTable: {
+        "read": (_keyed,),
+        "status": (_keyed,),
+        "drop": (_keyed, _few),
+        "clear_refusal": (_keyed, _seconds),
+        "acquire": (_with_token, _fits, _seen_tokens, _codes),
+        "store": (_with_code, _fits, _codes, st.just("t"), _seconds),
+        "refuse": (_with_code, _fits, _codes, _seconds, st.just("r")),
+        "release": (_with_code, _fits, _codes),
+    },
+    Ledger: {
+        "claim": (_unkeyed, st.sampled_from(MESSAGES), _codes, _seconds, st.just(60)),
+        "read": (_keyed,),
+        "rows": (_unkeyed, _statuses),
+        "cancel": (_with_row, _few, _codes, _PLAN, _ERROR, _NOW),
+        "make_due": (_with_row, _few, _NOW),
+        "record": (_with_attempt, _attempts, _PLAN, _ERROR),
+        "defer": (_with_attempt, _attempts, _PLAN, _ERROR),
+        "settle_waiting": (_with_attempt, _attempts, _NOW),
+        "settle_dead_lettered": (_with_attempt, _attempts),
+        "settle_succeeded": (_with_attempt, _attempts, st.just("1")),
+    },
+    SettlementTable: {
+        "missing": (_unkeyed, st.lists(_names, max_size=3)),
+        "has": (_unkeyed, _names),
+        "claim": (_keyed, _seconds),
+        "add": (_keyed, _codes, _NOW),
+        "settled_by": (_unkeyed,),
+        "note_settled_by": (_unkeyed, _seconds),
+    },
+    SeenSignatures: {"note": (_keyed, st.just(int(NOW)), _codes)},
 }
 
 
@@ -213,8 +204,8 @@ def _step(name: str, take: Callable[..., Any], *arguments: st.SearchStrategy[Any
     return st.tuples(*arguments).map(lambda drawn: Step(name, take, drawn))
 
 
-def _call(made: Any, table: str, method: str, arguments: Callable[..., Any], both: Both, *drawn: Any) -> None:
-    result = getattr(made(both.client("dynamodb"), table), method)(*arguments(both, *drawn))
+def _call(made: Any, method: str, arguments: Callable[..., Any], both: Both, *drawn: Any) -> None:
+    result = getattr(made(both.client("dynamodb"), _TABLES[made]), method)(*arguments(both, *drawn))
     if isinstance(result, Iterator):
         list(result)
 
@@ -236,11 +227,11 @@ def _ask(task: str, both: Both, execution: str) -> None:
 
 
 # Table -> step -> its strategy.
-STEPS: dict[str, dict[str, st.SearchStrategy[Step]]] = {table: {} for table, _ in _METHODS.values()}
-for _made, (_table, _methods) in _METHODS.items():
+STEPS: dict[str, dict[str, st.SearchStrategy[Step]]] = {table: {} for table in _TABLES.values()}
+for _made, _methods in _METHODS.items():
     for _method, (_arguments, *_drawn) in _methods.items():
         _name = f"{_made.__name__}.{_method}"
-        STEPS[_table][_name] = _step(_name, partial(_call, _made, _table, _method, _arguments), *_drawn)
+        STEPS[_TABLES[_made]][_name] = _step(_name, partial(_call, _made, _method, _arguments), *_drawn)
 STEPS["slots"] |= {task: _step(task, partial(_ask, task), _executions) for task in _TASKS}
 
 
