@@ -111,7 +111,7 @@ def test_the_query_of_one_request_finds_the_lines_of_each_function(lines: dict[s
         "worker",
     }
     execution = FILL_IN["ITS-EXECUTION"]
-    assert query.matches({"message": "Took back a slot", "execution": execution})
+    assert query.matches({"message": "Freed the slot of a workflow that has ended", "execution": execution})
     assert query.matches({"type": "TaskFailed", "execution_arn": f"arn:aws:states:::execution:workflow:{execution}"})
 
 
