@@ -41,7 +41,7 @@ def install() -> None:
 @functools.cache
 def _client(service: str, owner: str) -> tuple[Any, Any]:
     made = botocore.session.get_session().create_client(service)
-    return made, made.meta.events._emitter._handlers
+    return made, copy.copy(made.meta.events._emitter)
 
 
 def shared_client(service: str, owner: str = "") -> Any:
@@ -50,9 +50,8 @@ def shared_client(service: str, owner: str = "") -> Any:
     Args:
         owner: tests that need two clients of a service distinguish them by their owners.
     """
-    shared, handlers = _client(service, owner)
-    emitter = shared.meta.events._emitter
-    emitter._handlers, emitter._lookup_cache = copy.copy(handlers), {}
+    shared, emitter = _client(service, owner)
+    vars(shared.meta.events._emitter).update(vars(copy.copy(emitter)), _lookup_cache={})
     return shared
 
 
