@@ -1,4 +1,4 @@
-"""The client of the chat API, against the stand-in and against servers that misbehave."""
+"""The client of the chat API, against the simulated API and against faulty servers."""
 
 from __future__ import annotations
 
@@ -81,24 +81,24 @@ OUTAGES = {
 }
 
 
-@pytest.mark.parametrize(("outage", "said"), OUTAGES.values(), ids=OUTAGES)
+@pytest.mark.parametrize(("outage", "reason"), OUTAGES.values(), ids=OUTAGES)
 def test_f35_a_failed_authentication_is_a_refusal_after_one_request(
-    api: ChatApi, service: ChatService, outage: Outage, said: str
+    api: ChatApi, service: ChatService, outage: Outage, reason: str
 ) -> None:
     service.strike(AUTH, outage)
-    with pytest.raises(AuthenticationRefused, match=f"POST /auth {said}") as refused:
+    with pytest.raises(AuthenticationRefused, match=f"POST /auth {reason}") as refused:
         api.authenticate(0.3)
     assert service.auths == 1
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize(("outage", "said"), OUTAGES.values(), ids=OUTAGES)
+@pytest.mark.parametrize(("outage", "reason"), OUTAGES.values(), ids=OUTAGES)
 def test_a_failed_answer_is_an_error_after_one_request(
-    api: ChatApi, service: ChatService, outage: Outage, said: str
+    api: ChatApi, service: ChatService, outage: Outage, reason: str
 ) -> None:
     token = api.authenticate(5.0)
     service.strike(ANSWERS, outage)
-    with pytest.raises(ChatApiFailed, match=f"POST /answers {said}") as failed:
+    with pytest.raises(ChatApiFailed, match=f"POST /answers {reason}") as failed:
         api.answer(MESSAGE, token, 0.3)
     assert sum(request.path == "/answers" for request in service.log) == 1
     assert token not in str(failed.value)

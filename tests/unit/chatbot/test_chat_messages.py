@@ -97,7 +97,7 @@ _nearly_messages = st.fixed_dictionaries(
 
 @given(_nearly_messages | _json_values)
 def test_every_body_is_a_message_or_is_refused_as_the_schema_says(body: Any) -> None:
-    """The schema is a file that senders validate with: what passes there must pass here, and the reverse."""
+    """Senders validate with the schema's file, so it must accept exactly the messages that the chatbot accepts."""
     try:
         parse_message(json.dumps(body).encode())
     except InvalidBody as refused:

@@ -332,9 +332,12 @@ def test_the_duration_of_a_slow_claim_is_deducted_from_the_works_time(workplace:
     assert workplace.seconds == 40 - RESERVED_SECONDS
 
 
+def not_before(due: float | str) -> Any:
+    return {"not_before": {"DataType": "Number", "StringValue": str(due)}}
+
+
 def test_an_early_message_is_deferred_without_work(workplace: WorkerHarness) -> None:
-    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
-    assert workplace.consume(workplace.send(attributes=due)) == WorkDeferred(NOW + 2000)
+    assert workplace.consume(workplace.send(attributes=not_before(NOW + 2000))) == WorkDeferred(NOW + 2000)
     (queued,) = workplace.queue
     assert queued.visible_at == NOW + 900
     assert queued.attributes["not_before"] == {"DataType": "Number", "StringValue": "1800002000"}
@@ -345,8 +348,7 @@ def test_an_early_message_is_deferred_without_work(workplace: WorkerHarness) -> 
 
 def test_an_early_message_is_deferred_once_if_it_cannot_be_deleted(workplace: WorkerHarness) -> None:
     """Otherwise each delivery would send another message, and their number would double with every hop."""
-    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
-    queued = workplace.send(attributes=due)
+    queued = workplace.send(attributes=not_before(NOW + 2000))
     workplace.consume(queued)
     workplace.queue.append(queued)
     assert workplace.deliver(queued) is None
@@ -356,8 +358,7 @@ def test_an_early_message_is_deferred_once_if_it_cannot_be_deleted(workplace: Wo
 
 
 def test_an_early_message_whose_worker_died_stays_until_it_is_due(workplace: WorkerHarness) -> None:
-    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 2000)}}
-    queued = workplace.send(attributes=due)
+    queued = workplace.send(attributes=not_before(NOW + 2000))
     kill_before(workplace.sqs, "SendMessage")
     workplace.deliver(queued)
     workplace.live()
@@ -367,9 +368,8 @@ def test_an_early_message_whose_worker_died_stays_until_it_is_due(workplace: Wor
 
 @pytest.mark.parametrize("trouble", ["refused", "died"])
 def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: WorkerHarness, trouble: str) -> None:
-    """SQS deletes it after 14 days, and dead-queued_messages it after a thousand receives. It is due in 20 days."""
-    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
-    queued = workplace.send(attributes=due)
+    """SQS deletes it after 14 days, and dead-letters it after a thousand receives. It is due in 20 days."""
+    queued = workplace.send(attributes=not_before(NOW + 20 * 86400))
     if trouble == "refused":
         refuse(workplace.sqs, "SendMessage", "Throttling")
     else:
@@ -386,8 +386,7 @@ def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: 
 
 
 def test_copies_do_not_multiply_if_deletes_fail_for_14_days(workplace: WorkerHarness) -> None:
-    due: Any = {"not_before": {"DataType": "Number", "StringValue": str(NOW + 20 * 86400)}}
-    queued = workplace.send(attributes=due)
+    queued = workplace.send(attributes=not_before(NOW + 20 * 86400))
     made = 0
     while workplace.now < NOW + 14 * 86400:
         workplace.deliver(queued)
@@ -397,12 +396,11 @@ def test_copies_do_not_multiply_if_deletes_fail_for_14_days(workplace: WorkerHar
 
 
 @pytest.mark.parametrize(
-    "not_before",
+    "due",
     ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + MAX_AGE_SECONDS + 1)],
 )
-def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHarness, not_before: str) -> None:
-    due = {"not_before": {"DataType": "Number", "StringValue": not_before}}
-    assert isinstance(workplace.consume(workplace.send(attributes=due)), WorkSucceeded)
+def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHarness, due: str) -> None:
+    assert isinstance(workplace.consume(workplace.send(attributes=not_before(due))), WorkSucceeded)
 
 
 def test_a_retry_without_a_schedule_arrives_by_hops_when_it_is_due(workplace: WorkerHarness) -> None:

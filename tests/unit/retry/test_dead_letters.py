@@ -1,4 +1,4 @@
-"""Dead-queued messages explain themselves, and can be sent again unchanged."""
+"""Dead-letter messages explain themselves, and can be sent again unchanged."""
 
 from __future__ import annotations
 

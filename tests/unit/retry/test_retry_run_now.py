@@ -122,11 +122,11 @@ def test_a_scan_returns_waiting_retries_and_reports_malformed_rows(
     fail_once(workplace)
     workplace.deliver(workplace.send("done"))
     workplace.put_row("odd", status={"S": WAITING})
-    looked: list[int] = []
-    rows = dict(workplace.ledger.rows({WAITING, FAILED}, looked.append))
+    pages: list[int] = []
+    rows = dict(workplace.ledger.rows({WAITING, FAILED}, pages.append))
     assert rows.keys() == {"r", "odd"}
     assert isinstance(rows["odd"], MalformedRow)
-    assert sum(looked) == 3
+    assert sum(pages) == 3
     row = rows["r"]
     assert not isinstance(row, MalformedRow)
     assert (row.next_attempt_at, row.last_error) == (NOW + 3000, "not now")

@@ -64,20 +64,20 @@ def test_f36_a_lock_that_has_expired_is_taken_over_once_and_reported(instances: 
 def test_t3_f29_a_holder_that_resumes_after_its_lease_neither_overwrites_nor_leaves_a_dead_token(
     instances: Instances,
 ) -> None:
-    patient = Timing(clock_skew=0, min_interval=0)
-    other = instances.new(timing=patient)
+    timing = Timing(clock_skew=0, min_interval=0)
+    other = instances.new(timing=timing)
 
     def frozen() -> None:
         instances.api.before_answer = lambda: None
-        instances.time += patient.lease
+        instances.time += timing.lease
         other.get()
 
     instances.api.before_answer = frozen
-    thawed = instances.new(timing=patient)
+    thawed = instances.new(timing=timing)
 
     def late_post(seconds: float) -> str:
         token = instances.api.authenticate(seconds)
-        if instances.api.posts == 2:  # this one took effect after the other's
+        if instances.api.posts == 2:  # took effect after the other's POST
             instances.api.live = token
         return token
 
@@ -164,7 +164,7 @@ def test_f36_a_lock_that_is_taken_over_is_not_probed(instances: Instances) -> No
     """The previous holder has probably requested a token, and the other instances have waited for a lease."""
     stored = {"access_token": {"S": "token-1"}, "generation": {"N": "1"}, "stored_at": {"N": str(NOW - 60)}}
     lock_of_another(instances, NOW, **stored)
-    token = instances.new(still_valid=lambda *_: pytest.fail("the API was asked"))
+    token = instances.new(still_valid=lambda *_: pytest.fail("the API received a probe"))
     token.invalidate("token-1")
     assert token.get() == "token-1"
     assert instances.raw_item()["generation"] == {"N": "2"}
@@ -177,7 +177,7 @@ def test_f31_a_probe_without_enough_time_costs_no_token(instances: Instances) ->
     token.get()
 
     def unanswered(_token: str, seconds: float) -> bool:
-        instances.api.before_answer = lambda: pytest.fail("the API was asked for a token")
+        instances.api.before_answer = lambda: pytest.fail("the API received a POST")
         raise TimeoutError
 
     token._deps = replace(token._deps, still_valid=unanswered)
@@ -380,7 +380,7 @@ def test_t4_a_clock_set_back_does_not_extend_a_wait(instances: Instances, monkey
 def test_f36_too_little_time_from_the_start_is_refused_with_the_time_needed(
     instances: Instances, within: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backoff._sync.time.sleep", lambda _: pytest.fail("it has waited"))
+    monkeypatch.setattr("backoff._sync.time.sleep", lambda _: pytest.fail("it waited"))
     needs = r"no instance is refreshing it, and .* too few .*: a refresh may take 3 s \(Timing.api \+ Timing.store\)"
     with pytest.raises(TokenTimeout, match=needs):
         instances.new().call(instances.api.ask, within=within)

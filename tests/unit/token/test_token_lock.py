@@ -21,7 +21,7 @@ from slotkeeper.token import (
 from tests.support.boundary import Calls
 from tests.unit.token_instances import NAME, NOW, QUICK, Instances
 
-# -------------------------------------------------------------------------------------------------- one after the other
+# --------------------------------------------------------------------------------------------------- get and invalidate
 
 
 def test_the_first_instance_asks_the_api_and_the_others_use_its_token(instances: Instances) -> None:
@@ -237,7 +237,7 @@ def test_a_request_always_answered_401_costs_one_refresh_per_interval_without_a_
     assert (token.get(), instances.api.posts) == ("token-2", 2)
 
 
-# ---------------------------------------------------------------------------------------------------- what others wrote
+# ------------------------------------------------------------------------------------------------------ malformed items
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_operator_calls_never_return_the_token(instances: Instances) -> None:
     assert "SECRET" not in "".join(bodies) + repr(shown)
 
 
-# Drop --------------------------------------------------------------------------------------------------------------
+# Drop the token ------------------------------------------------------------------------------------------------------
 
 
 def test_t1_a_dropped_token_is_refreshed_once_for_all_instances(instances: Instances) -> None:
@@ -122,7 +122,7 @@ def test_the_refresher_replaces_a_dropped_token(instances: Instances) -> None:
     assert instances.api.posts == 2
 
 
-# Lift --------------------------------------------------------------------------------------------------------------
+# Clear a refusal -----------------------------------------------------------------------------------------------------
 
 
 def refused(instances: Instances) -> float:

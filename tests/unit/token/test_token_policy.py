@@ -157,7 +157,7 @@ def test_the_default_patience_covers_a_dead_holders_lease_and_the_next_refresh()
     assert TIMING.patience >= TIMING.lease + LONGEST_POLL_SECONDS + TIMING.holding + 1
 
 
-# ---------------------------------------------------------------------------------------------------- between two looks
+# ------------------------------------------------------------------------------------------------- between two polls
 
 
 @pytest.mark.parametrize("expected", [-1.0, 0.1, 1.0, 100.0])

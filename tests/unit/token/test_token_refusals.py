@@ -113,7 +113,7 @@ def test_an_unexpected_error_of_the_callable_is_named_without_its_text(instances
     assert "hunter2" not in str(error.value) + str(instances.raw_item())
 
 
-# ------------------------------------------------------------------------------------------------- how long it asks for
+# ---------------------------------------------------------------------------------------------------------- Retry-After
 
 
 @pytest.mark.parametrize(("retry_after", "seconds"), [(1.0, 1.0), (600.0, 600.0), (10.0**6, 3600.0)])
@@ -131,7 +131,7 @@ def test_f35_retry_after_stops_every_instance(instances: Instances, retry_after:
     assert (instances.new().get(), instances.api.posts) == ("token-1", 1)
 
 
-# ------------------------------------------------------------------------------------- a failure of the instance's own
+# ------------------------------------------------------------------------------------------------------- local failures
 
 
 def unreadable(_seconds: float) -> str:

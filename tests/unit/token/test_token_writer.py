@@ -50,15 +50,15 @@ def test_t4_the_scheduled_writer_waits_at_most_its_limit(instances: Instances) -
 
 
 def test_readers_delegate_once_and_use_the_writers_token(instances: Instances) -> None:
-    patient = Timing()
-    writer = instances.new(timing=patient)
+    timing = Timing()
+    writer = instances.new(timing=timing)
     asked: list[str] = []
 
     def ask(code: str) -> None:
         asked.append(code)
         writer.refresh(delegated_code=code)
 
-    readers = [instances.new(authenticate=DelegateRefresh(ask), timing=patient) for _ in range(3)]
+    readers = [instances.new(authenticate=DelegateRefresh(ask), timing=timing) for _ in range(3)]
     assert [reader.get() for reader in readers] == ["token-1"] * 3
     assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
 
