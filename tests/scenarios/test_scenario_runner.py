@@ -289,54 +289,25 @@ REFUSED = [
     token_run.delivery(3, 2.9, 3.0, Try(1004.0, 1004.2, 200), first=503),
     token_run.delivery(4, 2.95, 4.2, answer=None, first=502),
 ]
-WORKER = worker_run.records()
-OPEN_CALL = worker_run.changed(WORKER.calls, 1, ended=None, answer=None)
+WORKER_RECORDS = worker_run.records()
+OPEN_CALL = worker_run.changed(WORKER_RECORDS.calls, 1, ended=None, answer=None)
 SOAK_EMPTY = replace(soak_run.records(), sent=[], executions=[], runs=[], changes=[], faults=[])
+TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[], invalidations=[])
+ALL_LOST = worker_run.records(calls=OPEN_CALL, rows=[], dead=[], manifests=[], parts={})
+WORKER_TEXTS = ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s")
+SLOTS, SOAK = (slot_scenario, slot_figures), (soak_scenario, soak_figures)
+TOKEN, WORKER = (token_scenario, token_figures), (worker_scenario, worker_figures)
+TOKEN_TEXTS = ("1 at first, then 1 for each of 1", "p50 0.70 s, p99 1.00 s, max 1.00 s (2)")
 REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]]] = {
-    "slots": (
-        slot_scenario,
-        slot_figures,
-        slot_run.report(3, SLOTS_FAILED),
-        ("(limit 1)", "States.TaskFailed", "not a number"),
-    ),
-    "slots, nothing started": (slot_scenario, slot_figures, slot_run.report(1, slot_run.records([])), ("no request",)),
-    "token": (
-        token_scenario,
-        token_figures,
-        token_run.report(token_run.records()),
-        ("1 at first, then 1 for each of 1", "p50 0.70 s, p99 1.00 s, max 1.00 s (2)"),
-    ),
-    "token, refused": (
-        token_scenario,
-        token_figures,
-        token_run.report(token_run.records(deliveries=REFUSED)),
-        ("m00004", "502"),
-    ),
-    "token, none": (
-        token_scenario,
-        token_figures,
-        token_run.report(token_run.records(deliveries=REFUSED[3:], log=[], tokens=[], invalidations=[])),
-        ("no invalidations",),
-    ),
-    "worker": (
-        worker_scenario,
-        worker_figures,
-        worker_run.report(WORKER),
-        ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s"),
-    ),
-    "worker, everything lost": (
-        worker_scenario,
-        worker_figures,
-        worker_run.report(worker_run.records(calls=OPEN_CALL, rows=[], dead=[], manifests=[], parts={})),
-        ("Unexpected ends", "nowhere"),
-    ),
-    "soak": (
-        soak_scenario,
-        soak_figures,
-        soak_run.report(soak_run.records()),
-        ("woken for nothing", "4 SUCCEEDED, 1 FAILED", "median"),
-    ),
-    "soak, empty": (soak_scenario, soak_figures, soak_run.report(SOAK_EMPTY), ("0 requests",)),
+    "slots": (*SLOTS, slot_run.report(3, SLOTS_FAILED), ("(limit 1)", "States.TaskFailed", "not a number")),
+    "slots, nothing started": (*SLOTS, slot_run.report(1, slot_run.records([])), ("no request",)),
+    "token": (*TOKEN, token_run.report(token_run.records()), TOKEN_TEXTS),
+    "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("m00004", "502")),
+    "token, none": (*TOKEN, token_run.report(TOKEN_ALL_REFUSED), ("no invalidations",)),
+    "worker": (*WORKER, worker_run.report(WORKER_RECORDS), WORKER_TEXTS),
+    "worker, everything lost": (*WORKER, worker_run.report(ALL_LOST), ("Unexpected ends", "nowhere")),
+    "soak": (*SOAK, soak_run.report(soak_run.records()), ("woken for nothing", "4 SUCCEEDED, 1 FAILED", "median")),
+    "soak, empty": (*SOAK, soak_run.report(SOAK_EMPTY), ("0 requests",)),
 }
 
 

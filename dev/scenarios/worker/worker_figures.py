@@ -45,7 +45,7 @@ Outcomes = Sequence[RequestOutcome]
 
 @dataclass(frozen=True)
 class Parameters:
-    """`retry_after`: seconds in the answer to the one request whose retry has to go by Scheduler."""
+    """`retry_after`: seconds in the answer to the request whose retry Scheduler sends."""
 
     requests: int
     seed: int
@@ -288,7 +288,7 @@ def slow_calls_end(outcomes: Outcomes, work_seconds: float) -> Claim:
 
 
 def _too_slow(outcome: RequestOutcome, work_seconds: float) -> list[Call]:
-    """Its calls to which the downstream's answer takes longer than an attempt may."""
+    """Its calls whose answers take longer than the limit of an attempt."""
     slow = {number for number, step in enumerate(outcome.request.steps, 1) if step.seconds > work_seconds}
     return [call for call in outcome.calls if call.number in slow]
 
