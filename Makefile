@@ -70,17 +70,17 @@ BASE ?= main
 unexport PYTHONDONTWRITEBYTECODE
 
 # Lists the targets with one of the marks, by group.
-LIST = awk -v marks='$(1)' 'BEGIN {FS = ":.*" marks " "} /^\#\#@ / {group = substr($$0, 5)} $$0 ~ "^[a-z-]+:.*" marks " " \
+SHOW_TARGETS = awk -v marks='$(1)' 'BEGIN {FS = ":.*" marks " "} /^\#\#@ / {group = substr($$0, 5)} $$0 ~ "^[a-z-]+:.*" marks " " \
   {if (group) print "\n" group; group = ""; printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: help
 help:
-	@$(call LIST,##)
+	@$(call SHOW_TARGETS,##)
 	@echo; echo "  make help-all: every target, and the options of each"
 
 .PHONY: help-all
 help-all:  #+ Show every target, and the options of each
-	@$(call LIST,#[#+])
+	@$(call SHOW_TARGETS,#[#+])
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"

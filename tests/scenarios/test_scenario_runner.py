@@ -94,8 +94,8 @@ def _shown(default: Any) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def make_options(target: str, *given: str, **environment: str) -> str:
-    """The options with which `make` would run the scenario."""
+def make_command(target: str, *given: str, **environment: str) -> str:
+    """The command that `make` would run."""
     answer = subprocess.run(
         ["make", "--dry-run", target, *given],
         cwd=ROOT,
@@ -104,8 +104,19 @@ def make_options(target: str, *given: str, **environment: str) -> str:
         text=True,
         check=True,
     )
-    command = answer.stdout.replace("\\\n", "")
+    return answer.stdout.replace("\\\n", "")
+
+
+def make_options(target: str, *given: str, **environment: str) -> str:
+    """The options with which `make` would run the scenario."""
+    command = make_command(target, *given, **environment)
     return " ".join(re.search(r"-m dev\.scenarios\.\w+ (.*)", command)[1].split())  # type: ignore[index]
+
+
+@pytest.mark.parametrize("target", ["bench", "smoke"])
+def test_make_lists_the_parts_only_on_request(target: str) -> None:
+    assert "--list" not in make_command(target)
+    assert "--list" in make_command(target, "LIST=yes")
 
 
 def test_the_requests_of_make_run_are_not_those_of_make_run_worker_unless_given() -> None:
