@@ -9,8 +9,8 @@ import pytest
 
 from slotkeeper.retry import WorkRequest
 from slotkeeper.retry.ledger import SUCCEEDED
-from tests.support.boundary import Killed
 from tests.support.in_process_aws import InProcessAws
+from tests.unit.waiting_retries import killed
 from tests.unit.worker_harness import WorkerHarness
 from tests.work.bucket import BY_CITY, INPUT_KEY, Bucket, kill_at, nothing
 
@@ -31,10 +31,6 @@ def workplace(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> WorkerHarness:
 
     made.perform = perform
     return made
-
-
-def _dies() -> None:
-    raise Killed
 
 
 def _live(workplace: WorkerHarness, bucket: Bucket, request_id: str) -> None:
@@ -70,7 +66,7 @@ def test_r1_r2_killed_at_any_call_around_its_work_a_request_has_one_whole_effect
 ) -> None:
     bucket.boundaries.begin(nothing)
     for call, when in itertools.product(range(1, WORKERS_CALLS + 1), ("before", "after")):
-        workplace.strike(call, when, _dies)
+        workplace.strike(call, when, killed)
         _live(workplace, bucket, f"{when}-{call}")
         _check(workplace, bucket, f"{when}-{call}")
     assert workplace.deaths == 2 * WORKERS_CALLS

@@ -17,6 +17,7 @@ from slotkeeper.retry.message import instant, parse_message
 from slotkeeper.retry.parameter import PolicyUnavailable
 from slotkeeper.retry.policy import MAX_AGE_SECONDS
 from tests.support.boundary import Killed, kill_before, refuse
+from tests.unit.waiting_retries import killed
 from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
 
 PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
@@ -296,13 +297,9 @@ def test_nothing_is_scheduled_before_the_decision_is_recorded(
     workplace: WorkerHarness, when: When, status: str
 ) -> None:
     queued = workplace.send(fails=1)
-    workplace.strike(3, when, _dies)  # claim, policy, record
+    workplace.strike(3, when, killed)  # claim, policy, record
     workplace.deliver(queued)
     assert (workplace.deaths, workplace.queue, workplace.row()["status"]) == (1, [queued], status)
-
-
-def _dies() -> None:
-    raise Killed
 
 
 def test_f25_a_retry_is_scheduled_before_its_message_is_deleted(workplace: WorkerHarness) -> None:

@@ -181,20 +181,21 @@ def test_no_retry_starts_after_the_maximum_age() -> None:
     )
 
 
-def test_the_maximum_age_applies_to_uncounted_failures() -> None:
-    plan = plan_retry(LIMITED, AttemptHistory("k", (NOW - 86_395,)), PLAIN, NOW)
+@pytest.mark.parametrize(
+    ("failure", "starts"),
+    [
+        (LIMITED, (NOW - 86_395,)),
+        (FAILED, (NOW - 1, NOW - 90_000, NOW)),
+        (asked(86_401), (NOW + 86_400,)),
+        (asked(86_401), (NOW,)),
+        (asked(1e300), (NOW,)),
+    ],
+    ids=["uncounted", "earliest start not first", "start in the future", "retry-after", "endless retry-after"],
+)
+def test_a_request_beyond_the_maximum_age_ends(failure: Failure, starts: tuple[float, ...]) -> None:
+    plan = plan_retry(failure, AttemptHistory("k", starts), PLAIN, NOW)
     assert isinstance(plan, DeadLetter)
-    assert plan.code == "TooOld"
-
-
-def test_age_counts_from_the_earliest_start() -> None:
-    plan = plan_retry(FAILED, AttemptHistory("k", (NOW - 1, NOW - 90_000, NOW)), PLAIN, NOW)
-    assert isinstance(plan, DeadLetter)
-
-
-def test_a_start_in_the_future_does_not_extend_the_age() -> None:
-    plan = plan_retry(asked(86_401), AttemptHistory("k", (NOW + 86_400,)), PLAIN, NOW)
-    assert isinstance(plan, DeadLetter)
+    assert (plan.code, "Retry-After" in plan.reason) == ("TooOld", failure.retry_after is not None)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 29, 3601, 86_400, "45"])
@@ -214,13 +215,6 @@ def test_a_negative_retry_after_means_now(seconds: float) -> None:
 @pytest.mark.parametrize("seconds", [nan, inf, -inf, 10**400, "Wed, 21 Oct 2015 07:28:00 GMT", "", [], b"x"])
 def test_an_invalid_retry_after_leaves_the_policys_wait(seconds: Any) -> None:
     assert plan_retry(asked(seconds), after(1), PLAIN, NOW) == RetryAt(NOW + 30, True)
-
-
-@pytest.mark.parametrize("seconds", [86_401, 1e300])
-def test_a_retry_after_beyond_the_maximum_age_ends_the_request(seconds: float) -> None:
-    plan = plan_retry(asked(seconds), after(1), PLAIN, NOW)
-    assert isinstance(plan, DeadLetter)
-    assert (plan.code, "by the downstream's Retry-After" in plan.reason) == ("TooOld", True)
 
 
 def test_r4_the_reason_contains_the_numbers_of_the_decision() -> None:

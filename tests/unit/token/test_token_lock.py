@@ -99,6 +99,10 @@ def test_a_refresh_reports_itself_and_its_wait(instances: Instances) -> None:
 # ----------------------------------------------------------------------------------------------------------------- call
 
 
+def always_401(_token: str) -> str:
+    raise Unauthorized
+
+
 def test_call_repeats_once_after_a_401_with_another_token(instances: Instances) -> None:
     token = instances.new()
     token.get()
@@ -191,9 +195,6 @@ def test_a_request_always_answered_401_invalidates_no_token_if_the_api_has_a_pro
     good = instances.new()
     good.get()
 
-    def always_401(_value: str) -> str:
-        raise Unauthorized
-
     for _ in range(3):
         with pytest.raises(StillUnauthorized, match="accepts the token"):
             token.call(always_401)
@@ -208,9 +209,6 @@ def test_f31_a_request_always_answered_401_does_not_invoke_a_delegated_refresh(i
     asked: list[str] = []
     reader = instances.new(authenticate=DelegateRefresh(asked.append), still_valid=instances.api.accepts)
     instances.new().get()
-
-    def always_401(_value: str) -> str:
-        raise Unauthorized
 
     with pytest.raises(StillUnauthorized, match="accepts the token"):
         reader.call(always_401)
