@@ -107,8 +107,8 @@ class Functions:
             self._patch.delenv(name, raising=False)
         self._patch.setattr(boto3, "client", self._client)
         self._patch.setattr(urllib3.PoolManager, "request", partialmethod(self._put))
-        # A simulated clock: a slow machine must not use up an invocation's time. A sleep moves it, and each read does,
-        # a little, so that code that waits without a sleep ends too. Threads of other tests keep the real clock.
+        # A simulated clock: a slow machine must not use up an invocation's time. A sleep moves it, and each read by
+        # 1 ms, so that code that waits without a sleep ends. Threads of other tests keep the real clock.
         self._now, self._thread = 0.0, threading.get_ident()
         self._real_sleep, self._real_clock = time.sleep, time.monotonic
         self._patch.setattr("time.sleep", self._sleep)
@@ -180,7 +180,7 @@ class Functions:
         everything = logging.StreamHandler(output)
         root = logging.getLogger()
         level, handlers = root.level, root.handlers
-        root.handlers = [everything]  # pytest's own would format each of some thousand records twice more
+        root.handlers = [everything]  # pytest's handlers would format each of some thousand records twice more
         root.setLevel(logging.DEBUG)
         answer, raised = None, None
         try:

@@ -76,5 +76,5 @@ def history(world: World, explored: Explored) -> list[str]:
             world.take(choice)
             lines.append(f"{'':>22} {world.summary()}")
     except Violation:
-        pass  # the last choice's
+        pass  # raised by the last choice
     return [*lines, f"broken: {explored.violation}"]

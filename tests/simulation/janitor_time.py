@@ -79,7 +79,7 @@ class Account:
         self.items: dict[str, dict[str, Any]] = {}
         self.settled: dict[str, dict[str, Any]] = {}
         self.executions: dict[str, tuple[str, float, float | None]] = {}
-        self.by_status: dict[str, list[str]] = defaultdict(list)  # the last one last
+        self.by_status: dict[str, list[str]] = defaultdict(list)  # in the order of their ends
         self.runs: dict[str, tuple[float, list[tuple[float, str, str]]]] = {}
         self.handles: set[str] = set()
         self.unanswered: dict[str, float] = {}

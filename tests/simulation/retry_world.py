@@ -30,7 +30,7 @@ from tests.simulation.worlds import (
     World,
 )
 
-COPY_SECONDS = 13 * 86400  # a standard queue may still deliver a copy then: its retention is 14 days
+COPY_SECONDS = 13 * 86400  # seconds after which a standard queue may deliver a copy: its retention is 14 days
 FREEZES = {"beyond its lease": 180, "until its message is back": code.VISIBILITY}
 LATEST = 180  # seconds: the latest arrival of a call after its sender gave up, longer than a lease
 FIXED = '{"default": {"backoff": "fixed", "jitter": "none", "base_seconds": %d, "cap_seconds": %d, "max_attempts": %d}}'

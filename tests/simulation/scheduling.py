@@ -22,7 +22,7 @@ def run(world: World, random: Random) -> int:
         Violation: a guarantee does not hold.
     """
     faults = random.choice((0, 1, 1, 2, 3, 5))
-    likely = random.choice((0.02, 0.1, 0.3))  # probability that a step is a fault, until there were so many
+    likely = random.choice((0.02, 0.1, 0.3))  # probability that a step is a fault, until there were `faults`
     slow = random.choice((0.0, 0.0, 0.02, 0.1))  # probability that time passes although an actor could continue
     steps = 0
     resumes_at = 0

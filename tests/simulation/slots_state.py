@@ -177,7 +177,6 @@ class SlotsState(World):
         # Process whose head is hidden although a slot is free -> the head's handle, and since when.
         self._waiting_at_free_slot: dict[str, tuple[str, float]] = {}
         self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
-        self.older_at: dict[str, float] = {}
         self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
         self.processes = tuple(limits)
         # For each process, the place in the plan of the request that started last.

@@ -117,14 +117,14 @@ class Chat:
         """Raises ReadTimeoutError if the API takes longer."""
         try:
             self._outside.ask(Question("chat", "probe", freeze({"name": token, "seconds": seconds})))
-        except ClientError:  # the world's only one
+        except ClientError:  # the world has no other error
             return False
         return True
 
     def answer(self, token: str) -> None:
         try:
             self._outside.ask(Question("chat", "get", freeze({"name": token})))
-        except ClientError:  # the world's only one
+        except ClientError:  # the world has no other error
             raise Unauthorized from None
 
     def hand_over(self, release_code: str) -> None:
