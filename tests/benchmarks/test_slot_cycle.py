@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dev.benchmarks.slot_cycle import slot_cycle_benchmark, slot_cycle_report
+from dev.benchmarks.slot_cycle import slot_cycle_benchmark
 from dev.benchmarks.slot_cycle.counter_designs import Refused
 from dev.benchmarks.slot_cycle.crew import DESIGNS
 from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, SMALL, Cell, Extent, Measurements, metered
@@ -90,5 +90,5 @@ def test_one_contender_is_judged_by_the_worst_cell_and_several_over_all(contende
     for holders, mine in ROUNDS.items():
         course.cells["floor", holders, contenders] = Cell("floor", holders, contenders, rounds=[1.0, 1.0, 1.0])
         course.cells["slotkeeper", holders, contenders] = Cell("slotkeeper", holders, contenders, rounds=mine)
-    (goal,) = slot_cycle_report.goals(course, extent)
+    (goal,) = slot_cycle_benchmark.goals(course, extent)
     assert (goal.found, goal.met) == (found, met)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from dev.emulator import work_result
 from dev.emulator import worker_client as worker
@@ -154,22 +151,12 @@ def test_each_sample_has_an_id_of_its_own() -> None:
 
 
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def aws(clients: Any) -> Any:
     """A worker's queues, ledger and bucket. The test acts as the worker."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = {name: boto3.client(name, region_name="us-east-1") for name in ("sqs", "dynamodb", "s3")}.__getitem__
-        client("dynamodb").create_table(
-            TableName="ledger",
-            KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        client("s3").create_bucket(Bucket="data")
-        urls = {f"{name}Url": client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
-        outputs = {**urls, "RequestLedgerTableName": "ledger", "DataBucketName": "data"}
-        yield SimpleNamespace(client=client, outputs=outputs)
+    clients("s3").create_bucket(Bucket="data")
+    urls = {f"{name}Url": clients("sqs").create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
+    outputs = {**urls, "RequestLedgerTableName": "ledger", "DataBucketName": "data"}
+    return SimpleNamespace(client=clients, outputs=outputs)
 
 
 QUEUES = ("WorkQueue", "WorkDeadLetterQueue")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from dev.emulator import queue_reading
 from dev.emulator.downstream import Downstream
@@ -19,14 +17,6 @@ from dev.scenarios.worker.worker_mix import draw
 from dev.scenarios.worker.worker_scenario import Observer
 
 BUCKET = "bucket"
-
-
-@pytest.fixture
-def clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        yield lambda service: boto3.client(service, region_name="us-east-1")
 
 
 @pytest.fixture
@@ -54,7 +44,6 @@ def test_all_inputs_but_the_missing_one_are_uploaded(clients: Any) -> None:
 
 def test_a_row_of_the_ledger_is_read(clients: Any) -> None:
     ledger = clients("dynamodb")
-    make_ledger(ledger)
     entry = {"M": {"attempt": {"N": "1"}, "at": {"S": "then"}, "error": {"S": "Retryable: no"}}}
     ledger.put_item(
         TableName="ledger",
@@ -97,8 +86,7 @@ def test_a_manifest_is_read_with_its_time_in_s3(clients: Any) -> None:
 
 
 def test_a_schedule_is_counted_until_it_fires_and_then_kept(clients: Any, queue: str, tmp_path: Any) -> None:
-    scheduler, ledger = clients("scheduler"), clients("dynamodb")
-    make_ledger(ledger)
+    scheduler = clients("scheduler")
     scheduler.create_schedule_group(Name="retries")
     scheduler.create_schedule(
         Name="one",
@@ -113,24 +101,9 @@ def test_a_schedule_is_counted_until_it_fires_and_then_kept(clients: Any, queue:
         "WorkDeadLetterQueueUrl": queue,
         "RequestLedgerTableName": "ledger",
     }
-    observer = Observer(Stack(clients, outputs), Downstream(tmp_path))  # type: ignore[arg-type]
+    stack: Any = SimpleNamespace(client=clients, outputs=outputs)
+    observer = Observer(stack, Downstream(tmp_path))
     assert observer.progress(1, 3, 0.5).counts["scheduled"] == 1
     scheduler.delete_schedule(Name="one", GroupName="retries")
     assert observer.progress(1, 3, 1.5).counts["scheduled"] == 0
     assert observer.schedules == {"one": records.Schedule("one", "a", 1893456060.0)}
-
-
-def make_ledger(dynamodb: Any) -> None:
-    dynamodb.create_table(
-        TableName="ledger",
-        KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-
-
-class Stack:
-    """The part of the embedded AWS that an observer uses."""
-
-    def __init__(self, clients: Any, outputs: dict[str, str]) -> None:
-        self.client, self.outputs = clients, outputs
