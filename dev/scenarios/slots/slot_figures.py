@@ -74,8 +74,8 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
         accounted(sent, records, last),
         never_above(limit, *peaks.values()),
         in_order,
-        slots_are_back(records),
-        handoff_is_fast(median, len(gaps)),
+        slots_are_released(records),
+        hand_off_is_fast(median, len(gaps)),
         failed_are_kept(last, records.kept),
         outcomes_as_expected(sent, records, last),
     ]
@@ -236,13 +236,13 @@ def never_above(limit: int, alive: int, states: int, held: int) -> Claim:
     return Claim(name, most == limit, finding)
 
 
-def slots_are_back(records: Records) -> Claim:
+def slots_are_released(records: Records) -> Claim:
     """S2, S4."""
     finding = f"slots_in_use {records.slots_in_use}, holders: {first_names(records.holders) or 'none'}"
     return Claim("every slot is released", records.slots_in_use == 0 and not records.holders, finding)
 
 
-def handoff_is_fast(median: float | None, count: int) -> Claim:
+def hand_off_is_fast(median: float | None, count: int) -> Claim:
     """S6. If there are no more requests than slots, no slot is handed off."""
     name = f"hand-off median below {HANDOFF_MEDIAN} s"
     if median is None:

@@ -65,13 +65,13 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
     by_kind = {kind: [each for each in outcomes if each.request.kind == kind] for kind in KINDS}
     claims = [
         all_succeeded(outcomes, unassigned),
-        results_whole(outcomes, records),
+        results_complete(outcomes, records),
         poison_is_dead_lettered(outcomes, unassigned),
         poison_has_one_attempt(outcomes),
         ledger_agrees(outcomes, unassigned),
         never_above(records, parameters.workers),
         slow_calls_end(outcomes, parameters.work_seconds),
-        retries_hold_no_place(outcomes, records, parameters.workers),
+        retries_use_no_caller(outcomes, records, parameters.workers),
         went_by_schedule(outcomes, records),
         nothing_left(outcomes, records),
     ]
@@ -159,7 +159,7 @@ def all_succeeded(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
     return judge("each request that can succeed succeeds once", problems, finding)
 
 
-def results_whole(outcomes: Outcomes, records: Records) -> Claim:
+def results_complete(outcomes: Outcomes, records: Records) -> Claim:
     """The manifest's parts contain exactly the input's lines, and no other part exists."""
     wrong: list[str] = []
     published: set[str] = set()
@@ -293,7 +293,7 @@ def _too_slow(outcome: RequestOutcome, work_seconds: float) -> list[Call]:
     return [call for call in outcome.calls if call.number in slow]
 
 
-def retries_hold_no_place(outcomes: Outcomes, records: Records, callers: int) -> Claim:
+def retries_use_no_caller(outcomes: Outcomes, records: Records, callers: int) -> Claim:
     """A retry that waited inside the worker would use one of the callers."""
     most = under_way(outcomes, last_instant(records))
     name, finding = "a waiting retry uses no caller", f"{counted(most, 'request')} under way"
