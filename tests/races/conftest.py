@@ -1,10 +1,10 @@
-"""The engine that judges the races, once for the whole directory, and a token on it that is shared.
+"""DynamoDB Local, once for the folder, and a token that instances share on it.
 
     pytest tests/races/test_slot_races.py --seconds 60
 
-races for the slots so long at each limit, with 8 processes of 16 threads, tells every few seconds how it goes, and
-leaves build/races/report.json. Without the option it is short, with fewer clients, and
-leaves nothing: two xdist workers would write over each other.
+runs a race of 60 s at each limit, with 8 processes of 16 threads, prints the progress and writes
+build/races/report.json. Without the option, races are short, have fewer clients and write no report, because two xdist
+workers would overwrite each other's.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.races.slot_races import Crowd
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seconds", type=float, help="race for the slots so long at each limit, and with all processes")
+    parser.addoption("--seconds", type=float, help="duration of each race for slots, with all processes")
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def crowd(
 
 @pytest.fixture
 def service() -> Iterator[ChatService]:
-    """The API; a POST /auth takes long enough for others to come in between."""
+    """The API. Its POST /auth takes long enough for other instances to act meanwhile."""
     with ChatService(auth_latency=0.1) as running:
         yield running
 

@@ -1,8 +1,8 @@
-"""A process of its own that is told what to do, and tells what came of it, a line of JSON at a time.
+"""A process that exchanges lines of JSON with its parent.
 
-    python -m <module> '<what it has to know as JSON>'
+    python -m <module> '<arguments as JSON>'
 
-A line that never comes ends it: its parent is gone.
+It ends when its parent has ended.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from tests.support.waiting import NEVER
 
 
 class ControlledProcess:
-    """The parent's side. A context manager that ends the process, whatever state it is in."""
+    """The parent's side. As a context manager it kills the process at the end."""
 
-    def __init__(self, module: str, knows: Any) -> None:
+    def __init__(self, module: str, arguments: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps(knows)],
+            [sys.executable, "-m", module, json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            bufsize=0,  # a line that waits in a buffer is one that select does not see
+            bufsize=0,  # select does not see a line in a buffer
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "layers" / "slotkeeper")])},
         )
 
-    def says(self) -> Any:
-        """The next line it says."""
+    def receive(self) -> Any:
+        """The next line of the process."""
         output = self._process.stdout
         assert output is not None
         readable, _, _ = select.select([output], [], [], NEVER)
-        assert readable, f"the process has said nothing for {NEVER:g} s"
+        assert readable, f"the process has sent nothing for {NEVER:g} s"
         line = output.readline()
-        assert line, "the process has ended without a word"
+        assert line, "the process has ended without a line"
         return json.loads(line)
 
-    def tell(self, what: Any) -> None:
+    def send(self, value: Any) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(what).encode() + b"\n")
+        self._process.stdin.write(json.dumps(value).encode() + b"\n")
         self._process.stdin.flush()
 
-    def go_on(self) -> None:
-        """Lets it do its work, or leave its stopping point."""
-        self.tell(None)
+    def resume(self) -> None:
+        """Start its work, or continue after its breakpoint."""
+        self.send(None)
 
     def kill(self) -> None:
         self._process.kill()
@@ -75,13 +75,13 @@ class ControlledProcess:
                 pipe.close()
 
 
-def say(what: Any) -> None:
-    """The process's side: a line to the parent."""
-    print(json.dumps(what), flush=True)
+def send_line(value: Any) -> None:
+    """The process's side: send a line to the parent."""
+    print(json.dumps(value), flush=True)
 
 
-def hear() -> Any:
-    """The process's side: the parent's next line. Without a parent the process ends here."""
+def receive_line() -> Any:
+    """The process's side: the parent's next line. Without a parent the process ends."""
     line = sys.stdin.readline()
     if not line:
         os._exit(1)

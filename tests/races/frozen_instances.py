@@ -1,4 +1,4 @@
-"""Instances that stand still at a chosen place, as a frozen container does, and what the others do meanwhile."""
+"""Instances that pause at a breakpoint, like a frozen container, while other instances continue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from dev.emulator.chat_service import answer_to
 from dev.emulator.local_clients import local_client
 from slotkeeper.token import Timing
-from tests.races.shared_token import SKEW, UNHURRIED, TokenSharers, at_once, start
+from tests.races.shared_token import LONG_LEASE, SKEW, TokenSharers, simultaneously, start
 from tests.support.waiting import NEVER
 
 Point = Literal["nowhere", "before the POST", "in the POST", "between POST and store"]
@@ -17,62 +17,60 @@ Point = Literal["nowhere", "before the POST", "in the POST", "between POST and s
 OTHERS = 10
 
 
-class Stop:
-    """A place where whoever comes there first, once it is set up, stands still until it is let go on."""
+class Breakpoint:
+    """Pauses the first thread that reaches it after it is armed, until `resume`."""
 
     def __init__(self) -> None:
-        self.set_up = False
+        self.armed = False
         self._reached = threading.Event()
-        self._go_on = threading.Event()
+        self._resumed = threading.Event()
 
-    def here(self) -> None:
-        if self.set_up:
-            self.set_up = False
+    def reach(self) -> None:
+        if self.armed:
+            self.armed = False
             self._reached.set()
-            assert self._go_on.wait(NEVER), "nobody let it go on"
+            assert self._resumed.wait(NEVER), "the breakpoint was not resumed"
 
     def wait_until_reached(self) -> None:
-        assert self._reached.wait(NEVER), "nobody has come here"
+        assert self._reached.wait(NEVER), "the breakpoint was not reached"
 
-    def go_on(self) -> None:
-        self._go_on.set()
+    def resume(self) -> None:
+        self._resumed.set()
 
 
-def stopping(sharing: TokenSharers, point: Point, stop: Stop) -> Callable[[float], str]:
-    """An authenticate that stands still at a point."""
+def with_breakpoint(sharing: TokenSharers, point: Point, stop: Breakpoint) -> Callable[[float], str]:
+    """An `authenticate` with a breakpoint."""
     api = sharing.api()
 
     def authenticate(seconds: float) -> str:
         if point == "before the POST":
-            stop.here()
+            stop.reach()
         token = api.authenticate(seconds)
         if point == "between POST and store":
-            stop.here()
+            stop.reach()
         return token
 
     return authenticate
 
 
 class Freeze:
-    """Instances with skewed clocks have a token. From `begin` on it is dead, and one of them holds the lock and stands
-    still at a point.
-    """
+    """Instances with skewed clocks share a token. `begin` invalidates it, and pauses one instance with the lock."""
 
-    def __init__(self, sharing: TokenSharers, point: Point, timing: Timing = UNHURRIED) -> None:
+    def __init__(self, sharing: TokenSharers, point: Point, timing: Timing = LONG_LEASE) -> None:
         sharing.timing = timing
         sharing.clock.hold()
         self._sharing = sharing
         self.others = sharing.several(OTHERS, SKEW)
-        self.stop, self.successors_stop = Stop(), Stop()
-        self.frozen = sharing.new(skew=-SKEW, authenticate=stopping(sharing, point, self.stop))
-        successors = stopping(sharing, "between POST and store", self.successors_stop)
+        self.stop, self.successors_breakpoint = Breakpoint(), Breakpoint()
+        self.frozen = sharing.new(skew=-SKEW, authenticate=with_breakpoint(sharing, point, self.stop))
+        successors = with_breakpoint(sharing, "between POST and store", self.successors_breakpoint)
         self.successor = sharing.new(skew=SKEW, authenticate=successors)
-        at_once([instance.get for instance in sharing.instances])
+        simultaneously([instance.get for instance in sharing.instances])
         self.let_the_token_age()
 
     def begin(self) -> None:
         self._sharing.service.invalidate()
-        self.stop.set_up = True
+        self.stop.armed = True
         (self.message,) = start([self.frozen.ask])
         self.stop.wait_until_reached()
 
@@ -80,22 +78,24 @@ class Freeze:
         self._sharing.clock.move(self._sharing.timing.lease + self._sharing.timing.spread)
 
     def let_the_token_age(self) -> None:
-        """Until it may be refreshed, by the slowest clock too."""
+        """Move the clock until every instance may refresh the token, even with the slowest clock."""
         self._sharing.clock.move(self._sharing.timing.spread + self._sharing.timing.min_interval + 0.1)
 
     def all_are_answered(self) -> None:
-        assert {self.message.result(), *at_once([each.ask for each in self._sharing.instances])} == {answer_to("hello")}
+        assert {self.message.result(), *simultaneously([each.ask for each in self._sharing.instances])} == {
+            answer_to("hello")
+        }
         assert self._sharing.stored_is_live()
 
 
-def ask_after_standing_still_between_look_and_take(sharing: TokenSharers) -> str:
-    """An instance finds that there is no token, and stands still until another has stored one; then it goes on."""
-    stop = Stop()
-    stop.set_up = True
+def ask_with_pause_between_read_and_acquire(sharing: TokenSharers) -> str:
+    """An instance reads that there is no token, and pauses until another one has stored a token. Returns its answer."""
+    stop = Breakpoint()
+    stop.armed = True
     dynamodb = local_client("dynamodb", sharing.dynamodb.meta.endpoint_url)
-    dynamodb.meta.events.register("before-call.dynamodb.UpdateItem", lambda **_: stop.here())
+    dynamodb.meta.events.register("before-call.dynamodb.UpdateItem", lambda **_: stop.reach())
     (answer,) = start([sharing.new(dynamodb).ask])
     stop.wait_until_reached()
     sharing.new().get()
-    stop.go_on()
+    stop.resume()
     return answer.result()

@@ -1,7 +1,8 @@
-"""Instances in a process of their own, which can be killed and frozen as containers are.
+"""Instances in a separate process, which can be killed and frozen like a container.
 
-It says a line when it is ready and does its work at the next line it is told; at a stopping point it says where it is
-and goes on at the next line. At last it says what came of it.
+1. It sends "ready" and waits for a line.
+2. Its instances get a token. At the breakpoint it sends the breakpoint's name and waits for a line.
+3. It sends tokens and events, waits for a line, and sends the answers to a message.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dev.emulator.local_clients import local_client
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
 from slotkeeper.token import Timing
-from tests.races.controlled_process import ControlledProcess, hear, say
+from tests.races.controlled_process import ControlledProcess, receive_line, send_line
 from tests.races.frozen_instances import Point
-from tests.races.shared_token import Instance, TokenSharers, at_once
+from tests.races.shared_token import Instance, TokenSharers, simultaneously
 
 
 @dataclass(frozen=True)
@@ -50,35 +51,35 @@ def main() -> None:
     orders = Orders(**json.loads(sys.argv[1]))
     dynamodb = local_client("dynamodb", orders.dynamodb, connections=len(orders.skews))
     instances = [_instance(orders, dynamodb, skew) for skew in orders.skews]
-    _say_and_wait("ready")
+    _report_and_wait("ready")
     works: list[Callable[[], str]] = [instance.get for instance in instances]
-    tokens = at_once(works)
+    tokens = simultaneously(works)
     events = [type(event).__name__ for instance in instances for event in instance.events]
-    _say_and_wait({"tokens": tokens, "events": events})
-    say([instance.ask("hello") for instance in instances])
+    _report_and_wait({"tokens": tokens, "events": events})
+    send_line([instance.ask("hello") for instance in instances])
 
 
 def _instance(orders: Orders, dynamodb: Any, skew: float) -> Instance:
     api = ChatApi(orders.api, lambda: Credentials(orders.client_id, orders.client_secret))
     stops = {orders.stop}
 
-    def stop_once_at(point: Point) -> None:
+    def pause_once_at(point: Point) -> None:
         if point in stops:
             stops.remove(point)
-            _say_and_wait(point)
+            _report_and_wait(point)
 
     def authenticate(seconds: float) -> str:
-        stop_once_at("before the POST")
+        pause_once_at("before the POST")
         token = api.authenticate(seconds)
-        stop_once_at("between POST and store")
+        pause_once_at("between POST and store")
         return token
 
     return Instance(dynamodb, orders.name, api, Timing(**orders.timing), skew=skew, authenticate=authenticate)
 
 
-def _say_and_wait(what: Any) -> None:
-    say(what)
-    hear()
+def _report_and_wait(what: Any) -> None:
+    send_line(what)
+    receive_line()
 
 
 if __name__ == "__main__":

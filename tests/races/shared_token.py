@@ -1,7 +1,6 @@
-"""Instances that share one token on DynamoDB Local, through the real client of the chat API's stand-in.
+"""Instances that share one token on DynamoDB Local, with the real client of the simulated chat API.
 
-What would be containers are threads, each with a cache and connections to the API of its own; `elsewhere` has them in
-processes of their own.
+Each instance is a thread with its own cache and connections. `instance_process` has instances in separate processes.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ TABLE = "tokens"
 
 SKEW = 2.0  # seconds, either way
 
-# For holders whose process stands still, which go by the true time: a lease whose end a test can wait for, and which
-# yet lasts several times as long as a healthy holder needs on a busy machine.
-QUICK = Timing(api=6.0, store=3.0, clock_skew=0.05, min_interval=0.0, patience=NEVER)
+# For frozen processes, which use the true time: short enough to wait for, and several times as long as a healthy holder
+# needs on a busy machine.
+SHORT_LEASE = Timing(api=6.0, store=3.0, clock_skew=0.05, min_interval=0.0, patience=NEVER)
 
-# For crowds, whose hundreds a machine of two cores serves slowly, and for held clocks: nothing here ends by time.
-UNHURRIED = Timing(api=20.0, store=10.0, clock_skew=SKEW, patience=NEVER)
+# For hundreds of instances on two cores, and for held clocks: no time-out ends during a test.
+LONG_LEASE = Timing(api=20.0, store=10.0, clock_skew=SKEW, patience=NEVER)
 
 _names = itertools.count(1)
 
 
 class Clock:
-    """The true time in seconds since the epoch; a test may hold it and move it."""
+    """The true time in seconds since the epoch. A test can hold it and move it."""
 
     def __init__(self) -> None:
         self._held: float | None = None
@@ -52,11 +51,11 @@ class Clock:
 
 
 class Instance:
-    """One SharedToken and its own way to the API.
+    """One SharedToken with its own client of the API.
 
     Args:
-        skew: by how many seconds its clock is ahead.
-        changes: of SharedToken's own arguments.
+        skew: seconds by which its clock is ahead.
+        changes: other arguments of SharedToken.
     """
 
     def __init__(
@@ -78,14 +77,14 @@ class Instance:
         self.get = self.token.get
 
     def ask(self, text: str = "hello") -> str:
-        """What a chatbot does with a message."""
+        """Answer a message as the chatbot does."""
         return self.token.call(lambda token: self.api.answer(ChatMessage("any", text), token, 10.0))
 
 
 class TokenSharers:
-    """One token, the API that gives it, and the instances that share it."""
+    """One token, its API, and the instances that share it."""
 
-    def __init__(self, dynamodb: Any, service: ChatService, timing: Timing = UNHURRIED) -> None:
+    def __init__(self, dynamodb: Any, service: ChatService, timing: Timing = LONG_LEASE) -> None:
         self.dynamodb = dynamodb
         self.service = service
         self.timing = timing
@@ -95,7 +94,7 @@ class TokenSharers:
         self.instances: list[Instance] = []
 
     def new(self, dynamodb: Any = None, **changes: Any) -> Instance:
-        """An instance, with a client of its own if one is given."""
+        """Another instance; `dynamodb` replaces the common client."""
         arguments: dict[str, Any] = {"timing": self.timing, "clock": self.clock} | changes
         instance = Instance(dynamodb or self.dynamodb, self.name, self.api(), **arguments)
         self.instances.append(instance)
@@ -118,12 +117,12 @@ class TokenSharers:
         return self.service.is_live(self.item().access_token or "")
 
     def count(self, kind: type[TokenEvent]) -> int:
-        """How many events of one kind the instances here have reported."""
+        """The number of events of one kind that the instances have reported."""
         return sum(isinstance(event, kind) for instance in self.instances for event in instance.events)
 
 
 def start[Result](works: Sequence[Callable[[], Result]]) -> list[Future[Result]]:
-    """Runs them on a thread each, all from the same instant."""
+    """Run each on a thread; all begin at the same instant."""
     together = threading.Barrier(len(works))
 
     def run(work: Callable[[], Result]) -> Result:
@@ -136,11 +135,11 @@ def start[Result](works: Sequence[Callable[[], Result]]) -> list[Future[Result]]
     return futures
 
 
-def at_once[Result](works: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Runs them as `start` does and waits: their results, in order. Raises what the first of them raised."""
+def simultaneously[Result](works: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Run them with `start` and return their results in order. Raises the first exception."""
     return [future.result() for future in start(works)]
 
 
 def errors_of(works: Sequence[Callable[[], Any]]) -> list[BaseException | None]:
-    """Runs them as `start` does and waits: what each raised, None for those that raised nothing."""
+    """Run them with `start` and return the exception of each, or None."""
     return [future.exception() for future in start(works)]

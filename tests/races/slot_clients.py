@@ -1,7 +1,7 @@
-"""Starters, workflows and janitors by the dozen in a process of their own: they race for the slots of one process.
+"""Starters, workflows and janitors in a separate process that race for the slots of one process.
 
-Each thread takes one step after the other, each with an execution drawn from the same small pot: so all meet all, and
-every step is asked for in every state. Some answers are lost on their way; a client asks until it knows.
+Each thread makes one step after the other, each with a random one of a few executions, so that every step meets every
+state and every other client. Some answers are lost; a client repeats the call until it receives an answer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dev.emulator.local_clients import local_client
 from slotkeeper.slots import protocol
 from slotkeeper.slots.protocol import Full, Granted, Registration, Reservation, Slots
 from slotkeeper.slots.request import Delivery
-from tests.races.controlled_process import ControlledProcess, hear, say
+from tests.races.controlled_process import ControlledProcess, receive_line, send_line
 from tests.races.slot_history import Entry, Operation, Step, save
 from tests.support.boundary import lose_answers
 
-Change = tuple[str, str, str]  # a constant of slots/protocol.py, what stands in it, and what is to stand there instead
+Change = tuple[str, str, str]  # a constant of slots/protocol.py, a part of it, and the replacement
 
 LOST = 0.04  # the share of UpdateItem's answers that is lost
-TICK = 1.0  # seconds between two words on how it goes
+TICK = 1.0  # seconds between two progress lines
 
 
 @dataclass(frozen=True)
@@ -41,35 +41,35 @@ class Orders:
     """One race.
 
     Args:
-        pot: how many executions there are.
-        until: when it ends, by the monotonic clock,
-        least: but not before each thread has taken so many steps.
+        executions: their number.
+        until: the end by the monotonic clock, but not before
+        min_steps: the steps of each thread.
         changes: of the protocol, for this race.
         reads_first: reserve reads and then writes, without a condition.
     """
 
     table: str
     process: str
-    pot: int
+    executions: int
     until: float
-    least: int
+    min_steps: int
     history: str
     changes: list[Change]
     reads_first: bool
 
 
 class Clients(ControlledProcess):
-    """The parent's side: some threads in a process, each a client."""
+    """The parent's side of a process with client threads."""
 
     def __init__(self, endpoint: str, number: int, threads: int) -> None:
         super().__init__("tests.races.slot_clients", [endpoint, number, threads])
 
     def begin(self, orders: Orders) -> None:
-        self.tell(asdict(orders))
+        self.send(asdict(orders))
 
 
 class Workflow:
-    """The workflow's two steps, with the expressions that slots/protocol.py has for it."""
+    """The workflow's two steps, with its expressions of slots/protocol.py."""
 
     def __init__(self, dynamodb: Any, table: str, process: str) -> None:
         self._dynamodb = dynamodb
@@ -101,7 +101,7 @@ class Workflow:
 
 
 class ReadsFirst(Slots):
-    """The bug that everybody writes first: it looks whether there is room, and then takes it."""
+    """The common bug: read whether a slot is free, then write."""
 
     def reserve(self, process: str, execution: str, now: float) -> Reservation:
         item = self.read(process)
@@ -120,7 +120,7 @@ class ReadsFirst(Slots):
 
 
 class Client:
-    """One thread. It is starter, workflow and janitor in turn."""
+    """One thread, which acts as starter, workflow and janitor in turn."""
 
     def __init__(self, dynamodb: Any, orders: Orders, number: int) -> None:
         kind = ReadsFirst if orders.reads_first else Slots
@@ -130,7 +130,7 @@ class Client:
         self._orders = orders
         self._random = random.Random(number)  # noqa: S311
         self._marks = itertools.count(number * 10**8)
-        self._looked_at: Mapping[str, Mapping[str, Any]] = {}
+        self._seen_holders: Mapping[str, Mapping[str, Any]] = {}
 
     def run(self) -> None:
         steps = {
@@ -140,36 +140,36 @@ class Client:
             self._cancel: 8,
             self._quiet: 6,
             self._reclaim: 10,
-            self._look: 4,  # seldom: what the janitor has seen is old when it acts on it
+            self._read: 4,  # seldom, so that the janitor acts on an old read
         }
         kinds, weights = list(steps), list(steps.values())
-        while time.monotonic() < self._orders.until or len(self.operations) < self._orders.least:
+        while time.monotonic() < self._orders.until or len(self.operations) < self._orders.min_steps:
             self._random.choices(kinds, weights)[0]()
 
     def _starter(self) -> None:
-        name, process = self._any(), self._orders.process
+        name, process = self._any_execution(), self._orders.process
         answer = self._do("reserve", name, lambda mark: self._slots.reserve(process, name, mark))
         if answer in {"Full", "Paused"} and self._random.random() < 0.2:
-            # The delivery's age is anything: those who come late must not replace those who came after them.
+            # A random age: an older delivery must not replace a newer one.
             sequence = str(time.monotonic_ns() - self._random.randrange(10**9))
             self._do("wait", name, lambda mark: self._slots.wait(process, name, _delivery(sequence, mark)))
 
     def _confirm(self) -> None:
-        name = self._any()
+        name = self._any_execution()
         self._do("confirm", name, lambda _: self._workflow.confirm(name))
 
     def _release(self) -> None:
-        name = self._any()
+        name = self._any_execution()
         self._do("release", name, lambda _: self._workflow.release(name))
 
     def _cancel(self) -> None:
-        name = self._any()
+        name = self._any_execution()
         self._do("cancel", name, lambda _: self._slots.cancel(self._orders.process, name))
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         item = self._slots.read(self._orders.process)
         assert item is not None
-        self._looked_at = {name: holder.raw for name, holder in item.holders.items()}
+        self._seen_holders = {name: holder.raw for name, holder in item.holders.items()}
 
     def _quiet(self) -> None:
         self._as_seen("quiet", lambda name, raw, mark: self._slots.mark_quiet(self._orders.process, name, raw, mark))
@@ -178,15 +178,15 @@ class Client:
         self._as_seen("reclaim", lambda name, raw, _: self._slots.release(self._orders.process, name, raw))
 
     def _as_seen(self, step: Step, act: Callable[[str, Mapping[str, Any], int], bool]) -> None:
-        if not self._looked_at:
-            return self._look()
-        name = self._random.choice(list(self._looked_at))
-        raw = self._looked_at[name]
+        if not self._seen_holders:
+            return self._read()
+        name = self._random.choice(list(self._seen_holders))
+        raw = self._seen_holders[name]
         self._do(step, name, lambda mark: act(name, raw, mark), Entry.read(raw))
         return None
 
-    def _any(self) -> str:
-        return f"{self._orders.process}-{self._random.randrange(self._orders.pot)}"
+    def _any_execution(self) -> str:
+        return f"{self._orders.process}-{self._random.randrange(self._orders.executions)}"
 
     def _do(self, step: Step, name: str, call: Callable[[int], Any], seen: Entry | None = None) -> str:
         marks = []
@@ -210,7 +210,7 @@ def _delivery(sequence: str, mark: int) -> Delivery:
 
 @contextmanager
 def _changed(changes: list[Change]) -> Iterator[None]:
-    """The protocol with another text in some of its constants."""
+    """Replace parts of the protocol's constants."""
     before = {constant: getattr(protocol, constant) for constant, _, _ in changes}
     try:
         for constant, old, new in changes:
@@ -235,11 +235,11 @@ def _race(dynamodb: Any, orders: Orders, number: int, threads: int) -> None:
     with _changed(orders.changes), ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(run, client) for client in clients]
         while wait(running, timeout=TICK).not_done:
-            say({"operations": sum(len(client.operations) for client in clients), "over": False})
+            send_line({"operations": sum(len(client.operations) for client in clients), "ended": False})
     errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
     operations = [operation for client in clients for operation in client.operations]
     save(operations, Path(orders.history))
-    say({"operations": len(operations), "over": True, "errors": errors})
+    send_line({"operations": len(operations), "ended": True, "errors": errors})
 
 
 def main() -> None:
@@ -248,9 +248,9 @@ def main() -> None:
     dynamodb = local_client("dynamodb", endpoint, connections=threads)
     chance = random.Random(number)  # noqa: S311
     lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
-    say("ready")
+    send_line("ready")
     while True:
-        _race(dynamodb, Orders(**hear()), number, threads)
+        _race(dynamodb, Orders(**receive_line()), number, threads)
 
 
 if __name__ == "__main__":

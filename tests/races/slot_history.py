@@ -1,7 +1,7 @@
-"""What a race over one process's slots leaves behind: what its clients did, and every item that there ever was.
+"""The history of a race for one process's slots: the clients' operations, and every state of the item.
 
-The items come from the table's stream, which has the item as it stood after each write, in the order of the writes
-(Developer Guide, "Change data capture for DynamoDB Streams"). A write that changes nothing leaves no record there.
+The states come from the table's stream, which has the item after each write, in the order of the writes (Developer
+Guide, "Change data capture for DynamoDB Streams"). A write without a change adds no record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Step = Literal["reserve", "wait", "confirm", "release", "cancel", "reclaim", "qu
 
 
 class Entry(NamedTuple):
-    """A holder as the item has it. `since` is the mark of the reserve that made it: no two calls write the same."""
+    """A holder in the item. `since` is the mark of the reserve that wrote it, unique for each call."""
 
     state: str
     since: int
@@ -39,14 +39,14 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True)
 class Item:
-    """The process's item at one instant. `meddled` changes when the test itself has written a wrong count."""
+    """The process's item at one instant. `disturbed` changes when the test itself writes a wrong count."""
 
     limit: int
     count: int
     holders: Mapping[str, Entry]
     paused: bool
     waiting: Waiting | None
-    meddled: int
+    disturbed: int
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Item:
@@ -58,13 +58,15 @@ class Item:
             paused=raw.get("paused", {}).get("BOOL", False),
             waiting=waiting
             and Waiting(waiting["sequence"]["S"], int(waiting["receives"]["N"]), waiting["receipt_handle"]["S"]),
-            meddled=int(raw.get("meddled", {"N": "0"})["N"]),
+            disturbed=int(raw.get("disturbed", {"N": "0"})["N"]),
         )
 
     @property
     def digest(self) -> int:
-        """The same for two items only if they are equal, as good as certainly."""
-        return hash((self.limit, self.count, frozenset(self.holders.items()), self.paused, self.waiting, self.meddled))
+        """Equal items have equal digests; other items almost certainly have others."""
+        return hash(
+            (self.limit, self.count, frozenset(self.holders.items()), self.paused, self.waiting, self.disturbed)
+        )
 
     @property
     def full(self) -> bool:
@@ -77,9 +79,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Operation:
-    """One step of a client, asked for until the client knew what came of it. Times are the machine's monotonic clock.
+    """One step of a client, repeated until it received an answer. Times are of the monotonic clock.
 
-    Each call of it wrote a mark of its own, if it wrote any; the answers to all of them but the last were lost.
+    Each call writes its own mark, if it takes effect. All answers but the last were lost.
     """
 
     step: Step
@@ -96,7 +98,7 @@ class Operation:
 
     @property
     def done(self) -> bool:
-        """It says that it changed the item."""
+        """The answer states that the step changed the item."""
         return self.answer in {"Granted", "True", "REGISTERED"}
 
 
@@ -111,10 +113,10 @@ def load(path: Path) -> Iterator[Operation]:
 
 
 def items_of(streams: Any, stream_arn: str) -> Iterator[Item]:
-    """Every item that the stream has, the oldest first. Whoever calls has stopped writing."""
+    """Every item of the stream, oldest first. Call it when all writes have ended."""
     (shard,) = streams.describe_stream(StreamArn=stream_arn)["StreamDescription"]["Shards"]
     start = {"StreamArn": stream_arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-    # An image of 200 holders is 20 KB: botocore's own parser would take longer over a minute of them than the race.
+    # An image of 200 holders is 20 KB: for a minute of them, botocore's parser takes longer than the race.
     bodies: list[bytes] = []
     streams.meta.events.register("before-parse.dynamodb-streams.GetRecords", _keep_unparsed(bodies))
     page = streams.get_shard_iterator(**start)["ShardIterator"]

@@ -1,8 +1,8 @@
-"""Judges a race for slots: every item there ever was, every step from one to the next, and every answer of a client.
+"""Checks a race for slots: every state of the item, every step between two states, and every answer to a client.
 
-Three witnesses. The stream is the first: it has each item that was. The clients' own history must agree with it, write
-by write. Observers, who read while they race, must have seen what the stream says, in its order: so the stream has left
-out nothing that anybody saw.
+1. The stream has each state of the item.
+2. The clients' history must agree with the stream, write by write.
+3. Observers read during the race. Their reads must be states of the stream, in its order, so the stream is complete.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from tests.races.slot_answers import Writes, most_certain_holders, wrong_answers
 from tests.races.slot_history import Entry, Item, Operation
 
-MOST_FAULTS = 20  # what is told of more of them is their number
+MAX_FAULTS_SHOWN = 20  # of more, the report has the number
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was judged."""
+    """The size of a race."""
 
     operations: int
     lost_answers: int
@@ -33,10 +33,10 @@ class Figures:
 
 
 class Judge:
-    """Takes the items of a race one after the other, then the rest. `faults` is what it finds wrong, in sentences.
+    """Checks the items of a race one after the other, then answers and reads. `faults` contains sentences.
 
     Args:
-        steady: nobody but the clients touches the item, so that its limit is the same throughout and its count right.
+        steady: only clients write to the item, so that its limit is constant and its count correct.
     """
 
     def __init__(self, *, steady: bool) -> None:
@@ -48,7 +48,7 @@ class Judge:
         self._last: Item | None = None
 
     def take(self, item: Item) -> None:
-        """The next item. The first of all is the one that was created, the last the one that is left."""
+        """Check the next item. The first one is the created item, the last one the final item."""
         number = len(self.curve)
         old, self._last = self._last, item
         self.curve.append((len(item.holders), item.limit))
@@ -60,17 +60,17 @@ class Judge:
             self.faults += [f"write {number}: {fault}" for fault in _wrong_item(item)]
 
     def conclude(self, operations: list[Operation], snapshots: list[list[int]]) -> Figures:
-        """What the clients say, and the digests that each observer read. By now every slot was given back."""
+        """Check the answers, and the digests that each observer read, after every slot was freed."""
         left = self._last
         if left is None or left.holders or left.count:
-            self.faults.append(f"at the end, when everything was given back, the item is {left}")
+            self.faults.append(f"at the end, after every slot was freed, the item is {left}")
         self.faults += wrong_answers(self._writes, operations)
         for of_one in snapshots:
             self.faults += self._unknown(of_one)
         certain = most_certain_holders(operations)
         _, limit = self.curve[0]
         if self._steady and certain > limit:
-            self.faults.append(f"{certain} at once were told that they hold a slot, the limit {limit}")
+            self.faults.append(f"{certain} clients held a slot at the same time by their answers, the limit {limit}")
         answers = Counter(operation.answer for operation in operations)
         return Figures(
             operations=len(operations),
@@ -83,10 +83,10 @@ class Judge:
             most_certain_holders=certain,
         )
 
-    def tell(self) -> str:
-        """The faults as text, as many as one wants to read."""
-        more = len(self.faults) - MOST_FAULTS
-        return "\n".join([*self.faults[:MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
+    def summary(self) -> str:
+        """The first faults as text, and the number of others."""
+        more = len(self.faults) - MAX_FAULTS_SHOWN
+        return "\n".join([*self.faults[:MAX_FAULTS_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
     def _unknown(self, snapshots: list[int]) -> Iterator[str]:
         reached = 0
@@ -94,7 +94,7 @@ class Judge:
             places = self._places[digest]
             later = bisect_left(places, reached)
             if later == len(places):
-                yield f"snapshot {number} is no item of the stream from write {reached} on"
+                yield f"snapshot {number} is no item of the stream since write {reached}"
                 return
             reached = places[later]
 
@@ -112,10 +112,10 @@ def _wrong_step(old: Item, new: Item) -> Iterator[str]:
     removed = old.holders.keys() - new.holders.keys()
     changed = [name for name, entry in new.holders.items() if old.holders.get(name, entry) != entry]
     if len(added) + len(removed) + len(changed) > 1:
-        yield f"more than one holder is another: {sorted([*added, *removed, *changed])}"
+        yield f"more than one holder has changed: {sorted([*added, *removed, *changed])}"
     if added and (old.full or old.paused):
         yield (
-            f"{added} admitted where there was no room: slots_in_use {old.count}, {len(old.holders)} holders, "
+            f"{added} admitted without a free slot: slots_in_use {old.count}, {len(old.holders)} holders, "
             f"the limit {old.limit}, paused {old.paused}"
         )
     for name in added:
@@ -125,13 +125,13 @@ def _wrong_step(old: Item, new: Item) -> Iterator[str]:
         if not _may_become(old.holders[name], new.holders[name]):
             yield f"{name} was {old.holders[name]} and is {new.holders[name]}"
     repaired = old.holders == new.holders and not new.drift
-    if new.drift != old.drift and new.meddled == old.meddled and not repaired:
+    if new.drift != old.drift and new.disturbed == old.disturbed and not repaired:
         yield f"slots_in_use was {old.count} of {len(old.holders)} holders, and is {new.count} of {len(new.holders)}"
     if new.waiting != old.waiting:
         if new.waiting is None or (old.waiting and new.waiting[:2] <= old.waiting[:2]):
-            yield f"{old.waiting} waited, and an older delivery stands there: {new.waiting}"
+            yield f"{old.waiting} was replaced by an older delivery: {new.waiting}"
         if not (old.full or old.paused):
-            yield f"{new.waiting} waits where there is room"
+            yield f"{new.waiting} waits although a slot is free"
 
 
 def _may_become(old: Entry, new: Entry) -> bool:

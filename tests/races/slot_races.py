@@ -1,4 +1,4 @@
-"""A race for one process's slots: processes of clients on DynamoDB Local, observers, and who meddles."""
+"""A race for one process's slots: processes of clients on DynamoDB Local, observers, and disturbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.races.slot_clients import Change, Clients, Orders
 from tests.races.slot_history import Entry, Item, Operation, items_of, load
 from tests.races.slot_judge import Figures, Judge
 
-Meddling = Literal["limit", "pause", "count"]
+Disturbance = Literal["limit", "pause", "count"]
 
 PROCESS = "p"
 MARKS = 10**15  # above those of all clients
@@ -29,24 +29,24 @@ MARKS = 10**15  # above those of all clients
 
 @dataclass(frozen=True)
 class Race:
-    """What is raced for.
+    """The parameters of a race.
 
     Args:
-        meddling: what somebody does meanwhile, again and again: moves the limit between 0 and a little more than it is,
-            pauses and resumes, writes wrong counts and repairs them.
+        disturbances: repeated: "limit" moves it between 0 and `limit + 2`, "pause" pauses and resumes, "count"
+            writes wrong counts and repairs them.
         changes: see Orders.
         reads_first: see Orders.
     """
 
     limit: int
-    meddling: tuple[Meddling, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
     changes: list[Change] = field(default_factory=list)
     reads_first: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A race that is over and judged."""
+    """A race that has ended and was checked."""
 
     judge: Judge
     figures: Figures
@@ -54,57 +54,58 @@ class Outcome:
 
 
 class Crowd:
-    """The clients' processes, which race as often as they are told. A context manager."""
+    """The clients' processes, for any number of races. A context manager."""
 
     def __init__(self, dynamodb_local: DynamoDbLocal, processes: int, threads: int, folder: Path) -> None:
         self._local = dynamodb_local
         self._dynamodb = dynamodb_local.client()
         self._folder = folder
         self._tables = (f"slots-{number}" for number in count(1))
-        self._aside = (processes + 1) // 2  # observers: who waits behind many clients sees little alone
+        self._observer_count = (processes + 1) // 2  # several, because one reads seldom among many clients
         self._ends = ExitStack()
         self._clients = [
             self._ends.enter_context(Clients(dynamodb_local.endpoint, number, threads)) for number in range(processes)
         ]
 
     def race(
-        self, race: Race, seconds: float, least: int = 0, watch: Callable[[str], None] = lambda _: None
+        self, race: Race, seconds: float, min_steps: int = 0, watch: Callable[[str], None] = lambda _: None
     ) -> Outcome:
-        """Runs a race and judges it. It takes so long, and longer until each thread has taken at least so many steps.
+        """Run a race for `seconds`, and until each thread has made at least `min_steps` steps, and check it.
 
-        `watch` hears about every second how it goes.
+        `watch` receives a progress line every second.
         """
         table = next(self._tables)
         stream = self._create(table, race.limit)
-        observers = [Observer(self._dynamodb, table) for _ in range(self._aside)]
-        meddlers = [
-            Meddler(self._dynamodb, table, race, number) for number in range(self._aside if race.meddling else 0)
+        observers = [Observer(self._dynamodb, table) for _ in range(self._observer_count)]
+        disturbers = [
+            Disturber(self._dynamodb, table, race, number)
+            for number in range(self._observer_count if race.disturbances else 0)
         ]
         started = time.monotonic()
         histories = [self._folder / f"{table}-{number}.jsonl" for number in range(len(self._clients))]
-        with ExitStack() as asides:
-            for aside in [*observers, *meddlers]:
-                asides.enter_context(aside)
+        with ExitStack() as background:
+            for thread in [*observers, *disturbers]:
+                background.enter_context(thread)
             for clients, history in zip(self._clients, histories, strict=True):
                 clients.begin(
                     Orders(
                         table=table,
                         process=PROCESS,
-                        pot=2 * race.limit + 1,
+                        executions=2 * race.limit + 1,
                         until=started + seconds,
-                        least=least,
+                        min_steps=min_steps,
                         history=str(history),
                         changes=race.changes,
                         reads_first=race.reads_first,
                     )
                 )
             self._follow(
-                lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} steps, {observers[0].tell()}")
+                lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} steps, {observers[0].status()}")
             )
         took = time.monotonic() - started
         operations = [operation for history in histories for operation in load(history)]
-        operations += give_everything_back(self._dynamodb, table)
-        judge = Judge(steady=not race.meddling)
+        operations += release_all(self._dynamodb, table)
+        judge = Judge(steady=not race.disturbances)
         for item in items_of(local_client("dynamodbstreams", self._local.endpoint), stream):
             judge.take(item)
         figures = judge.conclude(operations, [observer.seen for observer in observers])
@@ -118,7 +119,7 @@ class Crowd:
             KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
             StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
         )
-        # Nearly full, as a large one would be only after a while.
+        # Nearly full from the start; a large process would otherwise fill slowly.
         held = {f"{PROCESS}-{number}": {"M": holder(number)} for number in range(max(0, limit - 10))}
         item = {
             "process_name": {"S": PROCESS},
@@ -131,23 +132,23 @@ class Crowd:
         stream: str = answer["TableDescription"]["LatestStreamArn"]
         return stream
 
-    def _follow(self, hear: Callable[[int], None]) -> None:
+    def _follow(self, show: Callable[[int], None]) -> None:
         running = list(self._clients)
         errors = []
         done = dict.fromkeys(running, 0)
         while running:
             for clients in list(running):
-                line = clients.says()
+                line = clients.receive()
                 done[clients] = line["operations"]
-                if line["over"]:
+                if line["ended"]:
                     running.remove(clients)
                     errors += line["errors"]
-            hear(sum(done.values()))
+            show(sum(done.values()))
         assert not errors, "\n".join(errors)
 
     def __enter__(self) -> Self:
         for clients in self._clients:
-            assert clients.says() == "ready"
+            assert clients.receive() == "ready"
         return self
 
     def __exit__(
@@ -156,23 +157,23 @@ class Crowd:
         self._ends.close()
 
 
-class Aside:
-    """A thread that does something again and again while others race. Leaving it raises what went wrong in it."""
+class BackgroundThread:
+    """A thread that repeats an action during a race. Its exit raises the thread's exception."""
 
     pause = 0.0  # seconds
 
     def __init__(self) -> None:
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
 
-    def again(self) -> None:
+    def act(self) -> None:
         raise NotImplementedError
 
     def _run(self) -> None:
         try:
-            while not self._over.wait(self.pause):
-                self.again()
+            while not self._ended.wait(self.pause):
+                self.act()
         except BaseException as error:
             self._error = error
 
@@ -183,14 +184,14 @@ class Aside:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._ended.set()
         self._thread.join()
         if self._error is not None:
             raise self._error
 
 
-class Observer(Aside):
-    """Reads the item as fast as it can. `seen` is the digests of what it read, in order."""
+class Observer(BackgroundThread):
+    """Reads the item continuously. `seen` has the digests of the reads, in order."""
 
     def __init__(self, dynamodb: Any, table: str) -> None:
         super().__init__()
@@ -199,42 +200,42 @@ class Observer(Aside):
         self._table = table
         self._last: Item | None = None
 
-    def again(self) -> None:
+    def act(self) -> None:
         self._last = read(self._dynamodb, self._table)
         self.seen.append(self._last.digest)
 
-    def tell(self) -> str:
-        """What it saw last."""
+    def status(self) -> str:
+        """The slots in use at the last read."""
         last = self._last
         return "" if last is None else f"{len(last.holders)} of {last.limit} slots held"
 
 
-class Meddler(Aside):
-    """An operator who cannot leave it, and somebody who writes to the table by hand."""
+class Disturber(BackgroundThread):
+    """An operator who changes the process repeatedly, and writes wrong counts to the table."""
 
     pause = 0.01
 
     def __init__(self, dynamodb: Any, table: str, race: Race, number: int) -> None:
         super().__init__()
-        ways: dict[Meddling, list[Callable[[], None]]] = {
+        ways: dict[Disturbance, list[Callable[[], None]]] = {
             "limit": [self._move_limit, self._move_limit],
             "pause": [self._pause, self._resume],
             "count": [self._write_wrong_count, self.repair],
         }
-        self._ways = [way for meddling in race.meddling for way in ways[meddling]]
+        self._ways = [way for disturbances in race.disturbances for way in ways[disturbances]]
         self._dynamodb = dynamodb
         self._table = table
         self._processes = Processes(dynamodb, table)
         self._slots = Slots(dynamodb, table)
         self._limit = race.limit
         self._random = random.Random(number)  # noqa: S311
-        self._meddled = count(1 + number * MARKS)
+        self._disturbed = count(1 + number * MARKS)
 
-    def again(self) -> None:
+    def act(self) -> None:
         self._random.choice(self._ways)()
 
     def repair(self) -> None:
-        """As the janitor does it; whoever came between has changed what it saw, and nothing is done."""
+        """Repair the count like the janitor, without effect if the item has changed since the read."""
         item = self._slots.read(PROCESS)
         assert item is not None
         if item.has_drifted:
@@ -253,10 +254,10 @@ class Meddler(Aside):
         self._dynamodb.update_item(
             TableName=self._table,
             Key={"process_name": {"S": PROCESS}},
-            UpdateExpression="SET slots_in_use = :count, meddled = :meddled",
+            UpdateExpression="SET slots_in_use = :count, disturbed = :disturbed",
             ExpressionAttributeValues={
                 ":count": {"N": str(self._random.choice([0, 2 * self._limit]))},
-                ":meddled": {"N": str(next(self._meddled))},
+                ":disturbed": {"N": str(next(self._disturbed))},
             },
         )
 
@@ -264,11 +265,11 @@ class Meddler(Aside):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        self.repair()  # the last of them who leaves has nobody any more who could come between
+        self.repair()  # at the exit of the last disturber no other one can interfere
 
 
 def holder(since: int) -> dict[str, Any]:
-    """One that is RESERVED, in DynamoDB's own form."""
+    """A RESERVED holder in DynamoDB's format."""
     return {"state": {"S": "RESERVED"}, "since": {"N": str(since)}}
 
 
@@ -278,8 +279,8 @@ def read(dynamodb: Any, table: str) -> Item:
     return Item.read(answer["Item"])
 
 
-def give_everything_back(dynamodb: Any, table: str) -> list[Operation]:
-    """What a janitor does in the end, when the others are gone."""
+def release_all(dynamodb: Any, table: str) -> list[Operation]:
+    """Free every slot like the janitor, after the race."""
     slots = Slots(dynamodb, table)
     item = slots.read(PROCESS)
     assert item is not None

@@ -1,4 +1,4 @@
-"""What the long races say in the end: a line and a row each."""
+"""The report of long races: a line and a row each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def line(name: str, outcome: Outcome) -> str:
     return (
         f"{name}: {figures.operations} steps, {figures.operations / outcome.seconds:.0f} a second, "
         f"{figures.grants} granted, {figures.refusals} refused, {figures.lost_answers} answers lost; "
-        f"judged {figures.writes} writes and {figures.snapshots} snapshots: {figures.most_holders} holders at most, "
+        f"checked {figures.writes} writes and {figures.snapshots} snapshots: {figures.most_holders} holders at most, "
         f"{len(outcome.judge.faults)} faults"
     )
 

@@ -1,6 +1,6 @@
-"""The request ledger: many deliveries at once on an engine that is atomic, and each protection taken out.
+"""The request ledger: simultaneous deliveries on DynamoDB Local, and a negative control for each condition.
 
-Each delivery is a client of its own, and all of them ask at the same instant.
+Each delivery has its own client, and all act at the same instant.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.retry import ledger as protocol
 from slotkeeper.retry.ledger import AlreadySettled, Claim, Claimed, ClaimLost, InProgress, Ledger, Row
 from slotkeeper.retry.message import Message
-from tests.races.shared_token import at_once, errors_of
+from tests.races.shared_token import errors_of, simultaneously
 
 TABLE = "ledger"
 CROWD = 12
-ROUNDS = 8
+ROUNDS = 5
 NOW, LEASE = 1_800_000_000.0, 125.0
 
 _names = itertools.count(1)
@@ -27,7 +27,7 @@ _names = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def ledgers(dynamodb_local: DynamoDbLocal) -> list[Ledger]:
-    """One for each delivery of a crowd."""
+    """One for each delivery."""
     dynamodb_local.client().create_table(
         TableName=TABLE,
         BillingMode="PAY_PER_REQUEST",
@@ -41,11 +41,11 @@ def new_message() -> Message:
     return Message(f"request-{next(_names)}", {"a": 1})
 
 
-def claim_at_once(ledgers: list[Ledger], messages: list[Message], now: float = NOW) -> list[Claim]:
-    """Each ledger claims the message of its number, the messages being dealt in turn."""
+def claim_simultaneously(ledgers: list[Ledger], messages: list[Message], now: float = NOW) -> list[Claim]:
+    """Each ledger claims one of the messages, in turn."""
     dealt = zip(ledgers, itertools.cycle(messages), strict=False)
     works = [_claim(ledger, message, f"token-{n}", now) for n, (ledger, message) in enumerate(dealt)]
-    return at_once(works)
+    return simultaneously(works)
 
 
 def _claim(ledger: Ledger, message: Message, token: str, now: float) -> Callable[[], Claim]:
@@ -57,7 +57,7 @@ def mine(claims: list[Claim]) -> list[Claimed]:
 
 
 def most_who_claim_a_new_attempt(ledgers: list[Ledger]) -> int:
-    return max(len(mine(claim_at_once(ledgers, [new_message()]))) for _ in range(ROUNDS))
+    return max(len(mine(claim_simultaneously(ledgers, [new_message()]))) for _ in range(ROUNDS))
 
 
 def most_who_take_over_an_ended_lease(ledgers: list[Ledger]) -> int:
@@ -65,31 +65,31 @@ def most_who_take_over_an_ended_lease(ledgers: list[Ledger]) -> int:
     for _ in range(ROUNDS):
         message = new_message()
         ledgers[0].claim(message, "dead", NOW, LEASE)
-        counts.append(len(mine(claim_at_once(ledgers, [message], NOW + LEASE))))
+        counts.append(len(mine(claim_simultaneously(ledgers, [message], NOW + LEASE))))
     return max(counts)
 
 
 def test_f24_of_many_deliveries_of_one_attempt_exactly_one_has_it(ledgers: list[Ledger]) -> None:
     for _ in range(ROUNDS):
-        claims = claim_at_once(ledgers, [new_message()])
+        claims = claim_simultaneously(ledgers, [new_message()])
         assert len(mine(claims)) == 1
         assert sum(isinstance(claim, InProgress) for claim in claims) == CROWD - 1
 
 
-def test_of_many_who_find_the_same_ended_lease_exactly_one_takes_it_over(ledgers: list[Ledger]) -> None:
+def test_of_many_deliveries_that_read_the_same_ended_lease_one_takes_over(ledgers: list[Ledger]) -> None:
     assert most_who_take_over_an_ended_lease(ledgers) == 1
 
 
-def test_f25_of_an_attempt_and_the_one_after_it_both_many_times_one_is_had_once(ledgers: list[Ledger]) -> None:
-    """The later one is not begun beside the earlier one, nor the earlier one after the later one."""
+def test_f25_of_many_deliveries_of_an_attempt_and_of_the_next_one_exactly_one_has_it(ledgers: list[Ledger]) -> None:
+    """The next attempt does not begin while the first one runs, nor the first one after it."""
     for _ in range(ROUNDS):
         first = new_message()
-        claims = claim_at_once(ledgers, [first, first.after(NOW)])
+        claims = claim_simultaneously(ledgers, [first, first.after(NOW)])
         assert len(mine(claims)) == 1
         assert all(isinstance(claim, Claimed | InProgress | AlreadySettled) for claim in claims)
 
 
-def test_a_worker_that_wakes_and_the_one_that_takes_over_do_not_both_settle(ledgers: list[Ledger]) -> None:
+def test_a_worker_that_resumes_and_the_worker_that_takes_over_do_not_both_settle(ledgers: list[Ledger]) -> None:
     for _ in range(ROUNDS):
         message = new_message()
         late = ledgers[0].claim(message, "late", NOW, LEASE)
@@ -98,7 +98,7 @@ def test_a_worker_that_wakes_and_the_one_that_takes_over_do_not_both_settle(ledg
 
 
 def both_settle(ledgers: list[Ledger], message: Message, late: Claimed) -> int:
-    """One worker settles its work while another takes it over and settles it too: how many of them could."""
+    """One worker settles its work while another takes it over and settles it. Returns the number that could."""
 
     def takes_over() -> None:
         claim = ledgers[1].claim(message, "quick", NOW + LEASE, LEASE)
@@ -111,20 +111,20 @@ def both_settle(ledgers: list[Ledger], message: Message, late: Claimed) -> int:
     return errors.count(None)
 
 
-def test_what_succeeded_is_claimed_by_nobody_however_many_ask(ledgers: list[Ledger]) -> None:
+def test_a_succeeded_request_cannot_be_claimed_again(ledgers: list[Ledger]) -> None:
     message = new_message()
     claim = ledgers[0].claim(message, "first", NOW, LEASE)
     assert isinstance(claim, Claimed)
     ledgers[0].settle_succeeded(message, claim, "{}")
     later = [message, message.after(NOW), message.after(NOW).after(NOW)]
-    assert {type(claim) for claim in claim_at_once(ledgers, later, NOW + 10**6)} == {AlreadySettled}
+    assert {type(claim) for claim in claim_simultaneously(ledgers, later, NOW + 10**6)} == {AlreadySettled}
 
 
-CANCELLED = {"code": "Cancelled", "reason": "by hand"}
+CANCELLED = {"code": "Cancelled", "reason": "manually"}
 
 
 def waiting_attempt(ledger: Ledger) -> tuple[Message, Row]:
-    """The message of an attempt that waits, and the row as whoever is about to cancel it has seen it."""
+    """The message of a waiting attempt, and its row as the operator has read it."""
     first = new_message()
     claim = ledger.claim(first, "first", NOW, LEASE)
     assert isinstance(claim, Claimed)
@@ -134,17 +134,17 @@ def waiting_attempt(ledger: Ledger) -> tuple[Message, Row]:
     return first.after(NOW), seen
 
 
-def test_r2_of_a_cancel_and_many_deliveries_either_it_is_cancelled_or_one_of_them_works(ledgers: list[Ledger]) -> None:
+def test_r2_of_a_cancel_and_many_deliveries_one_takes_effect(ledgers: list[Ledger]) -> None:
     for _ in range(ROUNDS):
         message, seen = waiting_attempt(ledgers[0])
         cancel = partial(ledgers[0].cancel, message.request_id, seen, "operator", CANCELLED, "Cancelled", NOW)
         claims = [_claim(ledger, message, f"token-{n}", NOW) for n, ledger in enumerate(ledgers[1:])]
-        cancelled, *claims_made = at_once([cancel, *claims])
+        cancelled, *claims_made = simultaneously([cancel, *claims])
         works = [claim for claim in mine(claims_made) if claim.plan != CANCELLED]
         assert (cancelled is not None, len(works)) in ((True, 0), (False, 1))
 
 
-def test_control_a_cancel_that_does_not_ask_for_a_waiting_attempt_is_one_beside_the_work(
+def test_control_a_cancel_without_the_waiting_condition_takes_effect_during_the_work(
     ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weakened = "attempts >= :before AND (#status = :waiting OR #status <> :waiting)"
@@ -157,12 +157,12 @@ def test_control_a_cancel_that_does_not_ask_for_a_waiting_attempt_is_one_beside_
 def test_control_without_the_claims_condition_many_have_one_attempt(
     ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weakened = protocol.CLAIM_CONDITION.replace("not_exists(request_id)", "not_exists(nobody)")
+    weakened = protocol.CLAIM_CONDITION.replace("not_exists(request_id)", "not_exists(no_such_attribute)")
     monkeypatch.setattr(protocol, "CLAIM_CONDITION", weakened)
     assert most_who_claim_a_new_attempt(ledgers) > 1
 
 
-def test_control_with_attempts_up_to_the_same_many_have_one_attempt(
+def test_control_with_a_claim_of_the_same_attempt_many_have_it(
     ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weakened = protocol.CLAIM_CONDITION.replace("attempts <", "attempts <=").replace(" < :clock", " <> :clock")
@@ -170,7 +170,7 @@ def test_control_with_attempts_up_to_the_same_many_have_one_attempt(
     assert most_who_claim_a_new_attempt(ledgers) > 1
 
 
-def test_control_without_the_claim_that_was_seen_many_take_over(
+def test_control_a_take_over_without_the_claim_that_was_read_succeeds_for_many(
     ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weakened = protocol.TAKE_OVER_CONDITION.replace("claim = :seen", "claim <> :mine AND :seen <> :mine")
@@ -178,14 +178,14 @@ def test_control_without_the_claim_that_was_seen_many_take_over(
     assert most_who_take_over_an_ended_lease(ledgers) > 1
 
 
-def test_control_without_holding_the_claim_who_was_taken_over_settles(
+def test_control_without_the_claims_token_a_worker_settles_after_a_take_over(
     ledgers: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weakened = protocol.HELD_CONDITION.replace("claim = :mine", "claim <> :nobody AND :mine <> :nobody")
-    monkeypatch.setattr(protocol, "HELD_CONDITION", weakened.replace(":nobody", ":attempt"))
+    weakened = protocol.HELD_CONDITION.replace("claim = :mine", "claim <> :attempt AND :mine <> :attempt")
+    monkeypatch.setattr(protocol, "HELD_CONDITION", weakened)
     message = new_message()
     late = ledgers[0].claim(message, "late", NOW, LEASE)
     assert isinstance(late, Claimed)
     ledgers[1].claim(message, "quick", NOW + LEASE, LEASE)
-    with pytest.raises(ClaimLost, match="its row is SUCCEEDED"):  # told so, and too late
+    with pytest.raises(ClaimLost, match="its row is SUCCEEDED"):  # refused, but after the write
         ledgers[0].settle_succeeded(message, late, "{}")

@@ -1,7 +1,7 @@
-"""Processes of threads race for slots on an engine whose conditional writes are atomic. Every write is judged.
+"""Processes of threads race for slots on DynamoDB Local, whose conditional writes are atomic. Every write is checked.
 
-Starters, workflows and janitors do every step with every execution at once, and some never hear what came of it. See
-conftest for how to let them do so for longer.
+Starters, workflows and janitors make all steps with the same executions, and lose some answers. conftest describes
+longer races.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from dev.emulator.environment import ROOT
 from tests.races import slot_report
 from tests.races.slot_races import Crowd, Outcome, Race
 
-SHORT = 2.0  # seconds
-LEAST = 20  # steps of each thread of a short one: a busy machine takes longer, and judges no less
-ROUNDS = 25  # on a busy machine fewer of them are close
-BETWEEN_WORDS = 5.0  # seconds
+SHORT = 1.0  # seconds
+MIN_STEPS = 20  # steps of each thread in a short race: a busy machine takes longer, and checks as much
+ROUNDS = 25  # on a busy machine fewer races are contended
+REPORT_INTERVAL = 5.0  # seconds
 
 RaceIt = Callable[[str, Race], Outcome]
 
 
 @pytest.fixture(scope="module")
 def race_it(request: pytest.FixtureRequest, crowd: Crowd) -> Iterator[RaceIt]:
-    """Runs a race; a long one tells how it goes, and is in the report."""
+    """Runs a race. A long one prints its progress and is in the report."""
     seconds = request.config.getoption("seconds", None)
     outcomes: dict[str, Outcome] = {}
 
     def run(name: str, race: Race) -> Outcome:
         if not seconds:
-            return crowd.race(race, SHORT, LEAST)
+            return crowd.race(race, SHORT, MIN_STEPS)
         plugins = request.config.pluginmanager
         terminal, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
-        assert terminal is not None, "long races are run without xdist, to be watched and to have the machine"
+        assert terminal is not None, "run long races without xdist, to see their progress and to use all cores"
         printed = time.monotonic()
 
-        def tell(text: str) -> None:
+        def report(text: str) -> None:
             with capture.global_and_fixture_disabled():
                 terminal.ensure_newline()
                 terminal.write_line(text)
 
         def watch(text: str) -> None:
             nonlocal printed
-            if time.monotonic() - printed >= BETWEEN_WORDS:
+            if time.monotonic() - printed >= REPORT_INTERVAL:
                 printed = time.monotonic()
-                tell(f"  {name} {text}")
+                report(f"  {name} {text}")
 
         outcomes[name] = crowd.race(race, seconds, watch=watch)
-        tell(slot_report.line(name, outcomes[name]))
+        report(slot_report.line(name, outcomes[name]))
         return outcomes[name]
 
     yield run
@@ -57,29 +57,29 @@ def race_it(request: pytest.FixtureRequest, crowd: Crowd) -> Iterator[RaceIt]:
         slot_report.write(outcomes, ROOT / "build" / "races")
 
 
-def none_is_lost(race_it: RaceIt, name: str, race: Race, is_close: Callable[[Outcome], bool]) -> None:
-    """One race is enough, if it was close; it takes another only by chance."""
+def assert_no_fault(race_it: RaceIt, name: str, race: Race, is_contended: Callable[[Outcome], bool]) -> None:
+    """Run races until one is contended. None may have a fault."""
     for _ in range(ROUNDS):
         outcome = race_it(name, race)
-        assert not outcome.judge.faults, outcome.judge.tell()
+        assert not outcome.judge.faults, outcome.judge.summary()
         figures = outcome.figures
-        if is_close(outcome) and min(figures.grants, figures.refusals, figures.snapshots, figures.lost_answers) > 0:
+        if is_contended(outcome) and min(figures.grants, figures.refusals, figures.snapshots, figures.lost_answers) > 0:
             return
-    pytest.fail(f"no race was close, which judges nothing; the last was {outcome.figures}")
+    pytest.fail(f"none of {ROUNDS} races was contended, so nothing was checked; the last was {outcome.figures}")
 
 
 @pytest.mark.parametrize("limit", [1, 10, 200])
 def test_s1_s2_at_every_write_holders_are_counted_and_never_more_than_the_limit(race_it: RaceIt, limit: int) -> None:
-    none_is_lost(race_it, f"limit {limit}", Race(limit), lambda outcome: outcome.figures.most_holders == limit)
+    assert_no_fault(race_it, f"limit {limit}", Race(limit), lambda outcome: outcome.figures.most_holders == limit)
 
 
-def test_f6_s1_nobody_is_admitted_above_a_limit_that_moves_nor_in_a_pause(race_it: RaceIt) -> None:
+def test_f6_s1_no_request_is_admitted_above_a_moving_limit_or_in_a_pause(race_it: RaceIt) -> None:
     race = Race(10, ("limit", "pause"))
-    none_is_lost(
+    assert_no_fault(
         race_it, "moving limit", race, lambda outcome: any(held > limit for held, limit in outcome.judge.curve)
     )
 
 
-def test_s1_a_count_that_is_wrong_admits_nobody_where_the_holders_or_the_count_say_full(race_it: RaceIt) -> None:
+def test_s1_with_a_wrong_count_no_request_is_admitted_if_count_or_holders_reach_the_limit(race_it: RaceIt) -> None:
     race = Race(4, ("count",))
-    none_is_lost(race_it, "wrong count", race, lambda outcome: outcome.figures.most_holders == race.limit)
+    assert_no_fault(race_it, "wrong count", race, lambda outcome: outcome.figures.most_holders == race.limit)

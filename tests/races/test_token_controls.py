@@ -1,4 +1,4 @@
-"""Each protection of the token taken out: the same crowd, on the same engine, shows what it is there for."""
+"""Negative controls of the token lock: without each protection, the same instances show the failure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from slotkeeper.token import item as token_item
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token.item import TokenItem
 from slotkeeper.token.timing import KnownToken
-from tests.races.frozen_instances import OTHERS, Freeze, ask_after_standing_still_between_look_and_take
-from tests.races.shared_token import SKEW, TokenSharers, at_once, errors_of
+from tests.races.frozen_instances import OTHERS, Freeze, ask_with_pause_between_read_and_acquire
+from tests.races.shared_token import SKEW, TokenSharers, errors_of, simultaneously
 
 CROWD = 40
-SOON_OVER = Timing(api=2.0, store=1.0, clock_skew=SKEW, min_interval=0.0, patience=5.0)  # nothing here ends well
+SHORT_TIMEOUTS = Timing(api=2.0, store=1.0, clock_skew=SKEW, min_interval=0.0, patience=5.0)  # every call fails
 ALWAYS = "attribute_not_exists(no_such_attribute)"
 
 
-def take_out_of_conditions(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-    """`part` holds from here on whatever the item is."""
+def disable_condition(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Let `part` of a condition hold for every item."""
     update = TokenTable._update
 
     def weakened(
@@ -36,24 +36,24 @@ def take_out_of_conditions(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
 def test_control_without_the_lock_in_the_condition_several_post(
     sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_out_of_conditions(monkeypatch, "attribute_not_exists(refresh_lock)")
+    disable_condition(monkeypatch, "attribute_not_exists(refresh_lock)")
     errors_of([instance.get for instance in sharing.several(CROWD)])
     assert sharing.service.auths > 1
 
 
-def test_control_without_the_generation_in_the_condition_who_looked_long_ago_posts_again(
+def test_control_without_the_generation_in_the_condition_an_instance_with_an_old_read_posts_again(
     sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_out_of_conditions(monkeypatch, "attribute_not_exists(generation)")
-    ask_after_standing_still_between_look_and_take(sharing)
+    disable_condition(monkeypatch, "attribute_not_exists(generation)")
+    ask_with_pause_between_read_and_acquire(sharing)
     assert sharing.service.auths > 1
 
 
-def test_control_without_comparing_tokens_everybody_who_had_the_old_one_posts(
+def test_control_without_comparing_tokens_several_instances_with_the_old_token_post(
     sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instances = sharing.several(OTHERS, still_valid=None, timing=SOON_OVER)
-    at_once([instance.get for instance in instances])
+    instances = sharing.several(OTHERS, still_valid=None, timing=SHORT_TIMEOUTS)
+    simultaneously([instance.get for instance in instances])
     sharing.service.invalidate()
     monkeypatch.setattr(KnownToken, "is_stored_in", lambda _known, _item: True)
     errors_of([instance.ask for instance in instances])
@@ -65,29 +65,31 @@ def test_control_without_the_release_code_a_late_store_overwrites_the_newer_toke
 ) -> None:
     monkeypatch.setattr(token_item, "HELD_CONDITION", f"(refresh_lock.release_code = :mine OR {ALWAYS})")
     monkeypatch.setattr(token_lock, "MAX_TOKENS_PER_REQUEST", 2)
-    freeze = Freeze(sharing, "between POST and store", SOON_OVER)
+    freeze = Freeze(sharing, "between POST and store", SHORT_TIMEOUTS)
     freeze.begin()
     freeze.outlast_the_lease()
     errors_of([other.ask for other in freeze.others])
-    freeze.stop.go_on()
+    freeze.stop.resume()
     freeze.message.exception()
     assert not sharing.stored_is_live()
 
 
-def test_control_without_the_room_for_skew_a_live_lock_is_taken_over(
+def test_control_without_the_margin_for_skew_a_live_lock_is_taken_over(
     sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    freeze = Freeze(sharing, "before the POST", SOON_OVER)
+    freeze = Freeze(sharing, "before the POST", SHORT_TIMEOUTS)
     monkeypatch.setattr(Timing, "lease", Timing.holding)
     freeze.begin()
     sharing.clock.move(sharing.timing.holding - 0.05)
     errors_of([other.ask for other in freeze.others])
-    freeze.stop.go_on()
+    freeze.stop.resume()
     freeze.message.exception()
     assert sharing.service.auths > 1 + 1
 
 
-def test_control_without_the_refusal_everybody_posts(sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_refusal_several_instances_post(
+    sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Timing, "longest_refusal", -1.0)
     sharing.service.strike(AUTH, Outage(status=503))
     assert {type(error) for error in errors_of([instance.get for instance in sharing.several(OTHERS)])} == {

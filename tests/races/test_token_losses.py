@@ -1,7 +1,7 @@
-"""Conditional writes whose answers are lost on their way: nothing is done twice, and nobody waits for a lease.
+"""Conditional writes whose answers are lost: nothing is done twice, and no instance waits for a lease.
 
-The clock that would end a lease is held, and a lease lasts longer by far than any of these tests: whoever went on has
-not waited for one.
+The clock is held, and a lease lasts much longer than any of these tests, so an instance that continues has not waited
+for its end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.losing_proxy import LosingProxy
 from tests.support.waiting import wait_until
 
 OTHERS = 20
-# What the request of a step contains, and no other's.
+# Texts that only the request of one step contains.
 TAKE, STORE, REFUSE = b"SET refresh_lock", b"SET access_token", b"SET refused_until"
 
 
@@ -31,9 +31,9 @@ def proxy(dynamodb_local: DynamoDbLocal) -> Iterator[LosingProxy]:
 
 
 def refresh_while_others_wait(sharing: TokenSharers, proxy: LosingProxy, attempts: int) -> list[BaseException | str]:
-    """One instance behind the proxy refreshes, the others come while it asks the API: what came of each.
+    """One instance behind the proxy refreshes, and others get the token during its POST. Returns their results.
 
-    With one attempt its code sees that an answer is lost; with more, botocore sends the request again by itself.
+    With one attempt the code sees the lost answer. With more, botocore repeats the request.
     """
     sharing.clock.hold()
     sharing.service.strike(AUTH, Outage("hold", times=1))
@@ -41,7 +41,7 @@ def refresh_while_others_wait(sharing: TokenSharers, proxy: LosingProxy, attempt
     wait_until(lambda: sharing.service.auths == 1, "the POST")
     calls = Calls(sharing.dynamodb)
     others = start([instance.get for instance in sharing.several(OTHERS)])
-    wait_until(lambda: len(calls.made) >= 2 * OTHERS, "two looks of everybody")
+    wait_until(lambda: len(calls.made) >= 2 * OTHERS, "two reads of each instance")
     sharing.service.end_outage()
     return [future.exception() or future.result() for future in [*first, *others]]
 
@@ -60,7 +60,7 @@ def test_f33_a_lost_answer_costs_neither_a_second_refresh_nor_a_lease(
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_f33_f35_a_refusal_whose_answer_is_lost_is_heard_by_all_and_costs_one_post(
+def test_f33_f35_a_refusal_whose_answer_is_lost_reaches_every_caller_and_costs_one_post(
     sharing: TokenSharers, proxy: LosingProxy, attempts: int
 ) -> None:
     proxy.lose_answer_to(REFUSE)
@@ -71,9 +71,7 @@ def test_f33_f35_a_refusal_whose_answer_is_lost_is_heard_by_all_and_costs_one_po
     assert (sharing.service.auths, sharing.count(TookOver)) == (1, 0)
 
 
-def test_f33_a_network_that_loses_answers_right_and_left_costs_one_post(
-    sharing: TokenSharers, proxy: LosingProxy
-) -> None:
+def test_f33_a_network_that_loses_many_answers_costs_one_post(sharing: TokenSharers, proxy: LosingProxy) -> None:
     for _ in range(OTHERS):
         proxy.lose_answer_to(b"SET ")
     through_the_proxy = local_client("dynamodb", proxy.url, connections=2 * OTHERS)
