@@ -1,4 +1,4 @@
-"""One engine for the whole directory, and small things made in it."""
+"""One engine for the folder, and fixtures that create resources in it."""
 
 import io
 import itertools
@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
-    """The engine; SLOTKEEPER_ENGINE_WITHOUT in the environment takes patches out of it."""
+    """The engine, without the patches that SLOTKEEPER_ENGINE_WITHOUT names."""
     environment = {
         "SLOTKEEPER_GLUE_MINUTE_SECONDS": MINUTE_SECONDS,
         "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": PLACE_HELD_SECONDS,
@@ -46,13 +46,13 @@ def unique() -> Callable[[str], str]:
 
 @pytest.fixture
 def machine(aws: EmbeddedAws, unique: Callable[[str], str]) -> "MachineMaker":
-    """Makes JSONata state machines."""
+    """Creates JSONata state machines."""
     return MachineMaker(aws, unique)
 
 
 @pytest.fixture
 def glue_job(aws: EmbeddedAws, unique: Callable[[str], str]) -> Callable[..., str]:
-    """Makes a Glue job from a script's text; answers its name."""
+    """Creates a Glue job from a script's text and returns its name."""
     s3, glue = aws.client("s3"), aws.client("glue")
 
     def make(script: str, *, command: str = "pythonshell", key: str = "", runs: int = 10, **job: Any) -> str:
@@ -73,14 +73,14 @@ def glue_job(aws: EmbeddedAws, unique: Callable[[str], str]) -> Callable[..., st
 
 
 class MachineMaker:
-    """Makes a state machine and starts executions of it."""
+    """Creates a state machine and starts executions of it."""
 
     def __init__(self, aws: EmbeddedAws, unique: Callable[[str], str]) -> None:
         self.client = aws.client("stepfunctions")
         self._unique = unique
 
     def __call__(self, states: dict[str, Any], **fields: Any) -> str:
-        """A machine of `states`, the first of which is its start; answers its ARN."""
+        """Create a machine that starts with the first of `states`; return its ARN."""
         definition = {"QueryLanguage": "JSONata", "StartAt": next(iter(states)), "States": states, **fields}
         arn: str = self.client.create_state_machine(
             name=self._unique("machine"), definition=json.dumps(definition), roleArn=ROLE
@@ -88,7 +88,7 @@ class MachineMaker:
         return arn
 
     def start(self, arn: str, given: Any = None, name: str = "") -> str:
-        """Start an execution; answers its ARN."""
+        """Start an execution; return its ARN."""
         fields = {"name": name or self._unique("run"), "input": json.dumps({} if given is None else given)}
         started: str = self.client.start_execution(stateMachineArn=arn, **fields)["executionArn"]
         return started
@@ -110,13 +110,13 @@ class MachineMaker:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines a script has written to a file, none before it has."""
+    """The lines that a script has written to a file; none before its creation."""
     return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture
 def function(aws: EmbeddedAws, unique: Callable[[str], str]) -> Callable[..., str]:
-    """Makes a Lambda function from the text of its module `app` with a `handler`; answers its name."""
+    """Creates a Lambda function from the text of its module `app` and returns its name."""
     client = aws.client("lambda")
 
     def make(source: str, **fields: Any) -> str:
@@ -136,7 +136,7 @@ def function(aws: EmbeddedAws, unique: Callable[[str], str]) -> Callable[..., st
 
 @pytest.fixture
 def fifo(aws: EmbeddedAws, unique: Callable[[str], str]) -> Callable[..., str]:
-    """Makes a FIFO queue; answers its URL."""
+    """Creates a FIFO queue and returns its URL."""
 
     def make(**attributes: str) -> str:
         fixed = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}

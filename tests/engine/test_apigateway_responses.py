@@ -1,4 +1,4 @@
-"""apigateway_responses: an imported API answers for itself as its document says."""
+"""apigateway_responses: an imported API has its document's gateway responses."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ TEMPLATE: dict[str, Any] = {
                     "x-amazon-apigateway-gateway-responses": {
                         "MISSING_AUTHENTICATION_TOKEN": {
                             "statusCode": "404",
-                            "responseTemplates": {"application/json": '{"said": $context.error.messageString}'},
+                            "responseTemplates": {"application/json": '{"reason": $context.error.messageString}'},
                         }
                     },
                 }
@@ -54,4 +54,4 @@ def test_an_imported_api_has_the_gateway_responses_of_its_document(
     (output,) = wait_until(outputs, "the stack") or []
     url = f"{aws.endpoint}/restapis/{output['OutputValue']}/v1/_user_request_/not-there"
     answer = urllib3.request("GET", url)
-    assert (answer.status, answer.json()) == (404, {"said": "Missing Authentication Token"})
+    assert (answer.status, answer.json()) == (404, {"reason": "Missing Authentication Token"})

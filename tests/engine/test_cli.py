@@ -1,4 +1,4 @@
-"""`make local-up` and `make local-down`: what a user is told, and what is left behind."""
+"""`make local-up` and `make local-down`: their output, and the processes and files that remain."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
 from tests.support.waiting import wait_until
 
-# `up` in a folder of its own. Its deployment is a bucket and a secret, or never ends.
+# `up` in another folder. Its deployment creates a bucket and a secret, or never ends.
 UP = """
 import sys, time
 from pathlib import Path
@@ -42,13 +42,13 @@ deployment.deploy = deploy
 sys.argv[1:] = ["up", *sys.argv[2:]]
 import dev.emulator.__main__
 """
-CREDENTIALS = "a:secret:[b]"  # a console would take parts of it for an emoji and for its own markup
+CREDENTIALS = "a:secret:[b]"  # a console could read parts of it as an emoji and as markup
 ENDLESS, SHORT = UP.replace("SECONDS", "600"), UP.replace("SECONDS", "0")
 
 
 @pytest.fixture
 def left_behind(tmp_path: Path) -> Iterator[Path]:
-    """The folder of an engine that `up` leaves running; it ends here at the latest."""
+    """The folder of an engine that `up` leaves running; it is stopped after the test."""
     yield tmp_path
     with suppress(EngineError):
         EmbeddedAws.attach(tmp_path).stop()
@@ -112,7 +112,7 @@ def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkey
     assert not is_reachable(engine)
 
 
-def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
+def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_same(
     left_behind: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up_once(left_behind)
@@ -138,7 +138,7 @@ def test_the_stand_in_lives_as_long_as_the_engine_and_up_again_meets_the_same(
     carry_out("down", left_behind, monkeypatch)
 
 
-def test_without_an_engine_nothing_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_say_is_refused_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "STATE_DIR", tmp_path)
     result = CliRunner().invoke(cli.main, ["say", "Good morning"])
     assert result.exit_code == 1
@@ -158,7 +158,7 @@ def test_a_parameter_that_the_template_does_not_have_starts_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_with_an_api_of_your_own_there_is_no_stand_in(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_another_chat_api_none_is_simulated(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
     engine = EmbeddedAws.attach(left_behind)
     assert engine.chat_service is None
@@ -173,7 +173,7 @@ def test_with_an_api_of_your_own_there_is_no_stand_in(left_behind: Path, monkeyp
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The Makefile with an environment in the making: its Python only repeats what it is told."""
+    """The Makefile with an incomplete environment, whose Python only prints its arguments."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     python = tmp_path / "build" / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -183,7 +183,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Below `make test` it would take itself for a part of that, and say which folder it enters.
+    # With these variables of `make test`, this make would print the folder that it enters.
     alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     command = ["make", *arguments]
     return subprocess.run(command, cwd=checkout, env=alone, capture_output=True, text=True, check=False)
@@ -194,19 +194,19 @@ def finish_setup(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["cost $5", "$(shell id) $$x", '`id` "it\'s" \\ #', ""])
-def test_make_says_the_text_as_it_is(checkout: Path, text: str) -> None:
+def test_make_say_passes_the_text_unchanged(checkout: Path, text: str) -> None:
     finish_setup(checkout)
     assert make(checkout, "say", f"TEXT={text}").stdout == f"-m\ndev.emulator\nsay\n--\n{text}\n"
 
 
 @pytest.mark.parametrize("body", ['{"cost": "$5"}', "$(shell id) $$x", '`id` "it\'s" \\ #', "two\nlines", ""])
-def test_make_sends_the_body_as_it_is(checkout: Path, body: str) -> None:
+def test_make_work_passes_the_body_unchanged(checkout: Path, body: str) -> None:
     finish_setup(checkout)
     assert make(checkout, "work", f"BODY={body}").stdout == f"-m\ndev.emulator\nwork\n--\n{body}\n"
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_make_clean_removes_everything_whatever_becomes_of_local_down(checkout: Path, finished: bool) -> None:
+def test_make_clean_removes_everything_even_if_local_down_fails(checkout: Path, finished: bool) -> None:
     (checkout / "build" / "venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
     if finished:
         finish_setup(checkout)
@@ -223,7 +223,7 @@ def up_once(state_dir: Path, *options: str) -> str:
 
 def carry_out(command: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(cli, "STATE_DIR", state_dir)
-    monkeypatch.setattr(cli, "_past_interrupts", lambda: None)  # this process goes on
+    monkeypatch.setattr(cli, "_past_interrupts", lambda: None)  # it ignores signals, and this process continues
     result = CliRunner().invoke(cli.main, [command])
     assert result.exit_code == 0
     return result.output
@@ -258,4 +258,4 @@ def wait_for_line(process: subprocess.Popen[str], text: str) -> None:
     for line in process.stdout:
         if text in line:
             return
-    raise AssertionError(f"{text!r} was never said")
+    raise AssertionError(f"{text!r} is not in the output")

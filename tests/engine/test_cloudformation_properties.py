@@ -1,4 +1,4 @@
-"""cloudformation_properties: what the template says is what the resource has; and a custom resource answers."""
+"""cloudformation_properties: a resource has the template's properties; a custom resource answers."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ SOURCE = """
 import json, os, urllib.request
 def handler(event, context):
     answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
-    answer |= {"Status": "SUCCESS", "PhysicalResourceId": "one", "Data": {"Said": event["ResourceProperties"]["Word"]}}
+    answer |= {"Status": "SUCCESS", "PhysicalResourceId": "one", "Data": {"Text": event["ResourceProperties"]["Word"]}}
     body = json.dumps(answer).encode()
     urllib.request.urlopen(urllib.request.Request(event["ResponseURL"], body, method="PUT"))
 """
@@ -58,7 +58,7 @@ TEMPLATE: dict[str, Any] = {
         "Table": {"Value": {"Ref": "Table"}},
         "Function": {"Value": {"Ref": "Function"}},
         "Job": {"Value": {"Ref": "Job"}},
-        "Said": {"Value": {"Fn::GetAtt": ["Custom", "Said"]}},
+        "Text": {"Value": {"Fn::GetAtt": ["Custom", "Text"]}},
     },
 }
 MAPPING: dict[str, Any] = {
@@ -109,7 +109,7 @@ def created(aws: EmbeddedAws, name: str, template: dict[str, Any], **parameters:
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
 
 
-def test_an_event_source_uses_as_many_at_once_as_a_parameter_says(
+def test_an_event_source_has_the_maximum_concurrency_of_a_parameter(
     aws: EmbeddedAws, function: Callable[..., str], unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     sqs = aws.client("sqs")
@@ -125,7 +125,7 @@ def test_an_event_source_uses_as_many_at_once_as_a_parameter_says(
 
 def test_a_stack_has_the_properties_of_its_template(aws: EmbeddedAws) -> None:
     outputs = created(aws, "properties", TEMPLATE)
-    assert outputs["Said"] == "hello"
+    assert outputs["Text"] == "hello"
     ttl = aws.client("dynamodb").describe_time_to_live(TableName=outputs["Table"])["TimeToLiveDescription"]
     assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires"}
     backups = aws.client("dynamodb").describe_continuous_backups(TableName=outputs["Table"])

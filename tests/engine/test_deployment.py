@@ -1,4 +1,4 @@
-"""Deploying a template: its outputs, and an error that carries the stack's own reason."""
+"""Deploying a template: its outputs, and an error with the stack's reason."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ Outputs:
 """
 
 
-def test_a_deployment_writes_its_outputs_and_a_failed_one_says_why(aws: EmbeddedAws, tmp_path: Path) -> None:
+def test_a_deployment_writes_its_outputs_and_a_failed_one_states_the_reason(aws: EmbeddedAws, tmp_path: Path) -> None:
     template = tmp_path / "template.yaml"
     template.write_text(TEMPLATE)
     lines: list[str] = []
@@ -63,7 +63,7 @@ def test_the_projects_template_is_built_again_only_if_a_source_has_changed(
         assert (build(), build()) == (1, 0)
     handler.chmod(0o755)
     assert (build(), build()) == (1, 0)
-    (build_dir / "sources.sha256").unlink()  # as a build leaves it that has failed
+    (build_dir / "sources.sha256").unlink()  # as after a failed build
     assert (build(), build()) == (1, 0)
     other = tmp_path / "other.yaml"
     other.write_text("one")

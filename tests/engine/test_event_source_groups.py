@@ -1,4 +1,4 @@
-"""event_source_groups: message groups side by side; a woken message reaches its function before its time."""
+"""event_source_groups: message groups are handled in parallel; a wake delivers a hidden message immediately."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,7 @@ from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import lines, queue_arn
 from tests.support.waiting import wait_until
 
-# Notes when it begins a message, and fails it while the file `hold` is there.
+# Records the begin of a message. Waits while the message's hold file exists, and refuses it if its refuse file exists.
 HANDLER = """
 import os, time, pathlib
 folder = pathlib.Path(os.environ["FOLDER"])
@@ -37,7 +37,7 @@ def connected(aws: EmbeddedAws, function: Callable[..., str], url: str, folder: 
     )
 
 
-def test_groups_are_handled_side_by_side_and_each_in_order(
+def test_groups_are_handled_in_parallel_and_each_in_order(
     aws: EmbeddedAws, fifo: Callable[..., str], function: Callable[..., str], tmp_path: Path
 ) -> None:
     sqs, url = aws.client("sqs"), fifo()
@@ -46,7 +46,7 @@ def test_groups_are_handled_side_by_side_and_each_in_order(
     for body in ("a1", "a2", "b1", "b2"):
         sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId=body[0])
     begun = tmp_path / "begun"
-    wait_until(lambda: len(lines(begun)) == 3, "all that can begin while a1 is held")
+    wait_until(lambda: len(lines(begun)) == 3, "every message that can begin while a1 is held")
     assert sorted(line.split()[0] for line in lines(begun)) == ["a1", "b1", "b2"]
     (tmp_path / "hold-a1").unlink()
     wait_until(lambda: len(lines(begun)) == 4, "a2")

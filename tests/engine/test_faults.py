@@ -29,7 +29,7 @@ def test_a_tasks_call(
     url = sqs.create_queue(QueueName=name)["QueueUrl"]
     task = {"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage", "End": True}
     arn = machine({"Send": task | {"Arguments": {"QueueUrl": url, "MessageBody": "x"}}})
-    rule = faults.add("Send", action, execution=name, error="Sqs.Whatever", seconds=0.1)
+    rule = faults.add("Send", action, execution=name, error="Sqs.AnyError", seconds=0.1)
     execution = machine.start(arn, name=name)
     wait_until(lambda: machine.closed(execution), "the execution's end")
     count = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])

@@ -36,6 +36,6 @@ def test_runs_are_paged_from_the_newest(aws: EmbeddedAws, glue_job: Callable[...
     )
 
 
-def test_the_runs_of_an_unknown_job_are_not_an_empty_list(aws: EmbeddedAws) -> None:
+def test_the_runs_of_an_unknown_job_are_an_error(aws: EmbeddedAws) -> None:
     with pytest.raises(ClientError, match="EntityNotFoundException"):
-        aws.client("glue").get_job_runs(JobName="nobody")
+        aws.client("glue").get_job_runs(JobName="unknown")

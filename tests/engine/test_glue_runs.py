@@ -64,7 +64,7 @@ def test_times_are_finer_than_a_second(aws: EmbeddedAws, glue_job: Callable[...,
     assert run["ExecutionTime"] >= 1
 
 
-def test_one_run_too_many_is_refused_until_the_place_is_given_back(
+def test_a_run_above_the_limit_is_refused_until_another_no_longer_counts(
     aws: EmbeddedAws, glue_job: Callable[..., str]
 ) -> None:
     glue = aws.client("glue")
@@ -72,7 +72,7 @@ def test_one_run_too_many_is_refused_until_the_place_is_given_back(
     first = glue.start_job_run(JobName=name)["JobRunId"]
     with pytest.raises(ClientError, match="ConcurrentRunsExceededException"):
         glue.start_job_run(JobName=name)
-    # F3: the run has said SUCCEEDED, and its place is still taken.
+    # F3: the run is SUCCEEDED, and still counts as concurrent.
     second = wait_until(lambda: start_or_none(glue, name), "the place to be given back")
     runs = {run["Id"]: run for run in glue.get_job_runs(JobName=name)["JobRuns"]}
     assert runs[first]["JobRunState"] == "SUCCEEDED"
@@ -102,7 +102,7 @@ def test_a_missing_script_fails_the_run(aws: EmbeddedAws, glue_job: Callable[...
     assert f"{name}.py" in run["ErrorMessage"]
 
 
-def test_the_runs_own_timeout_counts_before_the_jobs(aws: EmbeddedAws, glue_job: Callable[..., str]) -> None:
+def test_the_runs_timeout_overrides_the_jobs(aws: EmbeddedAws, glue_job: Callable[..., str]) -> None:
     name = glue_job(SLEEP, Timeout=60)
     run = ended(aws, name, aws.client("glue").start_job_run(JobName=name, Timeout=1)["JobRunId"])
     assert (run["JobRunState"], run["Timeout"]) == ("TIMEOUT", 1)
@@ -125,7 +125,7 @@ def test_a_stop_ends_the_script_and_its_children(
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has collected yet does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""lambda_code: environments that start together unpack nothing of their own."""
+"""lambda_code: environments that start together share one unpacked copy."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""lambda_layers: `sam sync` finds the layer that CloudFormation has made."""
+"""lambda_layers: `sam sync` finds the layer that CloudFormation created."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""lambda_packages: a function has boto3, and no package that botocore loads only where it is installed."""
+"""lambda_packages: a function has boto3, and none of botocore's optional packages."""
 
 import json
 from collections.abc import Callable

@@ -31,7 +31,7 @@ def test_the_pinned_version_is_the_one_of_the_requirements() -> None:
 
 
 @pytest.mark.parametrize("name", patches.ORDER)
-def test_every_patch_says_which_behaviour_of_aws_it_restores(name: str) -> None:
+def test_every_patch_states_the_behavior_of_aws_that_it_adds(name: str) -> None:
     source = Path(patches.__file__).with_name(f"{name}.py").read_text()
     assert "AWS" in source.split('"""')[1]
     assert "def apply() -> None:" in source
@@ -77,7 +77,7 @@ def test_a_second_engine_in_the_same_folder_is_refused(aws: EmbeddedAws) -> None
     assert EmbeddedAws.attach(aws.state_dir).endpoint == aws.endpoint
 
 
-def test_attach_does_not_take_another_process_for_the_engine(tmp_path: Path) -> None:
+def test_attach_refuses_a_process_id_of_another_program(tmp_path: Path) -> None:
     state = f'{{"pid": {os.getpid()}, "token": "0123456789abcdef", "endpoint": "http://127.0.0.1:1"}}'
     (tmp_path / "engine.pid").write_text(state)
     with pytest.raises(EngineError, match="not running any more"):

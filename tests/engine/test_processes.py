@@ -1,4 +1,4 @@
-"""Finding the processes of a session, with `ps` and without it."""
+"""The processes of a session, with `ps` and without it."""
 
 import os
 import subprocess

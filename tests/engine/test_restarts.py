@@ -1,4 +1,4 @@
-"""restarts, dynamodb_journal: an engine that ends in the middle of its work and goes on with what it had."""
+"""restarts, dynamodb_journal: an engine that ends during its work continues with its state."""
 
 import json
 import threading
@@ -53,9 +53,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
 
 
 @pytest.mark.parametrize("hard", [True, False])
-def test_what_was_acknowledged_is_there_after_a_restart(
-    lasting: EmbeddedAws, unique: Callable[[str], str], hard: bool
-) -> None:
+def test_acknowledged_data_survive_a_restart(lasting: EmbeddedAws, unique: Callable[[str], str], hard: bool) -> None:
     dynamodb, sqs = lasting.client("dynamodb"), lasting.client("sqs")
     name = unique("kept")
     url = sqs.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
@@ -74,7 +72,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(
     assert journal(lasting, name) == [{"id": {"S": name}, "n": {"N": "1"}}]
 
 
-def test_an_execution_that_ran_has_failed_and_its_glue_run_goes_on(lasting: EmbeddedAws) -> None:
+def test_after_a_restart_a_running_execution_has_failed_and_its_glue_run_continues(lasting: EmbeddedAws) -> None:
     stepfunctions, glue = lasting.client("stepfunctions"), lasting.client("glue")
     arn = stepfunctions.start_execution(stateMachineArn=lasting.outputs["machine"], name="ran", input="{}")
     (run,) = wait_until(lambda: running(glue), "the Glue run")
@@ -88,8 +86,8 @@ def test_an_execution_that_ran_has_failed_and_its_glue_run_goes_on(lasting: Embe
     wait_until(lambda: state(glue, run) == "STOPPED", "the stop")
 
 
-def test_nothing_is_changed_after_the_instant_that_is_kept(lasting: EmbeddedAws) -> None:
-    """Two clients count, one in a table and one in a queue: neither answer that was given is lost."""
+def test_no_answer_is_given_after_the_instant_of_the_saved_state(lasting: EmbeddedAws) -> None:
+    """Two clients count, one in a table and one in a queue. No answered call is lost."""
     dynamodb, sqs = lasting.client("dynamodb"), lasting.client("sqs")
     url = sqs.create_queue(QueueName="counted")["QueueUrl"]
     counted = sent = 0
@@ -117,7 +115,7 @@ def test_nothing_is_changed_after_the_instant_that_is_kept(lasting: EmbeddedAws)
 
 
 def lasting_end(aws: EmbeddedAws) -> Callable[[], None]:
-    """Begins a hard restart beside the caller; answers what waits for it."""
+    """Begin a hard restart on a thread; return the function that waits for its end."""
     thread = threading.Thread(target=aws.restart, kwargs={"hard": True})
     thread.start()
     return thread.join
@@ -144,7 +142,7 @@ def journal(aws: EmbeddedAws, item: str) -> list[Any]:
 
 
 def running(glue: Any) -> list[dict[str, Any]]:
-    """The runs that are alive and have a script."""
+    """The live runs with a script."""
     return [run for run in glue.get_job_runs(JobName="job")["JobRuns"] if run["JobRunState"] == "RUNNING"]
 
 

@@ -1,4 +1,4 @@
-"""s3_downstream: GetObject of a named key follows its script, and the record knows who called when."""
+"""s3_downstream: GetObject of a named key follows its script, and every call is recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
 
 @pytest.fixture
 def key(engine: EmbeddedAws, unique: Callable[[str], str]) -> str:
-    """An object that no other test asks for."""
+    """An object that no other test reads."""
     name = unique("input/a b")
     engine.client("s3").put_object(Bucket=BUCKET, Key=name, Body=b"content")
     return name
@@ -53,14 +53,14 @@ def refusal(engine: EmbeddedAws, key: str) -> dict[str, Any]:
     return response
 
 
-def test_each_call_of_a_key_meets_its_own_step(engine: EmbeddedAws, key: str) -> None:
+def test_each_call_of_a_key_follows_its_step(engine: EmbeddedAws, key: str) -> None:
     steps = [Step(0.3), Step(answer="slow_down", retry_after=25), Step(answer="slow_down"), Step(answer="error")]
     Downstream(engine.state_dir).follow({key: [*steps, Step(answer="drop")]})
     assert read(engine, key) == b"content"
     stated, untold, error = (refusal(engine, key) for _ in range(3))
     with pytest.raises(ConnectionClosedError):
         read(engine, key)
-    assert read(engine, key) == b"content"  # the script is over
+    assert read(engine, key) == b"content"  # after the script's last step
     assert [each["Error"]["Code"] for each in (stated, untold, error)] == ["SlowDown", "SlowDown", "InternalError"]
     assert [each["ResponseMetadata"]["HTTPStatusCode"] for each in (stated, untold, error)] == [503, 503, 500]
     assert stated["ResponseMetadata"]["HTTPHeaders"]["retry-after"] == "25"
@@ -71,7 +71,7 @@ def test_each_call_of_a_key_meets_its_own_step(engine: EmbeddedAws, key: str) ->
     assert took(noted[0]) >= 0.3
 
 
-def test_a_caller_that_hangs_up_is_gone_at_once(engine: EmbeddedAws, key: str) -> None:
+def test_a_caller_that_disconnects_is_recorded_immediately(engine: EmbeddedAws, key: str) -> None:
     Downstream(engine.state_dir).follow({key: [Step(36_000)]})
     with pytest.raises(ReadTimeoutError):
         read(engine, key, read_timeout=0.5)
@@ -80,7 +80,7 @@ def test_a_caller_that_hangs_up_is_gone_at_once(engine: EmbeddedAws, key: str) -
     assert took(call) > 0.4
 
 
-def test_what_is_not_in_the_script_is_neither_hindered_nor_recorded(engine: EmbeddedAws, key: str) -> None:
+def test_a_key_without_a_script_is_answered_normally_and_not_recorded(engine: EmbeddedAws, key: str) -> None:
     Downstream(engine.state_dir).follow({"another": [Step(answer="error")]})
     assert read(engine, key) == b"content"
     assert calls(engine, key) == []

@@ -33,7 +33,7 @@ def test_a_schedule_fires_when_it_is_due(
     assert datetime.now(UTC) >= due.replace(microsecond=0)
 
 
-def test_an_execution_that_ends_badly_reaches_a_rules_function(
+def test_the_event_of_a_failed_execution_reaches_a_rules_function(
     aws: EmbeddedAws, machine: MachineMaker, function: Callable[..., str], unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"

@@ -1,7 +1,7 @@
-"""The simulated SQS answers as the embedded AWS does, in any order of calls.
+"""The simulated SQS answers like the embedded AWS, in any order of calls.
 
-Time stands still in the drawn sequences: what is hidden for a minute stays so. The engine's own order among groups is
-followed, since SQS promises none.
+Random sequences do not advance the time, so a message that is hidden for a minute stays hidden. The simulation follows
+the engine's order among groups, because SQS defines none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STANDARD_STEPS = st.one_of(st.tuples(st.just("delay"), _SECONDS), *_SHARED)
 
 
 class BothQueues:
-    """One queue in the engine and in the simulation. Every call is made on both, and must be answered alike."""
+    """One queue in the engine and in the simulation. Every call is made on both, and the answers must be equal."""
 
     def __init__(self, client: Any, url: str, *, fifo: bool, visibility: int = 60) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class BothQueues:
         self._messages: dict[str, str] = {}  # id in the engine -> in the simulation
         self._sequences: dict[int, int] = {}
         self.now = 0.0
-        self.met: Counter[tuple[str, str]] = Counter()  # operation, and an error's code or what else is worth a test
+        self.met: Counter[tuple[str, str]] = Counter()  # operation, and an error's code or another outcome
 
     def send(self, group: str, deduplication: str) -> None:
         response, answer = self._both(
@@ -93,17 +93,17 @@ class BothQueues:
         return bool(response)
 
     def receive_again(self, number: int) -> None:
-        """Makes one of the received messages visible, and receives: older handles then are stale."""
+        """Make a received message visible, and receive it: older handles are stale then."""
         self.hide(number, 0)
         self.receive()
 
     def wake_and_hide(self, number: int) -> None:
-        """Makes one of the received messages visible, which then cannot be hidden."""
+        """Make a received message visible, which then cannot be hidden."""
         self.hide(number, 0)
         self.hide(number, 60)
 
     def hide(self, number: int, seconds: int) -> None:
-        """By the handle of the receive of this number, counted round."""
+        """Use the handle of this receive, modulo their number."""
         self._by_handle("change_message_visibility", number, VisibilityTimeout=seconds)
 
     def delete(self, number: int) -> None:
@@ -139,7 +139,7 @@ class BothQueues:
         return queue
 
     def after(self, seconds: float) -> None:
-        """That much later: as soon as the engine shows no message as hidden or delayed."""
+        """Wait until the engine has no hidden or delayed message, and advance the simulation's time."""
         names = ["ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"]
 
         def look() -> bool:
@@ -150,7 +150,7 @@ class BothQueues:
         self.now += seconds
 
     def take(self, steps: list[Step]) -> None:
-        """These steps, and then everything that can be received."""
+        """Make these steps, and then receive every message."""
         for name, *arguments in steps:
             getattr(self, name)(*arguments)
         while self.receive():
@@ -159,7 +159,7 @@ class BothQueues:
 
 @pytest.fixture
 def fifo_queue(aws: EmbeddedAws, fifo: Callable[..., str]) -> Callable[..., BothQueues]:
-    """Makes a FIFO queue as the template's are."""
+    """Creates a FIFO queue with the template's properties."""
 
     def make(visibility: int = 60) -> BothQueues:
         attributes = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
@@ -171,7 +171,7 @@ def fifo_queue(aws: EmbeddedAws, fifo: Callable[..., str]) -> Callable[..., Both
 
 @pytest.fixture
 def standard_queue(aws: EmbeddedAws, unique: Callable[[str], str]) -> Callable[..., BothQueues]:
-    """Makes a standard queue."""
+    """Creates a standard queue."""
 
     def make(visibility: int = 60) -> BothQueues:
         client = aws.client("sqs")
@@ -189,7 +189,7 @@ BY_HANDLE = {
 }
 
 
-def test_a_fifo_queue_is_simulated_as_the_engine_answers(
+def test_the_simulated_fifo_queue_answers_like_the_engine(
     fifo_queue: Callable[..., BothQueues],
 ) -> None:
     met: Counter[tuple[str, str]] = Counter()
@@ -209,7 +209,7 @@ def test_a_fifo_queue_is_simulated_as_the_engine_answers(
     }
 
 
-def test_a_standard_queue_is_simulated_as_the_engine_answers(
+def test_the_simulated_standard_queue_answers_like_the_engine(
     standard_queue: Callable[..., BothQueues],
 ) -> None:
     met: Counter[tuple[str, str]] = Counter()
@@ -225,7 +225,7 @@ def test_a_standard_queue_is_simulated_as_the_engine_answers(
     assert met.keys() >= BY_HANDLE
 
 
-def test_a_message_whose_visibility_ends_comes_again_and_its_handle_is_spent(
+def test_a_message_is_delivered_again_after_its_visibility_timeout_and_its_handle_has_expired(
     fifo_queue: Callable[..., BothQueues],
 ) -> None:
     queue = fifo_queue(visibility=1)
@@ -239,7 +239,7 @@ def test_a_message_whose_visibility_ends_comes_again_and_its_handle_is_spent(
     queue.delete(1)
 
 
-def test_a_delayed_message_comes_when_its_delay_is_over(standard_queue: Callable[..., BothQueues]) -> None:
+def test_a_delayed_message_is_delivered_after_its_delay(standard_queue: Callable[..., BothQueues]) -> None:
     queue = standard_queue()
     queue.delay(1)
     assert not queue.receive()

@@ -1,8 +1,8 @@
-"""The simulated Step Functions answers about executions as the embedded AWS does, in any order of calls.
+"""The simulated Step Functions answers calls on executions like the embedded AWS, in any order.
 
-An execution's input says how it ends: by itself at once, or not before it is stopped. One that ends by itself is closed
-in the simulation when the engine has closed it. None of those is stopped: the engine refuses that, and the API
-Reference of StopExecution knows no such error.
+An execution's input defines its end: immediately without a call, or by a stop. The simulation closes one that ends
+without a call after the engine has closed it. Closed executions are not stopped: the engine refuses that, with an error
+that the API Reference of StopExecution does not contain.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STEPS = st.one_of(
 
 
 class BothMachines:
-    """One state machine in the engine and in the simulation. Every call is made on both, and must be answered alike."""
+    """One state machine in the engine and in the simulation. Every call is made on both; the answers must be equal."""
 
     def __init__(self, machine: MachineMaker) -> None:
         self._machine = machine
@@ -91,7 +91,7 @@ class BothMachines:
         return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
 
     def _both(self, operation: str, in_engine: dict[str, Any], in_simulation: dict[str, Any]) -> bool:
-        """Whether they did it."""
+        """Whether the call succeeded."""
         self._now += 1
         self._executions, answer = stepfunctions.perform(self._executions, operation, freeze(in_simulation), self._now)
         try:
@@ -105,25 +105,25 @@ class BothMachines:
         return not code
 
     def _close(self, name: str) -> None:
-        """Waits for an execution that ends by itself, and ends it in the simulation."""
+        """Wait for an execution that ends without a call, and close it in the simulation."""
         end = json.loads(self._executions[name]["input"])["end"]
         redrives = self._executions[name]["redrives"]
         if end in STATUS:
 
-            def look() -> dict[str, Any] | None:
-                closed = self._machine.closed(self._execution(name))
-                return closed if closed is not None and closed.get("redriveCount", 0) == redrives else None
+            def read() -> dict[str, Any] | None:
+                description = self._machine.closed(self._execution(name))
+                return description if description and description.get("redriveCount", 0) == redrives else None
 
-            told = wait_until(look, "the execution's end")
-            assert told is not None
-            assert told["status"] == STATUS[end]
+            closed = wait_until(read, "the execution's end")
+            assert closed is not None
+            assert closed["status"] == STATUS[end]
             self._executions = stepfunctions.close(
-                self._executions, name, STATUS[end], self._now, told.get("error", ""), told.get("cause", "")
+                self._executions, name, STATUS[end], self._now, closed.get("error", ""), closed.get("cause", "")
             )
 
 
 def _comparable(description: dict[str, Any]) -> dict[str, Any]:
-    """Without ARNs, with whether there is a time instead of which, and of an execution what the simulation knows."""
+    """The fields that the simulation has, without ARNs, and with times replaced by True."""
     kept = {name: description[name] for name in _COMPARED if name in description}
     dates = {name: True for name in description if name in {"startDate", "stopDate"}}
     executions = (
@@ -132,7 +132,7 @@ def _comparable(description: dict[str, Any]) -> dict[str, Any]:
     return kept | dates | executions
 
 
-def test_executions_are_simulated_as_the_engine_answers(machine: MachineMaker) -> None:
+def test_simulated_executions_answer_like_the_engine(machine: MachineMaker) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
     @share(0.6)

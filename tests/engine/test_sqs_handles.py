@@ -1,4 +1,4 @@
-"""sqs_handles: what a receipt handle may still do; and the rest of SQS that the request queue stands on."""
+"""sqs_handles: the validity of receipt handles; and other behavior of SQS that the request queue needs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +50,7 @@ def test_an_older_handle_neither_hides_nor_deletes(aws: EmbeddedAws, fifo: Calla
     with pytest.raises(ClientError, match="handle has expired"):
         sqs.delete_message(QueueUrl=url, ReceiptHandle=older)
     sqs.delete_message(QueueUrl=url, ReceiptHandle=newer)
-    sqs.delete_message(QueueUrl=url, ReceiptHandle=newer)  # deleted already: the request succeeds
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=newer)  # already deleted: the request succeeds
 
 
 def test_an_expired_handle_does_not_delete(aws: EmbeddedAws, fifo: Callable[..., str]) -> None:
@@ -81,7 +81,7 @@ def test_a_hidden_head_blocks_its_group_and_no_other(aws: EmbeddedAws, fifo: Cal
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
 
 
-def test_deduplication_is_per_group_where_the_queue_says_so(aws: EmbeddedAws, fifo: Callable[..., str]) -> None:
+def test_deduplication_is_per_group_if_the_queue_has_that_scope(aws: EmbeddedAws, fifo: Callable[..., str]) -> None:
     sqs = aws.client("sqs")
     url = fifo(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
     for group in ("a", "b", "a"):

@@ -1,4 +1,4 @@
-"""sqs_locks: a message is given to one consumer at a time, also when one of them is a Lambda event source."""
+"""sqs_locks: a message is delivered to one consumer at a time, also if one of them is a Lambda event source."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +16,12 @@ def handler(event, context):
 """
 
 
-def test_no_message_is_given_to_a_client_and_a_function_at_once(
+def test_no_message_is_delivered_to_a_client_and_a_function_at_the_same_time(
     aws: EmbeddedAws, function: Callable[..., str], unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     sqs, notes = aws.client("sqs"), tmp_path / "notes"
     url = sqs.create_queue(QueueName=unique("shared"), Attributes={"VisibilityTimeout": "600"})["QueueUrl"]
-    # Many visible messages: the longer a receive looks through them, the sooner another one falls into it.
+    # Many visible messages: the longer a receive takes, the likelier is another one during it.
     entries = [{"Id": str(number), "MessageBody": "x"} for number in range(10)]
     for _ in range(TENS):
         sqs.send_message_batch(QueueUrl=url, Entries=entries)

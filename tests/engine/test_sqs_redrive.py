@@ -1,4 +1,4 @@
-"""sqs_redrive: dead letters go back, as new messages."""
+"""sqs_redrive: dead letters return to a queue as new messages."""
 
 import json
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import queue_arn
 from tests.engine.test_sqs_handles import receive
 
-STORY = {"code": {"DataType": "String", "StringValue": "Poison"}}
+ATTRIBUTES = {"code": {"DataType": "String", "StringValue": "Poison"}}
 
 
 @pytest.fixture
 def queues(aws: EmbeddedAws, unique: Callable[[str], str]) -> tuple[str, str]:
-    """A queue that gives a message away once, and its dead-letter queue."""
+    """A queue that delivers a message once, and its dead-letter queue."""
     sqs = aws.client("sqs")
     dead = sqs.create_queue(QueueName=unique("dead"))["QueueUrl"]
     redrive = json.dumps({"deadLetterTargetArn": queue_arn(aws, dead), "maxReceiveCount": 1})
@@ -25,7 +25,7 @@ def queues(aws: EmbeddedAws, unique: Callable[[str], str]) -> tuple[str, str]:
 
 
 def redrive(aws: EmbeddedAws, source: str, destination: str | None = None) -> Any:
-    """Redrives, and answers what became of it."""
+    """Redrive, and return the task's result."""
     sqs, arn = aws.client("sqs"), queue_arn(aws, source)
     where = {"DestinationArn": queue_arn(aws, destination)} if destination else {}
     assert sqs.start_message_move_task(SourceArn=arn, **where)["TaskHandle"]
@@ -42,16 +42,16 @@ def test_f26_a_redriven_dead_letter_is_a_new_message_with_the_old_body_and_attri
     aws: EmbeddedAws, queues: tuple[str, str]
 ) -> None:
     sqs, (work, dead) = aws.client("sqs"), queues
-    sent = sqs.send_message(QueueUrl=dead, MessageBody="body", MessageAttributes=STORY)
+    sent = sqs.send_message(QueueUrl=dead, MessageBody="body", MessageAttributes=ATTRIBUTES)
     task = redrive(aws, dead, work)
     assert (task["Status"], task["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 1)
     message = sqs.receive_message(QueueUrl=work, MessageAttributeNames=["All"])["Messages"][0]
     assert message["MessageId"] != sent["MessageId"]
-    assert (message["Body"], message["MessageAttributes"]) == ("body", STORY)
+    assert (message["Body"], message["MessageAttributes"]) == ("body", ATTRIBUTES)
     assert messages_in(aws, dead) == 0
 
 
-def test_what_sqs_moved_goes_back_by_itself_and_what_was_sent_there_stays(
+def test_a_message_that_sqs_moved_returns_to_its_source_and_a_message_without_source_stays(
     aws: EmbeddedAws, queues: tuple[str, str]
 ) -> None:
     sqs, (work, dead) = aws.client("sqs"), queues
@@ -65,9 +65,9 @@ def test_what_sqs_moved_goes_back_by_itself_and_what_was_sent_there_stays(
     assert receive(sqs, dead)["Body"] == "sent"
 
 
-def test_what_the_destination_does_not_take_stays(aws: EmbeddedAws, queues: tuple[str, str]) -> None:
+def test_a_message_that_the_destination_refuses_stays(aws: EmbeddedAws, queues: tuple[str, str]) -> None:
     sqs, (work, dead) = aws.client("sqs"), queues
-    sqs.send_message(QueueUrl=dead, MessageBody="x" * 1024, MessageAttributes=STORY)
+    sqs.send_message(QueueUrl=dead, MessageBody="x" * 1024, MessageAttributes=ATTRIBUTES)
     assert redrive(aws, dead, work)["Status"] == "FAILED"
     assert (messages_in(aws, work), messages_in(aws, dead)) == (0, 1)
 
@@ -77,4 +77,4 @@ def test_only_a_dead_letter_queue_is_redriven(aws: EmbeddedAws, queues: tuple[st
     with pytest.raises(ClientError, match="configured as a Dead Letter Queue"):
         sqs.start_message_move_task(SourceArn=arn)
     with pytest.raises(sqs.exceptions.ResourceNotFoundException):
-        sqs.start_message_move_task(SourceArn=f"{arn}-nobody")
+        sqs.start_message_move_task(SourceArn=f"{arn}-unknown")

@@ -1,4 +1,4 @@
-"""sqs_sizes: a message is as large as its body and its attributes together."""
+"""sqs_sizes: the size of a message is that of its body and its attributes."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from dev.emulator.aws import EmbeddedAws
 
 
-def test_what_fits_without_its_attributes_does_not_fit_with_them(
+def test_a_message_is_refused_if_body_and_attributes_exceed_the_maximum(
     aws: EmbeddedAws, unique: Callable[[str], str]
 ) -> None:
     sqs = aws.client("sqs")

@@ -1,6 +1,6 @@
-"""What outlives its stack when CloudFormation, as far as it is embedded, deletes, renames, replaces or rolls back.
+"""The resources that outlive their stack when the embedded CloudFormation deletes, renames, replaces or rolls back.
 
-Stacks of the template's stateful resources alone, which take no build and are made in a second.
+The stacks have only the template's stateful resources, need no build, and are created in a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY_FLOW = {
     | {"Default": {"ChatApiUrl": "https://chat.example", "DeployWorker": "true"}.get(name, declared["Default"])}
     for name, declared in WHOLE["Parameters"].items()
 }
-# These two stand on functions and roles, and are deleted with their stack.
+# These two depend on functions and roles, and are deleted with their stack.
 ALONE = [name for name in HELD if name not in ("ChatbotApi", "Workflow")]
 TEMPLATE: dict[str, Any] = {
     "AWSTemplateFormatVersion": "2010-09-09",
@@ -56,7 +56,7 @@ class Stacks:
     def delete(self, name: str) -> None:
         identity = self._cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackId"]
         self._cloudformation.delete_stack(StackName=name)
-        wait_until(lambda: self._status(identity) == "DELETE_COMPLETE", f"stack {name} to be gone")
+        wait_until(lambda: self._status(identity) == "DELETE_COMPLETE", f"stack {name} to be deleted")
 
     def _status(self, name: str) -> str:
         return str(self._cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"])
@@ -66,7 +66,7 @@ class Stacks:
         pages = self._cloudformation.get_paginator("describe_stack_events").paginate(StackName=name)
         events = [event for page in pages for event in page["StackEvents"]]
         assert self._status(name) == end, [event.get("ResourceStatusReason") for event in events]
-        # The events, since a stack that was rolled back has no resources; the newest comes first.
+        # From the events, newest first, because a rolled back stack has no resources.
         made = [
             event for event in reversed(events) if event["ResourceStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
         ]
@@ -104,14 +104,14 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stacks]:
         yield Stacks(aws)
 
 
-def test_what_nobody_can_make_again_outlives_its_stack(stacks: Stacks) -> None:
+def test_resources_with_retained_data_outlive_their_stack(stacks: Stacks) -> None:
     physical = stacks.create("deleted")
     stacks.delete("deleted")
     assert stacks.there(physical) == KEPT
 
 
-def test_a_protected_table_is_not_deleted_by_hand(stacks: Stacks) -> None:
-    physical = stacks.create("by-hand")
+def test_a_protected_table_cannot_be_deleted_manually(stacks: Stacks) -> None:
+    physical = stacks.create("protected")
     dynamodb = stacks.aws.client("dynamodb")
     for table in ("SlotTable", "RequestLedgerTable"):
         with pytest.raises(ClientError, match="protect"):
@@ -140,12 +140,12 @@ def test_a_replaced_queue_keeps_its_messages(stacks: Stacks) -> None:
     assert sqs.receive_message(QueueUrl=physical["WorkQueue"])["Messages"][0]["Body"] == "wanted"
 
 
-def test_a_first_deployment_that_fails_leaves_only_what_is_protected(stacks: Stacks) -> None:
+def test_a_first_deployment_that_fails_leaves_only_protected_resources(stacks: Stacks) -> None:
     template = copy.deepcopy(TEMPLATE)
     template["Resources"]["Impossible"] = {
         "Type": "Custom::Impossible",
         "DependsOn": ALONE,
-        "Properties": {"ServiceToken": "arn:aws:lambda:us-east-1:000000000000:function:nobody"},
+        "Properties": {"ServiceToken": "arn:aws:lambda:us-east-1:000000000000:function:unknown"},
     }
     physical = stacks.create("failed", template, end="ROLLBACK_COMPLETE")
     assert stacks.there(physical) == {"SlotTable", "RequestLedgerTable", "AuditLogGroup"}

@@ -1,4 +1,4 @@
-"""stepfunctions_drives: a final status, nothing done after the end, the machine's timeout, the context object."""
+"""stepfunctions_drives: a final status, no call after the end, the machine's timeout, the context object."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def test_an_aborted_execution_makes_no_further_call(
     wait_until(lambda: faults.fired(hold), "the first call")
     machine.client.stop_execution(executionArn=execution)
     faults.remove(hold)
-    # A second execution goes the whole way meanwhile, so the first has had the time to do harm.
+    # A second execution completes meanwhile, so the first one has had enough time for another call.
     other = machine.start(arn)
     wait_until(lambda: machine.closed(other), "the other execution's end")
     assert machine.describe(execution)["status"] == "ABORTED"
@@ -39,10 +39,10 @@ def test_a_retry_ends_with_the_execution(machine: MachineMaker) -> None:
     arn = machine({"Try": task | {"Arguments": {"QueueUrl": "http://127.0.0.1/none"}}})
     execution, other = machine.start(arn), machine.start(arn)
     wait_until(lambda: "TaskFailed" in machine.history(execution), "a failed attempt")
-    machine.client.stop_execution(executionArn=execution, error="Stopped", cause="by hand")
+    machine.client.stop_execution(executionArn=execution, error="Stopped", cause="manually")
     wait_until(lambda: machine.closed(other), "the end of one that was not stopped")
     description = machine.describe(execution)
-    assert (description["status"], description["error"], description["cause"]) == ("ABORTED", "Stopped", "by hand")
+    assert (description["status"], description["error"], description["cause"]) == ("ABORTED", "Stopped", "manually")
 
 
 def test_the_machines_timeout_ends_the_execution(machine: MachineMaker) -> None:
@@ -53,7 +53,7 @@ def test_the_machines_timeout_ends_the_execution(machine: MachineMaker) -> None:
     assert machine.history(execution)[-1] == "ExecutionTimedOut"
 
 
-def test_a_first_drive_has_redrive_count_nought(machine: MachineMaker) -> None:
+def test_a_first_drive_has_redrive_count_zero(machine: MachineMaker) -> None:
     output = "{% $states.context.Execution.RedriveCount %}"
     execution = machine.start(machine({"Look": {"Type": "Pass", "Output": output, "End": True}}))
     description = wait_until(lambda: machine.closed(execution), "the execution's end")

@@ -1,4 +1,4 @@
-"""stepfunctions_events: a workflow's event reaches a rule's queue, and one that is refused fails its task."""
+"""stepfunctions_events: a workflow's event reaches a rule's queue, and a refused event fails its task."""
 
 import json
 from collections.abc import Callable
@@ -16,14 +16,14 @@ def _task(source: str, detail: Any) -> dict[str, Any]:
     return TASK | {"Arguments": {"Entries": [entry]}}
 
 
-def test_an_object_arrives_as_the_detail_with_the_arns_of_who_sent_it(
+def test_an_object_arrives_as_the_detail_with_the_senders_arns(
     aws: EmbeddedAws, machine: MachineMaker, unique: Callable[[str], str]
 ) -> None:
     sqs, events, rule = aws.client("sqs"), aws.client("events"), unique("rule")
     url = sqs.create_queue(QueueName=unique("queue"))["QueueUrl"]
     events.put_rule(Name=rule, EventPattern=json.dumps({"source": [rule], "detail": {"status": ["SUCCEEDED"]}}))
     events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": queue_arn(aws, url)}])
-    arn = machine({"Tell": _task(rule, "{% {'status': 'SUCCEEDED', 'missing': $states.input.nothing} %}")})
+    arn = machine({"Publish": _task(rule, "{% {'status': 'SUCCEEDED', 'missing': $states.input.nothing} %}")})
     execution = machine.start(arn)
     (message,) = wait_until(lambda: sqs.receive_message(QueueUrl=url).get("Messages"), "the event")
     event = json.loads(message["Body"])
@@ -31,7 +31,7 @@ def test_an_object_arrives_as_the_detail_with_the_arns_of_who_sent_it(
 
 
 def test_an_entry_that_is_refused_fails_the_task(machine: MachineMaker) -> None:
-    execution = machine.start(machine({"Tell": _task("aws.reserved", {"a": "b"})}))
+    execution = machine.start(machine({"Publish": _task("aws.reserved", {"a": "b"})}))
     closed = wait_until(lambda: machine.closed(execution), "the execution's end")
     assert closed is not None
     assert (closed["status"], closed["error"]) == ("FAILED", "EventBridge.FailedEntry")
@@ -39,7 +39,7 @@ def test_an_entry_that_is_refused_fails_the_task(machine: MachineMaker) -> None:
 
 
 def test_a_metric_can_be_put_by_a_task(aws: EmbeddedAws, machine: MachineMaker, unique: Callable[[str], str]) -> None:
-    """What the workflow does about events that it could not send; MiniStack's own, and needed."""
+    """The workflow's task for events that it could not publish. Needs no patch."""
     name = unique("Metric")
     data = [{"MetricName": name, "Dimensions": [{"Name": "service", "Value": "s"}], "Unit": "Count", "Value": 1}]
     put = {"Namespace": "Slotkeeper", "MetricData": data}

@@ -1,4 +1,4 @@
-"""stepfunctions_glue: starting a Glue run from a state, waiting for it, and what a stop and a timeout do to it."""
+"""stepfunctions_glue: a state starts a Glue run and waits for it; the effects of a stop and a timeout on the run."""
 
 import json
 import time
@@ -54,8 +54,8 @@ def test_a_failed_run_is_a_failed_task_with_the_run_as_its_cause(
     assert (cause["JobRunState"], cause["ErrorMessage"]) == ("FAILED", "ValueError: bad part")
 
 
-def test_a_refused_start_has_glues_own_error(machine: MachineMaker) -> None:
-    assert end_of(machine, machine.start(machine(run_job("nobody"))))["error"] == "Glue.EntityNotFoundException"
+def test_a_refused_start_has_glues_error(machine: MachineMaker) -> None:
+    assert end_of(machine, machine.start(machine(run_job("unknown"))))["error"] == "Glue.EntityNotFoundException"
 
 
 def test_without_sync_only_the_run_id_is_answered(machine: MachineMaker, glue_job: Callable[..., str]) -> None:
@@ -73,7 +73,7 @@ def test_a_stopped_execution_stops_its_run(
     wait_until(lambda: only_run(aws, name)["JobRunState"] == "STOPPED", "the run to be stopped")
 
 
-def test_a_stop_may_fail_to_reach_the_run(
+def test_with_leave_running_a_stop_does_not_stop_the_run(
     aws: EmbeddedAws, machine: MachineMaker, glue_job: Callable[..., str], faults: Faults, unique: Callable[[str], str]
 ) -> None:
     job, name = glue_job("import time\ntime.sleep(1)\n"), unique("unreached")

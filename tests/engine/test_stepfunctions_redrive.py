@@ -1,4 +1,4 @@
-"""stepfunctions_redrive: an unsuccessful execution goes on from its unsuccessful state."""
+"""stepfunctions_redrive: an unsuccessful execution continues from its unsuccessful state."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def states_that_need(url: str) -> dict[str, Any]:
     }
 
 
-def test_a_failed_execution_goes_on_with_the_same_input_and_variables(
+def test_a_failed_execution_continues_with_the_same_input_and_variables(
     aws: EmbeddedAws, machine: MachineMaker, unique: Callable[[str], str]
 ) -> None:
     sqs, name = aws.client("sqs"), unique("late")
@@ -43,8 +43,8 @@ def test_a_failed_execution_goes_on_with_the_same_input_and_variables(
     assert "ExecutionRedriven" in history
 
 
-def test_an_aborted_wait_does_not_go_on_twice(machine: MachineMaker) -> None:
-    states = {"Wait": {"Type": "Wait", "Seconds": 1, "Next": "Look"}, "Look": {"Type": "Pass", "End": True}}
+def test_a_redriven_wait_continues_once(machine: MachineMaker) -> None:
+    states = {"Wait": {"Type": "Wait", "Seconds": 1, "Next": "Done"}, "Done": {"Type": "Pass", "End": True}}
     execution = machine.start(machine(states))
     wait_until(lambda: "WaitStateEntered" in machine.history(execution), "the wait")
     machine.client.stop_execution(executionArn=execution)

@@ -1,4 +1,4 @@
-"""The embedded AWS evaluates each expression of the workflow as this project's interpreter does."""
+"""The embedded AWS evaluates each expression of the workflow like this project's interpreter."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from tests.workflow.interpreter import deployed
 
 
 def _in_a_pass_state(value: Any) -> Any:
-    """A field for a Pass state: it has no result and no error, so a variable stands in for $states."""
+    """A field for a Pass state, which has no result and no error, so a variable replaces $states."""
     if isinstance(value, dict):
         return {name: _in_a_pass_state(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -21,14 +21,14 @@ def _in_a_pass_state(value: Any) -> Any:
 
 
 def _pair(number: int, case: Case) -> dict[str, Any]:
-    """One state that assigns what the case's expressions see, and one that evaluates them."""
+    """A state that assigns the values for the case's expressions, and a state that evaluates them."""
     known = {"Type": "Pass", "Assign": {"known": case.states, **case.variables}, "Next": f"Evaluate{number}"}
     value = {f"value_{number}": _in_a_pass_state(template(case.path))}
     following = {"Next": f"Know{number + 1}"} if number + 1 < len(CASES) else {"Next": "Done"}
     return {f"Know{number}": known, f"Evaluate{number}": {"Type": "Pass", "Assign": value, **following}}
 
 
-def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_as_the_interpreter_does(
+def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_like_the_interpreter(
     machine: MachineMaker,
 ) -> None:
     states: dict[str, Any] = {}
