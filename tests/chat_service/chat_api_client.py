@@ -1,4 +1,4 @@
-"""A client of the stand-in that knows nothing of the code under test."""
+"""A client of the simulated chat API, independent of the code under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import NEVER
 
 
 class ChatApiClient:
-    """One kept-open connection. Each call answers (status, body, headers); http.client's errors go through."""
+    """One open connection. Each call returns (status, body, headers), or raises http.client's error."""
 
     def __init__(self, service: ChatService, timeout: float = NEVER) -> None:
         self._credentials = {"client_id": service.client_id, "client_secret": service.client_secret}

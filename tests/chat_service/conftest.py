@@ -1,4 +1,4 @@
-"""A stand-in and a client for each test."""
+"""A simulated chat API and a client for each test."""
 
 from __future__ import annotations
 

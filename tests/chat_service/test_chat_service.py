@@ -1,4 +1,4 @@
-"""The quirk, the routes, the log and the switches of the chat API's stand-in."""
+"""The tokens, routes, outages and log of the simulated chat API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import NEVER, wait_until
 
 
 def in_background(call: Callable[[], Any]) -> threading.Thread:
-    """A client that must not end the test's own thread; its connection is ended by the service."""
+    """Run a client on a thread, and ignore that the service closes its connection."""
 
     def run() -> None:
         try:
@@ -33,15 +33,15 @@ def statuses(service: ChatService) -> list[tuple[str, int | None]]:
     return [(request.path, request.status) for request in service.log]
 
 
-# ------------------------------------------------------------------------------------------------------- the quirk
+# ----------------------------------------------------------------------------------------------------------- tokens
 
 
-def test_a_new_token_kills_the_one_before_it(client: ChatApiClient) -> None:
+def test_a_new_token_invalidates_the_one_before_it(client: ChatApiClient) -> None:
     old, new = client.token(), client.token()
     assert (client.me(old), client.me(new)) == (401, 200)
 
 
-def test_two_clients_that_authenticate_at_once_leave_one_live_token(service: ChatService) -> None:
+def test_simultaneous_authentications_leave_one_live_token(service: ChatService) -> None:
     def authenticate(_: int) -> str:
         with ChatApiClient(service) as client:
             return client.token()
@@ -52,7 +52,7 @@ def test_two_clients_that_authenticate_at_once_leave_one_live_token(service: Cha
     assert [life.until is None for life in service.token_history] == [False] * 19 + [True]
 
 
-def test_an_invalidated_token_is_dead_and_the_service_says_since_when(
+def test_an_invalidated_token_is_refused_and_its_history_has_the_time(
     service: ChatService, client: ChatApiClient
 ) -> None:
     token = client.token()
@@ -61,7 +61,9 @@ def test_an_invalidated_token_is_dead_and_the_service_says_since_when(
     assert [(life.number, life.until, life.ended_by) for life in service.token_history] == [(1, at, "invalidate")]
 
 
-def test_a_token_is_killed_only_if_the_log_says_what_was_asked_for(service: ChatService, client: ChatApiClient) -> None:
+def test_a_token_is_invalidated_only_if_the_condition_on_the_log_holds(
+    service: ChatService, client: ChatApiClient
+) -> None:
     token = client.token()
     assert service.invalidate(lambda log: any(request.path == "/me" for request in log)) is None
     assert client.me(token) == 200
@@ -69,32 +71,32 @@ def test_a_token_is_killed_only_if_the_log_says_what_was_asked_for(service: Chat
     assert client.me(token) == 401
 
 
-def test_no_token_is_judged_between_the_look_at_the_log_and_the_kill(
+def test_no_token_is_checked_between_the_read_of_the_log_and_the_invalidation(
     service: ChatService, client: ChatApiClient
 ) -> None:
     token = client.token()
-    asked: list[Future[int]] = []
+    requests: list[Future[int]] = []
     with ThreadPoolExecutor(1) as pool:
 
-        def look(_log: list[Request]) -> bool:
-            asked.append(pool.submit(client.me, token))
+        def condition(_log: list[Request]) -> bool:
+            requests.append(pool.submit(client.me, token))
             with pytest.raises(TimeoutError):
-                asked[0].result(0.2)
+                requests[0].result(0.2)
             return True
 
-        assert service.invalidate(look) is not None
-        assert asked[0].result() == 401
+        assert service.invalidate(condition) is not None
+        assert requests[0].result() == 401
 
 
-def test_a_401_stands_in_the_log_as_soon_as_the_token_is_judged(service: ChatService, client: ChatApiClient) -> None:
+def test_a_401_is_in_the_log_as_soon_as_the_token_is_checked(service: ChatService, client: ChatApiClient) -> None:
     service.strike(ANSWERS, Outage("hang", takes_effect=True))
     waiting = in_background(lambda: client.answer("hello", "never made"))
-    wait_until(lambda: [(r.status, r.ended) for r in service.log] == [(401, None)], "the judgement")
+    wait_until(lambda: [(r.status, r.ended) for r in service.log] == [(401, None)], "the check of the token")
     service.end_outage()
     waiting.join(NEVER)
 
 
-def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatService, client: ChatApiClient) -> None:
+def test_a_request_that_arrived_with_a_live_token_is_answered(service: ChatService, client: ChatApiClient) -> None:
     token = client.token()
     service.strike(ANSWERS, Outage("hold"))
     service.answer_latency = 0.2
@@ -102,7 +104,7 @@ def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatServi
         asked = pool.submit(client.answer, "hello", token)
         wait_until(lambda: service.log[-1].path == "/answers", "the request")
         service.end_outage(ANSWERS)
-        wait_until(lambda: service.log[-1].token == 1, "the judgement")
+        wait_until(lambda: service.log[-1].token == 1, "the check of the token")
         service.invalidate()
         assert asked.result()[0] == 200
 
@@ -111,7 +113,7 @@ def test_a_request_that_came_in_with_a_live_token_is_answered(service: ChatServi
 
 
 @pytest.mark.parametrize("changes", [{"client_id": "another"}, {"client_secret": "another"}])
-def test_wrong_credentials_make_no_token_and_kill_none(
+def test_wrong_credentials_neither_create_nor_invalidate_a_token(
     service: ChatService, client: ChatApiClient, changes: dict[str, str]
 ) -> None:
     token = client.token()
@@ -121,19 +123,19 @@ def test_wrong_credentials_make_no_token_and_kill_none(
 
 
 @pytest.mark.parametrize("token", [None, "never made", "", "x" * 5000])
-def test_no_token_and_an_unknown_one_are_refused(client: ChatApiClient, token: str | None) -> None:
+def test_a_missing_and_an_unknown_token_are_refused(client: ChatApiClient, token: str | None) -> None:
     client.token()
     assert client.me(token) == 401
     assert client.answer("hello", token)[0] == 401
 
 
-# ------------------------------------------------------------------------------------------------------ the switches
+# ---------------------------------------------------------------------------------------------- settings and outages
 
 
-def test_a_forbidden_text_is_refused_like_a_dead_token(service: ChatService, client: ChatApiClient) -> None:
-    service.forbidden.add("what does the director earn")
+def test_a_forbidden_text_is_refused_like_an_invalid_token(service: ChatService, client: ChatApiClient) -> None:
+    service.forbidden.add("salary of the director")
     token = client.token()
-    refused = client.send("POST", "/answers", {"text": "what does the director earn"}, token)
+    refused = client.send("POST", "/answers", {"text": "salary of the director"}, token)
     service.invalidate()
     dead = client.send("POST", "/answers", {"text": "hello"}, token)
     assert refused[0] == 401
@@ -142,7 +144,7 @@ def test_a_forbidden_text_is_refused_like_a_dead_token(service: ChatService, cli
 
 
 @pytest.mark.parametrize(("effect", "old"), [("start", 401), ("end", 200)])
-def test_the_token_changes_at_the_chosen_end_of_the_latency(service: ChatService, effect: Any, old: int) -> None:
+def test_the_token_changes_at_the_start_or_the_end_of_the_latency(service: ChatService, effect: Any, old: int) -> None:
     with ChatApiClient(service) as first, ChatApiClient(service) as second:
         token = first.token()
         service.auth_effect, service.auth_latency = effect, 60.0
@@ -164,14 +166,14 @@ def test_an_outage_answers_its_status_without_effect(service: ChatService, clien
     assert client.auth()[0] == 200
 
 
-def test_an_outage_may_strike_a_number_of_requests_only(service: ChatService, client: ChatApiClient) -> None:
+def test_an_outage_can_be_limited_to_a_number_of_requests(service: ChatService, client: ChatApiClient) -> None:
     service.strike(AUTH, Outage(times=2))
     assert [client.auth()[0] for _ in range(3)] == [503, 503, 200]
     assert service.outages == {}
 
 
 @pytest.mark.parametrize("takes_effect", [False, True])
-def test_a_dropped_connection_may_have_made_a_token(
+def test_a_dropped_connection_can_have_created_a_token(
     service: ChatService, client: ChatApiClient, takes_effect: bool
 ) -> None:
     token = client.token()
@@ -183,7 +185,7 @@ def test_a_dropped_connection_may_have_made_a_token(
     assert service.log[-1].ended is not None
 
 
-def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: ChatService) -> None:
+def test_a_hanging_request_has_no_answer_until_the_outage_ends(service: ChatService) -> None:
     service.strike(ME, Outage("hang"))
     with ChatApiClient(service, timeout=0.3) as impatient, pytest.raises(TimeoutError):
         impatient.me(None)
@@ -196,7 +198,7 @@ def test_a_hanging_request_has_no_answer_until_the_route_is_mended(service: Chat
     assert statuses(service) == [("/me", None), ("/me", None)]
 
 
-def test_a_held_request_takes_effect_when_its_route_is_mended(service: ChatService) -> None:
+def test_a_held_request_takes_effect_when_the_outage_ends(service: ChatService) -> None:
     with ChatApiClient(service) as first, ChatApiClient(service) as second:
         token = first.token()
         service.strike(AUTH, Outage("hold"))
@@ -232,7 +234,7 @@ def test_the_log_has_every_request_in_order_and_tokens_by_number_only(
 # ------------------------------------------------------------------------------------------------------- the server
 
 
-def test_a_stopped_service_cannot_be_reached_and_serves_again_where_it_was(service: ChatService) -> None:
+def test_a_stopped_service_cannot_be_reached_and_restarts_at_the_same_address(service: ChatService) -> None:
     with ChatApiClient(service) as client:
         token = client.token()
         service.stop()
@@ -243,7 +245,7 @@ def test_a_stopped_service_cannot_be_reached_and_serves_again_where_it_was(servi
         assert client.me(token) == 200
 
 
-def test_a_stop_lets_nobody_hang(service: ChatService) -> None:
+def test_a_stop_ends_hanging_requests(service: ChatService) -> None:
     service.strike(ME, Outage("hang"))
     with ChatApiClient(service) as client:
         waiting = in_background(lambda: client.me(None))
@@ -254,9 +256,9 @@ def test_a_stop_lets_nobody_hang(service: ChatService) -> None:
     assert service.log[0].ended is not None
 
 
-def test_it_serves_this_machine_only(service: ChatService) -> None:
+def test_it_listens_on_127_0_0_1_only(service: ChatService) -> None:
     assert service.url.startswith("http://127.0.0.1:")
 
 
-def test_no_secret_is_shown(service: ChatService) -> None:
+def test_its_repr_contains_no_secret(service: ChatService) -> None:
     assert service.client_secret not in repr(service)

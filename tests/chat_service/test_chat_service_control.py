@@ -1,4 +1,4 @@
-"""The stand-in by itself: its control routes and its command."""
+"""The standalone simulated chat API: its control routes and its command."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dev.emulator.environment import ROOT
 from tests.chat_service.chat_api_client import ChatApiClient
 
 
-def test_the_token_is_killed_by_hand(service: ChatService, client: ChatApiClient) -> None:
+def test_invalidate_ends_the_live_token(service: ChatService, client: ChatApiClient) -> None:
     token = client.token()
     assert client.send("POST", "/_control/invalidate")[1]["invalidated_at"] > 0
     assert client.me(token) == 401
     assert client.send("POST", "/_control/invalidate")[1] == {"invalidated_at": None}
 
 
-def test_a_route_fails_and_is_mended_by_hand(client: ChatApiClient) -> None:
+def test_an_outage_is_started_and_ended(client: ChatApiClient) -> None:
     struck = client.send("POST", "/_control/outage", {"route": "POST /auth", "status": 500, "times": 2})
     assert struck[1]["outages"]["POST /auth"]["status"] == 500
     assert client.auth()[0] == 500
@@ -27,7 +27,7 @@ def test_a_route_fails_and_is_mended_by_hand(client: ChatApiClient) -> None:
     assert client.auth()[0] == 200
 
 
-def test_settings_are_made_by_hand(service: ChatService, client: ChatApiClient) -> None:
+def test_settings_apply(service: ChatService, client: ChatApiClient) -> None:
     made = {"auth_latency": 0.25, "answer_latency": 0, "auth_effect": "end", "forbidden": ["no"]}
     status, state, _ = client.send("POST", "/_control/settings", made)
     assert status == 200
@@ -35,7 +35,7 @@ def test_settings_are_made_by_hand(service: ChatService, client: ChatApiClient) 
     assert (service.auth_latency, service.auth_effect, service.forbidden) == (0.25, "end", {"no"})
 
 
-def test_control_is_not_in_the_log_and_shows_no_token(service: ChatService, client: ChatApiClient) -> None:
+def test_control_requests_are_not_logged_and_show_no_token(service: ChatService, client: ChatApiClient) -> None:
     token = client.token()
     client.me(token)
     state, log = client.send("GET", "/_control/state")[1], client.send("GET", "/_control/log")[1]

@@ -1,4 +1,4 @@
-"""One embedded AWS for the directory, with the template that users deploy."""
+"""One embedded AWS for the folder, with the deployed template."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from slotkeeper_cli import dead_letter_queues
 from slotkeeper_cli.app import app
 from slotkeeper_cli.errors import CommandRefused
 from tests.e2e.deployed_chatbot import DeployedChatbot
-from tests.e2e.deployed_stack import GRACE, LOOK_GAP, DeployedStack
+from tests.e2e.deployed_stack import CHECK_GAP, GRACE, DeployedStack
 from tests.e2e.deployed_worker import DeployedWorker
 
 
 @pytest.fixture(scope="session")
 def chat_service() -> Iterator[ChatService]:
-    """The chat API's stand-in, which the deployed chatbot asks."""
+    """The simulated chat API that the deployed chatbot calls."""
     with ChatService() as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def parameters(chat_service: ChatService) -> dict[str, str]:
-    """What the stack is deployed with."""
+    """The parameters of the stack."""
     return {
-        "JanitorSchedule": "rate(1 day)",  # out of the way: a test says itself when the janitor goes round
+        "JanitorSchedule": "rate(1 day)",  # tests invoke the janitor themselves
         "GraceSeconds": str(GRACE),
-        "LookGapSeconds": str(LOOK_GAP),
+        "LookGapSeconds": str(CHECK_GAP),
         "ChatApiUrl": chat_service.url,
         **UNTHROTTLED,
-        "TokenMinRefreshSeconds": "0",  # tests kill tokens faster than anybody should
+        "TokenMinRefreshSeconds": "0",  # tests invalidate tokens in quick succession
         "DeployWorker": "true",
         "WorkSeconds": "5",
         "SchedulerBeyondSeconds": "20",
-        "WorkerReservedConcurrency": "5",  # as the doctor advises
+        "WorkerReservedConcurrency": "5",  # the doctor's recommendation
     }
 
 
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str]) -> Iterator[DeployedStack]:
     state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
-    # A finished run keeps its place in Glue for a while, which shows only at a job that is full.
+    # A finished run still counts as concurrent for 2 s, which matters only for a job at its limit.
     environment = {"SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "2"}
     with EmbeddedAws.start(state_dir, faults=True, downstream=True, environment=environment) as aws:
         aws.deploy(parameters)
@@ -80,7 +80,7 @@ def work(deployed: DeployedStack) -> Iterator[DeployedWorker]:
 
 @pytest.fixture
 def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """The command over the deployed stack, as `--local` finds it; its JSON."""
+    """Runs the operator command with `--local` on the deployed stack; returns its JSON."""
     environment = {
         "endpoint": deployed.aws.endpoint,
         "region": REGION,
@@ -91,10 +91,12 @@ def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.Monk
     folder.mkdir(parents=True)
     (folder / "outputs.json").write_text(json.dumps(environment))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dead_letter_queues, "LONG_POLL_SECONDS", 0)  # the engine's queues tell at once what they have
+    monkeypatch.setattr(
+        dead_letter_queues, "LONG_POLL_SECONDS", 0
+    )  # the engine's queues answer completely without waiting
 
     def run(*arguments: str) -> Any:
-        # Its notes go to stderr, beside the result.
+        # Its progress lines are on stderr, the result on stdout.
         ended = CliRunner(mix_stderr=False).invoke(app, [*arguments, "--local", "--json", "--yes"])
         if isinstance(ended.exception, CommandRefused):
             raise ended.exception

@@ -1,4 +1,4 @@
-"""The deployed chatbot as its senders and the API see it."""
+"""The deployed chatbot: a sender, and the simulated chat API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dev.emulator.chat_service import ChatService
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tests.support.waiting import NEVER
 
-_numbers = itertools.count(1)  # the same message in the same second would be a replay
+_numbers = itertools.count(1)  # unique messages, since the same one in the same second is a replay
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Reply:
 
 
 class DeployedChatbot:
-    """One deployed chatbot, its stand-in for the API behind it, and a sender who knows the signing key."""
+    """A deployed chatbot, the simulated chat API that it calls, and a sender with the signing key."""
 
     def __init__(self, aws: EmbeddedAws, service: ChatService) -> None:
         self.aws = aws
@@ -46,7 +46,7 @@ class DeployedChatbot:
         self.key = str(json.loads(self.secrets()[0])["signing_key"])
 
     def reset(self) -> None:
-        """A sound API, the right credentials, nobody refused, no lock. The token stays; its containers know it."""
+        """Restore a working API with correct credentials, without a refusal or a lock. Containers keep their token."""
         self.service.end_outage()
         self.service.forbidden.clear()
         self.service.auth_latency = self.service.answer_latency = 0.0
@@ -58,7 +58,7 @@ class DeployedChatbot:
         )
 
     def secrets(self) -> list[str]:
-        """The signing keys and the API's credentials, as they are stored now."""
+        """The stored signing keys and credentials of the API."""
         names = (self.outputs["SigningKeySecretArn"], self.outputs["ApiCredentialsSecretArn"])
         return [str(self._secrets.get_secret_value(SecretId=name)["SecretString"]) for name in names]
 
@@ -80,7 +80,7 @@ class DeployedChatbot:
         return {TIMESTAMP_HEADER: str(stamp), SIGNATURE_HEADER: sign(self.key, stamp, body)}
 
     def post(self, body: str, headers: dict[str, str] | None = None) -> Reply:
-        """Sends a body, signed now unless other headers are given."""
+        """Send a body, signed now unless `headers` are given."""
         return self.request("POST", "", body, self.sign(body) if headers is None else headers)
 
     def request(self, method: str, path: str, body: str, headers: dict[str, str]) -> Reply:
@@ -93,25 +93,25 @@ class DeployedChatbot:
     def say(self, text: str = "hello") -> Reply:
         return self.post(self.message(text))
 
-    def say_at_once(self, count: int, text: str = "hello") -> list[Reply]:
-        """That many messages from as many senders."""
+    def say_simultaneously(self, count: int, text: str = "hello") -> list[Reply]:
+        """Send `count` messages simultaneously."""
         with ThreadPoolExecutor(count) as senders:
             return list(senders.map(lambda _: self.say(text), range(count)))
 
     def warm(self, containers: int) -> None:
-        """Makes that many containers, by messages that are all in flight together."""
+        """Start this number of containers by simultaneous messages."""
         self.service.answer_latency = 1.0
-        replies = self.say_at_once(containers)
+        replies = self.say_simultaneously(containers)
         self.service.answer_latency = 0.0
         assert {reply.status for reply in replies} == {200}
 
-    def asked(self, path: str) -> int:
-        """How many requests for a path have reached the API."""
+    def requests(self, path: str) -> int:
+        """The number of requests for a path that have reached the API."""
         return sum(request.path == path for request in self.service.log)
 
     @contextmanager
     def timeout(self, seconds: int) -> Iterator[None]:
-        """Another timeout of the function, meanwhile. Its containers start anew."""
+        """Change the function's timeout inside the `with` block. Its containers restart."""
         name = self.outputs["ChatbotFunctionName"]
         usual = self._lambda.get_function_configuration(FunctionName=name)["Timeout"]
         self._lambda.update_function_configuration(FunctionName=name, Timeout=seconds)
@@ -127,7 +127,7 @@ class DeployedChatbot:
         return response
 
     def logs(self) -> str:
-        """Everything that functions and engine have logged."""
+        """The logs of functions and engine."""
         return "\n".join([*self._log_events(), (self.aws.state_dir / "engine.log").read_text(errors="replace")])
 
     def _log_events(self) -> Iterable[str]:

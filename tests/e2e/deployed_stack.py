@@ -1,4 +1,4 @@
-"""The deployed stack as tests use it: a process of their own, requests whose jobs they end, and what is left over."""
+"""The deployed stack for tests: a process for each test, requests whose jobs the test ends, and the final state."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from slotkeeper.slots.request import execution_name
 from tests.support.waiting import wait_until
 
 GRACE = 2
-LOOK_GAP = 1
+CHECK_GAP = 1
 JOB = "gated-job"
-OVER = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+ENDED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 _numbers = itertools.count(1)
 
 
 def update(aws: EmbeddedAws, **parameters: str) -> dict[str, str]:
-    """Update the deployed stack to other parameters; returns its outputs. The others keep their values."""
+    """Update these parameters of the deployed stack; return its outputs. Other parameters keep their values."""
     cloudformation = aws.client("cloudformation")
 
     def stack() -> Any:
@@ -52,7 +52,7 @@ def update(aws: EmbeddedAws, **parameters: str) -> dict[str, str]:
 
 
 class DeployedStack:
-    """Clients and shorthands over one deployed stack."""
+    """Clients and helpers for one deployed stack."""
 
     def __init__(self, aws: EmbeddedAws) -> None:
         self.aws = aws
@@ -72,10 +72,10 @@ class DeployedStack:
         self.operations = Operations(self.processes, self.slots, self.queue)
         self._gates = aws.state_dir / "gates"
         self._collected: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-        self.make_job(JOB, at_once=500)
+        self.make_job(JOB, concurrent_runs=500)
 
-    def make_job(self, name: str, at_once: int) -> str:
-        """A Glue job whose runs wait at their gates."""
+    def make_job(self, name: str, concurrent_runs: int) -> str:
+        """Create a Glue job whose runs wait at their gates."""
         script = Path(__file__).with_name("gated_job.py").read_bytes()
         bucket = self.outputs["DataBucketName"]
         self.s3.put_object(Bucket=bucket, Key="jobs/gated_job.py", Body=script)
@@ -84,20 +84,20 @@ class DeployedStack:
             Role="arn:aws:iam::000000000000:role/job",
             Command={"Name": "pythonshell", "ScriptLocation": f"s3://{bucket}/jobs/gated_job.py"},
             DefaultArguments={"--gates": str(self._gates)},
-            ExecutionProperty={"MaxConcurrentRuns": at_once},
+            ExecutionProperty={"MaxConcurrentRuns": concurrent_runs},
         )
         return name
 
     # ------------------------------------------------------------------------------------------ processes and requests
 
     def process(self, limit: int = 1, job: str = JOB) -> str:
-        """A new process of this test's own."""
+        """Create a process for this test."""
         name = f"process-{next(_numbers)}"
         self.processes.create(name, limit, job)
         return name
 
     def send(self, process: str, request_id: str, **fields: Any) -> str:
-        """Sends a request whose job waits at the gate of the same name; returns its execution name."""
+        """Send a request whose job waits at the gate of the same name; return its execution name."""
         body = {
             "process": process,
             "request_id": request_id,
@@ -116,14 +116,14 @@ class DeployedStack:
         )
 
     def end(self, process: str, *request_ids: str, how: str = "succeed") -> None:
-        """Lets the jobs of these requests end."""
+        """Let the jobs of these requests end."""
         for request_id in request_ids:
             gate = self._gates / process / request_id
             gate.mkdir(parents=True, exist_ok=True)
             (gate / how).touch()
 
     def close_gate(self, process: str, request_id: str) -> None:
-        """Makes the next job of this request wait again."""
+        """Close the request's gate, so that its next job waits again."""
         shutil.rmtree(self._gates / process / request_id)
 
     def item(self, process: str) -> Process:
@@ -150,7 +150,7 @@ class DeployedStack:
         return str((self.execution(name) or {}).get("status", "NONE"))
 
     def executions(self, process: str) -> list[dict[str, Any]]:
-        """Those of a process, in the order of their starts."""
+        """The executions of a process, in the order of their starts."""
         listed = self.stepfunctions.list_executions(stateMachineArn=self.outputs["WorkflowArn"])["executions"]
         mine = [execution for execution in listed if execution["name"].startswith(process + "-")]
         return sorted(mine, key=lambda execution: execution["startDate"])
@@ -168,14 +168,14 @@ class DeployedStack:
         return runs
 
     def alive(self, process: str) -> int:
-        """How many Glue runs of a process are alive."""
+        """The number of live Glue runs of a process."""
         pages = self.glue.get_paginator("get_job_runs").paginate(JobName=JOB)
         runs = [run for page in pages for run in page["JobRuns"]]
         mine = [r for r in runs if r["Arguments"].get("--slotkeeper-execution", "").startswith(process + "-")]
         return sum(run["JobRunState"] in ("STARTING", "RUNNING", "STOPPING") for run in mine)
 
     def _collect(self, output: str, process: str) -> list[dict[str, Any]]:
-        """The messages about a process, taken out of a queue that all tests share."""
+        """The messages about a process in a queue that all tests share."""
         url = self.outputs[output]
         answer = self.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
@@ -194,14 +194,14 @@ class DeployedStack:
         return self._collect("RequestDeadLetterQueueUrl", process)
 
     def janitor(self) -> dict[str, int]:
-        """One round, now."""
+        """Run the janitor; return its counts."""
         answer = self._lambda.invoke(FunctionName=self.outputs["JanitorFunctionName"], Payload=b"{}")
         counts: dict[str, int] = json.loads(answer["Payload"].read())
         assert "errorMessage" not in counts, counts
         return counts
 
     def starter_errors(self) -> int:
-        """How often the starter has counted an error, by the metrics in its log."""
+        """The number of errors that the starter has counted, by the metrics in its log."""
         return (self.aws.state_dir / "engine.log").read_text().count('"StarterErrors":[1.0]')
 
     # --------------------------------------------------------------------------------------------------------- waiting
@@ -215,17 +215,17 @@ class DeployedStack:
         )
 
     def wait_until_running(self, execution: str) -> None:
-        """Until the Glue run of an execution is alive."""
+        """Wait until a Glue run of the execution is RUNNING."""
         wait_until(
             lambda: any(run["JobRunState"] == "RUNNING" for run in self.runs(execution)), f"a Glue run of {execution}"
         )
 
     def wait_until_waiting(self, process: str) -> None:
-        """Until a message of the process was refused and hides."""
+        """Wait until a request of the process is waiting."""
         wait_until(lambda: self.item(process).waiting_since is not None, f"a request of {process} to wait")
 
     def age(self, process: str, execution: str) -> None:
-        """Makes a holder look as old as it can be."""
+        """Set the holder's times to the earliest ones."""
         self.dynamodb.update_item(
             TableName=self.table,
             Key={"process_name": {"S": process}},
@@ -238,5 +238,5 @@ class DeployedStack:
         wait_until(lambda: not self.item(process).holders, f"{process} to be free")
 
     def go_round_until(self, condition: Any, what: str) -> None:
-        """Lets the janitor go round until something is so."""
+        """Run the janitor until the condition holds."""
         wait_until(lambda: self.janitor() is not None and condition(), what, interval=0.3)

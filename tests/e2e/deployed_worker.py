@@ -1,4 +1,4 @@
-"""The deployed worker as tests use it: inputs, messages, a downstream that follows a script, and what came of it."""
+"""The deployed worker for tests: inputs, messages, a scripted downstream, and the outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slotkeeper.retry.delivery import schedule_name
 from slotkeeper.retry.message import Message
 from tests.support.waiting import wait_until
 
-# Seconds-scale, for tests that wait.
+# With retries after less than a second.
 POLICY = {"default": {"base_seconds": 0.1, "cap_seconds": 1, "max_attempts": 3, "max_age_seconds": 7200}}
 LINES = b'{"city": "Oslo", "n": 1}\n{"city": "Rome", "n": 2}\n{"city": "Oslo", "n": 3}\n'
 END = ("SUCCEEDED", "DEAD_LETTERED")
@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 class DeployedWorker:
-    """Clients and shorthands over one deployed worker. `restore` puts back what a test has changed for all."""
+    """Clients and helpers for one deployed worker. `restore` resets settings that tests share."""
 
     def __init__(self, aws: EmbeddedAws) -> None:
         self.aws = aws
@@ -46,7 +46,7 @@ class DeployedWorker:
         self._ssm.put_parameter(Name=self.outputs["RetryPolicyParameterName"], Value=value, Overwrite=True)
 
     def hide_for(self, seconds: int) -> None:
-        """How long a delivered message is hidden from now on: nobody waits twelve minutes for a redelivery here."""
+        """Set the queue's visibility timeout, so that a test does not wait twelve minutes for a redelivery."""
         self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
 
     def restore(self) -> None:
@@ -57,7 +57,7 @@ class DeployedWorker:
     # ------------------------------------------------------------------------------------------------------- sending
 
     def request(self, *steps: Step, lines: bytes | None = LINES) -> str:
-        """A new request whose input meets these steps; without `lines` it has no input. Its id."""
+        """Prepare a request whose input follows these steps; return its id. Without `lines` it has no input."""
         request_id = f"request-{next(_numbers)}"
         if lines is not None:
             self.put_input(request_id, lines)
@@ -81,7 +81,7 @@ class DeployedWorker:
     # ------------------------------------------------------------------------------------------------- what has come
 
     def row(self, request_id: str) -> dict[str, Any]:
-        """The ledger's row as plain values; empty if there is none."""
+        """The ledger's row without types; empty if there is none."""
         answer = self.dynamodb.get_item(
             TableName=self.outputs["RequestLedgerTableName"],
             Key={"request_id": {"S": request_id}},
@@ -96,7 +96,7 @@ class DeployedWorker:
         return self.row(request_id)
 
     def end_lease(self, request_id: str) -> None:
-        """As if the time of the delivery that works on it were long over."""
+        """Let the lease of the request's attempt end."""
         self.dynamodb.update_item(
             TableName=self.outputs["RequestLedgerTableName"],
             Key={"request_id": {"S": request_id}},
@@ -105,7 +105,7 @@ class DeployedWorker:
         )
 
     def published(self, request_id: str) -> dict[str, bytes] | None:
-        """Value -> content of the parts that a reader finds by the manifest; None if nothing is published."""
+        """Value -> content of the parts in the manifest; None without a manifest."""
         keys = self.keys(f"work/published/{request_id}.json")
         if not keys:
             return None
@@ -121,29 +121,29 @@ class DeployedWorker:
         return [listed["Key"] for page in pages for listed in page.get("Contents", [])]
 
     def calls(self, request_id: str) -> int:
-        """How often the downstream was asked for a request's input."""
+        """The number of GetObject calls for a request's input."""
         return sum(call.key == self.input_key(request_id) for call in self.downstream.calls())
 
     def dead_letter(self, request_id: str) -> dict[str, Any]:
-        """The dead letter of a request, looked at and left where it is."""
-        return wait_until(lambda: self.letters().get(request_id), f"a dead letter of {request_id}") or {}
+        """The dead letter of a request, which stays on the queue."""
+        return wait_until(lambda: self.dead_letters().get(request_id), f"a dead letter of {request_id}") or {}
 
-    def letters(self) -> Mapping[str, dict[str, Any]]:
-        """The dead letters by request id; under no id those that have none."""
+    def dead_letters(self) -> Mapping[str, dict[str, Any]]:
+        """The dead letters by request id; "" for those without an id."""
         answer = self.sqs.receive_message(
             QueueUrl=self.outputs["WorkDeadLetterQueueUrl"],
             MaxNumberOfMessages=10,
             MessageAttributeNames=["All"],
             VisibilityTimeout=0,
         )
-        letters = {}
+        dead_letters = {}
         for message in answer.get("Messages", []):
             attributes = {name: value["StringValue"] for name, value in message.get("MessageAttributes", {}).items()}
-            letters[attributes.get("idempotency_key", "")] = {"body": message["Body"], **attributes}
-        return letters
+            dead_letters[attributes.get("idempotency_key", "")] = {"body": message["Body"], **attributes}
+        return dead_letters
 
     def redrive(self) -> None:
-        """What "Start DLQ redrive" to a custom destination does: each dead letter back as a new message, as it is."""
+        """Redrive like "Start DLQ redrive" to a custom destination: each dead letter becomes a new, equal message."""
         urls = (self.outputs["WorkDeadLetterQueueUrl"], self.queue_url)
         source, destination = (
             self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -155,7 +155,7 @@ class DeployedWorker:
         self.sqs.purge_queue(QueueUrl=self.outputs["WorkDeadLetterQueueUrl"])
 
     def schedule(self, request_id: str, attempt: int) -> dict[str, Any] | None:
-        """The schedule that brings an attempt; None if there is none."""
+        """The schedule of an attempt; None if there is none."""
         name = schedule_name(Message(request_id, {}, (0.0,) * (attempt - 1)), self._attribute("QueueArn"))
         try:
             schedule: dict[str, Any] = self.scheduler.get_schedule(GroupName=self.group, Name=name)

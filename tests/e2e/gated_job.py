@@ -1,6 +1,6 @@
-"""A Glue job that the test ends: it runs until its gate, a file, states how.
+"""A Glue job that runs until the test writes a file into its gate, a folder: `succeed` or `fail`.
 
-Without boto3, whose import costs more than all that a test does with a run.
+It does not import boto3, which would take longer than the rest of a run.
 """
 
 import argparse
@@ -18,5 +18,5 @@ while True:
     if (gate / "succeed").exists():
         sys.exit(0)
     if (gate / "fail").exists():
-        sys.exit("the test said: fail")
+        sys.exit("failed by the test")
     time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""An alarm that rings reaches whoever has subscribed, and the page's key is one that can be deployed."""
+"""An alarm reaches the topic's subscribers, and the key of docs can be deployed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 KEY_TEMPLATE = Path(__file__).parents[2] / "docs" / "kms-key.yaml"
 
 
-def test_an_alarm_that_rings_is_heard_at_the_topic(stack: DeployedStack) -> None:
+def test_an_alarm_is_published_to_the_topic(stack: DeployedStack) -> None:
     cloudwatch, sns = stack.aws.client("cloudwatch"), stack.aws.client("sns")
     queue = stack.sqs.create_queue(QueueName="hears-alarms")["QueueUrl"]
     arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -30,12 +30,12 @@ def test_an_alarm_that_rings_is_heard_at_the_topic(stack: DeployedStack) -> None
             heard.append(json.loads(json.loads(message["Body"])["Message"]).get("AlarmName", ""))
         return alarm in heard
 
-    wait_until(rang, "the alarm to be heard")
-    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test is over")
+    wait_until(rang, "the alarm's message")
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test has ended")
     sns.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
 
 
-def test_the_key_that_the_page_offers_can_be_deployed(stack: DeployedStack) -> None:
+def test_the_documented_key_can_be_deployed(stack: DeployedStack) -> None:
     cloudformation = stack.aws.client("cloudformation")
     cloudformation.create_stack(StackName="key", TemplateBody=KEY_TEMPLATE.read_text())
     (made,) = wait_until(

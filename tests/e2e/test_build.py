@@ -1,4 +1,4 @@
-"""What is built is enough: the embedded AWS has more packages than Lambda, so it would not notice a missing one."""
+"""The built packages are complete. The embedded AWS has more packages than Lambda, and would not miss one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from dev.emulator.environment import ROOT
 from tests.e2e.deployed_stack import DeployedStack
 
-# Lambda guide, "Runtime-included SDK versions": boto3 and what it needs.
+# Lambda guide, "Runtime-included SDK versions": boto3 and its dependencies.
 IN_THE_RUNTIME = ["boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"]
 BUILT = ROOT / "build" / "sam"
 FUNCTIONS = [
@@ -31,14 +31,14 @@ FUNCTIONS = [
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Path:
-    """A folder with the packages that Lambda's own Python brings, and no others."""
+    """A folder with only the packages of Lambda's runtime."""
     installed = Path(boto3.__file__).parents[1]
     for name in IN_THE_RUNTIME:
         (tmp_path / name).symlink_to(installed / name)
     return tmp_path
 
 
-# Imports the function, and says which of the layer's files Python had to compile for it.
+# Imports the function. Fails if Python compiles a file of the layer for it.
 LOAD = """
 import sys
 from importlib.machinery import SourceFileLoader
@@ -66,7 +66,7 @@ def test_a_function_loads_with_the_layer_and_the_runtime_alone(
     sample = json.loads((ROOT / "events" / "env.json").read_text())
     environment = {"AWS_DEFAULT_REGION": "us-east-1", **sample.get(function, sample["StarterFunction"])}
     code = LOAD.format(path=[str(BUILT / function), layer, str(runtime)], layer=layer)
-    # -I and -S: neither the environment's packages nor the project's folders. -B: what is built stays as it is.
+    # -I and -S: neither the environment's packages nor the project's folders. -B: the build is not changed.
     command = [sys.executable, "-I", "-S", "-B", "-c", code]
     ran = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -80,7 +80,7 @@ def test_the_layer_is_small_and_pure_python(stack: DeployedStack) -> None:
     assert not (layer / "python" / "botocore").exists()
 
 
-def test_the_layer_is_compiled_as_a_folder_needs_it_that_cannot_be_written(stack: DeployedStack) -> None:
+def test_the_layer_is_compiled_for_a_read_only_folder(stack: DeployedStack) -> None:
     layer = BUILT / "SlotkeeperLayer"
     sources = list(layer.rglob("*.py"))
     for source in sources:

@@ -1,7 +1,7 @@
-"""Change sets of the deployed stack: CloudFormation, as far as it is embedded, replaces nothing that keeps something.
+"""Change sets of the deployed stack: the embedded CloudFormation replaces no stateful resource.
 
-MiniStack knows what is create-only for some types and answers Conditional for the others; for those the types' schemas
-say whether the property that changes is one of them.
+MiniStack knows the create-only properties of some types, and answers Conditional for others. For those, the types'
+schemas state whether the changed property is create-only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IN_PLACE = {"LogRetentionDays": "7", "SlotLimit": "9"}
 
 
 class ChangeSets:
-    """Change sets of the one stack, as `sam deploy` makes them."""
+    """Change sets of the stack, like those of `sam deploy`."""
 
     def __init__(self, stack: DeployedStack) -> None:
         self._s3, self._bucket = stack.s3, stack.outputs["DataBucketName"]
@@ -49,13 +49,13 @@ class ChangeSets:
         self._parameters = [each["ParameterKey"] for each in deployed["Parameters"]]
 
     def template(self) -> dict[str, Any]:
-        """The template that is deployed, before SAM's translation."""
+        """The deployed template, before SAM's translation."""
         body = self._cloudformation.get_template(StackName=STACK_NAME, TemplateStage="Original")["TemplateBody"]
         template: dict[str, Any] = yaml_parse(body) if isinstance(body, str) else json.loads(json.dumps(body))
         return template
 
     def changes(self, name: str, parameters: dict[str, str], template: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What it would do, by logical id."""
+        """Create a change set; return its changes by logical id."""
         self._cloudformation.create_change_set(
             StackName=STACK_NAME,
             ChangeSetName=name,
@@ -73,7 +73,7 @@ class ChangeSets:
         return {each["ResourceChange"]["LogicalResourceId"]: each["ResourceChange"] for each in described["Changes"]}
 
     def _uploaded(self, template: dict[str, Any]) -> str:
-        """Too long for a body in the request."""
+        """Upload the template, which is too long for the request's body."""
         self._s3.put_object(Bucket=self._bucket, Key="template.json", Body=json.dumps(template).encode())
         return f"https://s3.us-east-1.amazonaws.com/{self._bucket}/template.json"
 
@@ -94,7 +94,7 @@ class ChangeSets:
         self._cloudformation.delete_change_set(StackName=STACK_NAME, ChangeSetName=name)
 
     def physical_ids(self) -> dict[str, str]:
-        """Of the stateful resources."""
+        """The physical ids of the stateful resources."""
         pages = self._cloudformation.get_paginator("list_stack_resources").paginate(StackName=STACK_NAME)
         listed = [each for page in pages for each in page["StackResourceSummaries"]]
         return {
@@ -118,15 +118,15 @@ def _lost(changes: dict[str, Any]) -> Iterator[str]:
             yield name
 
 
-def test_no_parameter_of_a_stack_that_runs_replaces_what_keeps_something(change_sets: ChangeSets) -> None:
+def test_no_parameter_change_replaces_a_stateful_resource(change_sets: ChangeSets) -> None:
     changes = change_sets.changes("other-parameters", OTHER)
     change_sets.delete("other-parameters")
     assert {"SlotTable", "RequestQueue", "DataBucket", "JanitorLogGroup", "SigningKeySecret"} <= changes.keys()
     assert list(_lost(changes)) == []
 
 
-def test_a_change_set_tells_what_would_be_lost(change_sets: ChangeSets) -> None:
-    """The judge of the tests around it sees a table that is renamed, one that gets a name, and a queue that does."""
+def test_control_a_change_set_shows_the_stateful_resources_that_it_replaces(change_sets: ChangeSets) -> None:
+    """`lost` finds a renamed table, a table with a new name property, and such a queue."""
     template = change_sets.template()
     resources = template["Resources"]
     resources["Ledger"] = resources.pop("RequestLedgerTable")
@@ -140,9 +140,7 @@ def test_a_change_set_tells_what_would_be_lost(change_sets: ChangeSets) -> None:
     assert changes["SlotTable"]["PolicyAction"] == "ReplaceAndRetain"
 
 
-def test_an_update_leaves_every_stateful_resource_and_what_it_holds(
-    stack: DeployedStack, change_sets: ChangeSets
-) -> None:
+def test_an_update_keeps_every_stateful_resource_and_its_content(stack: DeployedStack, change_sets: ChangeSets) -> None:
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.wait_until_running(name)

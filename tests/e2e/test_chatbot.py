@@ -1,4 +1,4 @@
-"""The deployed chatbot: who is answered, who is refused and why, and one token for every container."""
+"""The deployed chatbot: answers, refusals with their reasons, and one token for all containers."""
 
 from __future__ import annotations
 
@@ -72,22 +72,22 @@ def test_a_replayed_request_is_refused_by_every_container(bot: DeployedChatbot) 
     headers = bot.sign(body)
     bot.warm(3)
     bot.service.answer_latency = 0.5
-    answered = bot.asked("/answers")
+    answered = bot.requests("/answers")
     with ThreadPoolExecutor(6) as senders:
         replies = list(senders.map(lambda _: bot.post(body, headers), range(6)))
     assert sorted(reply.status for reply in replies) == [200, 401, 401, 401, 401, 401]
     assert {reply.code for reply in replies if reply.status == 401} == {"ReplayedSignature"}
-    assert bot.asked("/answers") == answered + 1
+    assert bot.requests("/answers") == answered + 1
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", "/elsewhere"), ("DELETE", "")])
-def test_what_is_not_there_is_json_too_and_starts_no_function(bot: DeployedChatbot, method: str, path: str) -> None:
+def test_an_unknown_path_is_answered_in_json_without_a_function(bot: DeployedChatbot, method: str, path: str) -> None:
     reply = bot.request(method, path, "", {})
     assert (reply.status, reply.code) == (404, "NotFound")
     assert "POST /v1/messages" in reply.body["reason"]
 
 
-def test_an_api_that_is_down_is_502_that_says_so(bot: DeployedChatbot) -> None:
+def test_an_outage_of_the_api_is_a_502_with_the_reason(bot: DeployedChatbot) -> None:
     bot.say()
     bot.service.strike(ANSWERS, Outage("answer", retry_after=17))
     reply = bot.say()
@@ -95,29 +95,29 @@ def test_an_api_that_is_down_is_502_that_says_so(bot: DeployedChatbot) -> None:
     assert "POST /answers was answered with HTTP 503" in reply.body["reason"]
 
 
-def test_f35_wrong_credentials_cost_one_post_however_many_messages_come(bot: DeployedChatbot) -> None:
+def test_f35_wrong_credentials_cost_one_post_for_any_number_of_messages(bot: DeployedChatbot) -> None:
     bot.warm(4)
     bot.put_credentials("wrong")
     bot.service.invalidate()
     before = bot.service.auths
-    replies = [*bot.say_at_once(8), *bot.say_at_once(8)]
+    replies = [*bot.say_simultaneously(8), *bot.say_simultaneously(8)]
     assert {(reply.status, reply.code) for reply in replies} == {(502, "TokenRefused")}
     assert bot.service.auths == before + 1
     assert "the credentials may be wrong; the API is not asked again before 20" in replies[0].body["reason"]
     assert 1 <= int(replies[0].headers["Retry-After"]) <= TIMING.refusal + TIMING.spread
 
 
-def test_t1_a_token_that_dies_under_several_warm_containers_is_one_post(bot: DeployedChatbot) -> None:
+def test_t1_an_invalidated_token_of_several_warm_containers_costs_one_post(bot: DeployedChatbot) -> None:
     bot.warm(6)
     bot.service.auth_latency = 0.5
     bot.service.invalidate()
     before = bot.service.auths
-    assert {reply.status for reply in bot.say_at_once(6)} == {200}
+    assert {reply.status for reply in bot.say_simultaneously(6)} == {200}
     assert bot.service.auths == before + 1
     assert bot.service.is_live(bot.item()["access_token"]["S"])
 
 
-def test_one_message_that_is_always_unauthorized_costs_the_others_nothing(bot: DeployedChatbot) -> None:
+def test_a_message_that_is_always_unauthorized_does_not_affect_others(bot: DeployedChatbot) -> None:
     bot.say()
     bot.service.forbidden.add("secret plans")
     before = bot.service.auths
@@ -137,15 +137,15 @@ def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(b
         killed = sender.submit(bot.say)
         wait_until(lambda: bot.service.auths > before, "the first POST /auth")
         kill_containers(bot.aws)
-        # The engine finds out about a dead container when it next wants to use it.
-        wait_until(lambda: bot.say().status == 200, "the others to go on")
+        # The engine notices a dead container at its next use.
+        wait_until(lambda: bot.say().status == 200, "an answer of another container")
         waited = time.monotonic() - started
     assert killed.result().status == 502
     assert waited > TIMING.lease - 0.5
     assert bot.service.auths == before + 2
 
 
-def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(bot: DeployedChatbot) -> None:
+def test_f36_a_function_without_time_for_a_lease_begins_no_refresh_and_still_answers(bot: DeployedChatbot) -> None:
     """Of 9 s, 2 are for a cold start and 5 for the answer; a refresh may need a lease of 10."""
     bot.say()
     bot.service.invalidate()
@@ -159,7 +159,7 @@ def test_f36_a_function_that_is_out_of_time_begins_no_refresh_and_still_answers(
     assert bot.say().status == 200
 
 
-def test_f34_the_deployed_table_of_signatures_forgets_them(bot: DeployedChatbot) -> None:
+def test_f34_the_deployed_table_of_signatures_has_a_time_to_live(bot: DeployedChatbot) -> None:
     expiry = bot.aws.client("dynamodb").describe_time_to_live(TableName=bot.outputs["SeenSignatureTableName"])
     assert expiry["TimeToLiveDescription"] == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 

@@ -1,4 +1,4 @@
-"""What producers hear: the deployed stack's events, through the rule and the queue that the page tells them to make."""
+"""The deployed stack's completion events reach producers by the rule and the queue of docs/completion-events.yaml."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEMPLATE = Path(__file__).parents[2] / "docs" / "completion-events.yaml"
 
 
 class Producer:
-    """Whoever has deployed docs/completion-events.yaml beside the stack."""
+    """A producer with docs/completion-events.yaml deployed."""
 
     def __init__(self, stack: DeployedStack) -> None:
         self._sqs = stack.sqs
@@ -43,7 +43,7 @@ class Producer:
         self._heard: list[dict[str, Any]] = []
 
     def hears(self, **fields: Any) -> dict[str, Any]:
-        """Waits for the one event whose detail has these fields."""
+        """Wait for the one event whose detail has these fields."""
 
         def found() -> list[dict[str, Any]]:
             for message in self._sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", []):
@@ -63,7 +63,7 @@ def producer(deployed: DeployedStack) -> Producer:
     return Producer(deployed)
 
 
-def test_producers_hear_of_success_and_of_failure(stack: DeployedStack, producer: Producer) -> None:
+def test_producers_receive_events_of_success_and_failure(stack: DeployedStack, producer: Producer) -> None:
     process = stack.process(limit=2)
     good, bad = stack.send(process, "good"), stack.send(process, "bad")
     stack.end(process, "good")
@@ -75,11 +75,11 @@ def test_producers_hear_of_success_and_of_failure(stack: DeployedStack, producer
         assert stack.arn(execution) in event["resources"]
         assert event["started_at"] <= event["finished_at"]
         stack.wait_for_status(execution, event["status"])
-    assert (failed["error"], "the test said: fail" in failed["cause"]) == ("States.TaskFailed", True)
+    assert (failed["error"], "failed by the test" in failed["cause"]) == ("States.TaskFailed", True)
     assert stack.outputs["FailedRequestQueueUrl"].endswith("/" + failed["kept_in"])
 
 
-def test_producers_hear_of_a_request_that_was_aborted(stack: DeployedStack, producer: Producer) -> None:
+def test_producers_receive_the_event_of_an_aborted_request(stack: DeployedStack, producer: Producer) -> None:
     process = stack.process()
     execution = stack.send(process, "r1")
     stack.wait_until_running(execution)
@@ -88,7 +88,7 @@ def test_producers_hear_of_a_request_that_was_aborted(stack: DeployedStack, prod
     assert (event["status"], event["error"], event["cause"]) == ("FAILED", "ByHand", "a test")
 
 
-def test_producers_hear_of_a_message_that_is_none(stack: DeployedStack, producer: Producer) -> None:
+def test_producers_receive_the_event_of_an_invalid_message(stack: DeployedStack, producer: Producer) -> None:
     process = stack.process()
     stack.send_raw("{", process)
     event = producer.hears(process=process)
@@ -96,7 +96,7 @@ def test_producers_hear_of_a_message_that_is_none(stack: DeployedStack, producer
     assert stack.outputs["RequestDeadLetterQueueUrl"].endswith("/" + event["kept_in"])
 
 
-def test_producers_hear_of_the_workers_requests(work: DeployedWorker, producer: Producer) -> None:
+def test_producers_receive_the_events_of_the_workers_requests(work: DeployedWorker, producer: Producer) -> None:
     done, poison = work.request(), work.request(lines=None)
     work.send(done)
     work.send(poison)
@@ -105,7 +105,7 @@ def test_producers_hear_of_the_workers_requests(work: DeployedWorker, producer: 
     assert (dead["status"], dead["code"]) == ("DEAD_LETTERED", "Poison")
 
 
-def test_a_dead_eventbridge_changes_nothing_but_a_metric(stack: DeployedStack, metric: Callable[[str], float]) -> None:
+def test_an_outage_of_eventbridge_affects_only_a_metric(stack: DeployedStack, metric: Callable[[str], float]) -> None:
     process = stack.process(limit=2)
     before = metric("EventsNotSent")
     for state in ("PublishSuccessEvent", "PublishFailureEvent"):

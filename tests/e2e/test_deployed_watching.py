@@ -1,4 +1,4 @@
-"""The deployed dashboard and alarms: every reference has become a name that exists. A hand-off, measured."""
+"""The deployed dashboard and alarms: every reference is the name of a resource. The measurement of a hand-off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 
-def test_the_dashboard_shows_the_alarms_that_are_deployed_and_each_says_where_its_runbook_is(
+def test_the_dashboard_shows_the_deployed_alarms_and_each_links_its_runbook(
     stack: DeployedStack,
 ) -> None:
     cloudwatch = stack.aws.client("cloudwatch")
@@ -23,7 +23,7 @@ def test_the_dashboard_shows_the_alarms_that_are_deployed_and_each_says_where_it
     deployed = {alarm["AlarmArn"]: alarm["AlarmDescription"] for page in pages for alarm in page["MetricAlarms"]}
     assert set(shown) == deployed.keys()
     assert all(" Runbook: docs/runbooks.md#" in description for description in deployed.values())
-    assert text.count("${") == text.count("${PROP(")  # the latter are CloudWatch's, for the names of lines
+    assert text.count("${") == text.count("${PROP(")  # CloudWatch's own, for the labels of lines
 
 
 def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack) -> None:
@@ -34,7 +34,7 @@ def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack
     hand_offs = HandOffs(Workflow(stack.stepfunctions, stack.outputs["WorkflowArn"]))
     assert hand_offs.measure([stack.item(process)], time.time()) == {}
     stack.end(process, "first", "second")
-    stack.wait_for_status(second, "SUCCEEDED")  # nobody holds the slot for a moment between the two
+    stack.wait_for_status(second, "SUCCEEDED")  # for a moment between the two the slot is free
     measured = hand_offs.measure([stack.item(process)], time.time() + LIST_LAG_SECONDS)
     assert measured.keys() == {process}
     assert 0 <= measured[process] < 10

@@ -1,4 +1,4 @@
-"""A stack has the flows that it is deployed with: the slots alone, and either of the others beside them."""
+"""A stack has the flows that its parameters choose: the slots alone, or with one of the others."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WORKER = {"DeployWorker": "true"}
 
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
-    """Of this module's own: the stack of the other tests keeps its flows."""
+    """An engine for this module, since other tests need a stack with all flows."""
     with EmbeddedAws.start(tmp_path_factory.mktemp("flows")) as started:
         yield started
 
 
 @pytest.fixture
 def slotkeeper(aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """A command over the stack; what it printed, or else why it failed."""
+    """Runs a command on the stack; returns its output or its error."""
     folder = tmp_path / "build" / "local"
     folder.mkdir(parents=True)
     (folder / "outputs.json").write_text((aws.state_dir / "outputs.json").read_text())
@@ -71,13 +71,15 @@ def test_the_slots_alone_admit_a_request(aws: EmbeddedAws) -> None:
     stack.wait_until_free(process)
 
 
-def test_the_command_says_of_a_stack_without_a_flow_that_it_is_not_deployed(slotkeeper: Callable[..., Any]) -> None:
+def test_the_command_reports_a_flow_that_is_not_deployed(slotkeeper: Callable[..., Any]) -> None:
     looked = json.loads(slotkeeper("doctor"))
     assert looked["not_deployed"] == ["chatbot", "worker"]
     levels = {one["check"]: one["level"] for one in looked["checks"]}
     absent = {"worker-concurrency", "retries", "retry-policy"}
     assert {name for name, level in levels.items() if level == "absent"} == absent
-    assert {name for name, level in levels.items() if level == "problem"} <= {"jobs"}  # the test's own job
+    assert {name for name, level in levels.items() if level == "problem"} <= {
+        "jobs"
+    }  # the test's job does not exist in the template
     assert not [f for one in looked["checks"] for f in one["findings"] if "not checked" in f["saw"]]
     seen = json.loads(slotkeeper("status"))
     assert seen["not_deployed"] == ["chatbot", "worker"]

@@ -15,7 +15,7 @@ from dev.emulator.deployment import SAM, built
 from dev.emulator.environment import ROOT, child_environment
 
 NEW_ACCOUNT = {"LAMBDA_ACCOUNT_CONCURRENCY": "10"}
-QUESTIONS = 200  # more than there are; what is left over is not read
+QUESTIONS = 200  # more answers than questions
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_enter_at_each_question_deploys_and_the_next_deployment_asks_nothing(new
     folder = new_account.state_dir
     shutil.copy(ROOT / "samconfig.toml", folder / "config.toml")
     template = ["--template-file", str(folder / "sam" / "template.yaml")]
-    with built(ROOT / "template.yaml", folder, silent) as shared:  # its cache spares this build the download
+    with built(ROOT / "template.yaml", folder, silent) as shared:  # its cache saves the download
         shutil.copy(shared.with_name("build.toml"), folder)
         cache = ["--cache-dir", f"{shared}-cache"]
         source = ["--template-file", str(ROOT / "template.yaml")]
@@ -59,5 +59,5 @@ def test_enter_at_each_question_deploys_and_the_next_deployment_asks_nothing(new
     limit = new_account.client("lambda").get_account_settings()["AccountLimit"]
     assert (limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]) == (10, 10)
 
-    # The answers are saved; a later deployment takes them from the file.
+    # A later deployment reads the saved answers.
     assert "No changes to deploy" in _sam(new_account, "deploy", *template)

@@ -1,4 +1,4 @@
-"""Workflows that were aborted or timed out, at any step: the request accounted for, the slot back, no run left."""
+"""Workflows that are aborted or time out at any step: the request is kept, the slot is freed, and no run lives."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.deployed_stack import LOOK_GAP, DeployedStack
+from tests.e2e.deployed_stack import CHECK_GAP, DeployedStack
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def no_events(stack: DeployedStack) -> Iterator[None]:
-    """Every status event is lost."""
+    """Lose every status event."""
     events = stack.aws.client("events")
     rules = [r["Name"] for r in events.list_rules()["Rules"] if "aws.states" in r.get("EventPattern", "")]
     assert rules
@@ -51,7 +51,7 @@ def test_f16_a_workflow_aborted_at_any_step_loses_neither_its_slot_nor_its_reque
 
 
 @pytest.mark.parametrize("state", ["KeepRequest", "NotifyFailure"])
-def test_f16_a_failed_workflow_that_is_aborted_on_its_way_out_has_its_request_kept(
+def test_f16_a_failed_workflow_that_is_aborted_before_its_end_has_its_request_kept(
     stack: DeployedStack, state: str
 ) -> None:
     process = stack.process(limit=1)
@@ -64,7 +64,7 @@ def test_f16_a_failed_workflow_that_is_aborted_on_its_way_out_has_its_request_ke
 
 
 def test_f20_the_status_event_of_an_abort_reaches_its_function(stack: DeployedStack) -> None:
-    """Without any round: only the rule's pattern and the event can have done it."""
+    """The janitor does not run, so only the rule and the event can free the slot."""
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
@@ -75,7 +75,7 @@ def test_f20_the_status_event_of_an_abort_reaches_its_function(stack: DeployedSt
     wait_until(lambda: not stack.holders(process), "the slot to be free")
 
 
-def test_s4_with_its_status_event_the_slot_of_an_aborted_workflow_goes_to_the_next_without_a_round(
+def test_s4_with_its_status_event_the_slot_of_an_aborted_workflow_goes_to_the_next_without_a_janitor_run(
     stack: DeployedStack,
 ) -> None:
     process = stack.process(limit=1)
@@ -87,14 +87,14 @@ def test_s4_with_its_status_event_the_slot_of_an_aborted_workflow_goes_to_the_ne
     assert [run["JobRunState"] for run in stack.runs(aborted)] == ["STOPPED"]
     stopped = stack.execution(aborted)["stopDate"].timestamp()  # type: ignore[index]
     started = stack.execution(following)["startDate"].timestamp()  # type: ignore[index]
-    # The two checks, each a gap after what is before it.
-    assert started - stopped >= 2 * LOOK_GAP
-    print(f"admitted {started - stopped:.1f} s after the abort, with a gap of {LOOK_GAP} s")
+    # Two checks, each after a gap.
+    assert started - stopped >= 2 * CHECK_GAP
+    print(f"admitted {started - stopped:.1f} s after the abort, with a gap of {CHECK_GAP} s")
     stack.end(process, "r2")
     stack.wait_for_status(following, "SUCCEEDED")
 
 
-def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_the_rounds(
+def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_janitor_runs(
     stack: DeployedStack, no_events: None
 ) -> None:
     process = stack.process(limit=1)
@@ -116,7 +116,7 @@ def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(
     assert stack.alive(process) == 1
 
     def free_and_dead() -> bool:
-        # In this order: a run seen dead stays dead, a slot seen free may be so only because the run is dead.
+        # In this order: a dead run stays dead, and a slot may be free because the run has died since its check.
         free, alive = not stack.holders(process), stack.alive(process)
         assert not (free and alive)
         return free
@@ -142,7 +142,7 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
     assert kept["error"] == "States.Timeout"
 
 
-def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_who_waits(stack: DeployedStack) -> None:
+def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_the_waiting_request(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     stack.slots.reserve(process, f"{process}-dead", 1.0)
     name = stack.send(process, "r1")
@@ -153,7 +153,7 @@ def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_who_waits(stack: DeployedSt
     stack.wait_for_status(name, "SUCCEEDED")
 
 
-def test_f9_a_holder_that_is_alive_keeps_its_slot_however_old_it_is(stack: DeployedStack) -> None:
+def test_f9_a_live_holder_keeps_its_slot_at_any_age(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     name = stack.send(process, "r1")
     stack.wait_until_running(name)

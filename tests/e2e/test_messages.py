@@ -1,4 +1,4 @@
-"""Bad messages: set aside at once with a reason, and nobody waits behind them."""
+"""Bad messages are dead-lettered immediately with a reason, and delay no other message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BAD = {
 }
 
 
-def test_f22_bad_messages_are_set_aside_with_a_reason_and_hold_up_nobody(stack: DeployedStack) -> None:
+def test_f22_bad_messages_are_dead_lettered_with_a_reason_and_delay_no_other(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     before = stack.item(process)
     for n, (body, _) in enumerate(BAD.values()):
@@ -36,8 +36,8 @@ def test_f22_bad_messages_are_set_aside_with_a_reason_and_hold_up_nobody(stack: 
     good = stack.send(process, "good")
     stack.end(process, "good")
     stack.wait_for_status(good, "SUCCEEDED")
-    wait_until(lambda: len(stack.dead_letters(process)) == len(BAD), "every bad message to be set aside")
-    reasons = [letter["reason"] for letter in stack.dead_letters(process)]
+    wait_until(lambda: len(stack.dead_letters(process)) == len(BAD), "every bad message to be dead-lettered")
+    reasons = [dead_letter["reason"] for dead_letter in stack.dead_letters(process)]
     assert [names in reason for (_, names), reason in zip(BAD.values(), reasons, strict=True)] == [True] * len(BAD)
     stack.wait_until_free(process)
     after = stack.item(process)
@@ -45,14 +45,14 @@ def test_f22_bad_messages_are_set_aside_with_a_reason_and_hold_up_nobody(stack: 
     assert [execution["name"] for execution in stack.executions(process)] == [good]
 
 
-def test_f19_a_message_of_an_unknown_process_is_set_aside(stack: DeployedStack) -> None:
-    stack.send("nobody", "r1")
-    (letter,) = wait_until(lambda: stack.dead_letters("nobody"), "the message of an unknown process")
-    assert letter["code"] == "UnknownProcess"
-    assert "'nobody' does not exist" in letter["reason"]
+def test_f19_a_message_of_an_unknown_process_is_dead_lettered(stack: DeployedStack) -> None:
+    stack.send("unknown", "r1")
+    (dead_letter,) = wait_until(lambda: stack.dead_letters("unknown"), "the message of an unknown process")
+    assert dead_letter["code"] == "UnknownProcess"
+    assert "'unknown' does not exist" in dead_letter["reason"]
 
 
-def test_a_message_larger_than_the_queue_takes_is_refused_to_its_sender(stack: DeployedStack) -> None:
+def test_a_message_above_the_queues_maximum_size_is_refused_to_its_sender(stack: DeployedStack) -> None:
     process = stack.process()
     with pytest.raises(stack.sqs.exceptions.ClientError, match="66560"):
         stack.send_raw("x" * 66561, process)

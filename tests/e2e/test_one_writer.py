@@ -1,4 +1,4 @@
-"""The stack with one writer: the same, updated to have a schedule for its token."""
+"""The stack with one writer: updated with a schedule for its token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 @dataclass(frozen=True)
 class Update:
-    """What the update of the stack did: how many `POST /auth`, and the secrets before and after."""
+    """The effects of the stack's update: the number of `POST /auth`, and the secrets before and after."""
 
     posts: int
     before: list[str]
@@ -47,7 +47,7 @@ def _function(bot: DeployedChatbot) -> str:
     return str(resource["StackResourceDetail"]["PhysicalResourceId"])
 
 
-def test_the_deployment_itself_puts_a_token_there(updated: Update) -> None:
+def test_the_deployment_stores_a_token(updated: Update) -> None:
     assert updated.posts == 1
 
 
@@ -55,7 +55,7 @@ def test_a_deployment_overwrites_no_secret(updated: Update) -> None:
     assert updated.after == updated.before
 
 
-def test_the_chatbot_has_no_credentials_asks_the_refresher_and_answers(asking: DeployedChatbot) -> None:
+def test_the_chatbot_without_credentials_invokes_the_refresher_and_answers(asking: DeployedChatbot) -> None:
     configuration = asking.aws.client("lambda").get_function_configuration(
         FunctionName=asking.outputs["ChatbotFunctionName"]
     )
@@ -66,16 +66,18 @@ def test_the_chatbot_has_no_credentials_asks_the_refresher_and_answers(asking: D
     assert asking.service.auths == before + 1
 
 
-def test_t1_a_token_that_dies_under_several_containers_is_one_ask_and_one_post(asking: DeployedChatbot) -> None:
+def test_t1_an_invalidated_token_of_several_containers_costs_one_invocation_and_one_post(
+    asking: DeployedChatbot,
+) -> None:
     asking.warm(5)
     asking.service.auth_latency = 0.5
     asking.service.invalidate()
     before = asking.service.auths
-    assert {reply.status for reply in asking.say_at_once(5)} == {200}
+    assert {reply.status for reply in asking.say_simultaneously(5)} == {200}
     assert asking.service.auths == before + 1
 
 
-def test_the_schedule_replaces_the_token_and_readers_take_the_new_one(asking: DeployedChatbot) -> None:
+def test_the_schedule_replaces_the_token_and_readers_use_the_new_one(asking: DeployedChatbot) -> None:
     asking.say()
     before = asking.service.auths
     event = json.loads((ROOT / "events" / "token_refresher" / "schedule.json").read_text())
@@ -90,12 +92,12 @@ def test_the_schedule_is_a_rule_that_invokes_it(asking: DeployedChatbot) -> None
     assert [rule["ScheduleExpression"] for rule in rules if "TokenRefresher" in rule["Name"]] == ["rate(1 day)"]
 
 
-def test_f35_a_refresher_that_gets_no_token_is_heard_of_by_whoever_asked(asking: DeployedChatbot) -> None:
+def test_f35_a_refresher_without_a_token_reports_the_reason_to_its_caller(asking: DeployedChatbot) -> None:
     asking.warm(4)
     asking.service.strike(AUTH)
     asking.service.invalidate()
     before = asking.service.auths
-    replies = asking.say_at_once(4)
+    replies = asking.say_simultaneously(4)
     assert {(reply.status, reply.code) for reply in replies} == {(502, "TokenRefused")}
     assert "POST /auth was answered with HTTP 503" in replies[0].body["reason"]
     assert asking.service.auths == before + 1

@@ -1,4 +1,4 @@
-"""The operator command on the deployed stack: requests are sent, cancelled where they wait, stopped, and redriven."""
+"""The operator command on the deployed stack: requests are submitted, cancelled, stopped, and redriven."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Slotkeeper = Callable[..., Any]
 
 
 def _submit(slotkeeper: Slotkeeper, folder: Path, process: str, request_ids: str) -> None:
-    """Requests whose jobs wait at the gates of their names."""
+    """Submit requests whose jobs wait at the gates of their names."""
     file = folder / "requests.jsonl"
     lines = [
         {"process": process, "request_id": one, "arguments": {"--gate": f"{process}/{one}"}} for one in request_ids
@@ -24,17 +24,17 @@ def _submit(slotkeeper: Slotkeeper, folder: Path, process: str, request_ids: str
 
 
 def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str) -> dict[str, Any]:
-    """The last attempt of a request, once it is in this state."""
+    """Wait for the state of a request; return its last attempt."""
 
-    def look() -> Any:
+    def read() -> Any:
         shown = slotkeeper("request", "show", request_id, "--process", process)["found"]
         return shown and shown[0]["state"] == state and shown[0]["attempts"][-1]
 
-    last: dict[str, Any] = wait_until(look, f"{request_id} to be {state}")
+    last: dict[str, Any] = wait_until(read, f"{request_id} to be {state}")
     return last
 
 
-def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_move_up(
+def test_a_cancelled_waiting_request_is_dead_lettered_and_the_next_one_proceeds(
     stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
 ) -> None:
     process = stack.process(limit=1)
@@ -43,12 +43,12 @@ def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_mov
     _wait_for(slotkeeper, process, "b", "waiting")
     stack.wait_until_waiting(process)  # until b was refused: only then is it known to be first
     assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
-    letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
-    assert letter["code"] == "Cancelled"
+    dead_letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
+    assert dead_letter["code"] == "Cancelled"
     _wait_for(slotkeeper, process, "c", "waiting")
     stack.end(process, "a", "c", "b")
     _wait_for(slotkeeper, process, "c", "succeeded")
-    (redriven,) = slotkeeper("dlq", "redrive", "request", "--id", letter["message_id"])["redriven"]
+    (redriven,) = slotkeeper("dlq", "redrive", "request", "--id", dead_letter["message_id"])["redriven"]
     assert redriven["attempt"] == 2
     assert _wait_for(slotkeeper, process, "b", "succeeded")["attempt"] == 2
     started = [execution["name"] for execution in stack.executions(process)]
@@ -56,7 +56,7 @@ def test_a_cancelled_request_is_set_aside_where_it_waits_and_those_behind_it_mov
     assert redriven["execution"] == started[-1]
 
 
-def test_one_that_runs_is_stopped_kept_and_redriven(
+def test_a_running_request_is_stopped_kept_and_redriven(
     stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
 ) -> None:
     process = stack.process(limit=1)
@@ -66,10 +66,10 @@ def test_one_that_runs_is_stopped_kept_and_redriven(
     assert slotkeeper("request", "cancel", "a", "--process", process, "--stop")["stopped"] == name
     stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
     assert stack.alive(process) == 0
-    letter = wait_until(
+    dead_letter = wait_until(
         lambda: _wait_for(slotkeeper, process, "a", "failed").get("dead_letter"), "its request to be kept"
     )
-    assert letter["code"] == "Cancelled"
+    assert dead_letter["code"] == "Cancelled"
     stack.end(process, "a")
-    assert len(slotkeeper("dlq", "redrive", "failed", "--id", letter["message_id"])["redriven"]) == 1
+    assert len(slotkeeper("dlq", "redrive", "failed", "--id", dead_letter["message_id"])["redriven"]) == 1
     assert _wait_for(slotkeeper, process, "a", "succeeded")["attempt"] == 2

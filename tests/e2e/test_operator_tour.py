@@ -1,4 +1,4 @@
-"""The tour of docs/operator.md, as it stands there, on the deployed stack."""
+"""The tour of docs/operator.md, unchanged, on the deployed stack."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
 
 @pytest.mark.usefixtures("slotkeeper")
-def test_the_tour_goes_from_its_beginning_to_its_end(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_tour_succeeds(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOTKEEPER_LOCAL", "1")
     month = split_by_month(read_dataset())["2012-01"]
     stack.s3.put_object(Bucket=stack.outputs["DataBucketName"], Key="input/2012-01.csv", Body=month)
@@ -38,4 +38,4 @@ def test_the_tour_goes_from_its_beginning_to_its_end(stack: DeployedStack, monke
     assert (shown["slot_limit"], shown["paused"], shown["holders"]) == (5, False, [])
     written = stack.s3.get_object(Bucket=stack.outputs["DataBucketName"], Key="output/tour.json")["Body"].read()
     assert json.loads(written)
-    wait_until(lambda: stack.dead_letters("sample"), "the cancelled request to be set aside")
+    wait_until(lambda: stack.dead_letters("sample"), "the cancelled request to be dead-lettered")

@@ -1,4 +1,4 @@
-"""docs/upgrades.md, "SlotTable: items were deleted or damaged", on the deployed stack; and what happens otherwise."""
+"""docs/upgrades.md, "SlotTable: items were deleted or damaged", on the deployed stack, and its negative control."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Slotkeeper = Callable[..., Any]
 
 @pytest.fixture
 def lost(stack: DeployedStack) -> Iterator[tuple[str, str, str]]:
-    """A process of one slot whose item is gone while a request runs: its name, that execution, a table as of before.
+    """A process with one slot whose item was deleted while a request runs: its name, the execution, a restored table.
 
-    The holder in that table is of another time: its request is done by now.
+    The holder in the restored table is an earlier execution, which has ended.
     """
     process = stack.process(limit=1)
     earlier = stack.send(process, "earlier")
@@ -36,7 +36,7 @@ def lost(stack: DeployedStack) -> Iterator[tuple[str, str, str]]:
     stack.dynamodb.delete_table(TableName=copy)
 
 
-def test_who_runs_holds_its_slot_again_before_anybody_is_admitted(
+def test_a_running_execution_holds_its_slot_again_before_a_request_is_admitted(
     stack: DeployedStack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
 ) -> None:
     process, runs, copy = lost
@@ -69,4 +69,4 @@ def test_control_without_reconcile_one_more_runs_than_the_limit_allows(
     assert stack.holders(process) == {after}
     stack.end(process, "now")
     wait_until(lambda: stack.status(runs) == "SUCCEEDED", "the one without a slot to end")
-    assert stack.holders(process) == {after}  # it gives back no slot of anybody else's
+    assert stack.holders(process) == {after}  # the ended execution frees no slot of another

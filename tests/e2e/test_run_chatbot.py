@@ -1,4 +1,4 @@
-"""The chatbot's run on a real deployment, as small as it can be and still share its token."""
+"""`make run-chatbot` in its smallest form with a shared token, on a deployment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dev.scenarios.token.token_scenario import perform
 from tests.scenarios.reports import run_of
 
 
-def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_claim_of_the_chatbots_run_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = Parameters(messages=24, senders=2, invalidations=2, auth_latency=0.2)
     with EmbeddedAws.start(tmp_path) as aws, ChatService(auth_latency=0.2, answer_latency=0.05) as service:
         report = perform(aws, service, parameters, run_of())
@@ -33,6 +33,6 @@ def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.M
 
 
 def say(state_dir: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Result:
-    """`python -m dev.emulator say`, as if this engine had been left running."""
+    """`python -m dev.emulator say` with this engine."""
     monkeypatch.setattr(cli, "STATE_DIR", state_dir)
     return CliRunner().invoke(cli.main, ["say", text])

@@ -1,4 +1,4 @@
-"""The worker's run on a real deployment, as small as it can be and still fail, retry and be poisoned."""
+"""`make run-worker` in its smallest form with failures, retries and poison, on a deployment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dev.scenarios.worker import worker_records
 from dev.scenarios.worker.worker_figures import Parameters
 from dev.scenarios.worker.worker_records import Schedule, read_schedules
 from dev.scenarios.worker.worker_scenario import perform
-from tests.e2e.schedule_waiting import bring_forward
+from tests.e2e.schedules import bring_forward
 from tests.scenarios.reports import run_of
 
-RETRY_AFTER = 8  # seconds; too long for the queue here
+RETRY_AFTER = 8  # seconds; longer than the queue's delay in this test
 MISSING = '{"request_id": "b", "payload": {"input_key": "work/input/nothing", "split_by": "weather"}}'
 
 
-def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_claim_of_the_workers_run_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_records, "read_schedules", read_sooner_schedules)
     parameters = Parameters(requests=20, seed=1, scale=0.05, workers=2, retry_after=RETRY_AFTER)
     with EmbeddedAws.start(tmp_path, downstream=True) as aws:
@@ -50,7 +50,7 @@ def test_the_run_holds_what_it_has_to_show(tmp_path: Path, monkeypatch: pytest.M
 
 
 def read_sooner_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) -> list[Schedule]:
-    """Lets each schedule fire when its retry may begin: its minute would be nearly all there is to wait for."""
+    """Let each schedule fire when its retry may begin, not at the next full minute."""
     for listed in scheduler.list_schedules(GroupName=group)["Schedules"]:
         if listed["Name"] not in known:
             bring_forward(scheduler, group, listed["Name"], to=listed["CreationDate"].timestamp() + RETRY_AFTER + 1)
@@ -58,6 +58,6 @@ def read_sooner_schedules(scheduler: Any, group: str, known: Mapping[str, Schedu
 
 
 def work(state_dir: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Result:
-    """`python -m dev.emulator work`, as if this engine had been left running."""
+    """`python -m dev.emulator work` with this engine."""
     monkeypatch.setattr(cli, "STATE_DIR", state_dir)
     return CliRunner().invoke(cli.main, ["work", "--", body])

@@ -1,4 +1,4 @@
-"""The smoke test against the embedded AWS: every check holds there, and however one ends, nothing of it is left."""
+"""The smoke test on the embedded AWS: every check passes, and leaves nothing, also after a failure or an interrupt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dev.smoke.stack_under_test import embedded
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER, wait_until
 
-SOMEBODYS = json.dumps({"process": "somebody-elses", "request_id": "r"})
+FOREIGN = json.dumps({"process": "another-process", "request_id": "r"})
 
 
 def _command(stack: DeployedStack, folder: Path, *options: str) -> list[str]:
@@ -33,7 +33,7 @@ def _environment(stack: DeployedStack) -> dict[str, str]:
 
 
 def _left(stack: DeployedStack) -> list[str]:
-    """What there is of any smoke test in the stack."""
+    """The resources of any smoke test in the stack."""
     items = stack.dynamodb.scan(TableName=stack.table)["Items"]
     machines = stack.stepfunctions.list_state_machines()["stateMachines"]
     objects = stack.s3.list_object_versions(Bucket=stack.outputs["DataBucketName"], Prefix="smoke/")
@@ -54,9 +54,9 @@ def _left(stack: DeployedStack) -> list[str]:
     return [name for name in names if "smoke" in name]
 
 
-def test_every_check_holds_and_leaves_nothing_and_touches_nobody_elses(stack: DeployedStack, tmp_path: Path) -> None:
+def test_every_check_passes_leaves_nothing_and_keeps_foreign_messages(stack: DeployedStack, tmp_path: Path) -> None:
     url = stack.outputs["FailedRequestQueueUrl"]
-    stack.sqs.send_message(QueueUrl=url, MessageBody=SOMEBODYS)
+    stack.sqs.send_message(QueueUrl=url, MessageBody=FOREIGN)
     ran = subprocess.run(
         _command(stack, tmp_path), cwd=ROOT, env=_environment(stack), capture_output=True, text=True, check=False
     )
@@ -68,19 +68,19 @@ def test_every_check_holds_and_leaves_nothing_and_touches_nobody_elses(stack: De
     assert all(check["cannot_be_shown_here"] for check in report["checks"])
     assert "| redrive | passed |" in (tmp_path / "report.md").read_text()
     assert _left(stack) == []
-    (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=url).get("Messages"), "somebody else's message")
+    (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=url).get("Messages"), "the foreign message")
     stack.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-    assert message["Body"] == SOMEBODYS
+    assert message["Body"] == FOREIGN
 
 
 def _fails_while_it_runs(context: CheckContext) -> str:
     context.wait_until_alive(context.send(context.process(), "only", 60))
-    raise Failed("the test said so")
+    raise Failed("failed by the test")
 
 
 def _breaks_before_it_starts(context: CheckContext) -> str:
     process = context.process()
-    context.slots.reserve(process, "smoke-somebody", 1.0)  # no room: its request waits on the queue
+    context.slots.reserve(process, "smoke-other", 1.0)  # no free slot: the request waits on the queue
     context.send(process, "only", 60)
     context.wait(lambda: context.item(process).waiting_since is not None, "the request to wait", NEVER)
     raise RuntimeError("a mistake")
@@ -95,14 +95,14 @@ def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:
     under_test = embedded(stack.aws.state_dir / "outputs.json")
     _, results = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
     assert [(result.status, result.found, result.left_behind) for result in results] == [
-        ("failed", "the test said so", []),
+        ("failed", "failed by the test", []),
         ("failed", "the check raised an unexpected error: RuntimeError: a mistake", []),
     ]
     assert _left(stack) == []
 
 
 def test_an_interrupted_run_leaves_nothing(stack: DeployedStack, tmp_path: Path) -> None:
-    """By SIGTERM, which is made what Ctrl-C is."""
+    """By SIGTERM, which is handled like Ctrl-C."""
     command = _command(stack, tmp_path, "--only", "stopped,timeout")
     with subprocess.Popen(command, cwd=ROOT, env=_environment(stack), stdout=subprocess.PIPE, text=True) as running:
         wait_until(lambda: len(_left(stack)) >= 3, "its processes and its machine")

@@ -1,4 +1,4 @@
-"""The deployed worker: done once or set aside, brought back by the queue or by Scheduler, and never half published."""
+"""The deployed worker: one effect or a dead letter, retries by the queue or by Scheduler, and complete publications."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from dev.emulator.downstream import Step
 from tests.e2e.containers import kill_containers
 from tests.e2e.deployed_worker import END, DeployedWorker
-from tests.e2e.schedule_waiting import bring_forward
+from tests.e2e.schedules import bring_forward
 from tests.support.waiting import wait_until
 
 PARTS = {
@@ -19,7 +19,7 @@ PARTS = {
 }
 
 
-def test_a_request_is_split_published_and_noted(work: DeployedWorker) -> None:
+def test_a_request_is_split_published_and_recorded(work: DeployedWorker) -> None:
     request = work.request()
     work.send(request)
     row = work.wait_for(request, *END)
@@ -39,7 +39,7 @@ def test_f24_the_same_request_twice_has_one_effect(work: DeployedWorker) -> None
 
 
 @pytest.mark.parametrize("answer", ["slow_down", "error", "drop"])
-def test_a_downstream_that_fails_is_asked_again_later(work: DeployedWorker, answer: str) -> None:
+def test_a_failing_downstream_is_called_again_later(work: DeployedWorker, answer: str) -> None:
     request = work.request(Step(answer=answer))
     work.send(request)
     row = work.wait_for(request, *END)
@@ -47,7 +47,7 @@ def test_a_downstream_that_fails_is_asked_again_later(work: DeployedWorker, answ
     assert work.published(request) == PARTS
 
 
-def test_an_attempt_that_takes_too_long_is_given_up_and_made_again(work: DeployedWorker) -> None:
+def test_an_attempt_that_takes_too_long_ends_and_is_retried(work: DeployedWorker) -> None:
     request = work.request(Step(seconds=60))
     work.send(request)
     row = work.wait_for(request, *END)
@@ -55,7 +55,7 @@ def test_an_attempt_that_takes_too_long_is_given_up_and_made_again(work: Deploye
     assert work.published(request) == PARTS
 
 
-def test_a_retry_that_is_far_off_is_brought_by_a_schedule_of_its_own(work: DeployedWorker) -> None:
+def test_a_distant_retry_has_a_schedule(work: DeployedWorker) -> None:
     request = work.request(Step(answer="slow_down", retry_after=3600))
     work.send(request)
     work.wait_for(request, "WAITING")
@@ -68,14 +68,16 @@ def test_a_retry_that_is_far_off_is_brought_by_a_schedule_of_its_own(work: Deplo
     assert work.schedule(request, attempt=2) is None
 
 
-def test_r3_r4_poison_leaves_with_its_story_and_f26_redriven_it_is_the_same_request(work: DeployedWorker) -> None:
+def test_r3_r4_poison_is_dead_lettered_with_its_history_and_f26_redriven_it_is_the_same_request(
+    work: DeployedWorker,
+) -> None:
     work.empty_dead_letters()
     request = work.request(lines=None)
     work.send(request)
-    letter = work.dead_letter(request)
-    assert (letter["code"], letter["retry_count"]) == ("Poison", "1")
-    assert f"s3://{work.bucket}/{work.input_key(request)} does not exist" in letter["reason"]
-    assert [entry["attempt"] for entry in json.loads(letter["history"])] == [1]
+    dead_letter = work.dead_letter(request)
+    assert (dead_letter["code"], dead_letter["retry_count"]) == ("Poison", "1")
+    assert f"s3://{work.bucket}/{work.input_key(request)} does not exist" in dead_letter["reason"]
+    assert [entry["attempt"] for entry in json.loads(dead_letter["history"])] == [1]
     work.wait_for(request, "DEAD_LETTERED")
 
     work.put_input(request)
@@ -85,17 +87,17 @@ def test_r3_r4_poison_leaves_with_its_story_and_f26_redriven_it_is_the_same_requ
     assert work.published(request) == PARTS
 
 
-def test_what_fails_for_ever_is_set_aside_after_the_policys_attempts(work: DeployedWorker) -> None:
+def test_a_request_that_always_fails_is_dead_lettered_after_the_policys_attempts(work: DeployedWorker) -> None:
     request = work.request(*[Step(answer="error")] * 9)
     work.send(request)
-    letter = work.dead_letter(request)
-    assert (letter["code"], letter["retry_count"], work.calls(request)) == ("AttemptsExhausted", "3", 3)
-    assert [entry["attempt"] for entry in json.loads(letter["history"])] == [1, 2, 3]
+    dead_letter = work.dead_letter(request)
+    assert (dead_letter["code"], dead_letter["retry_count"], work.calls(request)) == ("AttemptsExhausted", "3", 3)
+    assert [entry["attempt"] for entry in json.loads(dead_letter["history"])] == [1, 2, 3]
     assert work.published(request) is None
     assert work.keys(f"work/parts/{request}/") == []
 
 
-def test_a_worker_that_is_killed_at_work_costs_an_attempt_and_nothing_else(work: DeployedWorker) -> None:
+def test_a_worker_that_is_killed_during_its_work_costs_one_attempt(work: DeployedWorker) -> None:
     work.hide_for(1)
     request = work.request(Step(seconds=4))
     work.send(request)
@@ -108,7 +110,7 @@ def test_a_worker_that_is_killed_at_work_costs_an_attempt_and_nothing_else(work:
     assert work.published(request) == PARTS
 
 
-def test_a_second_delivery_meanwhile_waits_its_turn(work: DeployedWorker) -> None:
+def test_a_second_delivery_during_an_attempt_waits(work: DeployedWorker) -> None:
     work.hide_for(1)
     request = work.request(Step(seconds=3))
     work.send(request)
@@ -117,7 +119,7 @@ def test_a_second_delivery_meanwhile_waits_its_turn(work: DeployedWorker) -> Non
     assert (row["status"], row["attempts"], work.calls(request)) == ("SUCCEEDED", "1", 1)
 
 
-def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work: DeployedWorker) -> None:
+def test_a_message_that_is_too_large_is_refused_or_dead_lettered_with_a_reason(work: DeployedWorker) -> None:
     work.empty_dead_letters()
     request = work.request()
     largest = 1_047_552
@@ -126,10 +128,10 @@ def test_a_message_that_is_too_large_is_refused_or_set_aside_with_a_reason(work:
     with pytest.raises(ClientError, match=str(largest)):
         work.send(request, payload={**payload, "padding": padding + "x"})
     work.send(request, payload=payload)
-    letter = work.dead_letter(request)
-    assert letter["code"] == "TooLarge"
-    assert "a request may have at most 1015808" in letter["reason"]
-    assert len(letter["body"]) == largest
+    dead_letter = work.dead_letter(request)
+    assert dead_letter["code"] == "TooLarge"
+    assert "a request may have at most 1015808" in dead_letter["reason"]
+    assert len(dead_letter["body"]) == largest
 
 
 def _is_empty(work: DeployedWorker) -> bool:

@@ -1,4 +1,4 @@
-"""The deployed workflow when something fails: requests kept, slots back only when no run lives."""
+"""Failures of the deployed workflow: requests are kept, and slots are freed only when no run lives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.deployed_stack import JOB, DeployedStack, update
 from tests.support.waiting import wait_until
 
 
-def _released_after_its_run_was_over(stack: DeployedStack, execution: str) -> bool:
+def _released_after_its_run_ended(stack: DeployedStack, execution: str) -> bool:
     events = stack.stepfunctions.get_execution_history(executionArn=stack.arn(execution), maxResults=1000)["events"]
     released = next(e for e in events if e.get("stateEnteredEventDetails", {}).get("name") == "ReleaseSlot")
     (run,) = stack.runs(execution)
@@ -27,7 +27,7 @@ def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_f
     stack.wait_until_free(process)
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     assert (kept["execution_name"], kept["error"], kept["kept_by"]) == (name, "States.TaskFailed", "workflow")
-    assert "the test said: fail" in kept["cause"]
+    assert "failed by the test" in kept["cause"]
     execution = stack.execution(name)
     assert execution is not None
     assert execution["error"] == "RequestFailed"
@@ -48,7 +48,7 @@ def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: DeployedSta
     stack.wait_for_status(again, "SUCCEEDED")
 
 
-def test_a_failed_request_notifies(stack: DeployedStack) -> None:
+def test_a_failed_request_is_published_to_the_topic(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     sns = stack.aws.client("sns")
     queue = stack.sqs.create_queue(QueueName=f"notified-{process}")["QueueUrl"]
@@ -62,7 +62,7 @@ def test_a_failed_request_notifies(stack: DeployedStack) -> None:
     assert (notification["request_kept"], notification["slot"]) == (True, "released")
 
 
-def test_f5_a_release_whose_answer_is_lost_gives_one_slot_back(stack: DeployedStack) -> None:
+def test_f5_a_release_whose_answer_is_lost_frees_one_slot(stack: DeployedStack) -> None:
     process = stack.process(limit=2)
     names = [stack.send(process, f"r{n}") for n in range(2)]
     for name in names:
@@ -87,8 +87,8 @@ def test_f1_a_start_whose_answer_is_lost_starts_one_workflow(stack: DeployedStac
     stack.wait_until_free(process)
 
 
-def test_f3_a_run_that_glue_still_counts_is_waited_for_holding_the_slot(stack: DeployedStack) -> None:
-    job = stack.make_job("narrow-job", at_once=1)
+def test_f3_the_workflow_waits_in_its_slot_for_a_run_that_glue_still_counts(stack: DeployedStack) -> None:
+    job = stack.make_job("narrow-job", concurrent_runs=1)
     process = stack.process(limit=1, job=job)
     names = [stack.send(process, f"r{n}") for n in range(2)]
     stack.end(process, "r0", "r1")
@@ -101,21 +101,21 @@ def test_f3_a_run_that_glue_still_counts_is_waited_for_holding_the_slot(stack: D
     assert stack.kept(process) == []
 
 
-def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_goes_back(stack: DeployedStack) -> None:
-    """Step Functions stops no run then."""
+def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_is_freed(stack: DeployedStack) -> None:
+    """Step Functions itself does not stop the run."""
     process = stack.process(limit=1)
     stack.faults.add("RunGlueJob", "lose_answer", error="States.Timeout")
     name = stack.send(process, "r1")
     stack.wait_for_status(name, "FAILED")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
-    assert _released_after_its_run_was_over(stack, name)
+    assert _released_after_its_run_ended(stack, name)
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     assert kept["error"] == "States.Timeout"
 
 
 @pytest.mark.parametrize("error", ["Glue.InternalServiceException", "Glue.ThrottlingException"])
-def test_a_run_that_was_started_is_waited_for_whatever_its_task_failed_with(stack: DeployedStack, error: str) -> None:
-    """The answer of StartJobRun was lost, or a poll was refused. Runs of others fill the first page of the job's."""
+def test_the_workflow_waits_for_a_started_run_after_any_error_of_its_task(stack: DeployedStack, error: str) -> None:
+    """The answer of StartJobRun was lost, or a poll was refused. Other runs fill the first page of the job's runs."""
     process = stack.process(limit=1)
     stack.faults.add("RunGlueJob", "lose_answer", error=error)
     name = stack.send(process, "r1")
@@ -129,7 +129,7 @@ def test_a_run_that_was_started_is_waited_for_whatever_its_task_failed_with(stac
     stack.wait_for_status(name, "SUCCEEDED")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["SUCCEEDED"]
     assert stack.states_of(name).count("RunGlueJob") == 1
-    assert _released_after_its_run_was_over(stack, name)
+    assert _released_after_its_run_ended(stack, name)
     assert stack.kept(process) == []
 
 
@@ -161,7 +161,7 @@ def _abort_while_running(stack: DeployedStack, process: str) -> str:
 
 
 @pytest.mark.parametrize("lives", [False, True], ids=["its run was stopped", "its run lives on"])
-def test_f4_a_redriven_workflow_stops_its_run_gives_its_request_back_and_only_then_its_slot(
+def test_f4_a_redriven_workflow_stops_its_run_then_returns_its_request_and_then_frees_its_slot(
     stack: DeployedStack, lives: bool
 ) -> None:
     process = stack.process(limit=1)
@@ -172,12 +172,12 @@ def test_f4_a_redriven_workflow_stops_its_run_gives_its_request_back_and_only_th
     stack.wait_for_status(name, "FAILED")
     assert (stack.execution(name) or {})["error"] == "RequestReturned"
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
-    assert _released_after_its_run_was_over(stack, name)
+    assert _released_after_its_run_ended(stack, name)
     stack.end(process, "r1")
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_that_is_somebody_elses_by_now(stack: DeployedStack) -> None:
+def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_of_another_execution(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     name = _abort_while_running(stack, process)
     other = stack.send(process, "other")
@@ -191,8 +191,8 @@ def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_that_is_somebody_elses_by
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_f13_a_reservation_taken_back_from_a_slow_starter_gives_the_request_back(stack: DeployedStack) -> None:
-    """The starter reserves and freezes; the janitor takes the slot back; the starter starts its workflow after all."""
+def test_f13_the_request_of_a_slow_starter_whose_reservation_was_freed_is_returned(stack: DeployedStack) -> None:
+    """The starter reserves and freezes. The janitor frees the slot. Then the starter starts its workflow."""
     process = stack.process(limit=1)
     frozen = stack.faults.add("StartExecution", "hold")
     name = stack.send(process, "r1")
@@ -207,8 +207,8 @@ def test_f13_a_reservation_taken_back_from_a_slow_starter_gives_the_request_back
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_a_redeployment_leaves_holders_and_limit_alone(stack: DeployedStack) -> None:
-    """F8 and F10: a deployment that says another limit must neither forget a holder nor overwrite an operator."""
+def test_a_redeployment_keeps_holders_and_limit(stack: DeployedStack) -> None:
+    """F8 and F10: a deployment with another limit must neither remove a holder nor overwrite an operator's limit."""
     name = "sample"
     stack.processes.set_limit(name, 7)
     stack.slots.reserve(name, "sample-held", 1e12)
@@ -218,8 +218,8 @@ def test_a_redeployment_leaves_holders_and_limit_alone(stack: DeployedStack) -> 
     stack.slots.cancel(name, "sample-held")
 
 
-def test_the_gated_job_is_the_only_stand_in(stack: DeployedStack) -> None:
-    """The stack's own sample job is deployed and runs through the same workflow (make run); here its settings."""
+def test_the_deployed_sample_job_has_the_templates_settings(stack: DeployedStack) -> None:
+    """Other tests use the gated job. `make run` runs the sample job."""
     job: dict[str, Any] = stack.glue.get_job(JobName=stack.outputs["GlueJobName"])["Job"]
     assert (job["MaxRetries"], job["ExecutionProperty"]["MaxConcurrentRuns"]) == (0, 500)
     assert stack.item("sample").job_name == stack.outputs["GlueJobName"] != JOB

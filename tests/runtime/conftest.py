@@ -1,4 +1,4 @@
-"""One embedded AWS for the directory; each function has a stack of its own on it."""
+"""One embedded AWS for the folder; each function has its own stack."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What becomes of each sample event: what is answered, counted, written, set aside and started.
+"""The outcome of each sample event: answers, metrics, items, dead-letter messages and executions.
 
-The names are those of the files in events/, whose README says the same in words.
+The names are those of the files in events/, whose README describes the outcomes.
 """
 
 from __future__ import annotations

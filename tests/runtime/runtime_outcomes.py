@@ -1,4 +1,4 @@
-"""What is there after a call: the functions' tables, queues and executions, read as anybody would."""
+"""The tables, queues and executions after a call of a function, read with boto3."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUEUES = ("RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue", "WorkQ
 
 
 class Outcome:
-    """One event's. `answer` is the function's, `log` what it wrote."""
+    """The outcome of one event, with the function's answer and log."""
 
     def __init__(self, function: DeployedFunction, receiver: ResponseReceiver, answer: Any, log: str) -> None:
         self.answer = answer
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def code(self) -> str:
-        """Of the chatbot's refusal."""
+        """The code of the chatbot's refusal."""
         return str(json.loads(self.answer["body"]).get("code"))
 
     def process(self, name: str) -> Process:
@@ -53,7 +53,7 @@ class Outcome:
         return self.process(name).waiting_since is not None
 
     def execution(self, name: str) -> str:
-        """Its status; NONE if there is none of this name."""
+        """An execution's status; NONE if there is none of this name."""
         stepfunctions = self._client("stepfunctions")
         arn = f"{self._names['Workflow'].replace(':stateMachine:', ':execution:')}:{name}"
         try:
@@ -62,7 +62,7 @@ class Outcome:
             return "NONE"
 
     def messages(self, queue: str) -> list[dict[str, str]]:
-        """Body and attributes of what stands in a queue."""
+        """Body and attributes of the messages in a queue."""
         answer = self._client("sqs").receive_message(
             QueueUrl=self._names[queue], MaxNumberOfMessages=10, VisibilityTimeout=0, MessageAttributeNames=["All"]
         )
@@ -72,23 +72,23 @@ class Outcome:
         ]
 
     def delayed(self, queue: str) -> int:
-        """Messages that are not due yet."""
+        """The number of delayed messages."""
         answer = self._client("sqs").get_queue_attributes(QueueUrl=self._names[queue], AttributeNames=["All"])
         return int(answer["Attributes"]["ApproximateNumberOfMessagesDelayed"])
 
     def codes(self, queue: str) -> list[str]:
-        """Why the messages of a dead-letter queue are there."""
+        """The codes of the messages in a dead-letter queue."""
         return [each["code"] for each in self.messages(queue)]
 
     def row(self, table: str, key: str) -> dict[str, Any]:
-        """An item, each attribute without its type; empty if there is none."""
+        """An item without types; empty if there is none."""
         wanted = {TABLES[table]: {"S": key}}
         answer = self._client("dynamodb").get_item(TableName=self._names[table], Key=wanted, ConsistentRead=True)
         return {name: next(iter(value.values())) for name, value in answer.get("Item", {}).items()}
 
 
 def wipe(function: DeployedFunction) -> None:
-    """Nothing is left of the events before."""
+    """Remove everything that earlier events have left."""
     dynamodb, sqs = function.aws.client("dynamodb"), function.aws.client("sqs")
     for table, key in TABLES.items():
         if table in function.names:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runt
 
 
 @pytest.mark.parametrize("function", folders())
-def test_each_sample_event_does_what_its_name_says(
+def test_each_sample_event_has_its_outcome(
     aws: EmbeddedAws, tmp_path: Path, subtests: pytest.Subtests, function: str
 ) -> None:
     with (
@@ -43,7 +43,7 @@ def test_each_sample_event_does_what_its_name_says(
                 assert EXPECTED[f"{function}/{path.stem}"](outcome), (answer, receiver.answers, outcome.log)
 
 
-def test_every_sample_event_is_expected_to_do_something() -> None:
+def test_every_sample_event_has_an_expected_outcome() -> None:
     files = {f"{function}/{path.stem}" for function in folders() for path in events_of(function)}
     assert files == EXPECTED.keys()
 

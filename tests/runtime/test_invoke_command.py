@@ -1,4 +1,4 @@
-"""`make invoke`: what it prints where, which stack it uses, and what it says to a name that there is not."""
+"""`make invoke`: its output, the stack that it uses, and its refusals of unknown names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtim
 
 @pytest.fixture(autouse=True)
 def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the developer has running is left alone."""
+    """Do not use a stack that the developer has running."""
     monkeypatch.setattr(command, "LOCAL_STACK", tmp_path / "nothing")
 
 
@@ -28,7 +28,7 @@ def _run(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["startr", "happy"], "there is no function 'startr'; did you mean starter? There are chatbot, "),
         (["starter", "hapy"], "starter has no event 'hapy', nor is it a file; did you mean happy? There are "),
@@ -36,14 +36,14 @@ def _run(*arguments: str) -> Result:
         (["starter", str(ROOT / "README.md")], "README.md is not JSON"),
     ],
 )
-def test_what_there_is_not_is_said_with_what_there_is(arguments: list[str], said: str) -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones(arguments: list[str], message: str) -> None:
     result = _run(*arguments)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 @on_linux
-def test_it_works_at_once_and_keeps_answer_and_log_apart() -> None:
+def test_it_works_without_a_stack_and_separates_answer_and_log() -> None:
     result = _run("process_registrar", "update_job")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) is None
@@ -53,7 +53,7 @@ def test_it_works_at_once_and_keeps_answer_and_log_apart() -> None:
 
 
 @on_linux
-def test_it_uses_the_local_stack_if_that_runs_and_takes_a_file(
+def test_it_uses_a_running_local_stack_and_accepts_a_file(
     aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "LOCAL_STACK", aws.state_dir)
@@ -62,18 +62,18 @@ def test_it_uses_the_local_stack_if_that_runs_and_takes_a_file(
     event.write_text("{}")
     result = _run("starter", str(event))
     assert f"on the stack of make local-up, at {aws.endpoint}" in result.stderr
-    # Not an event of SQS: the function itself fails, and that is the exit code.
+    # Not an event of SQS: the function fails, which is the exit code.
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the function failed: KeyError: 'Records'" in result.stderr
 
 
-def test_a_functions_folder_names_it_in_the_template() -> None:
+def test_a_function_is_found_in_the_template_by_its_folder() -> None:
     template = (ROOT / "template.yaml").read_text()
     for function in folders():
         assert f"\n  {logical_id(function)}:\n" in template
 
 
-def test_only_what_a_function_reaches_is_made() -> None:
+def test_only_resources_that_the_function_uses_are_created() -> None:
     template = {
         "Globals": {"Function": {"Layers": [{"Ref": "Layer"}]}},
         "Resources": {

@@ -1,4 +1,4 @@
-"""The runtime itself: what a function has of Lambda on this machine, and what nobody else has of it."""
+"""The local Lambda runtime: the function's environment, errors, timeouts, and its isolation."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def handler(event, context):
     left = context.get_remaining_time_in_millis()
     return variables | {"event": event, "left": left, "memory": context.memory_limit_in_mb}
 """
-NOBODY = "http://127.0.0.1:9"
-TIMEOUT = 60  # the emulator counts a cold start into the first call, and this machine may have much to do
+NO_SERVICE = "http://127.0.0.1:9"
+TIMEOUT = 60  # includes a cold start on a busy machine
 SHORT = 3
 
 
@@ -42,7 +42,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
 
     def start(timeout: int = TIMEOUT) -> Runtime:
         function = Configuration("sample", tmp_path, "app.handler", timeout, 256, {"OWN": "value"})
-        return stack.enter_context(Runtime(function, NOBODY, tmp_path / "log"))
+        return stack.enter_context(Runtime(function, NO_SERVICE, tmp_path / "log"))
 
     with ExitStack() as stack:
         yield start
@@ -55,7 +55,7 @@ def test_a_function_has_its_configuration_and_its_clock(start: Callable[..., Run
     assert answer == {
         "OWN": "value",
         "AWS_LAMBDA_FUNCTION_NAME": "sample",
-        "AWS_ENDPOINT_URL": NOBODY,
+        "AWS_ENDPOINT_URL": NO_SERVICE,
         "event": {"a": 1},
         "memory": "256",
     }
@@ -67,7 +67,7 @@ def test_a_function_has_its_configuration_and_its_clock(start: Callable[..., Run
     ("event", "reason"),
     [("raise", "ValueError: no such thing"), ("end", "exit")],
 )
-def test_a_function_that_fails_says_why_and_the_next_call_is_answered(
+def test_a_function_that_fails_returns_its_error_and_the_next_call_is_answered(
     start: Callable[..., Runtime], event: str, reason: str
 ) -> None:
     runtime = start()
@@ -83,7 +83,7 @@ def test_a_function_that_hangs_is_ended_at_its_timeout_and_started_again(start: 
         runtime.invoke("hang")
 
     def answered() -> bool:
-        """False if a busy machine has not even started the function within its timeout."""
+        """False if a busy machine has not started the function within its timeout."""
         try:
             return bool(runtime.invoke("again")["event"] == "again")
         except FunctionFailed as error:
@@ -94,19 +94,19 @@ def test_a_function_that_hangs_is_ended_at_its_timeout_and_started_again(start: 
     wait_until(answered, "an answer after the timeout")
 
 
-def test_nobody_but_this_machine_can_call_it_and_nothing_of_it_is_left(start: Callable[..., Runtime]) -> None:
+def test_it_listens_on_127_0_0_1_only_and_leaves_no_process(start: Callable[..., Runtime]) -> None:
     runtime = start()
     runtime.invoke({})
     members = processes.session_members(runtime.pid)
-    assert len(members) == 2  # the emulator, and the function below it
+    assert len(members) == 2  # the emulator and its function
     addresses = [address for pid in members for address in _listens_at(pid)]
-    assert addresses == ["0100007F"] * 2  # 127.0.0.1, as the kernel writes it
+    assert addresses == ["0100007F"] * 2  # 127.0.0.1 in the kernel's format
     runtime.__exit__(None, None, None)
     assert processes.session_members(runtime.pid) == []
 
 
 def _listens_at(pid: int) -> list[str]:
-    """The addresses at which a process listens ("proc_net(5)")."""
+    """The addresses on which a process listens ("proc_net(5)")."""
     sockets = {os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()}
     lines = [line.split() for name in ("tcp", "tcp6") for line in _table(pid, name)]
     listening = "0A"

@@ -1,4 +1,4 @@
-"""The clean-up when AWS does not let it: nothing is passed over in silence, and nothing that lives is cut loose."""
+"""A clean-up that AWS refuses: every failure is reported, and the process of a live run is kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def removed() -> list[str]:
 
 @pytest.fixture
 def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext:
-    """A check with one process, one execution that is over, and one Glue run of it that lives."""
+    """A check with one process, an execution that has ended, and its Glue run that lives."""
     services = {
         "dynamodb": SimpleNamespace(
             delete_item=lambda Key, **_: removed.append(Key["process_name"]["S"]) or {"Attributes": {}}
@@ -59,7 +59,7 @@ def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext
     return made
 
 
-def test_a_run_that_may_not_be_stopped_keeps_its_process(context: CheckContext, removed: list[str]) -> None:
+def test_a_run_that_cannot_be_stopped_keeps_its_process(context: CheckContext, removed: list[str]) -> None:
     context.stack.client("glue").batch_stop_job_run = _denied
     left = check_cleanup.clean_up(context)
     assert "Glue runs: " in left[0]
@@ -73,7 +73,7 @@ def test_a_run_that_does_not_end_is_reported(context: CheckContext, removed: lis
     assert removed == []
 
 
-def test_what_else_was_made_is_removed_last_first_whatever_fails(
+def test_other_resources_are_removed_newest_first_despite_failures(
     context: CheckContext, removed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CheckContext, "glue_run", lambda _self, _name: None)

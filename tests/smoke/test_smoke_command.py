@@ -1,4 +1,4 @@
-"""The smoke test's command, as far as it goes without an AWS: what it refuses, what it costs, and that it asks."""
+"""The smoke test's command without an AWS account: its refusals, its costs, and its question before it begins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ran = Callable[..., Result]
 
 
 class Answers:
-    """A client of any service that answers what the command asks before it asks for leave, and nothing else."""
+    """A client of any service that answers only the calls before the command's question."""
 
     def __init__(self, status: str = "UPDATE_COMPLETE", outputs: dict[str, str] | None = None) -> None:
         listed = OUTPUTS if outputs is None else outputs
@@ -51,7 +51,7 @@ class Answers:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Runs the command against an account that answers so; a check that is carried out is a failure."""
+    """Runs the command on an account with these answers. Fails if a check begins."""
 
     def run(*options: str, answers: Answers | None = None) -> Result:
         client = answers or Answers()
@@ -66,7 +66,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     return run
 
 
-def test_without_a_yes_it_says_what_it_costs_and_spends_nothing(ran: Ran) -> None:
+def test_without_a_yes_it_prints_the_costs_and_spends_nothing(ran: Ran) -> None:
     result = ran("--stack", "mine")
     assert result.exit_code == 2
     assert "not confirmed: nothing was done" in result.output
@@ -84,24 +84,24 @@ def test_without_a_yes_it_says_what_it_costs_and_spends_nothing(ran: Ran) -> Non
         (Answers(status="DELETE_COMPLETE"), "is DELETE_COMPLETE"),
     ],
 )
-def test_a_stack_that_is_not_one_of_ours_or_not_ready_is_refused(ran: Ran, answers: Answers, said: str) -> None:
+def test_a_stack_of_another_template_or_not_ready_is_refused(ran: Ran, answers: Answers, said: str) -> None:
     result = ran("--stack", "mine", "--yes", answers=answers)
     assert (result.exit_code, said in result.output) == (2, True), result.output
 
 
-def test_a_stack_that_is_not_there_is_refused(ran: Ran) -> None:
+def test_an_unknown_stack_is_refused(ran: Ran) -> None:
     result = ran("--stack", "other", "--yes")
     assert (result.exit_code, "there is no stack 'other' in eu-north-1" in result.output) == (2, True)
 
 
-def test_without_a_region_it_takes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_region_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(region_name=None)
     monkeypatch.setattr("dev.smoke.stack_under_test.boto3.Session", lambda **_named: session)
     result = CliRunner().invoke(command.main, ["--stack", "mine", "--yes"])
     assert (result.exit_code, "no region" in result.output) == (2, True)
 
 
-def test_the_whole_costs_less_than_a_dime() -> None:
+def test_all_checks_cost_less_than_ten_cents() -> None:
     items = bill(check.spending(timings.AWS) for check in CHECKS)
     assert 0.005 < total(items) < 0.1
     assert items[0].dollars > total(items) / 2  # Glue
@@ -113,7 +113,7 @@ def test_a_run_is_billed_for_a_minute_at_least() -> None:
     assert longer.dollars > glue.dollars
 
 
-def test_the_page_tells_every_check_and_the_bill() -> None:
+def test_the_page_lists_every_check_and_the_costs() -> None:
     page = (ROOT / "docs" / "smoke.md").read_text()
     items = bill(check.spending(timings.AWS) for check in CHECKS)
     assert all(f"| `{check.name}` |" in page for check in CHECKS)
@@ -124,7 +124,7 @@ def test_the_page_tells_every_check_and_the_bill() -> None:
     assert f"| all | | {total(items):.4f} |" in page
 
 
-def test_what_is_read_of_the_local_stack_is_what_local_up_writes(tmp_path: Path) -> None:
+def test_it_reads_the_outputs_that_local_up_writes(tmp_path: Path) -> None:
     from dev.smoke.stack_under_test import embedded
 
     connection = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1"}

@@ -1,4 +1,4 @@
-"""What the smoke test reads in the workflow's log: whether GlueRefusalAlarm has something to count."""
+"""The smoke test's check of the workflow's log: it contains the error that GlueRefusalAlarm counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_log_that_names_the_error_passes() -> None:
     assert ARN in asked["filterPattern"]
 
 
-def test_a_log_that_leaves_the_error_out_fails() -> None:
+def test_a_log_without_the_error_fails() -> None:
     with pytest.raises(Failed, match="GlueRefusalAlarm cannot go off"):
         check_log(context({"resource": "startJobRun.sync"}), ARN)
 

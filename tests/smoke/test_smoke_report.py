@@ -1,4 +1,4 @@
-"""The smoke test's report, and its hands in queues that are not its own."""
+"""The smoke test's report, and its handling of messages of others."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NOT_SHOWN = CheckResult("timeout", Status.NOT_SHOWN, "AWS has stopped it", 0.1)
     ("results", "ok"),
     [([PASSED, SKIPPED, NOT_SHOWN], True), ([PASSED, FAILED], False), ([PASSED, LEFT], False)],
 )
-def test_only_a_failure_or_something_left_behind_is_no_success(results: list[CheckResult], ok: bool) -> None:
+def test_only_a_failure_or_a_remaining_resource_fails_the_run(results: list[CheckResult], ok: bool) -> None:
     assert _made(*results)["ok"] is ok
 
 
-def test_the_embedded_aws_costs_nothing_and_what_it_cannot_show_is_named() -> None:
+def test_the_embedded_aws_costs_nothing_and_the_report_names_its_limits() -> None:
     made = _made(PASSED, local=True)
     assert (made["aws"], made["cost"]["dollars"], made["cost"]["items"]) == ("embedded", 0.0, [])
     assert made["checks"][0]["cannot_be_shown_here"] in smoke_report.markdown(made)
@@ -49,7 +49,7 @@ def test_the_embedded_aws_costs_nothing_and_what_it_cannot_show_is_named() -> No
     assert "cannot be shown here" in output.getvalue()
 
 
-def test_others_messages_are_put_back_and_ours_are_taken() -> None:
+def test_messages_of_others_stay_and_its_own_are_received() -> None:
     with mock_aws():
         sqs = boto3.client("sqs", region_name="us-east-1")
         url = sqs.create_queue(QueueName="failed")["QueueUrl"]

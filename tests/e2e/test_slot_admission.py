@@ -1,4 +1,4 @@
-"""Admission: never above the limit, in order, woken at once, nobody starved."""
+"""Admission: never above the limit, in order, woken immediately, without starvation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(stack: Depl
     assert stack.item(process).slots_in_use == 0
 
 
-def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: DeployedStack) -> None:
+def test_f6_after_a_limit_is_lowered_under_load_no_request_is_admitted_above_it(stack: DeployedStack) -> None:
     process = stack.process(limit=3)
     names = [stack.send(process, f"r{n}") for n in range(5)]
     for name in names[:3]:
@@ -39,7 +39,7 @@ def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: Deplo
         stack.end(process, f"r{n}")
         stack.wait_for_status(names[n], "SUCCEEDED")
         refused = _receives(stack, process)
-        _wake_by_hand(stack, process)
+        _wake(stack, process)
         wait_until(lambda seen=refused: _receives(stack, process) > seen, "the next request to be refused again")
     assert stack.status(names[3]) == "NONE"
     assert stack.holders(process) == {names[2]}
@@ -47,7 +47,7 @@ def test_f6_a_limit_lowered_under_load_admits_nobody_until_below_it(stack: Deplo
     stack.wait_for_status(names[4], "SUCCEEDED")
 
 
-def test_f7_a_limit_stored_as_a_string_admits_nobody_and_loses_nothing(stack: DeployedStack) -> None:
+def test_f7_a_limit_stored_as_a_string_admits_and_loses_no_request(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     key = {"process_name": {"S": process}}
     update = {"UpdateExpression": "SET slot_limit = :l", "ExpressionAttributeValues": {":l": {"S": "10"}}}
@@ -61,7 +61,7 @@ def test_f7_a_limit_stored_as_a_string_admits_nobody_and_loses_nothing(stack: De
     stack.processes.set_limit(process, 1)
 
 
-def test_a_raised_limit_wakes_who_waits(stack: DeployedStack) -> None:
+def test_a_raised_limit_wakes_the_waiting_request(stack: DeployedStack) -> None:
     process = stack.process(limit=0)
     name = stack.send(process, "r1")
     stack.wait_until_waiting(process)
@@ -71,7 +71,7 @@ def test_a_raised_limit_wakes_who_waits(stack: DeployedStack) -> None:
     stack.wait_for_status(name, "SUCCEEDED")
 
 
-def test_a_paused_process_admits_nobody_and_goes_on_when_resumed(stack: DeployedStack) -> None:
+def test_a_paused_process_admits_no_request_until_it_is_resumed(stack: DeployedStack) -> None:
     process = stack.process(limit=2)
     first = stack.send(process, "r1")
     stack.wait_until_running(first)
@@ -87,7 +87,7 @@ def test_a_paused_process_admits_nobody_and_goes_on_when_resumed(stack: Deployed
     stack.wait_for_status(second, "SUCCEEDED")
 
 
-def test_other_processes_flow_past_one_that_waits(stack: DeployedStack) -> None:
+def test_a_full_process_does_not_delay_another(stack: DeployedStack) -> None:
     full, free = stack.process(limit=0), stack.process(limit=1)
     stack.send(full, "r1")
     stack.wait_until_waiting(full)
@@ -131,7 +131,7 @@ def test_f21_a_request_that_is_refused_twenty_times_is_not_dead_lettered(stack: 
     name = stack.send(process, "r1")
     stack.wait_until_waiting(process)
     for refusals in range(1, 20):
-        _wake_by_hand(stack, process)
+        _wake(stack, process)
         wait_until(lambda seen=refusals: _receives(stack, process) > seen, f"refusal {refusals + 1}", interval=0.01)
     stack.operations.set_limit(process, 1)
     stack.wait_until_running(name)
@@ -140,8 +140,8 @@ def test_f21_a_request_that_is_refused_twenty_times_is_not_dead_lettered(stack: 
     assert stack.dead_letters(process) == []
 
 
-def _wake_by_hand(stack: DeployedStack, process: str) -> None:
-    """Makes the waiting message visible, room or not."""
+def _wake(stack: DeployedStack, process: str) -> None:
+    """Wake the waiting request although no slot is free."""
     answer = stack.dynamodb.get_item(TableName=stack.table, Key={"process_name": {"S": process}})
     stack.queue.make_visible(answer["Item"]["waiting"]["M"]["receipt_handle"]["S"])
 
@@ -151,7 +151,7 @@ def _receives(stack: DeployedStack, process: str) -> int:
     return int(answer["Item"]["waiting"]["M"]["receives"]["N"])
 
 
-def test_f24_a_message_that_comes_a_hundred_times_runs_once(stack: DeployedStack) -> None:
+def test_f24_a_message_that_is_sent_a_hundred_times_runs_once(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     names = {stack.send(process, "same") for _ in range(100)}
     stack.end(process, "same")
@@ -193,7 +193,7 @@ def test_a_lost_wake_is_repeated_by_the_janitor(stack: DeployedStack) -> None:
     stack.wait_for_status(names[1], "SUCCEEDED")
 
 
-def test_a_wake_by_a_spent_handle_does_nothing_and_the_janitor_wakes_again(stack: DeployedStack) -> None:
+def test_a_wake_with_an_expired_handle_has_no_effect_and_the_janitor_wakes_again(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
     names = [stack.send(process, f"r{n}") for n in range(2)]
     stack.wait_until_running(names[0])

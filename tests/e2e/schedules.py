@@ -1,4 +1,4 @@
-"""Schedules that fire sooner than they would."""
+"""Schedules that fire earlier."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def bring_forward(scheduler: Any, group: str, name: str, to: float) -> None:
-    """Lets a one-time schedule fire at `to`, seconds since the epoch, or at once if that is past."""
+    """Let a one-time schedule fire at `to` (seconds since the epoch), or immediately if that is in the past."""
     schedule = scheduler.get_schedule(GroupName=group, Name=name)
     scheduler.update_schedule(
         Name=name,
