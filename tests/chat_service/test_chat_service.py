@@ -33,9 +33,6 @@ def statuses(service: ChatService) -> list[tuple[str, int | None]]:
     return [(request.path, request.status) for request in service.log]
 
 
-# ----------------------------------------------------------------------------------------------------------- tokens
-
-
 def test_a_new_token_invalidates_the_one_before_it(client: ChatApiClient) -> None:
     old, new = client.token(), client.token()
     assert (client.me(old), client.me(new)) == (401, 200)
@@ -109,9 +106,6 @@ def test_a_request_that_arrived_with_a_live_token_is_answered(service: ChatServi
         assert asked.result()[0] == 200
 
 
-# ------------------------------------------------------------------------------------------------------- the routes
-
-
 @pytest.mark.parametrize("changes", [{"client_id": "another"}, {"client_secret": "another"}])
 def test_wrong_credentials_neither_create_nor_invalidate_a_token(
     service: ChatService, client: ChatApiClient, changes: dict[str, str]
@@ -127,9 +121,6 @@ def test_a_missing_and_an_unknown_token_are_refused(client: ChatApiClient, token
     client.token()
     assert client.me(token) == 401
     assert client.answer("hello", token)[0] == 401
-
-
-# ---------------------------------------------------------------------------------------------- settings and outages
 
 
 def test_a_forbidden_text_is_refused_like_an_invalid_token(service: ChatService, client: ChatApiClient) -> None:
@@ -211,9 +202,6 @@ def test_a_held_request_takes_effect_when_the_outage_ends(service: ChatService) 
         assert not service.is_live(token)
 
 
-# ----------------------------------------------------------------------------------------------------------- the log
-
-
 def test_the_log_has_every_request_in_order_and_tokens_by_number_only(
     service: ChatService, client: ChatApiClient
 ) -> None:
@@ -229,9 +217,6 @@ def test_the_log_has_every_request_in_order_and_tokens_by_number_only(
     assert first not in written
     assert second not in written
     assert (service.number_of(first), service.number_of(second), service.number_of("never made")) == (1, 2, None)
-
-
-# ------------------------------------------------------------------------------------------------------- the server
 
 
 def test_a_stopped_service_cannot_be_reached_and_restarts_at_the_same_address(service: ChatService) -> None:
@@ -254,11 +239,3 @@ def test_a_stop_ends_hanging_requests(service: ChatService) -> None:
         waiting.join(NEVER)
         assert not waiting.is_alive()
     assert service.log[0].ended is not None
-
-
-def test_it_listens_on_127_0_0_1_only(service: ChatService) -> None:
-    assert service.url.startswith("http://127.0.0.1:")
-
-
-def test_its_repr_contains_no_secret(service: ChatService) -> None:
-    assert service.client_secret not in repr(service)

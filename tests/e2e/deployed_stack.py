@@ -88,8 +88,6 @@ class DeployedStack:
         )
         return name
 
-    # ------------------------------------------------------------------------------------------ processes and requests
-
     def process(self, limit: int = 1, job: str = JOB) -> str:
         """Create a process for this test."""
         name = f"process-{next(_numbers)}"
@@ -133,8 +131,6 @@ class DeployedStack:
 
     def holders(self, process: str) -> set[str]:
         return set(self.item(process).holders)
-
-    # ----------------------------------------------------------------------------------------------- what has happened
 
     def arn(self, execution: str) -> str:
         return f"{self.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{execution}"
@@ -203,8 +199,6 @@ class DeployedStack:
     def starter_errors(self) -> int:
         """The number of errors that the starter has counted, by the metrics in its log."""
         return (self.aws.state_dir / "engine.log").read_text().count('"StarterErrors":[1.0]')
-
-    # --------------------------------------------------------------------------------------------------------- waiting
 
     def wait_for_status(self, execution: str, *statuses: str) -> str:
         return (

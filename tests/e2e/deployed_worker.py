@@ -54,8 +54,6 @@ class DeployedWorker:
         self.downstream.follow({})
         self.put_policy("{}")
 
-    # ------------------------------------------------------------------------------------------------------- sending
-
     def request(self, *steps: Step, lines: bytes | None = LINES) -> str:
         """Prepare a request whose input follows these steps; return its id. Without `lines` it has no input."""
         request_id = f"request-{next(_numbers)}"
@@ -78,14 +76,10 @@ class DeployedWorker:
     def send(self, request_id: str, **fields: Any) -> None:
         self.sqs.send_message(QueueUrl=self.queue_url, MessageBody=self.body(request_id, **fields))
 
-    # ------------------------------------------------------------------------------------------------- what has come
-
     def row(self, request_id: str) -> dict[str, Any]:
         """The ledger's row without types; empty if there is none."""
         answer = self.dynamodb.get_item(
-            TableName=self.outputs["RequestLedgerTableName"],
-            Key={"request_id": {"S": request_id}},
-            ConsistentRead=True,
+            TableName=self.outputs["RequestLedgerTableName"], Key={"request_id": {"S": request_id}}, ConsistentRead=True
         )
         return {name: next(iter(value.values())) for name, value in answer.get("Item", {}).items()}
 
@@ -126,7 +120,7 @@ class DeployedWorker:
 
     def dead_letter(self, request_id: str) -> dict[str, Any]:
         """The dead letter of a request, which stays on the queue."""
-        return wait_until(lambda: self.dead_letters().get(request_id), f"a dead letter of {request_id}") or {}
+        return wait_until(lambda: self.dead_letters().get(request_id), f"a dead letter of {request_id}")
 
     def dead_letters(self) -> Mapping[str, dict[str, Any]]:
         """The dead letters by request id; "" for those without an id."""

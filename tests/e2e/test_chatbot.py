@@ -45,11 +45,7 @@ REFUSED: dict[str, tuple[Callable[[DeployedChatbot], tuple[str, dict[str, str]]]
     "a request of an hour ago": (lambda bot: (BODY, bot.sign(BODY, time.time() - 3600)), 401, "StaleTimestamp"),
     "a request of tomorrow": (lambda bot: (BODY, bot.sign(BODY, time.time() + 86400)), 401, "StaleTimestamp"),
     "junk, signed": (lambda bot: ("{", bot.sign("{")), 400, "MalformedMessage"),
-    "no text, signed": (
-        lambda bot: ('{"message_id": "m"}', bot.sign('{"message_id": "m"}')),
-        400,
-        "MalformedMessage",
-    ),
+    "no text, signed": (lambda bot: ('{"message_id": "m"}', bot.sign('{"message_id": "m"}')), 400, "MalformedMessage"),
     "too large, signed": (lambda bot: ("x" * 70_000, bot.sign("x" * 70_000)), 413, "MessageTooLarge"),
 }
 

@@ -12,9 +12,7 @@ from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 
-def test_the_dashboard_shows_the_deployed_alarms_and_each_links_its_runbook(
-    stack: DeployedStack,
-) -> None:
+def test_the_dashboard_shows_the_deployed_alarms_and_each_links_its_runbook(stack: DeployedStack) -> None:
     cloudwatch = stack.aws.client("cloudwatch")
     text = cloudwatch.get_dashboard(DashboardName=stack.outputs["DashboardName"])["DashboardBody"]
     widgets: list[dict[str, Any]] = json.loads(text)["widgets"]

@@ -77,9 +77,8 @@ def test_the_command_reports_a_flow_that_is_not_deployed(slotkeeper: Callable[..
     levels = {one["check"]: one["level"] for one in looked["checks"]}
     absent = {"worker-concurrency", "retries", "retry-policy"}
     assert {name for name, level in levels.items() if level == "absent"} == absent
-    assert {name for name, level in levels.items() if level == "problem"} <= {
-        "jobs"
-    }  # the test's job does not exist in the template
+    # The test's job is not one of the template.
+    assert {name for name, level in levels.items() if level == "problem"} <= {"jobs"}
     assert not [f for one in looked["checks"] for f in one["findings"] if "not checked" in f["saw"]]
     seen = json.loads(slotkeeper("status"))
     assert seen["not_deployed"] == ["chatbot", "worker"]

@@ -13,10 +13,7 @@ from tests.e2e.deployed_worker import END, DeployedWorker
 from tests.e2e.schedules import bring_forward
 from tests.support.waiting import wait_until
 
-PARTS = {
-    "Oslo": b'{"city": "Oslo", "n": 1}\n{"city": "Oslo", "n": 3}\n',
-    "Rome": b'{"city": "Rome", "n": 2}\n',
-}
+PARTS = {"Oslo": b'{"city": "Oslo", "n": 1}\n{"city": "Oslo", "n": 3}\n', "Rome": b'{"city": "Rome", "n": 2}\n'}
 
 
 def test_a_request_is_split_published_and_recorded(work: DeployedWorker) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.faults import Faults
+from tests.support.waiting import wait_until
 
 ROLE = "arn:aws:iam::000000000000:role/any"
 MINUTE_SECONDS = "1.5"  # the length of a Glue minute in this engine
@@ -102,6 +103,10 @@ class MachineMaker:
         """The description once the execution has ended, None before."""
         description = self.describe(execution)
         return description if description["status"] != "RUNNING" else None
+
+    def end_of(self, execution: str) -> dict[str, Any]:
+        """Wait for the end of an execution; return its description."""
+        return wait_until(lambda: self.closed(execution), f"the end of {execution}")
 
     def history(self, execution: str) -> list[str]:
         """The types of the history's events."""

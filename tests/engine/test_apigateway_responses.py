@@ -30,11 +30,7 @@ TEMPLATE: dict[str, Any] = {
         "Deployment": {"Type": "AWS::ApiGateway::Deployment", "Properties": {"RestApiId": {"Ref": "Api"}}},
         "Stage": {
             "Type": "AWS::ApiGateway::Stage",
-            "Properties": {
-                "RestApiId": {"Ref": "Api"},
-                "DeploymentId": {"Ref": "Deployment"},
-                "StageName": "v1",
-            },
+            "Properties": {"RestApiId": {"Ref": "Api"}, "DeploymentId": {"Ref": "Deployment"}, "StageName": "v1"},
         },
     },
     "Outputs": {"Api": {"Value": {"Ref": "Api"}}},
@@ -51,7 +47,7 @@ def test_an_imported_api_has_the_gateway_responses_of_its_document(
         listed: list[dict[str, str]] | None = stacks.describe_stacks(StackName=name)["Stacks"][0].get("Outputs")
         return listed
 
-    (output,) = wait_until(outputs, "the stack") or []
+    (output,) = wait_until(outputs, "the stack")
     url = f"{aws.endpoint}/restapis/{output['OutputValue']}/v1/_user_request_/not-there"
     answer = urllib3.request("GET", url)
     assert (answer.status, answer.json()) == (404, {"reason": "Missing Authentication Token"})

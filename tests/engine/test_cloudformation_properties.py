@@ -73,7 +73,7 @@ MAPPING: dict[str, Any] = {
                 "BatchSize": 1,
                 "ScalingConfig": {"MaximumConcurrency": {"Ref": "AtOnce"}},
             },
-        },
+        }
     },
 }
 # Notes how many are at it, itself among them; the first waits for another one.
@@ -104,7 +104,6 @@ def created(aws: EmbeddedAws, name: str, template: dict[str, Any], **parameters:
         return None if stack["StackStatus"].endswith("IN_PROGRESS") else stack
 
     stack = wait_until(settled, "the stack")
-    assert stack is not None
     assert stack["StackStatus"] == "CREATE_COMPLETE"
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
 

@@ -8,7 +8,6 @@ from botocore.exceptions import ClientError
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.faults import Action, Faults
 from tests.engine.conftest import MachineMaker
-from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def test_a_tasks_call(
     arn = machine({"Send": task | {"Arguments": {"QueueUrl": url, "MessageBody": "x"}}})
     rule = faults.add("Send", action, execution=name, error="Sqs.AnyError", seconds=0.1)
     execution = machine.start(arn, name=name)
-    wait_until(lambda: machine.closed(execution), "the execution's end")
+    machine.end_of(execution)
     count = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
     sent = count["Attributes"]["ApproximateNumberOfMessages"]
     assert (machine.describe(execution)["status"], sent) == outcome

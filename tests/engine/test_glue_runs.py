@@ -28,13 +28,11 @@ def run_of(aws: EmbeddedAws, name: str, run_id: str) -> dict[str, Any]:
 
 
 def ended(aws: EmbeddedAws, name: str, run_id: str) -> dict[str, Any]:
-    def look() -> dict[str, Any] | None:
+    def read() -> dict[str, Any] | None:
         run = run_of(aws, name, run_id)
         return run if run.get("CompletedOn") else None
 
-    run = wait_until(look, f"the end of {run_id}")
-    assert run is not None
-    return run
+    return wait_until(read, f"the end of {run_id}")
 
 
 @pytest.mark.parametrize(("command", "key"), [("pythonshell", "with.py"), ("glueetl", "scripts/without-suffix")])

@@ -17,7 +17,7 @@ def handler(event, context):
         (folder / str(os.getpid())).touch()
         while len(list(folder.iterdir())) < 2:
             time.sleep(0.02)
-    return {"process": os.getpid(), "file": os.path.realpath(__file__), "said": SAID}
+    return {"process": os.getpid(), "file": os.path.realpath(__file__), "number": NUMBER}
 """
 
 
@@ -30,7 +30,7 @@ def called(aws: EmbeddedAws, name: str, **event: str) -> dict[str, Any]:
 def test_environments_of_a_function_share_its_code(
     aws: EmbeddedAws, function: Callable[..., str], tmp_path: Path
 ) -> None:
-    name = function(WHERE.replace("SAID", "1"), Timeout=600)
+    name = function(WHERE.replace("NUMBER", "1"), Timeout=600)
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: called(aws, name, meet=str(tmp_path)), range(2))
     assert first["process"] != second["process"]
@@ -38,8 +38,8 @@ def test_environments_of_a_function_share_its_code(
 
 
 def test_changed_code_is_another_copy(aws: EmbeddedAws, function: Callable[..., str]) -> None:
-    one, two = function(WHERE.replace("SAID", "1")), function(WHERE.replace("SAID", "2"))
-    assert (called(aws, one)["said"], called(aws, two)["said"]) == (1, 2)
-    code = zipped(WHERE.replace("SAID", "3"))
+    one, two = function(WHERE.replace("NUMBER", "1")), function(WHERE.replace("NUMBER", "2"))
+    assert (called(aws, one)["number"], called(aws, two)["number"]) == (1, 2)
+    code = zipped(WHERE.replace("NUMBER", "3"))
     aws.client("lambda").update_function_code(FunctionName=one, ZipFile=code)
-    assert (called(aws, one)["said"], called(aws, two)["said"]) == (3, 2)
+    assert (called(aws, one)["number"], called(aws, two)["number"]) == (3, 2)

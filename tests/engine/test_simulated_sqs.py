@@ -54,10 +54,7 @@ class BothQueues:
 
     def send(self, group: str, deduplication: str) -> None:
         response, answer = self._both(
-            "send_message",
-            MessageBody=self._body(),
-            MessageGroupId=group,
-            MessageDeduplicationId=deduplication,
+            "send_message", MessageBody=self._body(), MessageGroupId=group, MessageDeduplicationId=deduplication
         )
         sequence = int(answer.value["SequenceNumber"])
         self.met["send_message", "duplicate" if sequence in self._sequences.values() else "new"] += 1
@@ -142,11 +139,11 @@ class BothQueues:
         """Wait until the engine has no hidden or delayed message, and advance the simulation's time."""
         names = ["ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"]
 
-        def look() -> bool:
+        def read() -> bool:
             attributes = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
             return not any(int(attributes[name]) for name in names)
 
-        wait_until(look, "the end of the time-out")
+        wait_until(read, "the end of the time-out")
         self.now += seconds
 
     def take(self, steps: list[Step]) -> None:
@@ -189,9 +186,7 @@ BY_HANDLE = {
 }
 
 
-def test_the_simulated_fifo_queue_answers_like_the_engine(
-    fifo_queue: Callable[..., BothQueues],
-) -> None:
+def test_the_simulated_fifo_queue_answers_like_the_engine(fifo_queue: Callable[..., BothQueues]) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
     @share(0.2)
@@ -209,9 +204,7 @@ def test_the_simulated_fifo_queue_answers_like_the_engine(
     }
 
 
-def test_the_simulated_standard_queue_answers_like_the_engine(
-    standard_queue: Callable[..., BothQueues],
-) -> None:
+def test_the_simulated_standard_queue_answers_like_the_engine(standard_queue: Callable[..., BothQueues]) -> None:
     met: Counter[tuple[str, str]] = Counter()
 
     @share(0.2)

@@ -115,7 +115,6 @@ class BothMachines:
                 return description if description and description.get("redriveCount", 0) == redrives else None
 
             closed = wait_until(read, "the execution's end")
-            assert closed is not None
             assert closed["status"] == STATUS[end]
             self._executions = stepfunctions.close(
                 self._executions, name, STATUS[end], self._now, closed.get("error", ""), closed.get("cause", "")

@@ -11,15 +11,13 @@ from tests.support.waiting import wait_until
 
 
 def receive(sqs: Any, url: str, visibility: int = 30) -> dict[str, Any]:
-    def look() -> dict[str, Any] | None:
+    def read() -> dict[str, Any] | None:
         answer = sqs.receive_message(
             QueueUrl=url, VisibilityTimeout=visibility, MessageSystemAttributeNames=["ApproximateReceiveCount"]
         )
         return answer["Messages"][0] if "Messages" in answer else None
 
-    message = wait_until(look, "a message")
-    assert message is not None
-    return message
+    return wait_until(read, "a message")
 
 
 def send(sqs: Any, url: str, body: str = "x", group: str = "g") -> None:

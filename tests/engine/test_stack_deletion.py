@@ -118,25 +118,17 @@ def test_a_protected_table_cannot_be_deleted_manually(stacks: Stacks) -> None:
             dynamodb.delete_table(TableName=physical[table])
 
 
-def test_a_renamed_queue_keeps_its_messages(stacks: Stacks) -> None:
-    physical = stacks.create("renamed")
+@pytest.mark.parametrize(("name", "logical_id"), [("renamed", "Work"), ("replaced", "WorkQueue")])
+def test_a_renamed_or_replaced_queue_keeps_its_messages(stacks: Stacks, name: str, logical_id: str) -> None:
+    physical = stacks.create(name)
     sqs = stacks.aws.client("sqs")
     sqs.send_message(QueueUrl=physical["WorkQueue"], MessageBody="wanted")
     template = copy.deepcopy(TEMPLATE)
-    template["Resources"]["Work"] = template["Resources"].pop("WorkQueue")
-    after = stacks.update("renamed", template)
-    assert after["Work"] != physical["WorkQueue"]
-    assert sqs.receive_message(QueueUrl=physical["WorkQueue"])["Messages"][0]["Body"] == "wanted"
-
-
-def test_a_replaced_queue_keeps_its_messages(stacks: Stacks) -> None:
-    physical = stacks.create("replaced")
-    sqs = stacks.aws.client("sqs")
-    sqs.send_message(QueueUrl=physical["WorkQueue"], MessageBody="wanted")
-    template = copy.deepcopy(TEMPLATE)
-    template["Resources"]["WorkQueue"]["Properties"]["QueueName"] = "another"
-    after = stacks.update("replaced", template)
-    assert after["WorkQueue"] != physical["WorkQueue"]
+    queue = template["Resources"].pop("WorkQueue")
+    template["Resources"][logical_id] = queue
+    if name == "replaced":
+        queue["Properties"]["QueueName"] = "another"
+    assert stacks.update(name, template)[logical_id] != physical["WorkQueue"]
     assert sqs.receive_message(QueueUrl=physical["WorkQueue"])["Messages"][0]["Body"] == "wanted"
 
 

@@ -26,7 +26,7 @@ def test_an_aborted_execution_makes_no_further_call(
     faults.remove(hold)
     # A second execution completes meanwhile, so the first one has had enough time for another call.
     other = machine.start(arn)
-    wait_until(lambda: machine.closed(other), "the other execution's end")
+    machine.end_of(other)
     assert machine.describe(execution)["status"] == "ABORTED"
     assert machine.history(execution)[-1] == "ExecutionAborted"
     count = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
@@ -40,24 +40,22 @@ def test_a_retry_ends_with_the_execution(machine: MachineMaker) -> None:
     execution, other = machine.start(arn), machine.start(arn)
     wait_until(lambda: "TaskFailed" in machine.history(execution), "a failed attempt")
     machine.client.stop_execution(executionArn=execution, error="Stopped", cause="manually")
-    wait_until(lambda: machine.closed(other), "the end of one that was not stopped")
+    machine.end_of(other)
     description = machine.describe(execution)
     assert (description["status"], description["error"], description["cause"]) == ("ABORTED", "Stopped", "manually")
 
 
 def test_the_machines_timeout_ends_the_execution(machine: MachineMaker) -> None:
     execution = machine.start(machine({"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}, TimeoutSeconds=1))
-    description = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert description is not None
+    description = machine.end_of(execution)
     assert (description["status"], description["error"]) == ("TIMED_OUT", "States.Timeout")
     assert machine.history(execution)[-1] == "ExecutionTimedOut"
 
 
 def test_a_first_drive_has_redrive_count_zero(machine: MachineMaker) -> None:
     output = "{% $states.context.Execution.RedriveCount %}"
-    execution = machine.start(machine({"Look": {"Type": "Pass", "Output": output, "End": True}}))
-    description = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert description is not None
+    execution = machine.start(machine({"Read": {"Type": "Pass", "Output": output, "End": True}}))
+    description = machine.end_of(execution)
     assert description["output"] == "0"
 
 
@@ -65,6 +63,5 @@ def test_a_jsonata_succeed_state_has_an_output(machine: MachineMaker) -> None:
     execution = machine.start(
         machine({"Done": {"Type": "Succeed", "Output": {"n": "{% $states.input.a + 1 %}"}}}), {"a": 1}
     )
-    description = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert description is not None
+    description = machine.end_of(execution)
     assert json.loads(description["output"]) == {"n": 2}

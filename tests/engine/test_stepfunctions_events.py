@@ -32,8 +32,7 @@ def test_an_object_arrives_as_the_detail_with_the_senders_arns(
 
 def test_an_entry_that_is_refused_fails_the_task(machine: MachineMaker) -> None:
     execution = machine.start(machine({"Publish": _task("aws.reserved", {"a": "b"})}))
-    closed = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert closed is not None
+    closed = machine.end_of(execution)
     assert (closed["status"], closed["error"]) == ("FAILED", "EventBridge.FailedEntry")
     assert "NotAuthorizedForSource" in closed["cause"]
 
@@ -45,8 +44,7 @@ def test_a_metric_can_be_put_by_a_task(aws: EmbeddedAws, machine: MachineMaker, 
     put = {"Namespace": "Slotkeeper", "MetricData": data}
     resource = "arn:aws:states:::aws-sdk:cloudwatch:putMetricData"
     execution = machine.start(machine({"Count": TASK | {"Resource": resource, "Arguments": put}}))
-    closed = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert closed is not None
+    closed = machine.end_of(execution)
     assert closed["status"] == "SUCCEEDED", closed
     (metric,) = aws.client("cloudwatch").list_metrics(MetricName=name)["Metrics"]
     assert (metric["Namespace"], metric["Dimensions"]) == ("Slotkeeper", [{"Name": "service", "Value": "s"}])

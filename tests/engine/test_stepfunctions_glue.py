@@ -19,27 +19,19 @@ def run_job(name: str, **fields: Any) -> dict[str, Any]:
     return {"Run": {"Type": "Task", "Resource": SYNC, "Arguments": {"JobName": name}, "End": True, **fields}}
 
 
-def end_of(machine: MachineMaker, execution: str) -> dict[str, Any]:
-    description = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert description is not None
-    return description
-
-
 def only_run(aws: EmbeddedAws, name: str) -> dict[str, Any]:
-    def look() -> dict[str, Any] | None:
+    def read() -> dict[str, Any] | None:
         runs = aws.client("glue").get_job_runs(JobName=name)["JobRuns"]
         return runs[0] if runs and runs[0]["JobRunState"] != "STARTING" else None
 
-    run = wait_until(look, f"a run of {name}")
-    assert run is not None
-    return run
+    return wait_until(read, f"a run of {name}")
 
 
 def test_the_state_waits_for_the_run_and_gets_it(
     aws: EmbeddedAws, machine: MachineMaker, glue_job: Callable[..., str]
 ) -> None:
     name, started = glue_job("import time\ntime.sleep(0.3)\n"), time.time()
-    run = json.loads(end_of(machine, machine.start(machine(run_job(name))))["output"])
+    run = json.loads(machine.end_of(machine.start(machine(run_job(name))))["output"])
     assert (run["JobName"], run["JobRunState"]) == (name, "SUCCEEDED")
     assert started <= run["CompletedOn"] / 1000 <= time.time()
 
@@ -48,19 +40,19 @@ def test_a_failed_run_is_a_failed_task_with_the_run_as_its_cause(
     machine: MachineMaker, glue_job: Callable[..., str]
 ) -> None:
     name = glue_job("raise ValueError('bad part')\n")
-    description = end_of(machine, machine.start(machine(run_job(name))))
+    description = machine.end_of(machine.start(machine(run_job(name))))
     cause = json.loads(description["cause"])
     assert description["error"] == "States.TaskFailed"
     assert (cause["JobRunState"], cause["ErrorMessage"]) == ("FAILED", "ValueError: bad part")
 
 
 def test_a_refused_start_has_glues_error(machine: MachineMaker) -> None:
-    assert end_of(machine, machine.start(machine(run_job("unknown"))))["error"] == "Glue.EntityNotFoundException"
+    assert machine.end_of(machine.start(machine(run_job("unknown"))))["error"] == "Glue.EntityNotFoundException"
 
 
 def test_without_sync_only_the_run_id_is_answered(machine: MachineMaker, glue_job: Callable[..., str]) -> None:
     states = run_job(glue_job("pass\n"), Resource=SYNC.removesuffix(".sync"))
-    assert list(json.loads(end_of(machine, machine.start(machine(states)))["output"])) == ["JobRunId"]
+    assert list(json.loads(machine.end_of(machine.start(machine(states)))["output"])) == ["JobRunId"]
 
 
 def test_a_stopped_execution_stops_its_run(

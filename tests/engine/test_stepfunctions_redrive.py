@@ -28,13 +28,11 @@ def test_a_failed_execution_continues_with_the_same_input_and_variables(
     sqs, name = aws.client("sqs"), unique("late")
     url = f"{aws.endpoint}/000000000000/{name}"
     execution = machine.start(machine(states_that_need(url)), {"a": 1})
-    failed = wait_until(lambda: machine.closed(execution), "the failure")
-    assert failed is not None
+    failed = machine.end_of(execution)
     assert (failed["status"], failed["redriveStatus"], failed["redriveCount"]) == ("FAILED", "REDRIVABLE", 0)
     sqs.create_queue(QueueName=name)
     machine.client.redrive_execution(executionArn=execution)
-    redriven = wait_until(lambda: machine.closed(execution), "the end after the redrive")
-    assert redriven is not None
+    redriven = machine.end_of(execution)
     assert (redriven["status"], redriven["redriveCount"]) == ("SUCCEEDED", 1)
     message = sqs.receive_message(QueueUrl=url)["Messages"][0]
     assert json.loads(message["Body"]) == {"count": 1, "kept": 1, "given": {"b": 2}}
@@ -49,14 +47,13 @@ def test_a_redriven_wait_continues_once(machine: MachineMaker) -> None:
     wait_until(lambda: "WaitStateEntered" in machine.history(execution), "the wait")
     machine.client.stop_execution(executionArn=execution)
     machine.client.redrive_execution(executionArn=execution)
-    description = wait_until(lambda: machine.closed(execution), "the end after the redrive")
-    assert description is not None
+    description = machine.end_of(execution)
     assert description["status"] == "SUCCEEDED"
     assert machine.history(execution).count("PassStateEntered") == 1
 
 
 def test_a_successful_execution_is_not_redrivable(machine: MachineMaker) -> None:
     execution = machine.start(machine({"Done": {"Type": "Succeed"}}))
-    wait_until(lambda: machine.closed(execution), "the execution's end")
+    machine.end_of(execution)
     with pytest.raises(machine.client.exceptions.ExecutionNotRedrivable):
         machine.client.redrive_execution(executionArn=execution)

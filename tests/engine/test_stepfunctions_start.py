@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.engine.conftest import MachineMaker
-from tests.support.waiting import wait_until
 
 WAIT = {"Type": "Wait", "Seconds": 60, "End": True}
 
@@ -25,6 +24,6 @@ def test_another_input_is_refused(machine: MachineMaker, unique: Callable[[str],
 def test_a_closed_execution_is_not_started_again(machine: MachineMaker, unique: Callable[[str], str]) -> None:
     arn, name = machine({"Done": {"Type": "Succeed"}}), unique("closed")
     execution = machine.start(arn, {"a": 1}, name)
-    wait_until(lambda: machine.closed(execution), "the execution's end")
+    machine.end_of(execution)
     with pytest.raises(machine.client.exceptions.ExecutionAlreadyExists):
         machine.start(arn, {"a": 1}, name)

@@ -1,7 +1,6 @@
 """stepfunctions_tasks: retries, timeouts and limits of a task."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -9,17 +8,10 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.engine.patches.stepfunctions_tasks import delay
 from dev.emulator.faults import Faults
 from tests.engine.conftest import MachineMaker
-from tests.support.waiting import wait_until
 
 LIST = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues", "Arguments": {}}
 CAUGHT = {"Type": "Pass", "Output": "caught", "End": True}
 CATCH_ALL = [{"ErrorEquals": ["States.ALL"], "Next": "Caught"}]
-
-
-def end_of(machine: MachineMaker, execution: str) -> dict[str, Any]:
-    description = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert description is not None
-    return description
 
 
 def test_a_timeout_may_be_an_expression(machine: MachineMaker, faults: Faults, unique: Callable[[str], str]) -> None:
@@ -27,7 +19,7 @@ def test_a_timeout_may_be_an_expression(machine: MachineMaker, faults: Faults, u
     states = {"List": LIST | {"TimeoutSeconds": "{% $states.input.limit %}", "End": True}}
     hold = faults.add("List", "hold", execution=name)
     execution = machine.start(machine(states), {"limit": 1}, name)
-    assert end_of(machine, execution)["error"] == "States.Timeout"
+    assert machine.end_of(execution)["error"] == "States.Timeout"
     faults.remove(hold)
 
 
@@ -43,7 +35,7 @@ def test_a_task_is_retried_after_its_delay(machine: MachineMaker, faults: Faults
     retry = {"ErrorEquals": ["Flaky"], "IntervalSeconds": 60, "MaxAttempts": attempts, "BackoffRate": 10}
     states = {"List": LIST | {"Retry": [retry | {"MaxDelaySeconds": 1, "JitterStrategy": "FULL"}], "End": True}}
     faults.add("List", "refuse", execution=name, error="Flaky", times=attempts)
-    description = end_of(machine, machine.start(machine(states), name=name))
+    description = machine.end_of(machine.start(machine(states), name=name))
     assert description["status"] == "SUCCEEDED"  # without the maximum, in months
 
 
@@ -54,7 +46,7 @@ def test_states_all_does_not_match_the_data_limit(
     name = unique("limit")
     faults.add("List", "refuse", execution=name, error=error)
     arn = machine({"List": LIST | {"Catch": CATCH_ALL, "End": True}, "Caught": CAUGHT})
-    assert end_of(machine, machine.start(arn, name=name))["status"] == status
+    assert machine.end_of(machine.start(arn, name=name))["status"] == status
 
 
 def test_a_result_over_256_kib_fails_the_execution(
@@ -70,5 +62,5 @@ def test_a_result_over_256_kib_fails_the_execution(
     dynamodb.put_item(TableName=table, Item={"name": {"S": "a"}, "text": {"S": "x" * 270_000}})
     task = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "Catch": CATCH_ALL, "End": True}
     task["Arguments"] = {"TableName": table, "Key": {"name": {"S": "a"}}}
-    description = end_of(machine, machine.start(machine({"Get": task, "Caught": CAUGHT})))
+    description = machine.end_of(machine.start(machine({"Get": task, "Caught": CAUGHT})))
     assert (description["status"], description["error"]) == ("FAILED", "States.DataLimitExceeded")

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from tests.engine.conftest import MachineMaker
-from tests.support.waiting import wait_until
 from tests.workflow.expression_cases import CASES, Case, template
 from tests.workflow.interpreter import deployed
 
@@ -36,8 +35,7 @@ def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_like_the_in
         states |= _pair(number, case)
     values = [f"{{% $value_{number} %}}" for number in range(len(CASES))]
     execution = machine.start(machine(states | {"Done": {"Type": "Succeed", "Output": values}}))
-    description = wait_until(lambda: machine.closed(execution), "the execution's end")
-    assert description is not None
+    description = machine.end_of(execution)
     assert description["status"] == "SUCCEEDED", description
     for case, value in zip(CASES, json.loads(description["output"]), strict=True):
         assert value == case.expected, case.path

@@ -74,9 +74,7 @@ class Load:
             thread.join()
 
 
-def test_t1_ten_invalidations_under_load_cost_ten_posts_and_no_answer_with_skewed_clocks(
-    sharing: TokenSharers,
-) -> None:
+def test_t1_ten_invalidations_under_load_cost_ten_posts_and_no_answer_with_skewed_clocks(sharing: TokenSharers) -> None:
     sharing.timing = replace(LONG_LEASE, min_interval=0.05)
     with Load(sharing, sharing.several(BUSY // 4, SKEW)) as load:
         for _ in range(10):

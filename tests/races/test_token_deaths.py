@@ -61,14 +61,18 @@ def dies(sharing: TokenSharers, point: Literal["before the POST", "between POST 
     return authenticate
 
 
-@pytest.mark.parametrize(("point", "posts"), [("before the POST", 1), ("between POST and store", 2)])
+@pytest.mark.parametrize(
+    ("point", "posts", "skew"),
+    [("before the POST", 1, 0.0), ("between POST and store", 2, 0.0), ("between POST and store", 2, SKEW)],
+)
 def test_t2_f30_a_holder_that_dies_delays_others_by_its_lease_at_most(
-    sharing: TokenSharers, point: Literal["before the POST", "between POST and store"], posts: int
+    sharing: TokenSharers, point: Literal["before the POST", "between POST and store"], posts: int, skew: float
 ) -> None:
-    doomed = sharing.new(authenticate=dies(sharing, point))
+    """Also if its clock was four seconds ahead of theirs."""
+    doomed = sharing.new(authenticate=dies(sharing, point), skew=skew)
     with pytest.raises(Killed):
         doomed.get()
-    survivors = Survivors(sharing)
+    survivors = Survivors(sharing, -skew)
     survivors.take_over_when_the_lease_ends()
     survivors.all_work()
     assert sharing.service.auths == posts
@@ -102,17 +106,6 @@ def test_t2_f30_a_holder_whose_process_is_killed_delays_the_others_by_its_lease_
     survivors.take_over_when_the_lease_ends()
     survivors.all_work()
     assert sharing.service.auths == 2
-
-
-def test_t2_f30_even_if_its_clock_was_four_seconds_ahead_of_the_waiting_instances(sharing: TokenSharers) -> None:
-    doomed = sharing.new(authenticate=dies(sharing, "between POST and store"), skew=SKEW)
-    with pytest.raises(Killed):
-        doomed.get()
-    Survivors(sharing, -SKEW).take_over_when_the_lease_ends()
-    assert sharing.service.auths == 2
-
-
-# ------------------------------------------------------------------------------------------------- frozen and thawed
 
 
 @pytest.mark.parametrize("point", ["before the POST", "in the POST", "between POST and store"])
@@ -161,9 +154,7 @@ def test_t3_f36_a_holder_that_thaws_has_its_message_answered_and_leaves_a_live_t
     assert sharing.count(StoredTooLate) == 1
 
 
-def test_t3_f36_a_holder_that_thaws_before_its_successor_stores_has_its_message_answered(
-    sharing: TokenSharers,
-) -> None:
+def test_t3_f36_a_holder_that_thaws_before_its_successor_stores_has_its_message_answered(sharing: TokenSharers) -> None:
     freeze = Freeze(sharing, "before the POST")
     freeze.begin()
     freeze.outlast_the_lease()

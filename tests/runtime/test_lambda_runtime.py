@@ -63,10 +63,7 @@ def test_a_function_has_its_configuration_and_its_clock(start: Callable[..., Run
     assert runtime.new_output() == ""
 
 
-@pytest.mark.parametrize(
-    ("event", "reason"),
-    [("raise", "ValueError: no such thing"), ("end", "exit")],
-)
+@pytest.mark.parametrize(("event", "reason"), [("raise", "ValueError: no such thing"), ("end", "exit")])
 def test_a_function_that_fails_returns_its_error_and_the_next_call_is_answered(
     start: Callable[..., Runtime], event: str, reason: str
 ) -> None:

@@ -33,8 +33,7 @@ NOT_SHOWN = CheckResult("timeout", Status.NOT_SHOWN, "AWS has stopped it", 0.1)
 
 
 @pytest.mark.parametrize(
-    ("results", "ok"),
-    [([PASSED, SKIPPED, NOT_SHOWN], True), ([PASSED, FAILED], False), ([PASSED, LEFT], False)],
+    ("results", "ok"), [([PASSED, SKIPPED, NOT_SHOWN], True), ([PASSED, FAILED], False), ([PASSED, LEFT], False)]
 )
 def test_only_a_failure_or_a_remaining_resource_fails_the_run(results: list[CheckResult], ok: bool) -> None:
     assert _made(*results)["ok"] is ok

@@ -7,7 +7,7 @@ from collections.abc import Callable
 NEVER = 180.0
 
 
-def wait_until[Value](condition: Callable[[], Value], what: str, interval: float = 0.05) -> Value:
+def wait_until[Value](condition: Callable[[], Value | None], what: str, interval: float = 0.05) -> Value:
     """Call `condition` until its value is true, and return that value.
 
     Raises AssertionError after NEVER seconds, with `what` and the last value.
