@@ -195,11 +195,7 @@ class EmbeddedAws:
         return aws
 
     def deploy(
-        self,
-        parameters: Mapping[str, str] | None = None,
-        *,
-        template: Path = ROOT / "template.yaml",
-        say: Say = silent,
+        self, parameters: Mapping[str, str] | None = None, *, template: Path = ROOT / "template.yaml", say: Say = silent
     ) -> dict[str, str]:
         """Build and deploy `template` as the stack `slotkeeper`; return its outputs. Raises DeploymentError."""
         self.outputs = deployment.deploy(self, parameters or {}, template, say)
@@ -315,12 +311,7 @@ def _kept(state_dir: Path) -> dict[str, str]:
     kept.mkdir()
     journal = state_dir / "journal.jsonl"
     journal.unlink(missing_ok=True)
-    return {
-        "PERSIST_STATE": "1",
-        "STATE_DIR": str(kept),
-        "S3_PERSIST": "1",
-        "SLOTKEEPER_ENGINE_JOURNAL": str(journal),
-    }
+    return {"PERSIST_STATE": "1", "STATE_DIR": str(kept), "S3_PERSIST": "1", "SLOTKEEPER_ENGINE_JOURNAL": str(journal)}
 
 
 def reachable(url: str, endpoint: str) -> str:

@@ -146,10 +146,7 @@ def upload_sample(aws: EmbeddedAws) -> str:
 
 def first_body(process: str) -> str:
     """A message body for RequestQueue that reads what `up` uploaded."""
-    arguments = {
-        "--input_key": f"input/{FIRST_MONTH}.csv",
-        "--output_key": f"output/{FIRST_MONTH}.json",
-    }
+    arguments = {"--input_key": f"input/{FIRST_MONTH}.csv", "--output_key": f"output/{FIRST_MONTH}.json"}
     return json.dumps({"process": process, "request_id": "first", "arguments": arguments})
 
 

@@ -49,10 +49,7 @@ def _session() -> boto3.session.Session:
     # boto3's default session is shared, and remembers profiles.
     core = botocore.session.Session(session_vars=_NO_USER_SETTINGS)
     return boto3.session.Session(
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=ACCESS_KEY,
-        region_name=REGION,
-        botocore_session=core,
+        aws_access_key_id=ACCESS_KEY, aws_secret_access_key=ACCESS_KEY, region_name=REGION, botocore_session=core
     )
 
 

@@ -16,7 +16,7 @@ from .simulated_chat_api import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_ID, CLIENT_
 SECONDS = click.FloatRange(min=0, max=3600)
 
 
-def _say(request: Request) -> None:
+def _print_request(request: Request) -> None:
     took = (request.ended or request.began) - request.began
     missing = "unknown token" if request.unknown_token else "no token"
     token = missing if request.token is None else f"token {request.token}"
@@ -43,7 +43,7 @@ def main(port: int, client_id: str, client_secret: str, auth_latency: float, ans
         client_secret=client_secret,
         auth_latency=auth_latency,
         answer_latency=answer_latency,
-        say=_say,
+        on_request=_print_request,
     )
     try:
         service.start()

@@ -43,16 +43,16 @@ class ChatApi:
         auth_latency: float = 0.0,
         answer_latency: float = 0.0,
         auth_effect: Effect = "start",
-        say: Callable[[Request], None] | None = None,
+        on_request: Callable[[Request], None] | None = None,
     ) -> None:
-        """`port` 0 takes a free one; `client_secret` is random by default; `say` receives each request at its end."""
+        """`port` 0 takes a free one; `client_secret` is random by default; `on_request` receives each ended request."""
         self.client_id = client_id
         self.client_secret = client_secret or secrets.token_urlsafe(12)
         self.auth_latency = auth_latency
         self.answer_latency = answer_latency
         self.auth_effect: Effect = auth_effect
         self.forbidden: set[str] = set()
-        self._say = say
+        self._on_request = on_request
         self._port = port
         self._lock = threading.Lock()
         self._judging = threading.Lock()
@@ -132,8 +132,8 @@ class ChatApi:
         ended = self._note(
             number, status=reply.status if reply else None, ended=time.time(), ended_monotonic=time.monotonic()
         )
-        if self._say is not None:
-            self._say(ended)
+        if self._on_request is not None:
+            self._on_request(ended)
         return reply
 
     def _carry_out(self, route: str, number: int, authorization: str, body: bytes) -> Reply:

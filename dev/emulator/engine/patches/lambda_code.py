@@ -38,7 +38,7 @@ class SharedCopy(zipfile.ZipFile):
 
     @cached_property
     def copy(self) -> Path:
-        """Where the content is, once it is unpacked."""
+        """The folder of the unpacked content."""
         content = Path(str(self.filename)).read_bytes()
         return Path(tempfile.gettempdir(), "code", hashlib.sha256(content).hexdigest())
 

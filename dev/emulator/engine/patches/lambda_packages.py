@@ -1,7 +1,7 @@
 """Functions do not find two packages of the development environment that Lambda does not have.
 
 AWS: "Lambda Developer Guide: Building Lambda functions with Python", Runtime-included SDK versions: boto3, botocore and
-what they need.
+their dependencies.
 MiniStack's functions find all packages of its own environment, including awscrt and pyOpenSSL. Botocore imports both if
 they exist, which takes a fifth of a cold start.
 """
