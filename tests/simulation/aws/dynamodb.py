@@ -26,6 +26,7 @@ KEY_ATTRIBUTES = {
     "tokens": "token_name",
     "ledger": "request_id",
     "signatures": "signature",
+    "effects": "request_id",  # of the harness of the worker (tests/unit)
 }
 
 _LONGEST_BATCH = 100  # Amazon DynamoDB API Reference, BatchGetItem
