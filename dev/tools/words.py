@@ -27,6 +27,7 @@ def findings(path: str, text: str, words: Mapping[str, str]) -> Iterator[str]:
         words: a regular expression of whole words -> what to write instead.
     """
     lines = text.splitlines()
+    text = text.replace("_", " ")  # the words of a name
     for words_of, instead in words.items():
         # A phrase may continue on the next line, after its indentation and comment sign.
         pattern = re.compile(rf"\b(?:{words_of})\b".replace(" ", r"[\s#]+"), re.IGNORECASE)
