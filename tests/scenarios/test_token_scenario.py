@@ -47,9 +47,9 @@ def test_a_wait_is_from_the_401_to_the_next_request_for_the_same_message() -> No
 
 def test_latencies_are_grouped_by_the_tokens_that_a_message_met() -> None:
     latency = report(records())["latency"]
-    assert [fate["kind"] for fate in report(records())["fates"]] == ["cold", "at_once", "renewed", "renewed"]
+    assert [fate["kind"] for fate in report(records())["fates"]] == ["cold", "direct", "renewed", "renewed"]
     assert latency["cold"]["max"] == 0.9
-    assert latency["at_once"]["max"] == 0.2
+    assert latency["direct"]["max"] == 0.2
     assert latency["renewed"] == {"count": 2, "p50": 1.0, "p99": 1.25, "max": 1.25}
     assert latency["all"]["count"] == 4
 

@@ -23,7 +23,7 @@ OUTPUTS = {
     "RequestDeadLetterQueueUrl": "dead",
     "WorkDeadLetterQueueUrl": "work",
 }
-AT_ONCE = Timings(hold=0, long=0, task_timeout=0, due=0, start=0.2, finish=0.2, poll=0.01)
+NO_WAITS = Timings(hold=0, long=0, task_timeout=0, due=0, start=0.2, finish=0.2, poll=0.01)
 
 
 def _denied(**_asked: Any) -> Any:
@@ -50,7 +50,7 @@ def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext
     stack = StackUnderTest("mine", "us-east-1", False, services.__getitem__)
     vars(stack).update(outputs=OUTPUTS, sample_job="job")
     made = CheckContext(
-        stack, AT_ONCE, "smoke-1", "stopped", RunMessages(services["sqs"], "smoke-1"), lambda _line: None, Event()
+        stack, NO_WAITS, "smoke-1", "stopped", RunMessages(services["sqs"], "smoke-1"), lambda _line: None, Event()
     )
     made.processes.append("smoke-1-stopped")
     made.expect("smoke-1-stopped-x")

@@ -22,7 +22,7 @@ def test_no_profile_limits_the_time_of_a_property(name: str) -> None:
     assert HealthCheck.too_slow in profile.suppress_health_check
 
 
-def test_the_short_profile_tries_the_same_examples_whichever_modules_are_loaded() -> None:
+def test_the_short_profile_tries_the_same_examples_with_any_modules_loaded() -> None:
     assert settings.get_profile(SHORT).derandomize
     constants = _get_local_constants()
     assert not settings().derandomize or not len(constants)

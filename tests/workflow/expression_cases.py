@@ -188,10 +188,10 @@ CASES = [
     *(
         _case(
             "ReadGlueRun.Assign",
-            {"run_state": state, "run_has_ended": is_over, "run_minutes": minutes, "failed_reads": 0},
+            {"run_state": state, "run_has_ended": has_ended, "run_minutes": minutes, "failed_reads": 0},
             result={"JobRun": {"JobRunState": state} | ({"StartedOn": started} if started else {})},
         )
-        for state, is_over, started, minutes in (
+        for state, has_ended, started, minutes in (
             ("SUCCEEDED", True, STARTED, 60),
             ("FAILED", True, "2025-12-31T23:58:59.000Z", 61),
             ("RUNNING", False, "2026-01-01T00:44:00.001Z", 15),

@@ -28,9 +28,9 @@ def _event_of(state: str, variables: Variables, given: Any = REQUEST) -> dict[st
 def test_an_event_is_published_for_exactly_the_requests_that_have_ended() -> None:
     for walk in ALL_WALKS:
         sent = [EVENTS[name] for name in walk.names if name in EVENTS]
-        is_over = walk.status == "SUCCEEDED" or walk.names[-1] == "RequestFailed"
-        assert sent == [walk.status] * is_over, walk
-        assert is_over == ("outcome" not in walk.variables or walk.variables["outcome"] == "KEPT"), walk
+        has_ended = walk.status == "SUCCEEDED" or walk.names[-1] == "RequestFailed"
+        assert sent == [walk.status] * has_ended, walk
+        assert has_ended == ("outcome" not in walk.variables or walk.variables["outcome"] == "KEPT"), walk
 
 
 def test_the_slot_is_released_and_the_next_request_woken_before_the_event_and_the_e_mail() -> None:

@@ -13,7 +13,7 @@ message sent):
 | `auths` | number of `POST /auth`: `cold` (first token), `per_invalidation` (a list), `total` |
 | `take_overs` | expired locks that another instance took, by the chatbot's metric |
 | `token_waits` | count, p50, p99, max: from a message's first 401 to its request with a valid token, by the API |
-| `latency` | the same of messages, by their senders: `all`, `at_once`, `renewed` (had a 401), `cold` |
+| `latency` | the same of messages, by their senders: `all`, `direct`, `renewed` (had a 401), `cold` |
 | `stored` | the token's item at the end: token (its number), live, generation, locked |
 | `total_seconds` | first message sent to last message ended |
 | `tokens` | one entry per token: number, since, until (null: live), ended_by |
@@ -81,7 +81,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
         "latency": {"all": _spread([each.latency for each in outcomes])}
         | {
             str(kind): _spread([each.latency for each in outcomes if each.kind is kind])
-            for kind in (Kind.AT_ONCE, Kind.RENEWED, Kind.COLD)
+            for kind in (Kind.DIRECT, Kind.RENEWED, Kind.COLD)
         },
         "stored": asdict(records.stored),
         "total_seconds": since(max(each.delivery.ended for each in outcomes), origin),

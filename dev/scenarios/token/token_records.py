@@ -76,7 +76,7 @@ class Kind(StrEnum):
     """How a message was answered."""
 
     COLD = "cold"  # before there was a token
-    AT_ONCE = "at_once"  # with a valid token
+    DIRECT = "direct"  # with a valid token
     RENEWED = "renewed"  # after one or two invalid tokens
     SENT_AGAIN = "sent_again"  # only after a further try of its sender
     REFUSED = "refused"  # not answered: given up
@@ -121,7 +121,7 @@ def message_outcomes(records: Records) -> list[MessageOutcome]:
 
 
 def _outcome(delivery: Delivery, asks: Sequence[Request], first_token: float) -> MessageOutcome:
-    kind = Kind.AT_ONCE
+    kind = Kind.DIRECT
     if delivery.answer is None:
         kind = Kind.REFUSED
     elif len(delivery.tries) > 1:

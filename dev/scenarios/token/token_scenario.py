@@ -37,7 +37,7 @@ ANSWER_LATENCY = 0.05  # seconds
 # Seconds to wait for the first container: a machine with few processors starts all of them equally slowly.
 FIRST_CONTAINER = 240.0
 KINDS = {  # kind: colour, meaning
-    "at_once": (chart.BLUE, "answered directly"),
+    "direct": (chart.BLUE, "answered directly"),
     "renewed": (chart.AMBER, "answered after a 401, with the next token"),
     "cold": (chart.GREY, "sent before the first token"),
     "sent_again": (chart.VERMILLION, "refused, sent again, answered"),
@@ -120,7 +120,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "take-overs": report["take_overs"],
         "wait for a new token": spread_text(report["token_waits"]),
         "latency, after a 401": spread_text(latency["renewed"]),
-        "latency, valid token": spread_text(latency["at_once"]),
+        "latency, valid token": spread_text(latency["direct"]),
         "latency, no token yet": spread_text(latency["cold"]),
         "latency, all": spread_text(latency["all"]),
         "total time": f"{report['total_seconds']:.2f} s",
