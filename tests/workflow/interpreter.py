@@ -255,6 +255,12 @@ class Path:
         return "SUCCEEDED" if self.end["Type"] == "Succeed" or self.end.get("End") else "FAILED"
 
 
+@cache
+def all_walks(redrives: int = 0) -> tuple[Path, ...]:
+    """The walks, made once: they take seconds, which the collection of tests must not."""
+    return tuple(walks(redrives))
+
+
 def walks(redrives: int = 0, rounds: int = 2) -> Iterator[Path]:
     """Every walk from the start to an end that enters no state more than `rounds` times.
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.workflow.definition import states
-from tests.workflow.interpreter import STATES, Path, walks
-
-WALKS = list(walks())
-REDRIVEN = list(walks(redrives=1))
+from tests.workflow.interpreter import STATES, Path, all_walks
 
 
 def _through(name: str) -> list[Path]:
-    return [walk for walk in WALKS if name in walk.names]
+    return [walk for walk in all_walks() if name in walk.names]
 
 
 def test_the_walks_reach_every_end() -> None:
-    assert {walk.names[-1] for walk in WALKS} == {
+    assert {walk.names[-1] for walk in all_walks()} == {
         "PublishSuccessEvent",
         "RequestSucceeded",
         "RequestFailed",
@@ -51,20 +48,22 @@ def test_a_slot_is_released_after_a_doubtful_run_only_if_it_has_ended_or_two_sea
 
 def test_no_run_is_started_after_one_was_found() -> None:
     """The run that was found decides, not the error of RunGlueJob."""
-    assert any("ReadGlueRun" in walk.names and walk.status == "SUCCEEDED" for walk in WALKS)
+    assert any("ReadGlueRun" in walk.names and walk.status == "SUCCEEDED" for walk in all_walks())
     for walk in _through("ReadGlueRun"):
         assert "RunGlueJob" not in walk.names[walk.names.index("ReadGlueRun") :], walk
 
 
 def test_a_run_is_stopped_only_after_a_timeout_or_in_a_redriven_execution() -> None:
-    failures = [walk.variables["failure"] for walk in WALKS if "StopGlueRun" in walk.names]
+    failures = [walk.variables["failure"] for walk in all_walks() if "StopGlueRun" in walk.names]
     assert {failure["error"] for failure in failures} == {"States.Timeout"}
-    assert any("StopGlueRun" in walk.names for walk in REDRIVEN)
+    assert any("StopGlueRun" in walk.names for walk in all_walks(redrives=1))
 
 
 def test_a_hand_off_is_one_write_one_read_and_one_message_without_a_function() -> None:
     """The calls of a successful workflow while a request waits; later calls delay no request."""
-    called = [[n for n in walk.names if states()[n]["Type"] == "Task"] for walk in WALKS if "WakeWaiting" in walk.names]
+    called = [
+        [n for n in walk.names if states()[n]["Type"] == "Task"] for walk in all_walks() if "WakeWaiting" in walk.names
+    ]
     assert ["ConfirmSlot", "RunGlueJob", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "PublishSuccessEvent"] in called
     assert not [state for state in states().values() if "lambda" in state.get("Resource", "")]
 
@@ -75,7 +74,7 @@ def test_every_release_is_followed_by_a_read_of_the_waiting_request() -> None:
 
 
 def test_f23_a_failed_request_is_kept_or_returned_before_its_slot_is_released() -> None:
-    for walk in WALKS:
+    for walk in all_walks():
         if walk.status == "FAILED":
             accounted = [n for n, name in enumerate(walk.names) if name in ("KeepRequest", "ReturnRequest")]
             assert accounted, walk
@@ -84,7 +83,7 @@ def test_f23_a_failed_request_is_kept_or_returned_before_its_slot_is_released() 
 
 
 def test_a_step_that_fails_does_not_stop_the_later_ones() -> None:
-    for walk in WALKS:
+    for walk in all_walks():
         if walk.names[-1] in ("RequestFailed", "RequestNotKept"):
             assert "NotifyFailure" in walk.names
 
@@ -95,7 +94,7 @@ def test_a_success_event_is_published_only_for_a_run_that_succeeded() -> None:
         assert following == "DidGlueJobSucceed"
         following = STATES["DidGlueJobSucceed"].choose({}, variables)
         assert (following == "ReleaseSlot") == (state == "SUCCEEDED")
-    for walk in WALKS:
+    for walk in all_walks():
         if walk.status == "SUCCEEDED":
             assert not {"KeepRequest", "ReturnRequest", "NotifyFailure"} & set(walk.names)
             assert walk.variables["run_state"] == "SUCCEEDED"
@@ -105,23 +104,23 @@ def test_a_lost_reservation_never_reaches_glue() -> None:
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
     assert taken_back["ErrorEquals"] == ["DynamoDB.ConditionalCheckFailedException"]
     assert taken_back["Next"] == "ReturnRequest"
-    lost = [walk for walk in WALKS if walk.names[1] == "ReturnRequest"]
+    lost = [walk for walk in all_walks() if walk.names[1] == "ReturnRequest"]
     assert {walk.names[-1] for walk in lost} == {"RequestReturned", "RequestFailed", "RequestNotKept"}
     for walk in lost:
         assert "RunGlueJob" not in walk.names
 
 
 def test_f4_a_redriven_execution_starts_no_run_and_returns_its_request_before_its_slot() -> None:
-    for walk in REDRIVEN:
+    for walk in all_walks(redrives=1):
         assert "DidGlueJobSucceed" not in walk.names
         if "ReturnRequest" in walk.names and "ReleaseSlot" in walk.names:
             assert walk.names.index("ReturnRequest") < walk.names.index("ReleaseSlot")
-    assert any(walk.names[-1] == "RequestReturned" and "FindGlueRun" in walk.names for walk in REDRIVEN)
+    assert any(walk.names[-1] == "RequestReturned" and "FindGlueRun" in walk.names for walk in all_walks(redrives=1))
 
 
 @pytest.mark.parametrize("end", ["RequestFailed", "RequestReturned", "RequestNotKept"])
 def test_a_failed_execution_has_error_and_cause(end: str) -> None:
-    for walk in WALKS:
+    for walk in all_walks():
         if walk.names[-1] == end:
             assert walk.variables["failure"]["error"]
             assert walk.variables["failure"]["cause"]

@@ -8,10 +8,8 @@ import pytest
 
 from tests.support.completion_events import checked
 from tests.workflow.definition import states
-from tests.workflow.interpreter import ME, STATES, Path, Variables
-from tests.workflow.test_paths import REDRIVEN, WALKS
+from tests.workflow.interpreter import ME, STATES, Path, Variables, all_walks
 
-ALL_WALKS = [*WALKS, *REDRIVEN]
 EVENTS = {"PublishSuccessEvent": "SUCCEEDED", "PublishFailureEvent": "FAILED"}
 REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--secret": "hunter2"}}
 FAILURE = {"error": "States.TaskFailed", "cause": "the test fails"}
@@ -26,7 +24,7 @@ def _event_of(state: str, variables: Variables, given: Any = REQUEST) -> dict[st
 
 
 def test_an_event_is_published_for_exactly_the_requests_that_have_ended() -> None:
-    for walk in ALL_WALKS:
+    for walk in (*all_walks(), *all_walks(redrives=1)):
         sent = [EVENTS[name] for name in walk.names if name in EVENTS]
         has_ended = walk.status == "SUCCEEDED" or walk.names[-1] == "RequestFailed"
         assert sent == [walk.status] * has_ended, walk
@@ -107,7 +105,7 @@ def test_an_outage_of_eventbridge_delays_the_execution_by_less_than_a_minute() -
 
 
 def _walks_with_event() -> list[Path]:
-    return [walk for walk in ALL_WALKS if set(EVENTS) & set(walk.names)]
+    return [walk for walk in (*all_walks(), *all_walks(redrives=1)) if set(EVENTS) & set(walk.names)]
 
 
 def _around(walk: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
