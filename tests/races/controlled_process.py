@@ -13,7 +13,6 @@ import select
 import signal
 import subprocess
 import sys
-from types import TracebackType
 from typing import Any, Self
 
 from dev.emulator.environment import ROOT
@@ -66,9 +65,7 @@ class ControlledProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:

@@ -1,6 +1,7 @@
 """MiniStack's modules, typed as Any: they have no types, and the patches assign to their private names."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -27,3 +28,8 @@ def replace(module: Any, name: str, make: Callable[[Any], Any]) -> None:
     if not hasattr(module, name):
         raise PatchError(f"{module.__name__} has no {name} any more")
     setattr(module, name, make(getattr(module, name)))
+
+
+def wrap(module: Any, name: str, function: Callable[..., Any]) -> None:
+    """Replace `module.name` by `function`, which receives the original as its first argument. Raises PatchError."""
+    replace(module, name, lambda original: partial(function, original))

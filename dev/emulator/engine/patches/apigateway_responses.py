@@ -8,23 +8,20 @@ MiniStack renders customized responses, but ignores those of an imported documen
 from collections.abc import Callable
 from typing import Any
 
-from dev.emulator.engine.emulator import apigateway, replace
+from dev.emulator.engine.emulator import apigateway, wrap
 
 EXTENSION = "x-amazon-apigateway-gateway-responses"
 
 
 def apply() -> None:
     """Set them immediately after the import, so that the first deployment has them."""
-    replace(apigateway, "_import_rest_api", _with_responses)
+    wrap(apigateway, "_import_rest_api", _with_responses)
 
 
-def _with_responses(original: Callable[..., str]) -> Callable[..., str]:
-    def import_rest_api(document: dict[str, Any], *args: Any) -> str:
-        api_id = original(document, *args)
-        for response_type, response in document.get(EXTENSION, {}).items():
-            status, _, body = apigateway._put_gateway_response(api_id, response_type, response)
-            if status >= 400:
-                raise ValueError(f"gateway response {response_type} was refused: {body!r}")
-        return api_id
-
-    return import_rest_api
+def _with_responses(original: Callable[..., str], document: dict[str, Any], *args: Any) -> str:
+    api_id = original(document, *args)
+    for response_type, response in document.get(EXTENSION, {}).items():
+        status, _, body = apigateway._put_gateway_response(api_id, response_type, response)
+        if status >= 400:
+            raise ValueError(f"gateway response {response_type} was refused: {body!r}")
+    return api_id

@@ -7,29 +7,26 @@ described, and stays in INSUFFICIENT_DATA, because expressions are not evaluated
 import uuid
 from typing import Any
 
-from dev.emulator.engine.emulator import PatchError, provisioners, replace
+from dev.emulator.engine.emulator import PatchError, provisioners, wrap
 
 KIND = "AWS::Logs::QueryDefinition"
 
 
 def apply() -> None:
     """Accept both kinds."""
-    replace(provisioners, "_cw_metric_alarm_record", _recording)
+    wrap(provisioners, "_cw_metric_alarm_record", _recording)
     if KIND in provisioners._RESOURCE_HANDLERS:
         raise PatchError(f"MiniStack has {KIND}: remove this patch")
     provisioners._RESOURCE_HANDLERS[KIND] = {"create": _create, "update": _update, "delete": _delete}
 
 
-def _recording(original: Any) -> Any:
-    def record(name: str, properties: dict[str, Any]) -> dict[str, Any]:
-        if not properties.get("Metrics"):
-            return dict(original(name, properties))
-        # MiniStack does not evaluate an alarm without a metric.
-        plain = {key: value for key, value in properties.items() if key != "Metrics"}
-        kept: dict[str, Any] = original(name, {**plain, "Namespace": "-", "MetricName": "-"})
-        return {**kept, "Namespace": "", "MetricName": ""}
-
-    return record
+def _recording(original: Any, name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    if not properties.get("Metrics"):
+        return dict(original(name, properties))
+    # MiniStack does not evaluate an alarm without a metric.
+    plain = {key: value for key, value in properties.items() if key != "Metrics"}
+    kept: dict[str, Any] = original(name, {**plain, "Namespace": "-", "MetricName": "-"})
+    return {**kept, "Namespace": "", "MetricName": ""}
 
 
 def _create(_logical_id: str, _properties: dict[str, Any], _stack: str) -> tuple[str, dict[str, Any]]:

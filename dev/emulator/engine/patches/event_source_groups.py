@@ -9,17 +9,16 @@ flight, so simultaneous batches keep the order of a group.
 from collections.abc import Callable
 from typing import Any
 
-from dev.emulator.engine.emulator import lambda_svc, replace
+from dev.emulator.engine.emulator import lambda_svc, wrap
 
 
 def apply() -> None:
     """Count a FIFO queue's batches like those of a standard queue."""
-    replace(lambda_svc, "_sqs_esm_concurrency", _concurrency)
+    wrap(lambda_svc, "_sqs_esm_concurrency", _concurrency)
 
 
-def _concurrency(original: Callable[..., int]) -> Callable[..., int]:
-    def concurrency(mapping: Any, function: Any, config: Any, queue: dict[str, Any] | None = None) -> int:
-        as_standard = {**queue, "is_fifo": False} if queue else None
-        return original(mapping, function, config, as_standard)
-
-    return concurrency
+def _concurrency(
+    original: Callable[..., int], mapping: Any, function: Any, config: Any, queue: dict[str, Any] | None = None
+) -> int:
+    as_standard = {**queue, "is_fifo": False} if queue else None
+    return original(mapping, function, config, as_standard)

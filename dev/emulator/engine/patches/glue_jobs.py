@@ -9,7 +9,7 @@ first, and an empty list for a job that does not exist.
 from collections.abc import Callable
 from typing import Any
 
-from dev.emulator.engine.emulator import glue, provisioners, replace, responses
+from dev.emulator.engine.emulator import glue, provisioners, replace, responses, wrap
 
 DEFAULT = {"MaxConcurrentRuns": 1}
 PAGE = 200
@@ -17,31 +17,25 @@ PAGE = 200
 
 def apply() -> None:
     """Extend creation and update of jobs, and replace GetJobRuns."""
-    replace(glue, "_create_job", _create_job)
-    replace(glue, "_update_job", _update_job)
+    wrap(glue, "_create_job", _create_job)
+    wrap(glue, "_update_job", _update_job)
     replace(glue, "_get_job_runs", lambda _original: _get_job_runs)
     # CloudFormation passes on the properties in this table, and resets those that a later template omits.
     provisioners._GLUE_JOB_DEFAULTS["ExecutionProperty"] = dict(DEFAULT)
 
 
-def _create_job(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def create(data: dict[str, Any]) -> Any:
-        answer = original(data)
-        if answer[0] < 400:
-            _complete(glue._jobs[data["Name"]], data)
-        return answer
-
-    return create
+def _create_job(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
+    answer = original(data)
+    if answer[0] < 400:
+        _complete(glue._jobs[data["Name"]], data)
+    return answer
 
 
-def _update_job(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def update(data: dict[str, Any]) -> Any:
-        answer = original(data)
-        if answer[0] < 400:
-            _complete(glue._jobs[data["JobName"]], data.get("JobUpdate", {}))
-        return answer
-
-    return update
+def _update_job(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
+    answer = original(data)
+    if answer[0] < 400:
+        _complete(glue._jobs[data["JobName"]], data.get("JobUpdate", {}))
+    return answer
 
 
 def _complete(job: dict[str, Any], given: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 from dev.emulator import processes
 from dev.emulator.engine import drives
-from dev.emulator.engine.emulator import glue, persistence, replace, sqs
+from dev.emulator.engine.emulator import glue, persistence, replace, sqs, wrap
 from dev.emulator.engine.patches import dynamodb_writes, glue_runs, sqs_locks
 
 # In this order: `drives.close` sends the status event while it holds the first.
@@ -38,8 +38,8 @@ ATTEMPTS = 50
 def apply() -> None:
     """Save the state of one instant at both signals; resume restored Glue runs."""
     replace(persistence, "save_all", lambda _original: _save_and_end)
-    replace(glue, "_restore_state", _restore_glue)
-    replace(sqs, "_restore_state", _restore_sqs)
+    wrap(glue, "_restore_state", _restore_glue)
+    wrap(sqs, "_restore_state", _restore_sqs)
     # On a separate thread: the handler interrupts the event loop's thread, which may hold a lock during a change.
     signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=_end_immediately, daemon=True).start())
 
@@ -85,22 +85,16 @@ def _consistent(get_state: Callable[[], Any]) -> Any:
     return get_state()
 
 
-def _restore_glue(original: Callable[[Any], None]) -> Callable[[Any], None]:
-    def restore(data: Any) -> None:
-        original(data)
-        for name, runs in list(glue._job_runs.items()):
-            for run in runs:
-                if run["JobRunState"] in glue_runs.LIVE:
-                    glue_runs.resume(name, run)
-
-    return restore
+def _restore_glue(original: Callable[[Any], None], data: Any) -> None:
+    original(data)
+    for name, runs in list(glue._job_runs.items()):
+        for run in runs:
+            if run["JobRunState"] in glue_runs.LIVE:
+                glue_runs.resume(name, run)
 
 
-def _restore_sqs(original: Callable[[Any], None]) -> Callable[[Any], None]:
-    def restore(data: Any) -> None:
-        original(data)
-        for queue in sqs._queues.all_values():
-            if "handles" in queue:
-                queue["handles"] = OrderedDict(queue["handles"])
-
-    return restore
+def _restore_sqs(original: Callable[[Any], None], data: Any) -> None:
+    original(data)
+    for queue in sqs._queues.all_values():
+        if "handles" in queue:
+            queue["handles"] = OrderedDict(queue["handles"])

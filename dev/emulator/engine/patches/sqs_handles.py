@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from dev.emulator.engine.emulator import replace, sqs
+from dev.emulator.engine.emulator import replace, sqs, wrap
 from dev.emulator.engine.patches.sqs_locks import locked
 
 REMEMBERED = 50_000  # handles of one queue, the oldest forgotten first
@@ -19,7 +19,7 @@ REMEMBERED = 50_000  # handles of one queue, the oldest forgotten first
 
 def apply() -> None:
     """Store the message of each handle, and check every use of a handle."""
-    replace(sqs, "_collect_msgs", _collect)
+    wrap(sqs, "_collect_msgs", _collect)
     replace(sqs, "_act_delete_message", _delete)
     replace(sqs, "_act_change_visibility", _change_visibility)
     replace(sqs, "_act_delete_message_batch", lambda _original: _batch("_act_delete_message"))
@@ -31,17 +31,14 @@ def apply() -> None:
     replace(sqs, "_delete_messages_for_esm", _delete_for_event_source)
 
 
-def _collect(original: Callable[..., Any]) -> Callable[..., Any]:
-    def collect(queue: dict[str, Any], count: int, visibility: int) -> Any:
-        messages = original(queue, count, visibility)
-        known = queue.setdefault("handles", OrderedDict())
-        for message in messages:
-            known[message["receipt_handle"]] = message["id"]
-        while len(known) > REMEMBERED:
-            known.popitem(last=False)
-        return messages
-
-    return collect
+def _collect(original: Callable[..., Any], queue: dict[str, Any], count: int, visibility: int) -> Any:
+    messages = original(queue, count, visibility)
+    known = queue.setdefault("handles", OrderedDict())
+    for message in messages:
+        known[message["receipt_handle"]] = message["id"]
+    while len(known) > REMEMBERED:
+        known.popitem(last=False)
+    return messages
 
 
 def _delete(original: Callable[..., Any]) -> Callable[..., Any]:

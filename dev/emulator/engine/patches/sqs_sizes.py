@@ -9,24 +9,21 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from dev.emulator.engine.emulator import replace, sqs
+from dev.emulator.engine.emulator import sqs, wrap
 
 
 def apply() -> None:
     """Check the size of every message, sent alone or in a batch."""
-    replace(sqs, "_act_send_message", _send)
+    wrap(sqs, "_act_send_message", _send)
     sqs._HANDLERS["SendMessage"] = sqs._act_send_message
 
 
-def _send(original: Callable[..., Any]) -> Callable[..., Any]:
-    def send(data: dict[str, Any], url: str) -> Any:
-        largest = int(sqs._get_q(data.get("QueueUrl", url))["attributes"].get("MaximumMessageSize", 1_048_576))
-        if _size(data) > largest:
-            reason = f"One or more parameters are invalid. Reason: Message must be shorter than {largest} bytes."
-            raise sqs._Err("InvalidParameterValue", reason)
-        return original(data, url)
-
-    return send
+def _send(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:
+    largest = int(sqs._get_q(data.get("QueueUrl", url))["attributes"].get("MaximumMessageSize", 1_048_576))
+    if _size(data) > largest:
+        reason = f"One or more parameters are invalid. Reason: Message must be shorter than {largest} bytes."
+        raise sqs._Err("InvalidParameterValue", reason)
+    return original(data, url)
 
 
 def _size(data: dict[str, Any]) -> int:

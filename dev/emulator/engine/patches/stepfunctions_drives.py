@@ -15,7 +15,7 @@ from typing import Any
 
 from dev.emulator.engine import drives
 from dev.emulator.engine.drives import Drive, ExecutionClosed
-from dev.emulator.engine.emulator import replace
+from dev.emulator.engine.emulator import replace, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 from dev.emulator.engine.states import walk
 
@@ -23,10 +23,10 @@ from dev.emulator.engine.states import walk
 def apply() -> None:
     """Replace the loop over the states, and the functions that close an execution."""
     replace(sfn, "_run_execution", lambda _original: run_execution)
-    replace(sfn, "_stop_execution", _stop_execution)
-    replace(sfn, "_execute_task", _execute_task)
-    replace(sfn, "_add_event", _add_event)
-    replace(sfn, "_scaled_sleep", _scaled_sleep)
+    wrap(sfn, "_stop_execution", _stop_execution)
+    wrap(sfn, "_execute_task", _execute_task)
+    wrap(sfn, "_add_event", _add_event)
+    wrap(sfn, "_scaled_sleep", _scaled_sleep)
 
 
 def run_execution(execution_arn: str) -> None:
@@ -85,45 +85,33 @@ def _time_out(drive: Drive) -> None:
     drives.close(drive, "TIMED_OUT", {"error": "States.Timeout", "cause": ""}, error="States.Timeout")
 
 
-def _stop_execution(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def stop(data: dict[str, Any]) -> Any:
-        drive = drives.latest(data.get("executionArn", ""))
-        with drives.lock:  # the original's check of the status and the closing are one step
-            answer = original(data)
-            if drive is not None and drive.execution["status"] == "ABORTED":
-                drive.closed.set()
-        return answer
-
-    return stop
+def _stop_execution(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
+    drive = drives.latest(data.get("executionArn", ""))
+    with drives.lock:  # the original's check of the status and the closing are one step
+        answer = original(data)
+        if drive is not None and drive.execution["status"] == "ABORTED":
+            drive.closed.set()
+    return answer
 
 
-def _execute_task(original: Callable[..., Any]) -> Callable[..., Any]:
-    def execute(state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
-        token = drives.state_name.set(context["State"]["Name"])
-        try:
-            return original(state, raw_input, execution, context)
-        finally:
-            drives.state_name.reset(token)
-
-    return execute
+def _execute_task(original: Callable[..., Any], state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
+    token = drives.state_name.set(context["State"]["Name"])
+    try:
+        return original(state, raw_input, execution, context)
+    finally:
+        drives.state_name.reset(token)
 
 
-def _add_event(original: Callable[..., Any]) -> Callable[..., Any]:
-    def add(execution: dict[str, Any], kind: str, details: Any = None) -> Any:
-        with drives.lock:  # AWS's history contains no late event of a branch after the end
-            if kind.startswith("Execution") or execution["status"] == "RUNNING":
-                return original(execution, kind, details)
-        return None
-
-    return add
+def _add_event(original: Callable[..., Any], execution: dict[str, Any], kind: str, details: Any = None) -> Any:
+    with drives.lock:  # AWS's history contains no late event of a branch after the end
+        if kind.startswith("Execution") or execution["status"] == "RUNNING":
+            return original(execution, kind, details)
+    return None
 
 
-def _scaled_sleep(original: Callable[[float], None]) -> Callable[[float], None]:
-    def sleep(seconds: float) -> None:
-        drive = drives.current.get()
-        if drive is None:
-            original(seconds)
-        else:
-            drive.wait(seconds * sfn._SFN_WAIT_SCALE)
-
-    return sleep
+def _scaled_sleep(original: Callable[[float], None], seconds: float) -> None:
+    drive = drives.current.get()
+    if drive is None:
+        original(seconds)
+    else:
+        drive.wait(seconds * sfn._SFN_WAIT_SCALE)

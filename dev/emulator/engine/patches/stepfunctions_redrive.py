@@ -15,7 +15,7 @@ from typing import Any
 
 from dev.emulator.engine import drives
 from dev.emulator.engine.drives import Drive
-from dev.emulator.engine.emulator import replace, responses
+from dev.emulator.engine.emulator import responses, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 from dev.emulator.engine.patches.stepfunctions_drives import run_drive
 
@@ -24,17 +24,16 @@ REDRIVABLE = ("FAILED", "ABORTED", "TIMED_OUT")
 
 def apply() -> None:
     """Add the action, and its fields to DescribeExecution."""
-    replace(sfn, "handle_request", _handle_request)
-    replace(sfn, "_describe_execution", _describe_execution)
+    wrap(sfn, "handle_request", _handle_request)
+    wrap(sfn, "_describe_execution", _describe_execution)
 
 
-def _handle_request(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def handle(method: Any, path: Any, headers: Any, body: Any, query: Any) -> Any:
-        if headers.get("x-amz-target", "").endswith(".RedriveExecution"):
-            return sfn._finalize_response(redrive_execution(json.loads(body)))
-        return await original(method, path, headers, body, query)
-
-    return handle
+async def _handle_request(
+    original: Callable[..., Any], method: Any, path: Any, headers: Any, body: Any, query: Any
+) -> Any:
+    if headers.get("x-amz-target", "").endswith(".RedriveExecution"):
+        return sfn._finalize_response(redrive_execution(json.loads(body)))
+    return await original(method, path, headers, body, query)
 
 
 def redrive_execution(data: dict[str, Any]) -> Any:
@@ -65,20 +64,17 @@ def redrive_execution(data: dict[str, Any]) -> Any:
     return responses.json_response({"redriveDate": now})
 
 
-def _describe_execution(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def describe(data: dict[str, Any]) -> Any:
-        answer = original(data)
-        if answer[0] >= 400:
-            return answer
-        execution = sfn._executions[data["executionArn"]]
-        redrivable = execution["status"] in REDRIVABLE
-        fields = json.loads(answer[2])
-        fields |= {"redriveCount": execution.get("redriveCount", 0)}
-        fields |= {"redriveStatus": "REDRIVABLE" if redrivable else "NOT_REDRIVABLE"}
-        if not redrivable:
-            fields |= {"redriveStatusReason": f"Execution is {execution['status']} and cannot be redriven"}
-        if execution.get("redriveDate"):
-            fields |= {"redriveDate": execution["redriveDate"]}
-        return responses.json_response(fields)
-
-    return describe
+def _describe_execution(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
+    answer = original(data)
+    if answer[0] >= 400:
+        return answer
+    execution = sfn._executions[data["executionArn"]]
+    redrivable = execution["status"] in REDRIVABLE
+    fields = json.loads(answer[2])
+    fields |= {"redriveCount": execution.get("redriveCount", 0)}
+    fields |= {"redriveStatus": "REDRIVABLE" if redrivable else "NOT_REDRIVABLE"}
+    if not redrivable:
+        fields |= {"redriveStatusReason": f"Execution is {execution['status']} and cannot be redriven"}
+    if execution.get("redriveDate"):
+        fields |= {"redriveDate": execution["redriveDate"]}
+    return responses.json_response(fields)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from html import unescape
 from typing import Any
 
-from dev.emulator.engine.emulator import replace
 from dev.emulator.engine.emulator import stepfunctions as sfn
+from dev.emulator.engine.emulator import wrap
 
 MODELLED = {
     "InvalidAddress",
@@ -31,21 +31,18 @@ MODELLED = {
 
 def apply() -> None:
     """Name SQS's errors."""
-    replace(sfn, "_dispatch_aws_sdk_query", _dispatch)
+    wrap(sfn, "_dispatch_aws_sdk_query", _dispatch)
 
 
-def _dispatch(original: Callable[..., Any]) -> Callable[..., Any]:
-    def dispatch(info: Any, service: str, action: str, given: Any) -> Any:
-        try:
-            return original(info, service, action, given)
-        except sfn._ExecutionError as error:
-            if service != "sqs":
-                raise
-            match = re.search(r"<Code>(.*?)</Code><Message>(.*?)</Message>", error.cause, re.DOTALL)
-            if match is None:
-                raise
-            name = match.group(1).rsplit(".", 1)[-1]  # the code is AWS.SimpleQueueService.MessageNotInflight
-            kind = f"{name}Exception" if name in MODELLED else "SqsException"
-            raise sfn._ExecutionError(f"Sqs.{kind}", f"{unescape(match.group(2))} (Service: Sqs)") from None
-
-    return dispatch
+def _dispatch(original: Callable[..., Any], info: Any, service: str, action: str, given: Any) -> Any:
+    try:
+        return original(info, service, action, given)
+    except sfn._ExecutionError as error:
+        if service != "sqs":
+            raise
+        match = re.search(r"<Code>(.*?)</Code><Message>(.*?)</Message>", error.cause, re.DOTALL)
+        if match is None:
+            raise
+        name = match.group(1).rsplit(".", 1)[-1]  # the code is AWS.SimpleQueueService.MessageNotInflight
+        kind = f"{name}Exception" if name in MODELLED else "SqsException"
+        raise sfn._ExecutionError(f"Sqs.{kind}", f"{unescape(match.group(2))} (Service: Sqs)") from None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dev.emulator.engine import drives
-from dev.emulator.engine.emulator import replace
+from dev.emulator.engine.emulator import replace, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
 UNCATCHABLE = ("States.DataLimitExceeded", "States.Runtime")
@@ -24,37 +24,31 @@ abandoned: contextvars.ContextVar[threading.Event | None] = contextvars.ContextV
 
 def apply() -> None:
     """Replace the functions that run a task."""
-    replace(sfn, "_execute_task", _execute_task)
-    replace(sfn, "_invoke_resource", _invoke_resource)
+    wrap(sfn, "_execute_task", _execute_task)
+    wrap(sfn, "_invoke_resource", _invoke_resource)
     replace(sfn, "_invoke_resource_with_timeout", lambda _original: _invoke_with_timeout)
-    replace(sfn, "_error_matches", _error_matches)
-    replace(sfn, "_find_matching_retrier", _find_matching_retrier)
+    wrap(sfn, "_error_matches", _error_matches)
+    wrap(sfn, "_find_matching_retrier", _find_matching_retrier)
 
 
-def _execute_task(original: Callable[..., Any]) -> Callable[..., Any]:
-    def execute(state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
-        if isinstance(state.get("TimeoutSeconds"), str):
-            seconds = sfn._jsonata_state_field(state, "TimeoutSeconds", "number", raw_input, context)
-            state = {**state, "TimeoutSeconds": seconds}
-        return original(state, raw_input, execution, context)
-
-    return execute
+def _execute_task(original: Callable[..., Any], state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
+    if isinstance(state.get("TimeoutSeconds"), str):
+        seconds = sfn._jsonata_state_field(state, "TimeoutSeconds", "number", raw_input, context)
+        state = {**state, "TimeoutSeconds": seconds}
+    return original(state, raw_input, execution, context)
 
 
-def _invoke_resource(original: Callable[..., Any]) -> Callable[..., Any]:
-    def invoke(resource: str, given: Any) -> Any:
-        drives.check()
-        result = original(resource, given)
-        drives.check()
-        if len(json.dumps(result, ensure_ascii=False).encode()) > drives.LIMIT_BYTES:
-            cause = (
-                f"The state/task '{resource}' returned a result with a size exceeding the maximum number of bytes "
-                "service limit."
-            )
-            raise sfn._ExecutionError("States.DataLimitExceeded", cause)
-        return result
-
-    return invoke
+def _invoke_resource(original: Callable[..., Any], resource: str, given: Any) -> Any:
+    drives.check()
+    result = original(resource, given)
+    drives.check()
+    if len(json.dumps(result, ensure_ascii=False).encode()) > drives.LIMIT_BYTES:
+        cause = (
+            f"The state/task '{resource}' returned a result with a size exceeding the maximum number of bytes "
+            "service limit."
+        )
+        raise sfn._ExecutionError("States.DataLimitExceeded", cause)
+    return result
 
 
 def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
@@ -87,13 +81,10 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
     return result
 
 
-def _error_matches(original: Callable[..., bool]) -> Callable[..., bool]:
-    def matches(names: list[str], error: str) -> bool:
-        if error in UNCATCHABLE:
-            return error in names and error != "States.Runtime"
-        return original(names, error)
-
-    return matches
+def _error_matches(original: Callable[..., bool], names: list[str], error: str) -> bool:
+    if error in UNCATCHABLE:
+        return error in names and error != "States.Runtime"
+    return original(names, error)
 
 
 def delay(retrier: Mapping[str, Any], before: int) -> float:
@@ -103,14 +94,13 @@ def delay(retrier: Mapping[str, Any], before: int) -> float:
     return seconds * secrets.randbelow(10_001) / 10_000 if retrier.get("JitterStrategy") == "FULL" else seconds
 
 
-def _find_matching_retrier(original: Callable[..., Any]) -> Callable[..., Any]:
-    def find(retriers: list[dict[str, Any]], error: str, counts: dict[int, int]) -> Any:
-        drives.check()
-        retrier, index = original(retriers, error, counts)
-        drive = drives.current.get()
-        if retrier is None or drive is None:
-            return retrier, index
-        drive.wait(delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
-        return {**retrier, "IntervalSeconds": 0}, index  # already waited: MiniStack's own wait is at most 60 s
-
-    return find
+def _find_matching_retrier(
+    original: Callable[..., Any], retriers: list[dict[str, Any]], error: str, counts: dict[int, int]
+) -> Any:
+    drives.check()
+    retrier, index = original(retriers, error, counts)
+    drive = drives.current.get()
+    if retrier is None or drive is None:
+        return retrier, index
+    drive.wait(delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
+    return {**retrier, "IntervalSeconds": 0}, index  # already waited: MiniStack's own wait is at most 60 s
