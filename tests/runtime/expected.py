@@ -35,7 +35,7 @@ def _waits(process: str) -> Expectation:
     )
 
 
-def _set_aside(code: str) -> Expectation:
+def _request_dead_lettered(code: str) -> Expectation:
     return lambda outcome: (
         (outcome.failed_items, outcome.counted("RequestsDeadLettered")) == (0, [1.0])
         and outcome.codes("RequestDeadLetterQueue") == [code]
@@ -110,13 +110,13 @@ EXPECTED: dict[str, Expectation] = {
     ),
     "starter/full": _waits("full"),
     "starter/paused": _waits("paused"),
-    "starter/expired": _set_aside("Expired"),
-    "starter/not_json": _set_aside("InvalidRequest"),
-    "starter/unknown_field": _set_aside("InvalidRequest"),
-    "starter/reserved_argument": _set_aside("InvalidRequest"),
-    "starter/wrong_group": _set_aside("InvalidRequest"),
-    "starter/unknown_process": _set_aside("UnknownProcess"),
-    "starter/cancelled": _set_aside("Cancelled"),
+    "starter/expired": _request_dead_lettered("Expired"),
+    "starter/not_json": _request_dead_lettered("InvalidRequest"),
+    "starter/unknown_field": _request_dead_lettered("InvalidRequest"),
+    "starter/reserved_argument": _request_dead_lettered("InvalidRequest"),
+    "starter/wrong_group": _request_dead_lettered("InvalidRequest"),
+    "starter/unknown_process": _request_dead_lettered("UnknownProcess"),
+    "starter/cancelled": _request_dead_lettered("Cancelled"),
     "starter/malformed_process": lambda outcome: (
         (outcome.failed_items, outcome.counted("StarterErrors")) == (1, [1.0])
         and not outcome.messages("RequestDeadLetterQueue")
