@@ -152,7 +152,7 @@ test: setup-dev  ## Run every test
 	@$(PYTHON) -m pytest --numprocesses $(TEST_WORKERS)
 
 .PHONY: lint-code
-lint-code: setup-dev
+lint-code: words
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
 	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev

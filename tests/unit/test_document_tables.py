@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.template import parsed_template
-from tests.workflow.interpreter import walks
+from tests.workflow.interpreter import all_walks
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"
@@ -95,7 +95,7 @@ def test_each_cost_is_the_result_of_its_arithmetic(section: str) -> None:
 
 def test_the_costs_count_the_states_and_alarms_of_the_template() -> None:
     straight = min(
-        (walk.names for walk in walks() if walk.status == "SUCCEEDED" and "WakeWaiting" in walk.names),
+        (walk.names for walk in all_walks() if walk.status == "SUCCEEDED" and "WakeWaiting" in walk.names),
         key=len,
     )
     alarms: dict[str, Any] = parsed_template()["Resources"]
