@@ -25,7 +25,7 @@ from dev.benchmarks import machine
 from dev.benchmarks.outcome import Measured, Outcome, as_json, as_markdown
 from dev.emulator.aws import EngineError
 from dev.emulator.deployment import DeploymentError
-from dev.scenarios.runner.scenario import AlreadyRunning, CannotGoOn, alone, terminal
+from dev.scenarios.runner.scenario import AlreadyRunning, CannotContinue, alone, terminal
 
 FOLDER = Path("build/bench")
 WRITTEN = ("report.json", "report.md")
@@ -89,7 +89,7 @@ def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str
         started = time.monotonic()
         try:
             title, outcome = measure(name, small, console)
-        except (CannotGoOn, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
+        except (CannotContinue, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
             failed[name] = f"{type(error).__name__}: {error}"
             console.print(f"[bold red]{name} cannot be measured:[/] {escape(str(error))}", highlight=False)
         else:

@@ -17,7 +17,7 @@ from dev.benchmarks.hand_off import hand_off_report
 from dev.benchmarks.hand_off.figures import expected, holding, slots_used, spread_out, summary, window
 from dev.benchmarks.hand_off.hand_off_designs import WAKE_STATES, without_wake
 from dev.benchmarks.hand_off.records import Call, parse_call, read_calls, read_invocations
-from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.runner.scenario import CannotContinue
 from dev.scenarios.slots.slot_records import Execution
 from slotkeeper.slots import admission
 from slotkeeper.slots.admission import Starter, Waiting
@@ -61,13 +61,13 @@ def test_the_polling_workflow_is_the_deployed_one_without_its_wake():
 def test_a_workflow_without_an_expected_state_is_refused(missing: str):
     machine = json.loads(WORKFLOW.read_text())
     del machine["States"][missing]
-    with pytest.raises(CannotGoOn, match=missing):
+    with pytest.raises(CannotContinue, match=missing):
         without_wake(json.dumps(machine), "${RequestQueueUrl}", "http://own-queue")
 
 
 def test_a_wake_that_is_reached_by_another_way_is_refused():
     text = WORKFLOW.read_text().replace('"Default": "ReleaseSlot"', '"Default": "WakeWaiting"')
-    with pytest.raises(CannotGoOn, match="another way"):
+    with pytest.raises(CannotContinue, match="another way"):
         without_wake(text, "${RequestQueueUrl}", "http://own-queue")
 
 

@@ -121,7 +121,7 @@ EXPECTED: dict[str, Expectation] = {
         (outcome.failed_items, outcome.counted("StarterErrors")) == (1, [1.0])
         and not outcome.messages("RequestDeadLetterQueue")
     ),
-    "janitor/round": lambda outcome: (
+    "janitor/scheduled_run": lambda outcome: (
         outcome.answer == {"SlotsReclaimed": 1}
         and outcome.counted("JanitorRounds") == [1.0]
         and not outcome.process("sample").holders

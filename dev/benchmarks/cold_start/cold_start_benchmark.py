@@ -13,7 +13,7 @@ from dev.benchmarks.cold_start.artifacts import Artifacts, Size, build
 from dev.benchmarks.cold_start.function_calls import Calls, deployed
 from dev.benchmarks.cold_start.start import Start, start
 from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
-from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.runner.scenario import CannotContinue
 from dev.tools.invoke.function_stack import folders
 from dev.tools.invoke.lambda_runtime import Configuration, FunctionFailed, RuntimeUnavailable
 
@@ -40,7 +40,7 @@ class Measured:
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
-    """Raises DeploymentError, EngineError, CannotGoOn."""
+    """Raises DeploymentError, EngineError, CannotContinue."""
     with tempfile.TemporaryDirectory() as built:  # 30 MB, not kept
         notify("build", 0.0)
         artifacts = build(Path(built))
@@ -48,7 +48,7 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
             # Absolute, since processes in other folders use it.
             measured = _measure(artifacts, folder.resolve(), notify, small=small)
         except (RuntimeUnavailable, FunctionFailed, bare.Unusable) as error:
-            raise CannotGoOn(str(error)) from error
+            raise CannotContinue(str(error)) from error
         sizes = artifacts.sizes()
     return Outcome(
         grids=[_starts(measured), _calls(measured), _sizes(sizes)],

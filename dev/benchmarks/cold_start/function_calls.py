@@ -23,7 +23,7 @@ from dev.tools.invoke.response_receiver import ResponseReceiver
 # The most frequent event of each function.
 USUAL = {
     "starter": "happy",
-    "janitor": "round",
+    "janitor": "scheduled_run",
     "chatbot": "happy",
     "token_refresher": "schedule",
     "worker": "happy",

@@ -7,7 +7,7 @@ from typing import Any
 
 from dev.benchmarks.outcome import Notify, Outcome
 from dev.emulator.aws import EmbeddedAws
-from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.runner.scenario import CannotContinue
 from dev.scenarios.slots.slot_records import read_executions
 
 from . import hand_off_report
@@ -25,7 +25,7 @@ PARAMETERS = {"JanitorSchedule": "rate(1 day)"}
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
-    """Deploy, measure, read the records and judge. Raises EngineError, DeploymentError and CannotGoOn."""
+    """Deploy, measure, read the records and judge. Raises EngineError, DeploymentError and CannotContinue."""
     plan = SMALL if small else FULL
     notify("start and deploy", 0.0)
     with EmbeddedAws.start(folder / "engine", environment=ENGINE) as aws:
@@ -39,7 +39,7 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
 
 
 def _read(stack: BenchmarkStack, run: HandOffRun) -> dict[str, Any]:
-    """Raises CannotGoOn for records without a hand-off."""
+    """Raises CannotContinue for records without a hand-off."""
     limit, variants = run.plan.limit, (run.wake, *run.polling)
     # Each variant has its own function, queue and workflow, so each name in a call belongs to one variant.
     named = {name: each.name for each in variants for name in (each.name, each.queue_url, each.workflow_arn)}
@@ -51,6 +51,6 @@ def _read(stack: BenchmarkStack, run: HandOffRun) -> dict[str, Any]:
         windows = [window(executions, span, each.period, limit) for span in run.windows[each.name]]
         made = summary(windows, invocations, [call for call in every_call if call.variant == each.name])
         if not made["hand_offs"] or not made["admitted"]:
-            raise CannotGoOn(f"{each.name} handed off no slot: there is nothing to measure")
+            raise CannotContinue(f"{each.name} handed off no slot: there is nothing to measure")
         figures[each.name] = made
     return {"limit": limit, "ways": figures}

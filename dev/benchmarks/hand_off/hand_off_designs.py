@@ -19,7 +19,7 @@ from typing import Any
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.runner.scenario import CannotContinue
 from dev.scenarios.slots.slot_records import read_slots
 from dev.scenarios.soak.soak_stack import create_script_job, function_named
 from slotkeeper.slots.process import Processes
@@ -54,19 +54,19 @@ class Variant:
 
 
 def without_wake(definition: str, queue_url: str, own_queue_url: str) -> str:
-    """The deployed workflow without the states between its release and its end. Raises CannotGoOn for a workflow that
-    this function does not know."""
+    """The deployed workflow without the states between its release and its end. Raises CannotContinue for another
+    form of workflow."""
     machine: dict[str, Any] = json.loads(definition.replace(queue_url, own_queue_url))
     states = machine["States"]
     missing = [name for name in ("ReleaseSlot", *WAKE_STATES, AFTER_WAKE) if name not in states]
     if missing:
-        raise CannotGoOn(f"the workflow has no state {', '.join(missing)}: its wake cannot be removed")
+        raise CannotContinue(f"the workflow has no state {', '.join(missing)}: its wake cannot be removed")
     for name in WAKE_STATES:
         del states[name]
     text = json.dumps(machine)
     bypassed = text.replace(f'"Next": "{WAKE_STATES[0]}"', f'"Next": "{AFTER_WAKE}"')
     if bypassed == text or any(f'"{name}"' in bypassed for name in WAKE_STATES):
-        raise CannotGoOn("the workflow reaches its wake by another way than expected: it cannot be removed")
+        raise CannotContinue("the workflow reaches its wake by another way than expected: it cannot be removed")
     return bypassed
 
 
@@ -132,7 +132,7 @@ class BenchmarkStack:
         self._processes.create(variant.name, self.limit, JOB)
         answer = self.functions.invoke(FunctionName=variant.function, Payload=b'{"Records": []}')
         if "FunctionError" in answer:
-            raise CannotGoOn(f"the starter of {variant.name} fails: {answer['Payload'].read().decode()}")
+            raise CannotContinue(f"the starter of {variant.name} fails: {answer['Payload'].read().decode()}")
         return variant
 
     def send(self, variant: Variant, count: int, label: str) -> None:
@@ -151,7 +151,7 @@ class BenchmarkStack:
                 for number in numbers
             ]
             if self.sqs.send_message_batch(QueueUrl=variant.queue_url, Entries=entries).get("Failed"):
-                raise CannotGoOn(f"SQS refused requests of {variant.name}")
+                raise CannotContinue(f"SQS refused requests of {variant.name}")
 
     def log_group(self, variant: Variant) -> str:
         configured = self.functions.get_function_configuration(FunctionName=variant.function)
@@ -170,10 +170,10 @@ class BenchmarkStack:
         return read_slots(self._dynamodb, self.table, variant.name)[0]
 
     def clear(self, variant: Variant, patience: float = 30.0) -> None:
-        """Purge its queue, and return when its slots are free. Raises CannotGoOn after `patience` seconds."""
+        """Purge its queue, and return when its slots are free. Raises CannotContinue after `patience` seconds."""
         self.sqs.purge_queue(QueueUrl=variant.queue_url)
         deadline = time.monotonic() + patience
         while self.in_use(variant):
             if time.monotonic() > deadline:
-                raise CannotGoOn(f"{variant.name} holds slots {patience:.0f} s after its queue was purged")
+                raise CannotContinue(f"{variant.name} holds slots {patience:.0f} s after its queue was purged")
             time.sleep(0.2)

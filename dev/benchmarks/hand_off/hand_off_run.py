@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from dev.benchmarks.outcome import Notify
 from dev.scenarios.runner.intervals import Interval
-from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.runner.scenario import CannotContinue
 
 from .hand_off_designs import JOB_SECONDS, BenchmarkStack, Variant
 
@@ -56,7 +56,7 @@ class HandOffRun:
     _started: float = field(default_factory=time.monotonic)
 
     def measure(self) -> None:
-        """Raises CannotGoOn if a queue became empty, or an expected poll did not happen."""
+        """Raises CannotContinue if a queue became empty, or an expected poll did not happen."""
         quick, slow, background = self.polling
         for variant in (self.wake, *self.polling):
             self._warm_up(variant)
@@ -104,7 +104,7 @@ class HandOffRun:
             )
         now = time.time()
         if not self.stack.queued(variant):
-            raise CannotGoOn(f"the queue of {variant.name} became empty: its idle slots would show nothing")
+            raise CannotContinue(f"the queue of {variant.name} became empty: its idle slots would show nothing")
         self.windows.setdefault(variant.name, []).append((at, now))
         self.stack.clear(variant)
 
@@ -119,5 +119,5 @@ def _wait_for(condition: Callable[[], bool], seconds: float, otherwise: str) -> 
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise CannotGoOn(otherwise)
+            raise CannotContinue(otherwise)
         time.sleep(0.2)

@@ -29,7 +29,7 @@ from dev.benchmarks.slot_cycle.counter_designs import (
 )
 from dev.benchmarks.slot_cycle.lock_client import LockClient
 from dev.emulator.local_clients import local_client
-from dev.scenarios.runner.scenario import CannotGoOn
+from dev.scenarios.runner.scenario import CannotContinue
 from slotkeeper.slots.request import execution_name
 
 DESIGNS: dict[str, type[Design]] = {
@@ -117,12 +117,12 @@ class Crew:
     def _answer(self, connection: Connection[Any, Any]) -> Taken:
         try:
             if not connection.poll(PATIENCE):
-                raise CannotGoOn(f"a process of contenders has not answered for {PATIENCE:.0f} s")
+                raise CannotContinue(f"a process of contenders has not answered for {PATIENCE:.0f} s")
             answer = connection.recv()
         except (EOFError, ConnectionError):
-            raise CannotGoOn("a process of contenders has ended; its output is above") from None
+            raise CannotContinue("a process of contenders has ended; its output is above") from None
         if isinstance(answer, str):
-            raise CannotGoOn(f"a contender has failed: {answer}")
+            raise CannotContinue(f"a contender has failed: {answer}")
         taken: Taken = answer
         return taken
 

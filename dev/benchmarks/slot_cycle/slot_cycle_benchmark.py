@@ -21,7 +21,7 @@ MOST = 1.10  # x the floor
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
-    """Raises EngineError, CannotGoOn."""
+    """Raises EngineError, CannotContinue."""
     extent = SMALL if small else WHOLE
     try:
         engine = DynamoDbLocal.start(folder / "dynamodb.log")

@@ -28,7 +28,7 @@ SMALL_ROUNDS = {2: 1, 8: 1}
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
-    """See dev/benchmarks/outcome.py. Raises EngineError, CannotGoOn."""
+    """See dev/benchmarks/outcome.py. Raises EngineError, CannotContinue."""
     auth_seconds, rounds = (SMALL_AUTH_SECONDS, SMALL_ROUNDS) if small else (AUTH_SECONDS, ROUNDS)
     with EmbeddedAws.start(folder / "aws") as engine:
         create_table(engine)

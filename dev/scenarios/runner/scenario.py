@@ -48,11 +48,11 @@ NO_TERMINAL_WIDTH = 130  # characters
 ROWS_SHOWN = 10  # of a table of single requests; the rest are in report.json
 
 
-class CannotGoOn(Exception):
+class CannotContinue(Exception):
     """The run cannot continue. The text states the reason."""
 
 
-class AlreadyRunning(CannotGoOn):
+class AlreadyRunning(CannotContinue):
     """Another run uses the folder."""
 
 
@@ -203,7 +203,7 @@ def carry_out(scenario: Scenario, perform: Callable[[EmbeddedAws, Run], Mapping[
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] The embedded AWS and its processes have ended; nothing is left running.")
         sys.exit(130)
-    except (CannotGoOn, Stalled, EngineError, DeploymentError, LookupError) as error:
+    except (CannotContinue, Stalled, EngineError, DeploymentError, LookupError) as error:
         console.print(f"[bold red]The run cannot continue:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
     except (BotoCoreError, ClientError) as error:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from itertools import batched
 from typing import Any
 
-from .scenario import CannotGoOn
+from .scenario import CannotContinue
 
 BATCH = 10  # entries of a SendMessageBatch ("Amazon SQS message quotas")
 
 
-class SendFailed(CannotGoOn):
+class SendFailed(CannotContinue):
     """SQS refused entries. If the run continued, later requests would come before them."""
 
 

@@ -122,7 +122,7 @@ class EventSetup:
 
     def _janitor(self, name: str, event: Event) -> Event:
         self._make_processes()
-        if name == "round" and self._own:
+        if name == "scheduled_run" and self._own:
             # Its starter died long ago, after reserving the slot and before starting the workflow.
             Slots(self._client("dynamodb"), self.names["SlotTable"]).reserve("sample", "sample-of-a-dead-starter", 1.0)
         return event
