@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dev.emulator.chat_service import AUTH, Outage
+from dev.emulator.local_clients import local_client
 from slotkeeper.token import Timing, TokenRefused, TokenTable
 from slotkeeper.token import item as token_item
 from slotkeeper.token import lock as token_lock
@@ -16,7 +19,9 @@ from slotkeeper.token.timing import KnownToken
 from tests.races.frozen_instances import OTHERS, Freeze, ask_with_pause_between_read_and_acquire
 from tests.races.shared_token import SKEW, TokenSharers, errors_of, simultaneously
 
-CROWD = 40
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
 SHORT_TIMEOUTS = Timing(api=2.0, store=1.0, clock_skew=SKEW, min_interval=0.0, patience=5.0)  # every call fails
 ALWAYS = "attribute_not_exists(no_such_attribute)"
 
@@ -33,11 +38,26 @@ def disable_condition(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     monkeypatch.setattr(TokenTable, "_update", weakened)
 
 
-def test_control_without_the_lock_in_the_condition_several_post(
+def client_that_meets(barrier: Barrier, sharing: TokenSharers) -> DynamoDBClient:
+    """A client that waits at the barrier before its first write and after the answer."""
+    dynamodb = local_client("dynamodb", sharing.dynamodb.meta.endpoint_url)
+
+    def meet_once(unmet: list[Barrier], **_: Any) -> None:
+        if unmet:
+            unmet.pop().wait()
+
+    for event in ("before-call", "after-call"):
+        dynamodb.meta.events.register(f"{event}.dynamodb.UpdateItem", partial(meet_once, [barrier]))
+    return dynamodb
+
+
+def test_control_without_the_lock_in_the_condition_both_instances_post(
     sharing: TokenSharers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Both read before either has the lock, and both have their answers before either sends POST /auth."""
     disable_condition(monkeypatch, "attribute_not_exists(refresh_lock)")
-    errors_of([instance.get for instance in sharing.several(CROWD)])
+    barrier = Barrier(2, timeout=30)
+    errors_of([sharing.new(client_that_meets(barrier, sharing)).get for _ in range(2)])
     assert sharing.service.auths > 1
 
 
