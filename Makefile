@@ -163,7 +163,7 @@ words: setup-dev  #+ List words that the project decided against (dev/words.toml
 	@$(PYTHON) -m dev.tools.words
 
 .PHONY: lint
-lint: lint-code  ## Format, lint, types, the template and its security
+lint: lint-code  ## Format, lint, types, words, the template and its security
 	@cfn-lint template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt

@@ -231,6 +231,6 @@ class DeployedStack:
     def wait_until_free(self, process: str) -> None:
         wait_until(lambda: not self.item(process).holders, f"{process} to be free")
 
-    def go_round_until(self, condition: Any, what: str) -> None:
+    def run_janitor_until(self, condition: Any, what: str) -> None:
         """Run the janitor until the condition holds."""
         wait_until(lambda: self.janitor() is not None and condition(), what, interval=0.3)

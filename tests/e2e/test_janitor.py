@@ -43,8 +43,8 @@ def test_f16_a_workflow_aborted_at_any_step_loses_neither_its_slot_nor_its_reque
     name = stack.send(process, "r1")
     stack.end(process, "r1")
     stack.wait_for_status(name, "ABORTED")
-    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
-    stack.go_round_until(lambda: stack.kept(process), "the request to be kept")
+    stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
+    stack.run_janitor_until(lambda: stack.kept(process), "the request to be kept")
     assert [kept["execution_name"] for kept in stack.kept(process)] == [name]
     assert stack.alive(process) == 0
     assert stack.item(process).slots_in_use == 0
@@ -59,7 +59,7 @@ def test_f16_a_failed_workflow_that_is_aborted_before_its_end_has_its_request_ke
     name = stack.send(process, "r1")
     stack.end(process, "r1", how="fail")
     stack.wait_for_status(name, "ABORTED")
-    stack.go_round_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
+    stack.run_janitor_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
     assert {kept["execution_name"] for kept in stack.kept(process)} == {name}
 
 
@@ -101,7 +101,7 @@ def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_janitor_ru
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
     stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
-    stack.go_round_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
+    stack.run_janitor_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
     assert len(stack.kept(process)) == 1
 
 
@@ -121,7 +121,7 @@ def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(
         assert not (free and alive)
         return free
 
-    stack.go_round_until(free_and_dead, "the slot to be free")
+    stack.run_janitor_until(free_and_dead, "the slot to be free")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
 
 
@@ -136,7 +136,7 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
         stack.wait_for_status(name, "TIMED_OUT")
     finally:
         stack.stepfunctions.update_state_machine(stateMachineArn=machine, definition=definition)
-    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
+    stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     assert kept["error"] == "States.Timeout"

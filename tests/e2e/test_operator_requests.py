@@ -64,7 +64,7 @@ def test_a_running_request_is_stopped_kept_and_redriven(
     name = _wait_for(slotkeeper, process, "a", "running")["execution"]
     wait_until(lambda: stack.alive(process), "its Glue run")
     assert slotkeeper("request", "cancel", "a", "--process", process, "--stop")["stopped"] == name
-    stack.go_round_until(lambda: not stack.holders(process), "the slot to be free")
+    stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
     assert stack.alive(process) == 0
     dead_letter = wait_until(
         lambda: _wait_for(slotkeeper, process, "a", "failed").get("dead_letter"), "its request to be kept"

@@ -181,7 +181,7 @@ def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_of_another_execution(stac
     process = stack.process(limit=1)
     name = _abort_while_running(stack, process)
     other = stack.send(process, "other")
-    stack.go_round_until(lambda: stack.holders(process) == {other}, "the slot to go to the next request")
+    stack.run_janitor_until(lambda: stack.holders(process) == {other}, "the slot to go to the next request")
     stack.wait_until_running(other)
     stack.stepfunctions.redrive_execution(executionArn=stack.arn(name))
     stack.wait_for_status(name, "FAILED")

@@ -97,7 +97,7 @@ def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dic
     first = process.waiting_execution
     if process.waiting_since is None or first in process.holders or (first and first in executions):
         return None
-    behind = "nobody"  # words: allowed; a value of the JSON output. A slot is free, and the request is being woken.
+    behind = "nothing"  # a slot is free, and the request is being woken
     if process.paused or not process.has_free_slot:
         behind = "a pause" if process.paused else "other requests"
     return {

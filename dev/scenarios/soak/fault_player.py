@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Self
@@ -89,9 +90,9 @@ class FaultPlayer:
     def storm(self) -> None:
         """Send and cause everything in the plan, at its time."""
         for send in self.plan.sends:
-            self._at(send.at, lambda send=send: self.send(send))  # type: ignore[misc]
+            self._at(send.at, partial(self.send, send))
         for fault in self.plan.faults:
-            self._at(fault.at, lambda fault=fault: self.cause(fault))  # type: ignore[misc]
+            self._at(fault.at, partial(self.cause, fault))
         while self._later or self._elapsed() < self.plan.seconds:
             while self._later and self._later[0][0] <= self._elapsed():
                 heappop(self._later)[2]()

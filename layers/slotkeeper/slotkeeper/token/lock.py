@@ -137,7 +137,7 @@ class SharedToken:
                 is_final = is_new and self._deps.still_valid is None
                 if tried and (is_final or len(tried) == MAX_TOKENS_PER_REQUEST - 1):
                     raise StillUnauthorized(
-                        "the API answered 401 to this request again with a newer token, so the request itself is not "
+                        "the API answered 401 to this request again with a newer token: the request itself may not be "
                         "allowed"
                     ) from None
                 self.invalidate(known.value)
