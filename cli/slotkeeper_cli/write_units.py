@@ -28,6 +28,7 @@ USUAL_JOB = 60.0  # seconds: Glue bills at least a minute (AWS Glue pricing), so
 
 # Characters of a FIFO queue's receipt handle, as observed. The API allows 1,024.
 RECEIPT_HANDLE = 412
+_REQUEST_ID = 36  # characters of a UUID
 _SEQUENCE = 40  # characters, as Delivery.sortable_sequence writes it
 _A_TIME = {"N": "1789999999"}  # seconds since the epoch; zeros at the end would make it smaller
 
@@ -70,6 +71,7 @@ def process_item(process: str, job: str, holders: int, *, queued: bool) -> dict[
                 "receives": {"N": "1"},
                 "since": _A_TIME,
                 "execution": {"S": execution_name(process, "", 1)},
+                "request_id": {"S": "i" * _REQUEST_ID},
             }
         }
     return item

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dev.tools import bootstrap
+from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES
 from tests.support.client_configs import client_configs, longest_call
@@ -45,6 +46,7 @@ def test_a_message_is_hidden_by_default_for_six_times_the_starters_timeout() -> 
     environment = FUNCTIONS["StarterFunction"]["Environment"]["Variables"]
     assert environment["QUEUE_VISIBILITY_SECONDS"] == str(visibility)
     assert environment["QUEUE_RETENTION_SECONDS"] == str(_properties("RequestQueue")["MessageRetentionPeriod"])
+    assert environment["QUEUE_RETENTION_SECONDS"] == str(RETENTION_SECONDS)
 
 
 def test_two_calls_with_all_their_attempts_fit_the_starters_timeout() -> None:

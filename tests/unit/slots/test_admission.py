@@ -262,6 +262,13 @@ def test_s6_a_message_is_dead_lettered_when_its_process_is_removed_before_the_hi
     assert outcome.code == "UnknownProcess"
 
 
+def test_a_registration_names_the_request_and_its_execution(account: Account) -> None:
+    """For operators: the execution's name is a hash, from which the request id cannot be computed."""
+    account.fill()
+    account.starter.admit(account.send(REQUEST), NOW)
+    assert (account.item().waiting_execution, account.item().waiting_request_id) == (EXECUTION, "order-1")
+
+
 def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_again(account: Account) -> None:
     account.processes.pause("p")
     refused = account.send(REQUEST)

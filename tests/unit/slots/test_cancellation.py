@@ -88,9 +88,9 @@ def test_a_registration_without_execution_is_woken(account: Account, operations:
     account.dynamodb.update_item(
         TableName=account.slot_table,
         Key={"process_name": {"S": "p"}},
-        UpdateExpression="REMOVE waiting.execution",
+        UpdateExpression="REMOVE waiting.execution, waiting.request_id",
     )
-    assert account.item().waiting_execution is None
+    assert (account.item().waiting_execution, account.item().waiting_request_id) == (None, None)
     operations.cancel_request("p", EXECUTION, NOW)
     assert len(account.messages(account.queue_url)) == 1
 

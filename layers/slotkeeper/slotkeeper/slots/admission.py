@@ -158,7 +158,8 @@ class Starter:
 
     def _wait(self, request: Request, delivery: Delivery, now: float) -> bool:
         """Register and hide the message; True if it can proceed, so that the caller reserves again."""
-        if self.slots.wait(request.process, request.execution_name, delivery) is Registration.RESERVE_AGAIN:
+        registration = self.slots.wait(request.process, request.execution_name, delivery, request.request_id)
+        if registration is Registration.RESERVE_AGAIN:
             return True
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
         return self.slots.can_proceed(request.process, request.execution_name)

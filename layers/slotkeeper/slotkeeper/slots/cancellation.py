@@ -25,8 +25,10 @@ from slotkeeper.aws.dynamodb import Item, Table
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-# The retention of RequestQueue, 14 days, and one day for clock differences. In seconds.
-KEEP_SECONDS = 15 * 86400
+# Of RequestQueue, in seconds (template.yaml, MessageRetentionPeriod).
+RETENTION_SECONDS = 14 * 86400
+# One day more, for clock differences.
+KEEP_SECONDS = RETENTION_SECONDS + 86400
 # Each cancellation adds up to 200 bytes to the item, and so to the price of each write.
 MAX_CANCELLATIONS = 100
 _LONGEST_BY = 64

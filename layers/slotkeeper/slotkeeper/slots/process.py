@@ -44,9 +44,9 @@ class Holder:
 class Process:
     """One item of SlotTable. Times are seconds since the epoch.
 
-    `waiting_execution` is the execution name of the last refused head of the queue. None also if a starter of an
-    earlier version registered it. `waiting_handle` is the receipt handle of its message, which may be outdated: a
-    registration remains after its request has started.
+    `waiting_execution` and `waiting_request_id` are those of the last refused head of the queue. Each is None also if a
+    starter of an earlier version registered it. `waiting_handle` is the receipt handle of its message, which may be
+    outdated: a registration remains after its request has started, was cancelled or has expired.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Process:
     waiting_since: int | None
     waiting_execution: str | None = None
     waiting_handle: str | None = None
+    waiting_request_id: str | None = None
     cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
 
     @property
@@ -79,7 +80,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
     """
     attributes = Attributes(item)
     try:
-        since, execution, handle = _read_waiting(attributes.map("waiting", Attributes({})))
+        since, execution, handle, request_id = _read_waiting(attributes.map("waiting", Attributes({})))
         return Process(
             name=attributes.text("process_name"),
             slot_limit=attributes.whole("slot_limit"),
@@ -90,6 +91,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
             waiting_since=since,
             waiting_execution=execution,
             waiting_handle=handle,
+            waiting_request_id=request_id,
             cancelled={
                 name: _read_cancellation(name, note)
                 for name, note in attributes.map("cancelled", Attributes({})).maps()
@@ -99,13 +101,14 @@ def read_process(item: Mapping[str, Any]) -> Process:
         raise MalformedProcess(str(error)) from None
 
 
-def _read_waiting(waiting: Attributes) -> tuple[int | None, str | None, str | None]:
+def _read_waiting(waiting: Attributes) -> tuple[int | None, str | None, str | None, str | None]:
     if not waiting.raw:
-        return None, None, None
+        return None, None, None, None
     # Without these two, no later delivery can replace the registration, and no wake finds its message.
     waiting.text("sequence")
     waiting.whole("receives")
-    return waiting.whole("since"), waiting.text("execution", "") or None, waiting.text("receipt_handle")
+    execution, request_id = (waiting.text(name, "") or None for name in ("execution", "request_id"))
+    return waiting.whole("since"), execution, waiting.text("receipt_handle"), request_id
 
 
 def _read_holder(holder: Attributes) -> Holder:

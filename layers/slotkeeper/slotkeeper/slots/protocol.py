@@ -4,7 +4,8 @@
     slot_limit     N, 0..500: the maximum number of holders
     slots_in_use   N: always size(holders)
     holders        M: execution name -> {state: RESERVED or RUNNING, since, job, quiet_since}
-    waiting        M: the last refused head of the queue, {receipt_handle, sequence, receives, since, execution}
+    waiting        M: the last refused head of the queue, {receipt_handle, sequence, receives, since, execution,
+                   request_id}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
     job_name       S: the process's Glue job
@@ -176,10 +177,13 @@ class Slots:
         write = self._table.update(process, RESERVE_UPDATE, RESERVE_CONDITION, values, {"#me": execution})
         return Granted() if write.held else self._why_refused(process, execution, write.item)
 
-    def wait(self, process: str, execution: str, delivery: Delivery) -> Registration:
+    def wait(self, process: str, execution: str, delivery: Delivery, request_id: str = "") -> Registration:
         """Register a refused delivery, so that the next wake makes its message visible.
 
         `since` is the time at which the message was sent, however often the request was refused.
+
+        Args:
+            request_id: for the operator command. An execution's name is a hash, which does not contain it.
         """
         sequence = {"S": delivery.sortable_sequence}
         receives = {"N": str(delivery.receives)}
@@ -189,7 +193,7 @@ class Slots:
             "receives": receives,
             "since": {"N": str(int(delivery.sent_at))},
             "execution": {"S": execution},
-        }
+        } | ({"request_id": {"S": request_id}} if request_id else {})
         values = {
             ":waiting": {"M": waiting},
             ":sequence": sequence,
