@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from slotkeeper.slots.failure_reason import failure_reason
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
@@ -73,10 +74,18 @@ class DeadLetterMessage:
 
     @property
     def reason(self) -> str:
-        """The reason as text."""
-        names = {DeadLetterQueueName.FAILED: "cause", DeadLetterQueueName.SCHEDULE: "ERROR_MESSAGE"}
+        """The reason as text: for a failed Glue run, Glue's own error message."""
+        if self.queue is DeadLetterQueueName.FAILED:
+            return failure_reason(self.attributes.get("cause", ""))
+        name = "ERROR_MESSAGE" if self.queue is DeadLetterQueueName.SCHEDULE else "reason"
         moved = "SQS moved it: it was received maxReceiveCount times without being deleted"
-        return self.attributes.get(names.get(self.queue, "reason"), "" if self.attributes else moved)
+        return self.attributes.get(name, "" if self.attributes else moved)
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The attributes that `code`, `reason`, `request_id` and `execution` do not show."""
+        shown = ("code", "reason", "error", "cause", "ERROR_CODE", "ERROR_MESSAGE", "idempotency_key", "execution_name")
+        return {name: value for name, value in self.attributes.items() if name not in shown}
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -124,6 +133,16 @@ class DeadLetterMessage:
             return ""
         named = self.attributes.get("execution_name", "")
         return named or execution_name(self.process, self.request_id, self.attempt)
+
+    @property
+    def label(self) -> str:
+        """The request as a text, such as `order-1 (sample, attempt 2)`."""
+        attempt = f"attempt {self.attempt}"
+        return f"{self.request_id or 'no request id'} ({f'{self.process}, {attempt}' if self.execution else attempt})"
+
+    def is_named(self, name: str) -> bool:
+        """Whether this is the id of the request, of its execution or of the message."""
+        return bool(name) and name in (self.request_id, self.execution, self.message_id)
 
     def summary(self) -> dict[str, Any]:
         """The message as `dlq list --json` shows it."""

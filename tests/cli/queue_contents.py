@@ -20,13 +20,21 @@ def send_dead_letter(operator: Operator, body: str = REQUEST, code: str = "Expir
     operator.queue.dead_letter(delivery, code, f"because of {code}")
 
 
-def fail(operator: Operator, request_id: str = "a", attempt: int = 1) -> str:
+def fail(
+    operator: Operator, request_id: str = "a", attempt: int = 1, cause: str = "the job failed", process: str = "sample"
+) -> str:
     """Keep the request of a failed execution as the janitor does; return the execution's name."""
-    name = execution_name("sample", request_id, attempt)
-    body = json.dumps({"process": "sample", "arguments": {}, "request_id": request_id, "attempt": attempt})
+    name = execution_name(process, request_id, attempt)
+    body = json.dumps({"process": process, "arguments": {}, "request_id": request_id, "attempt": attempt})
     queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
-    queue.keep(body, name, "Glue.Failed", "the job failed")
+    queue.keep(body, name, "Glue.Failed", cause)
     return name
+
+
+def job_run(message: str) -> str:
+    """The cause of a failed Glue run, as Step Functions returns it: the JobRun."""
+    run = {"Arguments": {"--month": "13"}, "ErrorMessage": message, "Id": "jr_1", "JobRunState": "FAILED"}
+    return json.dumps(run, separators=(",", ":"))
 
 
 def give_up(operator: Operator, request_id: str = "w", code: str = "AttemptsExhausted") -> None:

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from slotkeeper_cli.formatting import local_time
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
+from tests.cli.queue_contents import REQUEST, fail, give_up, job_run, only_id, send_dead_letter, waiting
 
 
 def test_list_shows_all_queues_with_codes_and_reasons(operator: Operator) -> None:
@@ -36,11 +37,19 @@ def test_list_shows_all_queues_with_codes_and_reasons(operator: Operator) -> Non
     assert (dead_letter["request_id"], dead_letter["attempt"]) == ("w", 2)
 
 
-def test_the_text_output_is_a_table(operator: Operator) -> None:
+def test_list_names_request_and_reason_on_one_line(operator: Operator) -> None:
     send_dead_letter(operator)
-    shown = operator.run("dlq", "list", "request").stdout
+    execution = fail(operator, "b", cause=job_run("ValueError:\n  no month " + "x" * 300))
+    message_id = only_id(operator, "FailedRequestQueue")
+    shown = operator.run("dlq", "list").stdout.splitlines()
     assert "RequestDeadLetterQueue (request): 1  (1 Expired)" in shown
-    assert "sample/a" in shown
+    assert "  a (sample, attempt 1)  Expired: because of Expired" in shown
+    failed = shown.index("FailedRequestQueue (failed): 1  (1 Glue.Failed)")
+    assert shown[failed + 1].startswith("  b (sample, attempt 1)  Glue.Failed: ValueError: no month xxx")
+    assert shown[failed + 1].endswith("xxx...")
+    assert shown[failed + 2].endswith(f"  execution {execution}  message {message_id}")
+    (queue,) = operator.run("dlq", "list", "failed", "--json").json["queues"]
+    assert queue["dead_letters"][0]["reason"] == "ValueError:\n  no month " + "x" * 300
 
 
 def test_list_and_show_leave_every_message_visible(operator: Operator) -> None:
@@ -75,6 +84,53 @@ def test_show_prints_body_and_attributes(operator: Operator) -> None:
     assert "because of Expired" in operator.run("dlq", "show", "request").stdout
 
 
+def test_show_prints_glue_s_message_once_and_times_in_words(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    send_dead_letter(operator)
+    fail(operator, "b", cause=job_run("no such month"))
+    shown = operator.run("dlq", "show", "failed").stdout
+    assert "  reason: no such month\n" in shown
+    assert shown.count("no such month") == 1
+    assert "JobRunState" not in shown
+    (message,) = operator.run("dlq", "show", "failed", "--json").json["dead_letters"]
+    assert message["attributes"]["cause"] == job_run("no such month")
+    assert f"  sent at: {local_time(1_790_000_000)}\n" in operator.run("dlq", "show", "request").stdout
+
+
+def test_show_cuts_a_very_long_message(operator: Operator) -> None:
+    fail(operator, cause="x" * 5000)
+    assert f"reason: {'x' * 4000}... (the whole text: --json)\n" in operator.run("dlq", "show", "failed").stdout
+
+
+def test_show_finds_every_message_of_a_request(operator: Operator) -> None:
+    names = {fail(operator, "a", attempt=1), fail(operator, "a", attempt=2)}
+    fail(operator, "b")
+    shown = operator.run("dlq", "show", "failed", "--id", "a", "--json").json["dead_letters"]
+    assert {message["execution"] for message in shown} == names
+
+
+def test_an_unknown_id_is_answered_with_what_the_queue_has(operator: Operator) -> None:
+    for name in ("show", "redrive", "discard"):
+        ended = operator.run("dlq", name, "failed", "--id", "other", "--yes")
+        assert (
+            ended.exit_code,
+            "FailedRequestQueue has no message with id other. The queue is empty" in ended.stderr,
+        ) == (
+            4,
+            True,
+        )
+    fail(operator, "b")
+    ended = operator.run("dlq", "redrive", "failed", "--id", "b", "--id", "other", "--yes")
+    assert ended.exit_code == 4
+    assert (
+        "has no message with id other. It has: b (sample, attempt 1). List them with: slotkeeper dlq list failed"
+        in (ended.stderr)
+    )
+    assert len(waiting(operator, "FailedRequestQueue")) == 1
+
+
 def test_list_accepts_any_body(operator: Operator) -> None:
     for number, body in enumerate(
         ["not JSON", "[]", '"x"', '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
@@ -94,6 +150,18 @@ def test_discard_deletes_messages_and_audits_their_bodies(operator: Operator) ->
     assert (line["action"], line["body"]) == ("dlq discard", REQUEST)
     (left,) = waiting(operator, "RequestDeadLetterQueue")
     assert json.loads(left["Body"])["request_id"] == "b"
+
+
+def test_discard_deletes_the_messages_of_a_request(operator: Operator) -> None:
+    fail(operator, "a", attempt=1)
+    fail(operator, "a", attempt=2)
+    fail(operator, "b")
+    asked = operator.run("dlq", "discard", "failed", "--id", "a")
+    assert "Delete 2 messages (a (sample, attempt 1), a (sample, attempt 2)) of FailedRequestQueue" in asked.stderr
+    assert operator.run("dlq", "discard", "failed", "--id", "a", "--yes").exit_code == 0
+    (left,) = waiting(operator, "FailedRequestQueue")
+    assert json.loads(left["Body"])["request_id"] == "b"
+    assert [line["request_id"] for line in operator.audited()] == ["a", "a"]
 
 
 def test_discard_is_refused_without_an_audit_line(operator: Operator) -> None:

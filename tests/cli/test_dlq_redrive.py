@@ -207,6 +207,32 @@ def test_redrive_by_id_is_refused_if_the_message_is_not_redrivable(operator: Ope
     assert "not JSON" in ended.stderr
 
 
+def test_redrive_takes_the_id_of_a_request_or_of_its_execution(operator: Operator) -> None:
+    names = [fail(operator, request_id) for request_id in ("a", "b", "c")]
+    ended = operator.run("dlq", "redrive", "failed", "--id", "a", "--id", names[1], "--yes", "--json")
+    assert [message["request_id"] for message in ended.json["redriven"]] == ["a", "b"]
+    (left,) = waiting(operator, "FailedRequestQueue")
+    assert json.loads(left["Body"])["request_id"] == "c"
+    assert f"would be sent: c, attempt 2  execution {execution_name('sample', 'c', 2)}" in (
+        operator.run("dlq", "redrive", "failed", "--id", "c", "--dry-run").stdout
+    )
+
+
+def test_redrive_by_request_id_is_refused_if_several_processes_have_it(operator: Operator) -> None:
+    operator.processes.create("other", 1, operator.outputs["GlueJobName"])
+    fail(operator)
+    message_id = only_id(operator, "FailedRequestQueue")
+    fail(operator, process="other")
+    ended = operator.run("dlq", "redrive", "failed", "--id", "a", "--yes")
+    assert ended.exit_code == 3
+    assert "several processes have a request a: give the id of the message" in ended.stderr
+    assert f"{message_id} (sample)" in ended.stderr
+    assert waiting(operator, "RequestQueue") == []
+    assert operator.run("dlq", "redrive", "failed", "--id", message_id, "--yes").exit_code == 0
+    (sent,) = waiting(operator, "RequestQueue")
+    assert json.loads(sent["Body"])["process"] == "sample"
+
+
 def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> None:
     send_dead_letter(operator)
     refuse(operator.sqs, "SendMessage", "ServiceUnavailable")

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from dev.emulator.queue_reading import attributes, drain
+from slotkeeper.slots.failure_reason import failure_reason
 
 MARKER = "--slotkeeper-execution"  # the Glue argument with the name of the run's workflow
 
@@ -68,12 +69,8 @@ class EndMessage:
 
     @property
     def reason(self) -> str | None:
-        """The cause in one sentence. For a failed Glue job Step Functions returns the JobRun as JSON."""
-        try:
-            run = json.loads(self.cause or "")
-        except ValueError:
-            return self.cause
-        return (run.get("ErrorMessage") or self.cause) if isinstance(run, dict) else self.cause
+        """The cause in one sentence: for a failed Glue run, Glue's own message."""
+        return self.cause and failure_reason(self.cause)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""Print dead-letter messages as text."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
+from slotkeeper_cli.formatting import local_time
+
+# Characters of a reason that `list` prints, on one line; `show` prints the lines of a whole error message of Glue.
+MAX_REASON_LISTED = 200
+MAX_REASON_SHOWN = 4000
+
+
+def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]]) -> None:
+    """Print the number of messages of each queue and code, and two lines for each message."""
+    for queue, messages in queues:
+        codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
+        line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
+        console.print(Text.assemble((queue["name"], "bold"), line))
+        for message in messages:
+            # Not a table, in which a folded id could not be copied.
+            console.print(f"  {message.label}  {message.code}: {_one_line(message.reason)}")
+            console.print(f"    {local_time(message.sent_at)}  {_names(message)}", style="dim")
+        if more := queue["messages"] - len(messages):
+            console.print(f"  {more:,} more not shown: above --limit, or behind the first ten of their process")
+
+
+def render_message(console: Console, message: DeadLetterMessage) -> None:
+    """Print a message in full."""
+    console.print(message.label, style="bold")
+    console.print(f"  {_names(message)}")
+    console.print(f"  since: {local_time(message.sent_at)}")
+    console.print(f"  code: {message.code}")
+    reason = message.reason[:MAX_REASON_SHOWN].replace("\n", "\n    ")
+    more = "... (the whole text: --json)" if len(message.reason) > MAX_REASON_SHOWN else ""
+    console.print(f"  reason: {reason}{more}")
+    for name, value in message.details.items():
+        console.print(f"  {name.replace('_', ' ')}: {_readable(name, value)}")
+    console.print(f"  {message.body}\n")
+
+
+def _names(message: DeadLetterMessage) -> str:
+    return f"execution {message.execution}  " * bool(message.execution) + f"message {message.message_id}"
+
+
+def _one_line(reason: str) -> str:
+    """The reason on one line, cut where it is too long for a list."""
+    words = " ".join(reason.split())
+    return words if len(words) <= MAX_REASON_LISTED else f"{words[:MAX_REASON_LISTED]}..."
+
+
+def _readable(name: str, value: str) -> str:
+    """An attribute; a time, in seconds since the epoch or ISO 8601, in the local time zone."""
+    try:
+        if name.endswith("_at"):
+            return local_time(float(value) if value.isdecimal() else datetime.fromisoformat(value).timestamp())
+    except (ValueError, OverflowError, OSError):
+        pass  # not a time: an attribute of another sender
+    return value
