@@ -21,6 +21,11 @@ def test_alarms_in_alarm_without_data_or_with_disabled_actions() -> None:
     assert levels(alarm_checks.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
     (finding,) = alarm_checks.alarms(facts(alarms=[alarm("ALARM")]))
     assert finding.do == "see docs/runbooks.md#startererroralarm"
+    described = {
+        "AlarmDescription": "The starter failed. First step: read its log. Runbook: https://x#startererroralarm"
+    }
+    (finding,) = alarm_checks.alarms(facts(alarms=[alarm("ALARM") | described]))
+    assert finding.do == "read its log. Runbook: https://x#startererroralarm"
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,22 @@ def test_doctor_exits_with_5_for_a_problem_and_states_what_to_do(operator: Opera
     over(monkeypatch, processes=[process(slots_in_use=2)], stack_status="UPDATE_FAILED")
     ended = operator.run("doctor")
     assert ended.exit_code == 5
-    assert "process p: slots_in_use is 2 for 0 holders" in ended.stdout
-    assert "-> the janitor repairs it in its next run" in ended.stdout
+    lines = ended.stdout.splitlines()
+    found = lines.index("problem drift               process p: slots_in_use is 2 for 0 holders")
+    assert lines[found + 1].strip().startswith("-> the janitor repairs it in its next run")
     assert "2 checks found a problem: drift, stack" in ended.stderr
+
+
+def test_a_line_states_either_findings_or_what_was_verified(operator: Operator, monkeypatch: Patch) -> None:
+    alarms = [{"LogicalId": "StarterErrorAlarm", "StateValue": "INSUFFICIENT_DATA", "ActionsEnabled": True}]
+    over(monkeypatch, alarms=alarms, processes=[process(name="p", paused=True), process(name="q", paused=True)])
+    lines = operator.run("doctor").stdout.splitlines()
+    assert f"{len(CHECKS) - 2} ok, 3 warnings, 0 problems" in lines
+    assert "warn    alarms              1 alarm without data: StarterErrorAlarm" in lines
+    assert [line[28:36] for line in lines if line.startswith("warn    paused")] == ["process ", "process "]
+    verified = {check.name: check.about for check in CHECKS}
+    assert f"ok      rules               {verified['rules']}" in lines
+    assert not [line for line in lines if verified["alarms"] in line or verified["paused"] in line]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +143,7 @@ def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, mo
     assert (report["worst"], report["not_deployed"]) == ("ok", ["chatbot", "worker"])
     ended = operator.run("doctor")
     assert f"{len(CHECKS) - 3} ok, 0 warnings, 0 problems" in ended.stdout
+    assert "absent  retry-policy        not checked: worker is not deployed\n" in ended.stdout
     assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.stdout
 
 

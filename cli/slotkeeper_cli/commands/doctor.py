@@ -13,10 +13,11 @@ from slotkeeper_cli.commands.status import print_not_deployed
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor import CHECKS, DRIFT
 from slotkeeper_cli.doctor.facts import Facts
-from slotkeeper_cli.doctor.health_checks import HealthCheckResult, examine, worst
+from slotkeeper_cli.doctor.health_checks import Finding, HealthCheckResult, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
 from slotkeeper_cli.formatting import count, iso
 
+_NAME_WIDTH = 20
 _STYLES = {"absent": "dim", "ok": "green", "warn": "yellow", "problem": "red"}
 
 
@@ -54,13 +55,15 @@ def doctor(
 
 
 def _render(console: Console, results: list[HealthCheckResult], not_deployed: list[str]) -> None:
+    """Print each finding (level, check, what was found, what to do), or else what a check verified."""
     for result in results:
-        console.print(
-            Text.assemble((f"{result.level:<8}", _STYLES[result.level]), f"{result.check.name:<20}", result.check.about)
-        )
-        for finding in result.findings:
-            console.print(Text.assemble("          ", (finding.saw, _STYLES[finding.level])))
-            console.print(Text.assemble("          -> ", finding.do))
-    levels = Counter(result.level for result in results)
-    console.print(f"\n{levels['ok']} ok, {count(levels['warn'], 'warning')}, {count(levels['problem'], 'problem')}")
+        verified = f"not checked: {result.check.flow} is not deployed" if result.is_absent else result.check.about
+        for finding in result.findings or (Finding(result.level, verified, ""),):
+            level = (f"{finding.level:<8}", _STYLES[finding.level])
+            console.print(Text.assemble(level, f"{result.check.name:<{_NAME_WIDTH}}", finding.saw))
+            if finding.do:
+                console.print(" " * (8 + _NAME_WIDTH) + f"-> {finding.do}")
+    found = Counter(finding.level for result in results for finding in result.findings)
+    ok = sum(result.level == "ok" for result in results)
+    console.print(f"\n{ok} ok, {count(found['warn'], 'warning')}, {count(found['problem'], 'problem')}")
     print_not_deployed(console, not_deployed)

@@ -27,7 +27,10 @@ def alarms(facts: Facts) -> Iterator[Finding]:
                 f"docs/runbooks.md#{name.lower()}",
             )
         elif one["StateValue"] == "ALARM":
-            yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", f"see docs/runbooks.md#{name.lower()}")
+            # The template's descriptions end with the first step and the address of the runbook.
+            first_step = one.get("AlarmDescription", "").partition("First step: ")[2]
+            do = first_step or f"see docs/runbooks.md#{name.lower()}"
+            yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", do)
     silent = sorted(str(one["LogicalId"]) for one in facts.alarms if one["StateValue"] == "INSUFFICIENT_DATA")
     if silent:
         yield warn(
