@@ -111,7 +111,8 @@ class EmbeddedAws:
         endpoint = f"http://127.0.0.1:{port}"
         token = secrets.token_hex(8)
         scratch = state_dir / "scratch"
-        shutil.rmtree(scratch, ignore_errors=True)
+        for earlier in (scratch, state_dir / "glue"):
+            shutil.rmtree(earlier, ignore_errors=True)
         scratch.mkdir()
         (state_dir / "outputs.json").unlink(missing_ok=True)
         settings = {
@@ -125,6 +126,7 @@ class EmbeddedAws:
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             "SLOTKEEPER_ENGINE_TIED": "1",
+            "SLOTKEEPER_GLUE_LOGS": str(state_dir / "glue"),
         }
         for name in files:
             settings[f"SLOTKEEPER_ENGINE_{name.upper()}"] = str(state_dir / f"{name}.json")

@@ -1,38 +1,34 @@
 """The commands `python -m dev.emulator up`, `credentials`, `down`, `status`, `say` and `work`."""
 
-import json
 import signal
 import sys
-from pathlib import Path
 
 import click
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Console
 from rich.markup import escape
 
 from dev.emulator import chatbot_client as chatbot
 from dev.emulator import processes, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
-from dev.emulator.chat_service.control import PREFIX
 from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
-from dev.emulator.deployment import DeploymentError, check_names
+from dev.emulator.deployment import DeploymentError, check_values, stack_parameters
 from dev.emulator.environment import ROOT
 from dev.emulator.live_view import Stalled, watch
-from dev.emulator.sample_data import read_dataset, split_by_month
+from dev.emulator.next_steps import (
+    CHAT_API_URL,
+    GLUE_JOB_NAME,
+    console,
+    say,
+    say_chatbot_url,
+    say_next_steps,
+    shown,
+    upload_sample,
+)
+from dev.emulator.own_job import InvalidJob, OwnJob, read_job, split_words
 
 STATE_DIR = ROOT / "build" / "local"
-PROCESS = "sample"  # the template's default of ProcessName
-CHAT_API_URL, DEPLOY_WORKER = "ChatApiUrl", "DeployWorker"  # the template's parameters
-GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
-TALK = 'make say TEXT="Good morning"'
-FIRST_MONTH = worker.MONTH
-console = Console(highlight=False, soft_wrap=True, emoji=False)  # an ARN has ":secret:" in it
-
-
-def say(message: str) -> None:
-    """One progress line."""
-    console.print(f"[dim]local:[/dim] {message}")
+UNCHANGED = "Nothing was started or changed."
 
 
 class Interruptible(click.Group):
@@ -58,49 +54,61 @@ def main() -> None:
     """Run the embedded AWS with the project's template deployed to it."""
 
 
-def _parameter(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _parameters(_context: click.Context, _option: click.Parameter, text: str) -> dict[str, str]:
     parameters = {}
-    for value in values:
-        name, separator, text = value.partition("=")
-        if not separator or not name:
-            raise click.BadParameter(f"{value!r} is not of the form Name=value")
-        parameters[name] = text
     try:
-        check_names(parameters)
-    except DeploymentError as error:
-        raise click.BadParameter(str(error)) from None
+        for word in split_words(text):
+            name, separator, value = word.partition("=")
+            if not separator:
+                raise InvalidJob(f"{word!r} is not of the form Name=value")
+            parameters[name] = value
+        check_values(parameters)
+    except (InvalidJob, DeploymentError) as error:
+        raise click.BadParameter(f"{error}\n{UNCHANGED}") from None
     return parameters
+
+
+def _job(script: str, parameters: dict[str, str], arguments: str) -> OwnJob | None:
+    if not script:
+        if parameters.get(GLUE_JOB_NAME) or arguments:
+            given = "the arguments" if arguments else f"{GLUE_JOB_NAME}={parameters[GLUE_JOB_NAME]}"
+            raise click.UsageError(f"{given} without a job: give its script, as in JOB=my_job.py\n{UNCHANGED}")
+        return None
+    try:
+        return read_job(script, parameters.get(GLUE_JOB_NAME, ""), arguments)
+    except InvalidJob as error:
+        raise click.UsageError(f"{error}\n{UNCHANGED}") from None
 
 
 @main.command()
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 takes a free one.")
-@click.option("--parameter", callback=_parameter, multiple=True, metavar="NAME=VALUE", help="A template parameter.")
-def up(port: int, parameter: dict[str, str]) -> None:
+@click.option("--job", default="", metavar="SCRIPT", help="Script of your Glue job; without: the sample job.")
+@click.option("--arguments", default="", metavar="'--NAME=VALUE ...'", help="Default arguments of that job.")
+@click.option(
+    "--parameters", default="", callback=_parameters, metavar="'NAME=VALUE ...'", help="Parameters of the template."
+)
+def up(port: int, job: str, arguments: str, parameters: dict[str, str]) -> None:
     """Start it, deploy template.yaml, upload one month of sample data, and leave it running.
 
-    All flows are deployed; --parameter ChatApiUrl= leaves out the chatbot, --parameter DeployWorker=false the worker.
-    The chatbot calls a simulated chat API in the engine. To use another, deploy with --parameter ChatApiUrl=..., then
-    store its credentials with `python -m dev.emulator credentials`.
+    All flows are deployed; ChatApiUrl= in --parameters leaves out the chatbot, DeployWorker=false the worker.
+    The chatbot calls a simulated chat API in the engine. To use another, deploy with ChatApiUrl=..., then store its
+    credentials with `python -m dev.emulator credentials`.
     """
-    own_api = CHAT_API_URL in parameter
+    own_job = _job(job, parameters, arguments)
+    if own_job:
+        parameters |= {GLUE_JOB_NAME: own_job.name}
     try:
-        aws = EmbeddedAws.attach(STATE_DIR)
-    except EngineError:
-        aws = None
-    try:
-        if aws is not None:
-            say(f"already running at {aws.endpoint}; deploying again")
-            started = False
-        else:
-            aws = EmbeddedAws.start(STATE_DIR, port=port, chat_service=not own_api, say=say)
-            started = True
+        aws, started = _running(port, chat_service=CHAT_API_URL not in parameters)
         try:
-            chat_api = None if own_api else aws.chat_service
-            flows = {DEPLOY_WORKER: "true"} | ({CHAT_API_URL: chat_api} if chat_api else {})
-            outputs = aws.deploy(flows | parameter, say=say)
-            key = upload_sample(aws)
+            chat_api = None if CHAT_API_URL in parameters else aws.chat_service
+            flows = {"DeployWorker": "true"} | ({CHAT_API_URL: chat_api} if chat_api else {})
+            if own_job:
+                own_job.create(aws)
+            aws.deploy(flows | parameters, say=say)
+            upload_sample(aws)
             if chat_api:
                 chatbot.give_credentials(aws, CLIENT_ID, CLIENT_SECRET)
+            deployed = stack_parameters(aws)
         except BaseException:
             _past_interrupts()
             if started:
@@ -110,44 +118,17 @@ def up(port: int, parameter: dict[str, str]) -> None:
         raise click.ClickException(str(error)) from None
     _past_interrupts()
     aws.detach()
-    say(f"ready at {aws.endpoint}; {len(outputs)} outputs in {_shown(STATE_DIR / 'outputs.json')}")
-    say(f"the functions' log: {_log()}")
-    if chat_api:
-        say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
-        say(f"invalidate the shared token: curl -X POST {chat_api}{PREFIX}invalidate")
-    if parameter.get(CHAT_API_URL):
-        say(f"the chatbot calls {escape(parameter[CHAT_API_URL])}; store its credentials with:")
-        console.print(GIVE_CREDENTIALS)
-    _say_chatbot_url(aws)
-    if "WorkQueueUrl" in outputs:
-        like = work_result.resend(worker.sample_body("first"))
-        say(f"send a sample request to the worker: make work; or your own body: {escape(like)}")
-    say(f"{key} is in {outputs['DataBucketName']}; a message body for RequestQueueUrl that summarizes it:")
-    # Bare, so that the line can be copied whole.
-    console.print(first_body(parameter.get("ProcessName", PROCESS)), markup=False)
+    say_next_steps(aws, deployed, chat_api)
 
 
-def _say_chatbot_url(aws: EmbeddedAws) -> None:
-    if aws.chatbot_url:
-        say(f"the chatbot's URL: {aws.chatbot_url}")
-
-
-def upload_sample(aws: EmbeddedAws) -> str:
-    """Upload one month of sample data to DataBucket, as CSV for a Glue job and as JSON Lines for the worker.
-
-    Returns the CSV's key.
-    """
-    key, month = f"input/{FIRST_MONTH}.csv", split_by_month(read_dataset())[FIRST_MONTH]
-    bucket = aws.outputs["DataBucketName"]
-    aws.client("s3").put_object(Bucket=bucket, Key=key, Body=month, ContentType="text/csv")
-    worker.upload_sample(aws)
-    return key
-
-
-def first_body(process: str) -> str:
-    """A message body for RequestQueue that reads what `up` uploaded."""
-    arguments = {"--input_key": f"input/{FIRST_MONTH}.csv", "--output_key": f"output/{FIRST_MONTH}.json"}
-    return json.dumps({"process": process, "request_id": "first", "arguments": arguments})
+def _running(port: int, *, chat_service: bool) -> tuple[EmbeddedAws, bool]:
+    """The engine, and whether this command has started it."""
+    try:
+        aws = EmbeddedAws.attach(STATE_DIR)
+    except EngineError:
+        return EmbeddedAws.start(STATE_DIR, port=port, chat_service=chat_service, say=say), True
+    say(f"already running at {aws.endpoint}; deploying again")
+    return aws, False
 
 
 @main.command()
@@ -160,7 +141,7 @@ def credentials(client_id: str, client_secret: str) -> None:
         if not aws.outputs:
             raise EngineError("nothing is deployed yet: run `make local-up`")
         if not aws.chatbot_url:
-            raise EngineError("no chatbot is deployed here: deploy with --parameter ChatApiUrl=https://...")
+            raise EngineError("no chatbot is deployed here: run `make local-up PARAMETERS=ChatApiUrl=https://...`")
         chatbot.give_credentials(aws, client_id, client_secret)
     except (EngineError, BotoCoreError, ClientError) as error:
         say(escape(str(error)))
@@ -194,7 +175,7 @@ def status() -> None:
     say(f"running at {aws.endpoint} (process {aws.pid}, {count} processes in all)")
     if aws.chat_service:
         say(f"the simulated chat API: {aws.chat_service}")
-    _say_chatbot_url(aws)
+    say_chatbot_url(aws)
     for name, value in sorted(aws.outputs.items()):
         console.print(f"  {name} = {value}", markup=False)
     if not aws.outputs:
@@ -239,13 +220,5 @@ def send_work(body: str) -> None:
     if result.command:
         console.print(result.command, markup=False)
     if result.code == work_result.NOTHING_RUNS:
-        say(f"the functions' log: {_log()}")
+        say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")
     raise SystemExit(result.code)
-
-
-def _log() -> str:
-    return _shown(STATE_DIR / "engine.log")
-
-
-def _shown(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

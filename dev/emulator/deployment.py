@@ -6,10 +6,12 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +20,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from dev.emulator.environment import ROOT, child_environment
 
+TEMPLATE = ROOT / "template.yaml"
 STACK_NAME = "slotkeeper"
 ARTIFACT_BUCKET = "slotkeeper-deployment-artifacts"
 BUILD_DIR = ROOT / "build" / "sam"
@@ -77,7 +80,7 @@ def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[
     The project's template is built into BUILD_DIR if a source has changed since the last build. Another template is
     built into `folder`, which also contains sam's log. Raises DeploymentError.
     """
-    default = template == ROOT / "template.yaml"
+    default = template == TEMPLATE
     build_dir = BUILD_DIR if default else folder / "sam"
     sources = build_dir / "sources.sha256"
     digest = _digest_of_sources() if default else ""
@@ -104,20 +107,63 @@ def _digest_of_sources() -> str:
     versions = [sys.version, *(importlib.metadata.version(name) for name in ("aws-sam-cli", "pip"))]
     digest = hashlib.sha256(json.dumps(versions).encode())
     folders = [ROOT / "functions", ROOT / "layers"]
-    for path in [ROOT / "template.yaml", *sorted(path for folder in folders for path in folder.rglob("*"))]:
+    for path in [TEMPLATE, *sorted(path for folder in folders for path in folder.rglob("*"))]:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(json.dumps([str(path), path.stat().st_mode]).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yaml") -> None:
+@cache
+def _declared(template: Path) -> dict[str, dict[str, Any]]:
+    """Parameter name -> its declaration in the template."""
+    parameters: dict[str, dict[str, Any]] = yaml_parse(template.read_text(encoding="utf-8")).get("Parameters", {})
+    return parameters
+
+
+def check_names(parameters: Iterable[str], template: Path = TEMPLATE) -> None:
     """Raise DeploymentError for a name that is no parameter of `template`, which sam deploy ignores silently."""
-    known = list(yaml_parse(template.read_text(encoding="utf-8")).get("Parameters", {}))
+    known = list(_declared(template))
     for name in parameters:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             instead = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
             raise DeploymentError(f"{template.name} has no parameter {name}; {instead}")
+
+
+def check_values(parameters: Mapping[str, str]) -> None:
+    """Raise DeploymentError for a parameter or a value that CloudFormation would refuse, which MiniStack accepts."""
+    check_names(parameters)
+    for name, value in parameters.items():
+        expected = _violated(_declared(TEMPLATE)[name], value)
+        if expected:
+            raise DeploymentError(f"{name}={value}: expected {expected}")
+
+
+def _violated(declared: Mapping[str, Any], value: str) -> str:
+    """What the declaration of a parameter expects and the value is not; empty if it is valid.
+
+    CloudFormation guide, "Parameters": the pattern must match the whole value.
+    """
+    lowest, highest = declared.get("MinValue"), declared.get("MaxValue")
+    if declared["Type"] == "Number" and not re.fullmatch(r"-?\d+", value):
+        return "a whole number"
+    if lowest is not None and int(value) < lowest:
+        return f"at least {lowest}"
+    if highest is not None and int(value) > highest:
+        return f"at most {highest}"
+    if "AllowedValues" in declared and value not in map(str, declared["AllowedValues"]):
+        return f"one of {', '.join(map(str, declared['AllowedValues']))}"
+    if "MaxLength" in declared and len(value) > declared["MaxLength"]:
+        return f"at most {declared['MaxLength']} characters"
+    if "AllowedPattern" in declared and not re.fullmatch(declared["AllowedPattern"], value):
+        return f"the pattern {declared['AllowedPattern']}"
+    return ""
+
+
+def stack_parameters(aws: Target) -> dict[str, str]:
+    """The parameters of the deployed stack; a deployment changes only those that it names."""
+    (stack,) = aws.client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"]
+    return {each["ParameterKey"]: each["ParameterValue"] for each in stack["Parameters"]}
 
 
 def _sam(arguments: list[str], folder: Path, endpoint: str) -> None:

@@ -19,6 +19,7 @@ from dev.emulator import cli, processes
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
+from dev.emulator.next_steps import GIVE_CREDENTIALS
 from tests.support.waiting import wait_until
 
 # `up` in another folder. Its deployment creates a bucket and a secret, or never ends.
@@ -28,8 +29,11 @@ from pathlib import Path
 from dev.emulator import cli
 from dev.emulator import deployment
 cli.STATE_DIR = Path(sys.argv[1])
+deployed = {"ProcessName": "sample", "GlueJobName": "", "ChatApiUrl": ""}
+cli.stack_parameters = lambda aws: deployed
 def deploy(aws, parameters, *_others):
     print("deploying", parameters, flush=True)
+    deployed.update(parameters)
     aws.client("s3").create_bucket(Bucket="data")
     secrets = aws.client("secretsmanager")
     if not secrets.list_secrets()["SecretList"]:
@@ -89,7 +93,9 @@ def test_a_killed_up_leaves_no_engine(tmp_path: Path) -> None:
         wait_until(lambda: not processes.session_members(engine), "the engine's end")
 
 
-def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_same(
+    left_behind: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = up_once(left_behind)
     body = json.loads(output.splitlines()[-1])
     assert body == {
@@ -107,25 +113,15 @@ def test_up_leaves_the_engine_running_and_down_ends_it(left_behind: Path, monkey
     command = line.partition("make work BODY=")[2]
     assert shlex.split(command) == [worker.sample_body("first")]
     assert f"the functions' log: {left_behind / 'engine.log'}\n" in output
-    carry_out("down", left_behind, monkeypatch)
-    assert processes.session_members(engine.pid) == []
-    assert not is_reachable(engine)
-
-
-def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_same(
-    left_behind: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    up_once(left_behind)
-    engine = EmbeddedAws.attach(left_behind)
     service = json.loads((left_behind / "outputs.json").read_text())["chat_service"]
     assert json.loads(credentials(engine)) == {name: service[name] for name in ("client_id", "client_secret")}
     token = urllib3.request("POST", f"{service['url']}/auth", body=credentials(engine)).json()["access_token"]
     engine.client("secretsmanager").put_secret_value(SecretId=CREDENTIALS, SecretString="the user's own")
-    output = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
+    output = up_once(left_behind, "--parameters", "ChatApiUrl=https://chat.example")
     assert "'ChatApiUrl': 'https://chat.example'" in output
     assert "simulated chat API" not in output
     assert credentials(engine) == "the user's own"
-    assert cli.GIVE_CREDENTIALS in output
+    assert GIVE_CREDENTIALS in output
     output = up_once(left_behind)
     assert "already running" in output
     assert f"'ChatApiUrl': '{service['url']}'" in output
@@ -136,6 +132,8 @@ def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_sa
     assert service["url"] in status
     assert f"ApiCredentialsSecretArn = {CREDENTIALS}\n" in status
     carry_out("down", left_behind, monkeypatch)
+    assert processes.session_members(engine.pid) == []
+    assert not is_reachable(engine)
 
 
 def test_say_is_refused_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,25 +143,45 @@ def test_say_is_refused_without_an_engine(tmp_path: Path, monkeypatch: pytest.Mo
     assert "run `make local-up`" in result.output
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("SlotLimits", "did you mean SlotLimit?"), ("Foo", "it has ProcessName, SlotLimit,")]
-)
-def test_a_parameter_that_the_template_does_not_have_starts_nothing(
-    name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+REFUSED = [
+    ({"--parameters": "SlotLimits=1"}, "template.yaml has no parameter SlotLimits; did you mean SlotLimit?"),
+    ({"--parameters": "Foo=1"}, "template.yaml has no parameter Foo; it has ProcessName, SlotLimit,"),
+    ({"--parameters": "SlotLimit"}, "'SlotLimit' is not of the form Name=value"),
+    ({"--parameters": "SlotLimit=many"}, "SlotLimit=many: expected a whole number"),
+    ({"--parameters": "SlotLimit=-1"}, "SlotLimit=-1: expected at least 0"),
+    ({"--parameters": "ProcessName=sales SlotLimit=501"}, "SlotLimit=501: expected at most 500"),
+    ({"--parameters": "ProcessName='a b'"}, "ProcessName=a b: expected the pattern [A-Za-z0-9_-]{1,47}"),
+    ({"--parameters": "DeployWorker=yes"}, "DeployWorker=yes: expected one of true, false"),
+    ({"--parameters": f"GlueJobName={'a' * 256}"}, "expected at most 255 characters"),
+    ({"--parameters": "ProcessName='a"}, '"ProcessName=\'a" is not a list of words: No closing quotation'),
+    ({"--parameters": "GlueJobName=sales"}, "GlueJobName=sales without a job: give its script, as in JOB=my_job.py"),
+    ({"--arguments": "--mode=fast"}, "the arguments without a job: give its script, as in JOB=my_job.py"),
+    ({"--job": "/no/such.py"}, "there is no file /no/such.py: expected the Python script of your Glue job"),
+    ({"--job": "/"}, "there is no file /: expected the Python script of your Glue job"),
+    ({"--job": __file__, "--arguments": "mode=fast"}, "'mode' is not an argument: expected --name=value"),
+    ({"--job": __file__, "--arguments": "--mode --day=1"}, "--mode has no value: expected --mode=value"),
+]
+
+
+@pytest.mark.parametrize(("options", "reason"), REFUSED, ids=str)
+def test_up_starts_nothing_with_an_option_that_cannot_work(
+    options: dict[str, str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "STATE_DIR", tmp_path)
-    result = CliRunner().invoke(cli.main, ["up", "--parameter", f"{name}=1"], env={"COLUMNS": "1000"})
+    words = [word for option in options.items() for word in option]
+    result = CliRunner().invoke(cli.main, ["up", *words], env={"COLUMNS": "1000"})
     assert result.exit_code == 2
-    assert f"template.yaml has no parameter {name}; {hint}" in result.output
+    assert reason in result.output
+    assert result.output.endswith("Nothing was started or changed.\n")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_with_another_chat_api_none_is_simulated(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = up_once(left_behind, "--parameter", "ChatApiUrl=https://chat.example")
+    output = up_once(left_behind, "--parameters", "ChatApiUrl=https://chat.example")
     engine = EmbeddedAws.attach(left_behind)
     assert engine.chat_service is None
     assert "chat_service" not in json.loads((left_behind / "outputs.json").read_text())
-    assert f"the chatbot calls https://chat.example; store its credentials with:\n{cli.GIVE_CREDENTIALS}\n" in output
+    assert f"the chatbot calls https://chat.example; store its credentials with:\n{GIVE_CREDENTIALS}\n" in output
     assert "simulated chat API" not in carry_out("status", left_behind, monkeypatch)
     given = CliRunner().invoke(cli.main, ["credentials"], input="the-id\nthe-secret\n")
     assert given.exit_code == 0
@@ -203,6 +221,12 @@ def test_make_say_passes_the_text_unchanged(checkout: Path, text: str) -> None:
 def test_make_work_passes_the_body_unchanged(checkout: Path, body: str) -> None:
     finish_setup(checkout)
     assert make(checkout, "work", f"BODY={body}").stdout == f"-m\ndev.emulator\nwork\n--\n{body}\n"
+
+
+def test_make_local_up_passes_job_arguments_and_parameters_unchanged(checkout: Path) -> None:
+    given = {"JOB": "my $5 job.py", "ARGUMENTS": "--a='$(shell id)' --b=\"c d\"", "PARAMETERS": "A='rate(1 day)' B=$$"}
+    printed = make(checkout, "local-up", "SETUP=:", *(f"{name}={value}" for name, value in given.items())).stdout
+    assert printed.splitlines()[3:] == [f"--{name.lower()}={value}" for name, value in given.items()]
 
 
 @pytest.mark.parametrize("finished", [True, False])

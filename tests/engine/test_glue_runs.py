@@ -1,5 +1,6 @@
 """glue_runs: scripts as processes, the concurrency limit, timeout, stop, error message."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from dev.emulator.aws import EmbeddedAws
+from dev.emulator.own_job import OwnJob
 from tests.engine.conftest import PLACE_HELD_SECONDS, lines
 from tests.support.waiting import wait_until
 
@@ -90,6 +92,42 @@ def test_a_failed_run_shows_the_exception_and_not_the_traceback(aws: EmbeddedAws
     name = glue_job("raise ValueError('no rows in part 7')\n")
     run = ended(aws, name, aws.client("glue").start_job_run(JobName=name)["JobRunId"])
     assert (run["JobRunState"], run["ErrorMessage"]) == ("FAILED", "ValueError: no rows in part 7")
+
+
+def test_each_run_of_a_local_script_reads_it_again_and_has_its_own_output(
+    aws: EmbeddedAws, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    script, name = tmp_path / "load.py", unique("own")
+    OwnJob(name, script, {"--day": "monday"}).create(aws)
+    OwnJob(name, script, {"--day": "tuesday"}).create(aws)
+    logs = aws.state_dir / "glue"
+    read = "from awsglue.utils import getResolvedOptions\nimport sys\n"
+    script.write_text(read + "print(getResolvedOptions(sys.argv, ['day'])['day'])\n")
+    assert run_once(aws, name, "first")["JobRunState"] == "SUCCEEDED"
+    script.write_text(read + "print('late', flush=True)\ngetResolvedOptions(sys.argv, ['hour'])\n")
+    failed = run_once(aws, name, "second")
+    assert failed["JobRunState"] == "FAILED"
+    assert failed["ErrorMessage"].endswith("GlueArgumentError: the following arguments are required: --hour")
+    output = {each: (logs / f"{each}.output.log").read_text() for each in ("first", "second")}
+    assert output == {"first": "tuesday\n", "second": "late\n"}
+    assert (logs / "first.error.log").read_text() == ""
+    assert (logs / "second.error.log").read_text().startswith("Traceback")
+    script.write_text("from awsglue.context import GlueContext\n")
+    message = run_once(aws, name, "third")["ErrorMessage"]
+    assert message.startswith(
+        "ModuleNotFoundError: awsglue.context is not available here: the embedded Glue runs plain"
+    )
+
+
+def run_once(aws: EmbeddedAws, name: str, execution: str) -> dict[str, Any]:
+    started = aws.client("glue").start_job_run(JobName=name, Arguments={"--slotkeeper-execution": execution})
+    return ended(aws, name, started["JobRunId"])
+
+
+def test_a_function_cannot_import_the_modules_of_glue_scripts(aws: EmbeddedAws, function: Callable[..., str]) -> None:
+    name = function("import awsglue\ndef handler(event, context):\n    return 'imported'\n")
+    answer = json.loads(aws.client("lambda").invoke(FunctionName=name)["Payload"].read())
+    assert "No module named 'awsglue'" in answer["errorMessage"]
 
 
 def test_a_missing_script_fails_the_run(aws: EmbeddedAws, glue_job: Callable[..., str]) -> None:

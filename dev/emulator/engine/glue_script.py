@@ -1,4 +1,7 @@
-"""The process of one Glue run: its script, `--key value` arguments, a timeout, a stop that ends its children too."""
+"""The process of one Glue run: its script, `--key value` arguments, a timeout, a stop that ends its children too.
+
+Only these processes can import `glue_modules`, the part of Glue's own modules that works here.
+"""
 
 import contextlib
 import os
@@ -12,11 +15,12 @@ from pathlib import Path
 
 from dev.emulator.engine.emulator import glue
 
+MODULES = Path(__file__).with_name("glue_modules")
 _fetching = threading.Lock()
 
 
 class ScriptProcess:
-    """Runs one script. `stop` may be called at any time, even before the start."""
+    """Runs one script. `stop` may be called at any time, even before the start. `name` is that of its log files."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -25,19 +29,27 @@ class ScriptProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, location: str, arguments: list[str], timeout: float) -> tuple[str, str]:
-        """Run the script at `location`; return the run's state and error message. `timeout` in seconds."""
+        """Run the script at `location`; return the run's state and error message. `timeout` in seconds.
+
+        Its output is in two files, as in Glue's log groups `output` and `error`.
+        """
+        logs = Path(os.environ["SLOTKEEPER_GLUE_LOGS"])
+        logs.mkdir(exist_ok=True)
+        errors = logs / f"{self._name}.error.log"
         with tempfile.TemporaryDirectory(prefix="glue-") as folder:
             script = _fetch(location, Path(folder))
             if script is None:
                 return "FAILED", f"Failed to download the script {location}: Not Found"
-            errors = Path(folder, "stderr")
-            with errors.open("wb") as stderr, self._lock:
+            # Appended to: after a restart of the engine, the same run executes its script again.
+            with (logs / f"{self._name}.output.log").open("ab") as stdout, errors.open("ab") as stderr, self._lock:
                 if self._stopped:
                     return "STOPPED", ""
                 self._process = subprocess.Popen(
                     [sys.executable, str(script), *arguments],
                     cwd=folder,
+                    env=os.environ | {"PYTHONPATH": str(MODULES)},
                     stdin=subprocess.DEVNULL,
+                    stdout=stdout,
                     stderr=stderr,
                     process_group=0,  # its own group, so that a stop ends its children; still in the engine's session
                 )
@@ -49,9 +61,7 @@ class ScriptProcess:
                 return "TIMEOUT", "Job run timed out"
             finally:
                 self._kill()  # the children, which otherwise continue to work for a run that has ended
-            text = errors.read_text(errors="replace")
-            sys.stderr.write(text)  # the engine's log keeps the whole traceback
-            return ("SUCCEEDED", "") if code == 0 else ("FAILED", _reason(text, code))
+            return ("SUCCEEDED", "") if code == 0 else ("FAILED", _reason(errors.read_text(errors="replace"), code))
 
     def stop(self) -> None:
         """Kill the script and its children."""

@@ -68,7 +68,7 @@ def start_job_run(data: dict[str, Any]) -> Any:
                 "ConcurrentRunsExceededException", f"Concurrent runs exceeded for {name}", 400
             )
         runs.append(run)
-        _processes[run["Id"]] = ScriptProcess(run["Id"])
+        _processes[run["Id"]] = ScriptProcess(_log_name(run))
     _begin(name, run)
     return responses.json_response({"JobRunId": run["Id"]})
 
@@ -93,10 +93,15 @@ def batch_stop_job_run(data: dict[str, Any]) -> Any:
 
 def resume(name: str, run: dict[str, Any]) -> None:
     """Restart the script of a run that was live when the engine ended, or end the run if it was being stopped."""
-    _processes[run["Id"]] = ScriptProcess(run["Id"])
+    _processes[run["Id"]] = ScriptProcess(_log_name(run))
     if run["JobRunState"] == "STOPPING":
         _processes[run["Id"]].stop()
     _begin(name, run)
+
+
+def _log_name(run: dict[str, Any]) -> str:
+    """The execution that has started the run, which the operator command prints; the run's id if none has."""
+    return str(run["Arguments"].get("--slotkeeper-execution", run["Id"]))
 
 
 def _begin(name: str, run: dict[str, Any]) -> None:

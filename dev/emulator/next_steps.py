@@ -1,0 +1,78 @@
+"""The end of `make local-up`: the sample data, and what the user can do next."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from dev.emulator import work_result
+from dev.emulator import worker_client as worker
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.chat_service.control import PREFIX
+from dev.emulator.sample_data import read_dataset, split_by_month
+
+CHAT_API_URL, GLUE_JOB_NAME = "ChatApiUrl", "GlueJobName"  # the template's parameters
+GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
+TALK = 'make say TEXT="Good morning"'
+FIRST_MONTH = worker.MONTH
+INPUT_KEY = f"input/{FIRST_MONTH}.csv"
+console = Console(highlight=False, soft_wrap=True, emoji=False)  # an ARN has ":secret:" in it
+
+
+def say(message: str) -> None:
+    """One progress line."""
+    console.print(f"[dim]local:[/dim] {message}")
+
+
+def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | None) -> None:
+    """The addresses of what is deployed, and the next command of each flow. Commands are bare, to be copied whole."""
+    say(f"ready at {aws.endpoint}; {len(aws.outputs)} outputs in {shown(aws.state_dir / 'outputs.json')}")
+    say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")
+    if chat_api:
+        say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
+        say(f"invalidate the shared token: curl -X POST {chat_api}{PREFIX}invalidate")
+    elif deployed[CHAT_API_URL]:
+        say(f"the chatbot calls {escape(deployed[CHAT_API_URL])}; store its credentials with:")
+        console.print(GIVE_CREDENTIALS)
+    say_chatbot_url(aws)
+    if "WorkQueueUrl" in aws.outputs:
+        like = work_result.resend(worker.sample_body("first"))
+        say(f"send a sample request to the worker: make work; or your own body: {escape(like)}")
+    process = deployed["ProcessName"]
+    if deployed[GLUE_JOB_NAME]:
+        _say_job(aws, process, deployed[GLUE_JOB_NAME])
+        return
+    say(f"{INPUT_KEY} is in {aws.outputs['DataBucketName']}; a message body for RequestQueueUrl that summarizes it:")
+    console.print(first_body(process), markup=False)
+
+
+def _say_job(aws: EmbeddedAws, process: str, name: str) -> None:
+    script = aws.client("glue").get_job(JobName=name)["Job"]["Command"]["ScriptLocation"]
+    say(f"Glue job {escape(name)} runs {escape(script)}, which each run reads again")
+    say(f"each run's output: {shown(aws.state_dir / 'glue')}/<execution>.output.log and .error.log; submit a request:")
+    console.print(f"slotkeeper --local request submit --process {process} --request-id first --wait", markup=False)
+
+
+def say_chatbot_url(aws: EmbeddedAws) -> None:
+    if aws.chatbot_url:
+        say(f"the chatbot's URL: {aws.chatbot_url}")
+
+
+def upload_sample(aws: EmbeddedAws) -> None:
+    """Upload one month of sample data to DataBucket, as CSV for a Glue job and as JSON Lines for the worker."""
+    month = split_by_month(read_dataset())[FIRST_MONTH]
+    bucket = aws.outputs["DataBucketName"]
+    aws.client("s3").put_object(Bucket=bucket, Key=INPUT_KEY, Body=month, ContentType="text/csv")
+    worker.upload_sample(aws)
+
+
+def first_body(process: str) -> str:
+    """A message body for RequestQueue that reads what `up` uploaded."""
+    arguments = {"--input_key": INPUT_KEY, "--output_key": f"output/{FIRST_MONTH}.json"}
+    return json.dumps({"process": process, "request_id": "first", "arguments": arguments})
+
+
+def shown(path: Path) -> str:
+    """The path, relative to the working directory if it is in it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
