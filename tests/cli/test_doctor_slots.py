@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.cancellation import Cancellation
 from slotkeeper.slots.process import Holder
 from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.doctor import slot_checks as checks
@@ -62,7 +63,7 @@ def test_the_level_of_a_finding(check: Callable[..., Any], changes: dict[str, An
 
 
 HIDDEN = {"RequestQueue": queue("RequestQueue", 180, ApproximateNumberOfMessagesNotVisible="1")}
-WAITING = {"waiting_since": int(NOW) - 300, "waiting_execution": "p-first"}
+WAITING = {"waiting_since": int(NOW) - 300, "waiting_execution": "p-first", "waiting_request_id": "first"}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ WAITING = {"waiting_since": int(NOW) - 300, "waiting_execution": "p-first"}
         (
             checks.waiting,
             {"queues": HIDDEN, "processes": [process(**WAITING)]},
-            ("warn", "process p has a free slot, but p-first has waited for 5 min"),
+            ("warn", "process p has a free slot, but first has waited for 5 min"),
         ),
     ],
 )
@@ -112,6 +113,8 @@ def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str
         {"queues": HIDDEN},  # no request has ever waited
         {"queues": HIDDEN, "processes": [process(**WAITING, slot_limit=0)]},
         {"queues": HIDDEN, "processes": [process(**WAITING, paused=True)]},
+        {"queues": HIDDEN, "processes": [process(**WAITING, cancelled={"p-first": Cancellation(int(NOW))})]},
+        {"queues": HIDDEN, "processes": [process(**{**WAITING, "waiting_since": int(NOW) - 14 * 86_400})]},
         {"queues": HIDDEN, "processes": [process(**WAITING)], "execution_status": lambda _: "SUCCEEDED"},
         {
             "queues": HIDDEN,

@@ -10,7 +10,11 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
+from slotkeeper_cli.waiting_requests import GONE_AFTER
 from tests.cli.operator_account import Operator
+from tests.support.module_time import replace_time
+
+SENT = 1_790_000_000.0
 
 
 def _only(seen: Any) -> Any:
@@ -26,7 +30,7 @@ def test_status_shows_a_holder_with_age_execution_and_glue_run(operator: Operato
 
     (holder,) = process["holders"]
     assert (process["slots_in_use"], process["slot_limit"]) == (1, 1)
-    assert holder["execution"] == name
+    assert (holder["execution"], holder["request_id"]) == (name, "a")
     assert holder["execution_status"] == "RUNNING"
     assert holder["since"] == "2026-09-21T14:13:20Z"
     assert holder["age_seconds"] > 0
@@ -43,21 +47,57 @@ def test_the_text_output_shows_the_same(operator: Operator) -> None:
     shown = operator.run("status").stdout
 
     assert "sample  1 of 1 slots in use  job sample-job" in shown
+    assert "  a  RUNNING for " in shown
     assert name in shown
     assert "RequestDeadLetterQueue" in shown
 
 
-def test_status_shows_the_first_waiting_request(operator: Operator) -> None:
+@pytest.fixture
+def waits(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The execution name of request b, which has waited for a minute behind request a."""
+    replace_time(monkeypatch, status, time=lambda: SENT + 60)
     operator.hold("a")
     second = operator.send("b")
     name = operator.workflow_name(second)
-    operator.slots.wait("sample", name, second)
+    operator.slots.wait("sample", name, second, "b")
+    return name
 
+
+def test_status_shows_the_first_waiting_request(operator: Operator, waits: str) -> None:
     waiting = _only(operator.run("status", "--json").json)["waiting"]
 
-    assert waiting["execution"] == name
-    assert waiting["since"] == "2026-09-21T14:13:20Z"
+    assert (waiting["execution"], waiting["request_id"]) == (waits, "b")
+    assert (waiting["since"], waiting["waited_seconds"]) == ("2026-09-21T14:13:20Z", 60)
     assert waiting["behind"] == "other requests"
+    assert "first in the queue: b, waiting for 1 min: its slot is in use" in operator.run("status").stdout
+
+
+def test_a_registration_of_an_earlier_version_is_shown_by_its_execution(operator: Operator, waits: str) -> None:
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="REMOVE waiting.request_id",
+    )
+
+    assert f"first in the queue: {waits}, waiting" in operator.run("status").stdout
+
+
+def test_status_shows_no_waiting_request_once_it_is_cancelled(operator: Operator, waits: str) -> None:
+    """The registration stays in the item until another request waits."""
+    operator.processes.cancellations.add("sample", waits, SENT)
+
+    assert _only(operator.run("status", "--json").json)["waiting"] is None
+    assert operator.process().waiting_execution == waits
+
+
+@pytest.mark.usefixtures("waits")
+@pytest.mark.parametrize(("age", "is_shown"), [(GONE_AFTER - 1, True), (GONE_AFTER, False)])
+def test_status_shows_no_waiting_request_once_it_has_expired(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, age: float, is_shown: bool
+) -> None:
+    replace_time(monkeypatch, status, time=lambda: SENT + age)
+
+    assert (_only(operator.run("status", "--json").json)["waiting"] is not None) == is_shown
 
 
 def test_status_shows_no_waiting_request_once_it_has_started(operator: Operator) -> None:

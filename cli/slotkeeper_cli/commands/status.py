@@ -18,8 +18,10 @@ from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.output import table
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, all_queue_attributes, message_counts
+from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
+from slotkeeper_cli.waiting_requests import because, behind, first_waiting
 
 
 def status(
@@ -32,35 +34,41 @@ def status(
     context = current_context()
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
+    request_ids = RequestIds(SlotControl(context.stack).workflow)
     if not watch:
-        data = read_status(context.stack, process)
+        data = read_status(context.stack, request_ids, process)
         context.out.result(data, lambda console: _render(console, data))
         return
     console = context.out.console
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
-            data = read_status(context.stack, process)
+            data = read_status(context.stack, request_ids, process)
             with console.capture() as capture:
                 _render(console, data)
             live.update(Text.from_ansi(capture.get()), refresh=True)
             time.sleep(watch)
 
 
-def read_status(stack: StackConnection, only: str | None = None) -> dict[str, Any]:
+def read_status(stack: StackConnection, request_ids: RequestIds, only: str | None = None) -> dict[str, Any]:
     """The state of a stack, as `status --json` prints it.
+
+    Args:
+        request_ids: those of the holders are added; the next refresh describes only new holders.
 
     Raises:
         NotFound: there is no process of the name `only`.
     """
     control, now = SlotControl(stack), time.time()
     processes, malformed = ([control.process(only)], []) if only else control.read_all()
-    executions = _executions(control, processes)
+    executions = _executions(control, processes, request_ids)
     runs = _runs(stack, processes)
+    oldest = sorted((holder.since, name) for process in processes for name, holder in process.holders.items())
+    ids = request_ids.find([name for _, name in oldest])
     return {
         "stack": stack.name,
         "region": stack.region,
         "at": iso(now),
-        "processes": [_process(stack, one, executions, runs, now) for one in processes],
+        "processes": [_process(stack, one, executions, ids, runs, now) for one in processes],
         "malformed": malformed,
         "queues": {queue: message_counts(attributes) for queue, attributes in all_queue_attributes(stack).items()},
         "not_deployed": [flow.name for flow in stack.not_deployed],
@@ -71,12 +79,14 @@ def _process(
     stack: StackConnection,
     process: Process,
     executions: Mapping[str, str],
+    request_ids: Mapping[str, str],
     runs: Mapping[str, dict[str, str]],
     now: float,
 ) -> dict[str, Any]:
     holders = [
         {
             "execution": name,
+            "request_id": request_ids.get(name),
             "state": holder.state,
             "since": iso(holder.since),
             "age_seconds": int(now - holder.since),
@@ -93,22 +103,13 @@ def _process(
 
 
 def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dict[str, Any] | None:
-    """The first waiting request. A registration stays in the item: if its request has started, no request waits."""
-    first = process.waiting_execution
-    if process.waiting_since is None or first in process.holders or (first and first in executions):
+    first = first_waiting(process, now)
+    if first is None or first.execution in executions:
         return None
-    behind = "nothing"  # a slot is free, and the request is being woken
-    if process.paused or not process.has_free_slot:
-        behind = "a pause" if process.paused else "other requests"
-    return {
-        "execution": first,
-        "since": iso(process.waiting_since),
-        "waited_seconds": int(now - process.waiting_since),
-        "behind": behind,
-    }
+    return {**first.as_dict(now), "behind": behind(process), "because": because(process)}
 
 
-def _executions(control: SlotControl, processes: list[Process]) -> dict[str, str]:
+def _executions(control: SlotControl, processes: list[Process], request_ids: RequestIds) -> dict[str, str]:
     """The status of each holder's execution, and of the first waiting request's if it has started."""
     names = {name for process in processes for name in process.holders}
     names |= {process.waiting_execution for process in processes if process.waiting_execution}
@@ -117,9 +118,10 @@ def _executions(control: SlotControl, processes: list[Process]) -> dict[str, str
     # One list contains the running executions; the others are described one by one.
     running = set(control.workflow.running())
     rest = sorted(names - running)
-    described = zip(rest, in_parallel(control.workflow.describe, rest), strict=True)
-    known = {name: execution.status for name, execution in described if execution is not None}
-    return dict.fromkeys(names & running, "RUNNING") | known
+    described = [one for one in in_parallel(control.workflow.describe, rest) if one is not None]
+    for execution in described:
+        request_ids.remember(execution)
+    return dict.fromkeys(names & running, "RUNNING") | {one.name: one.status for one in described}
 
 
 def _runs(stack: StackConnection, processes: list[Process]) -> dict[str, dict[str, str]]:
@@ -170,16 +172,18 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
     if len(process["holders"]) == 1:
         console.print(f"  {process['holders'][0]['link']}", style="dim")
     if waiting := process["waiting"]:
-        waited = f"{waiting['execution'] or 'a request'}, waiting for {duration(waiting['waited_seconds'])}"
-        behind = {"a pause": "the process is paused", "other requests": "all slots are in use"}
-        console.print(f"  first in the queue: {waited}: {behind.get(waiting['behind'], 'it is being woken')}")
+        name = waiting["request_id"] or waiting["execution"] or "a request"
+        waited = duration(waiting["waited_seconds"])
+        console.print(f"  first in the queue: {name}, waiting for {waited}: {waiting['because']}")
     console.print()
 
 
 def _holder(holder: dict[str, Any]) -> Text:
-    """Two lines, so that the name can be copied in a narrow window too."""
+    """Three lines, so that both ids can be copied in a narrow window too."""
     run, status = holder["glue_run"], holder["execution_status"]
-    line = Text(f"  {holder['execution']}  {holder['state']} for {duration(holder['age_seconds'])}, execution ")
+    name = holder["request_id"] or "request id unknown"
+    line = Text(f"  {name}  {holder['state']} for {duration(holder['age_seconds'])}, execution ")
     line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")
+    line.append(f"\n    {holder['execution']}", style="dim")
     line.append(f"\n    Glue run {run['state']} {run['id']}" if run else "\n    no Glue run found", style="dim")
     return line

@@ -1,0 +1,67 @@
+"""The caller's request ids of executions. An execution's name is a hash; its input contains the id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from slotkeeper.slots.executions import Execution, Workflow
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import execution_name
+from slotkeeper_cli.parallel import in_parallel
+
+# Executions that one search describes. The bucket of DescribeExecution has 250 calls in the smallest Regions, and the
+# functions use it too (docs/limits.md).
+MAX_DESCRIBED = 100
+# Attempts of a request id whose execution names are compared.
+_MAX_ATTEMPTS = 1000
+
+
+def request_id_of(execution_input: str) -> str | None:
+    """The request id in an execution's input; None if the execution was started manually without one."""
+    try:
+        fields = json.loads(execution_input)
+    except ValueError:
+        return None
+    given = fields.get("request_id") if isinstance(fields, dict) else None
+    return str(given) if given else None
+
+
+class RequestIds:
+    """Finds the request ids of executions, and remembers them: an execution's input does not change."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+        self._known: dict[str, str | None] = {}
+
+    def remember(self, execution: Execution) -> None:
+        """Remember the id of an execution that the caller has described."""
+        self._known[execution.name] = request_id_of(execution.input)
+
+    def find(self, executions: Sequence[str]) -> dict[str, str]:
+        """The ids of these executions, by execution name, without those that are not known.
+
+        Describes the first MAX_DESCRIBED executions whose ids are not known yet. The execution of a reservation may not
+        have started.
+        """
+        unknown = [name for name in executions if name not in self._known][:MAX_DESCRIBED]
+        for execution in in_parallel(self._workflow.describe, unknown):
+            if execution is not None:
+                self.remember(execution)
+        return {name: found for name in executions if (found := self._known.get(name))}
+
+
+def holders_of(processes: Iterable[Process], given: str) -> list[tuple[Process, str]]:
+    """The holders with a request id or an execution name, as pairs of process and execution. Makes no call."""
+    return [
+        (process, name)
+        for process in processes
+        for name in dict.fromkeys((given, *_names(process, given)))
+        if name in process.holders
+    ]
+
+
+def _names(process: Process, request_id: str) -> list[str]:
+    if not process.holders:
+        return []
+    return [execution_name(process.name, request_id, number) for number in range(1, _MAX_ATTEMPTS + 1)]
