@@ -105,10 +105,6 @@ help-all:  #+ Show every target, and the options of each
 setup:
 	@$(SETUP) requirements/local.txt
 
-.PHONY: setup-dev
-setup-dev:
-	@$(SETUP) requirements/local.txt requirements/dev.txt $(RUNTIME)
-
 ##@ Run it
 
 .PHONY: run
@@ -147,6 +143,10 @@ invoke: setup-dev  #+ Call FUNCTION with EVENT in the Lambda runtime; without EV
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
 
 ##@ Develop
+
+.PHONY: setup-dev
+setup-dev:  ## Install what tests and linters need into build/venv, as the targets of this group do
+	@$(SETUP) requirements/local.txt requirements/dev.txt $(RUNTIME)
 
 .PHONY: check
 check: lint-code  ## Format, lint, types, and the fast tests of what differs from BASE (main)
@@ -207,7 +207,7 @@ simulate: setup-dev  ## Explore small worlds of the real code, then a million ra
 	  $(if $(filter no,$(EXPLORE)),--no-explore)
 
 .PHONY: races
-races: setup-dev  ## Race for slots with 8 processes of 16 threads on DynamoDB Local (build/races/)
+races: setup-dev  #+ Race for slots with 8 processes of 16 threads on DynamoDB Local (build/races/)
 	@$(PYTHON) -m pytest tests/races/test_slot_races.py --seconds="$(SECONDS_EACH)"
 
 .PHONY: mutants
