@@ -20,7 +20,6 @@ from samtranslator.yaml_helper import yaml_parse
 
 from dev.emulator.environment import ROOT, child_environment
 
-TEMPLATE = ROOT / "template.yaml"
 STACK_NAME = "slotkeeper"
 ARTIFACT_BUCKET = "slotkeeper-deployment-artifacts"
 BUILD_DIR = ROOT / "build" / "sam"
@@ -80,7 +79,7 @@ def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[
     The project's template is built into BUILD_DIR if a source has changed since the last build. Another template is
     built into `folder`, which also contains sam's log. Raises DeploymentError.
     """
-    default = template == TEMPLATE
+    default = template == ROOT / "template.yaml"
     build_dir = BUILD_DIR if default else folder / "sam"
     sources = build_dir / "sources.sha256"
     digest = _digest_of_sources() if default else ""
@@ -107,7 +106,7 @@ def _digest_of_sources() -> str:
     versions = [sys.version, *(importlib.metadata.version(name) for name in ("aws-sam-cli", "pip"))]
     digest = hashlib.sha256(json.dumps(versions).encode())
     folders = [ROOT / "functions", ROOT / "layers"]
-    for path in [TEMPLATE, *sorted(path for folder in folders for path in folder.rglob("*"))]:
+    for path in [ROOT / "template.yaml", *sorted(path for folder in folders for path in folder.rglob("*"))]:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(json.dumps([str(path), path.stat().st_mode]).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
@@ -120,7 +119,7 @@ def _declared(template: Path) -> dict[str, dict[str, Any]]:
     return parameters
 
 
-def check_names(parameters: Iterable[str], template: Path = TEMPLATE) -> None:
+def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yaml") -> None:
     """Raise DeploymentError for a name that is no parameter of `template`, which sam deploy ignores silently."""
     known = list(_declared(template))
     for name in parameters:
@@ -130,11 +129,11 @@ def check_names(parameters: Iterable[str], template: Path = TEMPLATE) -> None:
             raise DeploymentError(f"{template.name} has no parameter {name}; {instead}")
 
 
-def check_values(parameters: Mapping[str, str]) -> None:
+def check_values(parameters: Mapping[str, str], template: Path = ROOT / "template.yaml") -> None:
     """Raise DeploymentError for a parameter or a value that CloudFormation would refuse, which MiniStack accepts."""
-    check_names(parameters)
+    check_names(parameters, template)
     for name, value in parameters.items():
-        expected = _violated(_declared(TEMPLATE)[name], value)
+        expected = _violated(_declared(template)[name], value)
         if expected:
             raise DeploymentError(f"{name}={value}: expected {expected}")
 
