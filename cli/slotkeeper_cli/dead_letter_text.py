@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
-from slotkeeper_cli.formatting import local_time
+from slotkeeper_cli.formatting import local_time, one_line
 
-# Characters of a reason that `list` prints, on one line; `show` prints the lines of a whole error message of Glue.
-MAX_REASON_LISTED = 200
+# Characters of a reason, enough for a whole error message of Glue.
 MAX_REASON_SHOWN = 4000
 
 
@@ -24,7 +23,7 @@ def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[Dead
         console.print(Text.assemble((queue["name"], "bold"), line))
         for message in messages:
             # Not a table, in which a folded id could not be copied.
-            console.print(f"  {message.label}  {message.code}: {_one_line(message.reason)}")
+            console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
             console.print(f"    {local_time(message.sent_at)}  {_names(message)}", style="dim")
         if more := queue["messages"] - len(messages):
             console.print(f"  {more:,} more not shown: above --limit, or behind the first ten of their process")
@@ -46,12 +45,6 @@ def render_message(console: Console, message: DeadLetterMessage) -> None:
 
 def _names(message: DeadLetterMessage) -> str:
     return f"execution {message.execution}  " * bool(message.execution) + f"message {message.message_id}"
-
-
-def _one_line(reason: str) -> str:
-    """The reason on one line, cut where it is too long for a list."""
-    words = " ".join(reason.split())
-    return words if len(words) <= MAX_REASON_LISTED else f"{words[:MAX_REASON_LISTED]}..."
 
 
 def _readable(name: str, value: str) -> str:

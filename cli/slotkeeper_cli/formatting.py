@@ -1,4 +1,4 @@
-"""Format times, durations and counts."""
+"""Format times, durations, counts and long texts."""
 
 from datetime import UTC, datetime
 
@@ -29,3 +29,9 @@ def local_time(moment: float) -> str:
 def count(number: int, one: str, many: str = "") -> str:
     """`1 request`, `3 requests`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def one_line(text: str, maximum: int = 200) -> str:
+    """A text on one line, cut after `maximum` characters."""
+    words = " ".join(text.split())
+    return words if len(words) <= maximum else f"{words[:maximum]}..."

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from slotkeeper.slots.failure_reason import failure_reason
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
@@ -172,4 +173,5 @@ def _ending(execution: dict[str, Any]) -> dict[str, Any]:
     data = {"status": execution["status"], "started": iso(started.timestamp())}
     if isinstance(stopped, datetime):
         data["ended"] = iso(stopped.timestamp())
-    return data | {name: execution[name] for name in ("error", "cause") if execution.get(name)}
+    data |= {name: execution[name] for name in ("error", "cause") if execution.get(name)}
+    return data | ({"reason": failure_reason(data["cause"])} if "cause" in data else {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from slotkeeper.slots.admission import DeadLettered, Starter, Waiting
 from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
 from slotkeeper_cli.commands import request
-from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, send_dead_letter, waiting
+from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.queue_contents import fail, job_run, send_dead_letter, waiting
 
 NOW = 1_790_000_000.0
 
@@ -97,6 +98,33 @@ def test_show_of_an_ended_request_has_its_status_and_dead_letter_queue(operator:
     assert (attempt["state"], attempt["status"]) == ("failed", "ABORTED")
     assert attempt["dead_letter"]["queue"] == "FailedRequestQueue"
     assert "next_attempt" not in _show(operator)
+
+
+def test_show_prints_glue_s_error_message_once(operator: Operator) -> None:
+    fail(operator, cause=job_run("no such month"))
+
+    def describe(parameters: dict[str, Any]) -> dict[str, Any]:
+        name, moment = parameters["executionArn"].rpartition(":")[2], datetime.fromtimestamp(0, UTC)
+        if name != execution_name("sample", "a", 1):
+            return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "no"}}
+        ending = {
+            "status": "FAILED",
+            "error": "RequestFailed",
+            "cause": f"States.TaskFailed: {job_run('no such month')}",
+        }
+        return {
+            "executionArn": parameters["executionArn"],
+            "name": name,
+            "startDate": moment,
+            "stopDate": moment,
+        } | ending
+
+    with StubbedCalls("stepfunctions", {"DescribeExecution": describe}):
+        shown = operator.run("request", "show", "a").stdout
+        attempt = _attempt(operator)
+    assert "    reason: no such month\n" in shown
+    assert shown.count("no such month") == 1
+    assert (attempt["reason"], attempt["cause"][:18]) == ("no such month", "States.TaskFailed:")
 
 
 def test_show_of_a_failed_request_without_message_has_a_next_attempt(operator: Operator) -> None:

@@ -12,6 +12,7 @@ import pytest
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.queue_contents import job_run
 from tests.support.module_time import replace_time
 
 
@@ -221,7 +222,9 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
         name = parameters["executionArn"].rpartition(":")[2]
         if name not in ended:
             return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "not yet"}}
-        ending = {"status": "SUCCEEDED"} if ended[name] == "SUCCEEDED" else {"status": "FAILED", "error": ended[name]}
+        cause = f"States.TaskFailed: {job_run('no such month')}"
+        failed = {"status": "FAILED", "error": ended[name], "cause": cause}
+        ending = {"status": "SUCCEEDED"} if ended[name] == "SUCCEEDED" else failed
         moment = datetime.fromtimestamp(0, UTC)
         return {
             "executionArn": parameters["executionArn"],
@@ -256,6 +259,10 @@ def test_submit_fails_if_an_execution_fails(operator: Operator, monkeypatch: pyt
     assert ended.exit_code == 1
     assert ended.json["sent"][0]["error"] == "RequestFailed"
     assert "1 of 1 request failed" in ended.stderr
+    assert ended.json["sent"][0]["reason"] == "no such month"
+    with polls:
+        text = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait").stdout
+    assert text == f"sent: a  {execution_name('sample', 'a', 1)}  FAILED: no such month\n"
 
 
 def test_submit_waits_for_the_next_attempt_of_a_returned_request(

@@ -214,11 +214,12 @@ def _render(console: Console, request_attempts: RequestAttempts, data: dict[str,
     for attempt in request_attempts.attempts:
         console.print(f"  attempt {attempt.number}: {attempt.state}  {attempt.execution}")
         for name, value in attempt.details.items():
-            if value:
+            if value and name != "cause":
                 console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}")
         if dead_letter := attempt.dlq_message:
+            reason = "" if "reason" in attempt.details else f": {dead_letter.reason}"
             message = f"{dead_letter.message_id} in {dead_letter.queue.full_name}"
-            console.print(f"    dead-letter message: {message}, {dead_letter.code}: {dead_letter.reason}")
+            console.print(f"    dead-letter message: {message}, {dead_letter.code}{reason}")
     if next_attempt := data.get("next_attempt"):
         console.print(f"  attempt {next_attempt['attempt']}: perhaps queued  {next_attempt['execution']}")
 

@@ -14,11 +14,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.failure_reason import failure_reason
 from slotkeeper.slots.request import Request
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
-from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.formatting import count, duration, one_line
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_sender import BATCH, SendResult, read_lines, send_all
 from slotkeeper_cli.slot_control import SlotControl
@@ -199,12 +200,14 @@ def _as_dict(one: SendResult, before: Mapping[str, str], ended: Mapping[str, Exe
         data["ran_before"] = status
     if execution := ended.get(one.request.execution_name):
         data |= {"status": execution.status, "error": execution.error or None, "cause": execution.cause or None}
+        data["reason"] = failure_reason(execution.cause) or None
     return data
 
 
 def _render(console: Console, data: dict[str, Any], wait: bool) -> None:
     for one in data["sent"]:
-        ending = f"  {one.get('status', 'not ended yet')}" if wait else ""
+        reason = f": {one_line(one['reason'])}" if one.get("reason") else ""
+        ending = f"  {one.get('status', 'not ended yet')}{reason}" if wait else ""
         console.print(f"sent: {one['request_id']}  {one['execution']}{ending}")
     for one in data["refused"]:
         console.print(f"not sent: {one['request_id']} ({one['process']}): {one['error']}")
