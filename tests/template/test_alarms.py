@@ -181,7 +181,16 @@ def test_a_waiting_request_is_received_in_every_period_of_the_alarm_on_its_age()
     starts = RESOURCES["RequestQueue"]["Properties"]["VisibilityTimeout"] + FUNCTIONS["StarterFunction"]["Timeout"]
     assert alarm["Period"] >= MAX_HIDE_SECONDS + starts
     assert (alarm["MetricName"], alarm["Statistic"]) == ("RequestAge", "Maximum")
-    assert alarm["Threshold"] < RESOURCES["RequestQueue"]["Properties"]["MessageRetentionPeriod"]
+    assert alarm["Threshold"] == RESOURCES["RequestQueue"]["Properties"]["MessageRetentionPeriod"] / 2
+    assert "waited for a week" in str(alarm["AlarmDescription"])
+
+
+def test_the_idle_alarm_waits_longer_than_a_request_is_hidden() -> None:
+    """The head of a paused process is received once in the longest hide, and the event source may take minutes."""
+    alarm = ALARMS["StarterIdleAlarm"]
+    seconds = alarm["EvaluationPeriods"] * alarm["Metrics"][1]["MetricStat"]["Period"]
+    assert seconds == 1.5 * MAX_HIDE_SECONDS
+    assert f"{seconds // 60} minutes" in str(alarm["AlarmDescription"])
 
 
 def test_the_backlog_alarm_rings_well_before_sqs_hides_other_processes() -> None:

@@ -302,6 +302,14 @@ def test_a_lasting_error_dead_letters_a_message_before_sqs_does_without_a_reason
     assert reason.startswith("received 999 times, nearly the queue's maximum of 1000: RuntimeError: why")
 
 
+@pytest.mark.parametrize(("left", "ending"), [(3599, DeadLettered), (3601, Deferred)])
+def test_after_an_error_a_message_expires_two_of_the_longest_hides_before_its_retention(
+    account: Account, left: float, ending: type[object]
+) -> None:
+    sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
+    assert isinstance(account.starter.defer(sent, NOW, RuntimeError("why")), ending)
+
+
 def test_a_malformed_message_is_deferred_too(account: Account) -> None:
     assert isinstance(account.starter.defer(account.send("{"), NOW, RuntimeError("why")), Deferred)
 

@@ -19,6 +19,16 @@ def test_f21_waiting_for_the_whole_retention_does_not_use_up_the_receives() -> N
     assert receives < 750  # of 1,000: the others are for wakes
 
 
+@pytest.mark.parametrize(
+    ("waited", "seconds"),
+    [(0, 225), (900, 225), (1000, 250), (4000, 1000), (7200, 1800), (1e6, 1800)],
+    ids=["1.25 times the default", "the same", "a quarter", "a quarter later", "half an hour", "half an hour later"],
+)
+def test_a_message_is_hidden_for_a_quarter_of_the_time_it_has_waited(waited: float, seconds: int) -> None:
+    """At least 1.25 times the queue's default, at most half an hour, as docs/correctness.md and docs/costs.md state."""
+    assert hide_seconds(waited, default_visibility=180) == seconds
+
+
 @pytest.mark.parametrize("waited", [0, 60, 1e4, 1e6])
 def test_a_message_is_hidden_for_longer_than_by_default_and_for_half_an_hour_at_most(waited: float) -> None:
     assert VISIBILITY < hide_seconds(waited, VISIBILITY) <= MAX_HIDE_SECONDS

@@ -15,6 +15,7 @@ from slotkeeper.token import Timing
 from slotkeeper.token.item import RefreshLock, TokenItem
 from slotkeeper.token.timing import (
     LONGEST_POLL_SECONDS,
+    OWN_FAILURE_PAUSE,
     KnownToken,
     Step,
     WaitForRefresh,
@@ -165,6 +166,10 @@ def test_the_default_patience_covers_a_dead_holders_lease_and_the_next_refresh()
 def test_a_poll_interval_is_at_most_half_of_the_time_waited(waited: float, expected: float) -> None:
     pause = longest_poll_interval(waited, expected)
     assert 0 < pause <= min(LONGEST_POLL_SECONDS, 0.25 + waited / 2)
+
+
+def test_an_instance_whose_refresh_failed_pauses_for_several_reads_of_the_others() -> None:
+    assert OWN_FAILURE_PAUSE >= 3 * LONGEST_POLL_SECONDS
 
 
 def test_without_an_expected_time_polls_become_less_frequent() -> None:
