@@ -18,6 +18,7 @@ TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
 ALONE = (
     "tests/e2e/test_flow_deployments.py",
     "tests/e2e/test_guided.py",
+    "tests/e2e/test_own_job.py",
     "tests/e2e/test_run_chatbot.py",
     "tests/e2e/test_run_worker.py",
     "tests/engine/test_cli.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,18 @@ from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
-(TOUR,) = re.findall(r"^    export SLOTKEEPER_LOCAL=1\n((?:    slotkeeper .*\n)+)", PAGE, re.MULTILINE)
+((EXPORT, TOUR),) = re.findall(r"^    (export .*SLOTKEEPER_LOCAL=1)\n((?:    slotkeeper .*\n)+)", PAGE, re.MULTILINE)
+
+
+def test_the_tours_shell_finds_the_command_that_make_cli_installs_and_its_local_stack(tmp_path: Path) -> None:
+    command = tmp_path / "build" / "cli" / "bin" / "slotkeeper"  # the Makefile's place
+    command.parent.mkdir(parents=True)
+    command.write_text('#!/bin/sh\necho "$0 $SLOTKEEPER_LOCAL"\n')
+    command.chmod(0o755)
+    ran = subprocess.run(
+        ["bash", "-c", f"{EXPORT}\nslotkeeper"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"{command} 1\n"
 
 
 @pytest.mark.usefixtures("slotkeeper")
