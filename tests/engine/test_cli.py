@@ -20,6 +20,7 @@ from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
 from dev.emulator.next_steps import GIVE_CREDENTIALS
+from dev.emulator.own_job import OwnJob, read_job
 from tests.support.waiting import wait_until
 
 # `up` in another folder. Its deployment creates a bucket and a secret, or never ends.
@@ -174,6 +175,18 @@ def test_up_starts_nothing_with_an_option_that_cannot_work(
     assert reason in result.output
     assert result.output.endswith("Nothing was started or changed.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_jobs_name_and_default_arguments_are_read_as_a_shell_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = tmp_path / "load sales.py"
+    script.touch()
+    job = read_job("~/load sales.py", "", "--day=2026-11-22 --city 'San José' --empty= --at=a=b")
+    arguments = {"--day": "2026-11-22", "--city": "San José", "--empty": "", "--at": "a=b"}
+    assert job == OwnJob("load sales", script, arguments)
+    assert read_job(str(script), "sales-load", "").name == "sales-load"
 
 
 def test_with_another_chat_api_none_is_simulated(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
