@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.failure_reason import failure_reason
 from slotkeeper.slots.request import execution_name
 from tests.e2e.deployed_stack import JOB, DeployedStack, update
 from tests.support.waiting import wait_until
@@ -27,7 +28,7 @@ def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_f
     stack.wait_until_free(process)
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
     assert (kept["execution_name"], kept["error"], kept["kept_by"]) == (name, "States.TaskFailed", "workflow")
-    assert "failed by the test" in kept["cause"]
+    assert failure_reason(kept["cause"]) == "failed by the test"
     execution = stack.execution(name)
     assert execution is not None
     assert execution["error"] == "RequestFailed"
@@ -60,6 +61,7 @@ def test_a_failed_request_is_published_to_the_topic(stack: DeployedStack) -> Non
     notification = json.loads(json.loads(message["Body"])["Message"])
     assert notification["execution"] == stack.arn(name)
     assert (notification["request_kept"], notification["slot"]) == (True, "released")
+    assert notification["reason"] == "failed by the test"
 
 
 def test_f5_a_release_whose_answer_is_lost_frees_one_slot(stack: DeployedStack) -> None:

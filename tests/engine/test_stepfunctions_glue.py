@@ -44,6 +44,7 @@ def test_a_failed_run_is_a_failed_task_with_the_run_as_its_cause(
     cause = json.loads(description["cause"])
     assert description["error"] == "States.TaskFailed"
     assert (cause["JobRunState"], cause["ErrorMessage"]) == ("FAILED", "ValueError: bad part")
+    assert description["cause"] == json.dumps(cause, sort_keys=True, separators=(",", ":"))  # as of AWS
 
 
 def test_a_refused_start_has_glues_error(machine: MachineMaker) -> None:

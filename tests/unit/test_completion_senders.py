@@ -11,6 +11,7 @@ import pytest
 
 from slotkeeper.events import MAX_TRIES, CompletionEvents
 from slotkeeper.slots.cancellation import Cancellations
+from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_events import RequestEvents
 from tests.support.boundary import Killed, kill_before, refuse
@@ -141,6 +142,14 @@ def test_a_request_that_the_janitor_keeps_is_published_once(janitor: Janitor) ->
         "finished_at": "2027-01-15T08:00:00.000Z",
     }
     assert (janitor.kept(), janitor.unsent) == (1, [])
+
+
+def test_a_kept_request_is_published_with_glue_s_message_and_without_the_run_s_arguments(janitor: Janitor) -> None:
+    cause = 'States.TaskFailed: {"Arguments":{"--key":"secret"},"ErrorMessage":"no month","JobRunState":"FAILED"}'
+    ended = Execution("p-1", "FAILED", NOW, input="{}", arn="arn:aws:states:us-east-1:1:execution:workflow:p-1")
+    janitor.account.settlement.on_kept(ended, "RequestNotKept", cause)
+    (event,) = janitor.bus.published
+    assert (event["error"], event["cause"]) == ("RequestNotKept", "no month")
 
 
 def test_a_janitor_that_dies_before_publishing_publishes_in_its_next_run(janitor: Janitor) -> None:

@@ -74,7 +74,7 @@ def _caught(path: str, expected: Any, variables: Variables | None = None, contex
 
 def _searched(starts: int, **more: Any) -> Variables:
     return {
-        "failure": {"error": "Glue.X", "cause": "lost"},
+        "failure": {"error": "Glue.X", "cause": "lost", "reason": ""},
         "return_request": False,
         "start_again": False,
         "must_stop": False,
@@ -123,6 +123,13 @@ _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of 
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
 _THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error Code: ThrottlingException)"}
 
+# Causes of RunGlueJob -> the reason.
+_REASONS = {
+    r'{"Arguments":{"--a":"\"ErrorMessage\":\"no\""},"ErrorMessage":"no \"day\"","JobRunState":"FAILED"}': "no 'day'",
+    '{"Arguments":{},"Id":"jr_1","JobRunState" : "TIMEOUT"}': "TIMEOUT",
+    "lost": "",
+}
+
 CASES = [
     _case(
         "ConfirmSlot.Arguments",
@@ -150,19 +157,35 @@ CASES = [
     ),
     _case(
         "RunGlueJob.Assign",
-        {"run_id": "jr_1", "run_state": "SUCCEEDED"},
+        {"run_id": "jr_1", "run_state": "SUCCEEDED", "run_error": ""},
         result={"Id": "jr_1", "JobRunState": "SUCCEEDED"},
+    ),
+    *(
+        _case(
+            "RunGlueJob.Catch.0.Assign",
+            _searched(1, failure={"error": "States.TaskFailed", "cause": cause, "reason": reason}),
+            {"starts": 0},
+            errorOutput={"Error": "States.TaskFailed", "Cause": cause},
+        )
+        for cause, reason in _REASONS.items()
     ),
     _case("RunGlueJob.TimeoutSeconds", 4500),
     _caught("RunGlueJob.Catch.0.Assign", _searched(2), {"starts": 1}),
     _caught("RunGlueJob.Catch.0.Assign", _searched(2, return_request=True, must_stop=True), {"starts": 1}, REDRIVEN),
     _case(
         "RunGlueJob.Catch.0.Assign",
-        _searched(1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"]}),
+        _searched(
+            1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"], "reason": ""}
+        ),
         {"starts": 0},
         errorOutput=_THROTTLED,
     ),
-    _case("GlueRunNotSucceeded.Assign", {"failure": _ABOUT_TO_END}, _RUN),
+    _case("GlueRunNotSucceeded.Assign", {"failure": _ABOUT_TO_END}, _RUN | {"run_error": ""}),
+    _case(
+        "GlueRunNotSucceeded.Assign",
+        {"failure": _ABOUT_TO_END | {"cause": "Glue run jr_1 of job j ended as FAILED: no month"}},
+        _RUN | {"run_state": "FAILED", "run_error": "no month"},
+    ),
     _case("WaitForGlueRun.Assign", {"searches": 2}, {"searches": 1}),
     _case("WaitForGlueRun.Seconds", Between(30, 59)),
     _case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3}, {"job_name": "j", "next_page": ""}),
@@ -188,8 +211,13 @@ CASES = [
     *(
         _case(
             "ReadGlueRun.Assign",
-            {"run_state": state, "run_has_ended": has_ended, "run_minutes": minutes, "failed_reads": 0},
-            result={"JobRun": {"JobRunState": state} | ({"StartedOn": started} if started else {})},
+            {"run_state": state, "run_has_ended": has_ended, "run_minutes": minutes, "failed_reads": 0}
+            | {"run_error": "no month" if state == "FAILED" else ""},
+            result={
+                "JobRun": {"JobRunState": state}
+                | ({"StartedOn": started} if started else {})
+                | ({"ErrorMessage": "no month"} if state == "FAILED" else {})
+            },
         )
         for state, has_ended, started, minutes in (
             ("SUCCEEDED", True, STARTED, 60),
@@ -275,6 +303,7 @@ CASES = [
             "TopicArn": "${FailureTopicArn}",
             "Subject": "Slotkeeper: a request of p failed",
             "Message": {
+                "reason": FAILURE["cause"],
                 "execution": "arn:p-1",
                 "request": REQUEST,
                 "request_kept": True,
@@ -283,6 +312,11 @@ CASES = [
             },
         },
         {"failure": FAILURE, "outcome": "KEPT", "run_state": "FAILED"},
+    ),
+    _case(
+        "PublishFailureEvent.Arguments",
+        _event("Failed", "FAILED", error="States.TaskFailed", cause="no month", kept_in="failed"),
+        {"failure": {"error": "States.TaskFailed", "cause": '{"Arguments":{"--a":"secret"}}', "reason": "no month"}},
     ),
     _case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
     _case(

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.failure_reason import failure_reason
 from tests.support.completion_events import checked
 from tests.workflow.definition import states
-from tests.workflow.interpreter import ME, STATES, Path, Variables, all_walks
+from tests.workflow.interpreter import ME, STATES, Path, StateFailed, Variables, all_walks
 
 EVENTS = {"PublishSuccessEvent": "SUCCEEDED", "PublishFailureEvent": "FAILED"}
 REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--secret": "hunter2"}}
@@ -68,13 +69,18 @@ def test_the_event_has_the_fields_of_the_execution() -> None:
         assert (event["stack"], event["finished_at"]) == ("${StackName}", "2026-01-01T01:00:00.123Z")
         if event["status"] == "FAILED":
             failure = walk.variables["failure"]
-            assert (event["error"], event["cause"]) == (failure["error"], failure["cause"])
+            assert (event["error"], event["cause"]) == (failure["error"], failure.get("reason") or failure["cause"])
             assert event["kept_in"] == "failed"
 
 
 def test_the_event_does_not_contain_the_arguments() -> None:
-    events = _event_of("PublishSuccessEvent", {}), _event_of("PublishFailureEvent", {"failure": FAILURE})
+    cause = '{"Arguments":{"--secret":"hunter2"},"ErrorMessage":"no month","JobRunState":"FAILED"}'
+    _, caught = STATES["RunGlueJob"].catch(
+        StateFailed("States.TaskFailed", cause), {"Execution": {"RedriveCount": 0}}, {"starts": 0}
+    )
+    events = _event_of("PublishSuccessEvent", {}), _event_of("PublishFailureEvent", caught)
     assert "hunter2" not in str(events)
+    assert events[1]["cause"] == "no month" == failure_reason(cause)
 
 
 @pytest.mark.parametrize(

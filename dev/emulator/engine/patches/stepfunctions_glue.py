@@ -3,7 +3,7 @@
 AWS: "Start an AWS Glue job with Step Functions"; "Discover service integration patterns in Step Functions" (Run a Job:
 a stopped execution makes a best-effort attempt to cancel the job; a timeout of a task or an execution is not mentioned,
 so those runs continue here). Errors are `Glue.<code>`. A run that ends in another state than SUCCEEDED is
-States.TaskFailed with the run as its cause, dates as epoch milliseconds.
+States.TaskFailed with the run as its cause, dates as epoch milliseconds and its keys sorted.
 MiniStack's only Glue integration is the aws-sdk one, which cannot wait.
 """
 
@@ -47,7 +47,7 @@ def start_job_run(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
     _wait(name, run, drive)
     result = as_step_functions_shows_it(run)
     if run["JobRunState"] != "SUCCEEDED":
-        raise sfn._ExecutionError("States.TaskFailed", json.dumps(result))
+        raise sfn._ExecutionError("States.TaskFailed", json.dumps(result, sort_keys=True, separators=(",", ":")))
     return result
 
 

@@ -1,4 +1,8 @@
-"""The reason why a request failed, in words: Glue's own error message, if the failure's cause contains it."""
+"""The reason why a request failed, in words: Glue's own error message, if the failure's cause contains it.
+
+The workflow's `reason` (state RunGlueJob) is the same for its e-mail and event, or the run's state if Glue gives no
+message. Unlike the cause, a reason does not contain the run's arguments, which events must not contain.
+"""
 
 from __future__ import annotations
 

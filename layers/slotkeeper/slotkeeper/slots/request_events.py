@@ -7,6 +7,7 @@ from typing import Any
 
 from slotkeeper.events import CompletionEvents, instant
 from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.failure_reason import failure_reason
 from slotkeeper.slots.request import Delivery, Request
 
 _FLOW = "gated"  # words: allowed, a value of completion.schema.json
@@ -51,7 +52,7 @@ class RequestEvents:
                 "execution_name": execution.name,
                 "execution_arn": execution.arn,
                 "error": error,
-                "cause": cause,
+                "cause": failure_reason(cause),  # without the run's arguments
                 "kept_in": self._kept_in,
                 "started_at": None if execution.started_at is None else instant(execution.started_at),
             },
