@@ -68,7 +68,7 @@ READY  := $(VENV)/.installed-local
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
 # One more than processors: tests with an engine mostly wait (tests/conftest.py serializes them).
 TEST_WORKERS ?= 3
-LINTED := layers functions cli dev jobs tests
+LINTED := layers functions cli dev jobs tests examples
 # The environment comes first: sam build searches PATH for python3.13.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export SAM_CLI_TELEMETRY := 0
@@ -167,6 +167,7 @@ lint-code: words
 	@ruff format --check $(LINTED)
 	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev
 	@for folder in functions/*/ jobs/; do mypy --no-error-summary $$folder*.py || exit 1; done
+	@cd examples/shared-token && MYPYPATH=$(CURDIR)/layers/slotkeeper mypy --no-error-summary greeter tests
 
 .PHONY: words
 words: setup-dev  #+ List words that the project decided against (dev/words.toml), with what to write instead
@@ -174,7 +175,7 @@ words: setup-dev  #+ List words that the project decided against (dev/words.toml
 
 .PHONY: lint
 lint: lint-code  ## Format, lint, types, words, the template and its security
-	@cfn-lint template.yaml
+	@cfn-lint template.yaml examples/*/template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
 	@$(PYTHON) -m dev.tools.merged build/merged/template.json

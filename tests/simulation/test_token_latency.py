@@ -12,6 +12,7 @@ SHIPPED = {"the chatbot's": timing(5), "the default": Timing()}
 WITHIN = 21.5  # seconds, the chatbot's for the tokens of one message: 28 s, less 2 s of reserve and one answer
 FINE = [hundredths / 100 for hundredths in range(0, 401, 10)]
 COARSE = [tenths / 10 for tenths in range(0, 41, 5)]
+SHARES_OF_API = [0.0, 0.1, 0.2, 0.4, 0.6, 0.7, 0.75, 0.8]  # FINE, as shares of the default `Timing.api`
 
 # Three instances with ordinary messages, and one whose messages get a 401 with any token. The token dies at 100 s.
 ORDINARY = tuple(tuple(Message(at + later) for at in (0, 30, 99, 100, 130, 170)) for later in (0.0, 0.3, 1.1))
@@ -64,6 +65,34 @@ def test_an_own_failure_of_one_instance_fails_no_message_of_others(times: Timing
         )
         violations[each] = broken(course, 1)
     assert {latency: error for latency, error in violations.items() if error} == {}
+
+
+def _violations(times: Timing) -> list[str]:
+    """The errors at latencies up to 0.8 of `api`: a dead token, no dead token, an own failure of one instance."""
+    violations = []
+    for share in SHARES_OF_API:
+        each = share * times.api
+        latencies, late = Latencies(each, each, each), Latencies(each, each, each, effect_first=False)
+        everyone = (FORBIDDEN, *ORDINARY)
+        courses = {
+            "dead": (play(latencies, times, everyone, revoked_at=100.0, within=times.patience), 1),
+            "dead, late": (play(late, times, everyone, revoked_at=100.0, within=times.patience), 1),
+            "alive": (play(latencies, times, everyone, within=times.patience), 0),
+            "own failure": (
+                play(latencies, times, ORDINARY, revoked_at=98.0, within=times.patience, own_failure="no secret"),
+                1,
+            ),
+        }
+        violations += [f"{share} {name}: {error}" for name, made in courses.items() if (error := broken(*made))]
+    return violations
+
+
+def test_t1_the_times_for_a_short_timeout_refresh_a_dead_token_once_and_a_live_one_never() -> None:
+    assert _violations(Timing.for_timeout(6)) == []
+
+
+def test_control_a_third_of_the_timeout_for_a_refresh_leaves_too_little_time_to_wait() -> None:
+    assert _violations(Timing(api=1.5, store=0.5, min_interval=1.0, patience=4.0)) != []
 
 
 def test_a_single_instance_with_an_own_failure_ends_each_wait_with_a_timeout() -> None:

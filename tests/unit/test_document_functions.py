@@ -11,7 +11,7 @@ import pytest
 from tests.unit.conftest import Account
 
 ROOT = Path(__file__).parents[2]
-_, SLOTS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "your-functions.md").read_text(), re.DOTALL)
+(SLOTS,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "your-functions.md").read_text(), re.DOTALL)
 
 
 def _run(account: Account, request_id: str, work: Any) -> None:

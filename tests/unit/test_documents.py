@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -20,17 +19,13 @@ import pytest
 import urllib3
 from moto import mock_aws
 
-from dev.emulator.chat_service import AUTH, ChatService, Outage
 from slotkeeper import observability
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
 from slotkeeper.retry import Failure, WorkRequest
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
-from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, Timing, TokenTimeout, http_client
 from tests.support.tables import create_table
 from tests.unit.conftest import CONTEXT
-from tests.unit.http_servers import DroppingServer
-from tests.unit.token_instances import TABLE, Api, Instances
 
 KEY = "0123456789abcdef"
 ROOT = Path(__file__).parents[2]
@@ -42,71 +37,10 @@ def _blocks(language: str, page: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-FUNCTIONS = (ROOT / "docs" / "your-functions.md").read_text()
-OWN_FUNCTION, _ = _blocks("python", FUNCTIONS)
 (SIGNING,) = _blocks("python", (ROOT / "docs" / "messages.md").read_text())
 (OWN_WORK,) = _blocks("python", RETRIES)
 MESSAGE, CORRECTION = _blocks("json", RETRIES)
 (POLICY,) = _blocks("json", REFERENCE)
-
-
-@pytest.fixture
-def service() -> Iterator[ChatService]:
-    with ChatService() as running:
-        yield running
-
-
-def test_the_token_lock_of_the_page_fetches_one_token(service: ChatService, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {
-        "api_url": service.url,
-        "credentials": {"client_id": service.client_id, "client_secret": service.client_secret},
-        "table_name": TABLE,
-    }
-    with mock_aws():
-        Instances(boto3.client("dynamodb"), Api())
-        exec(OWN_FUNCTION, names)
-    assert (capsys.readouterr().out != "", service.auths) == (True, 1)
-
-
-def _own_function(url: str, **more: Any) -> dict[str, Any]:
-    """The definitions of the page's example, for the API at this URL."""
-    names: dict[str, Any] = {"api_url": url, "credentials": {}, "table_name": TABLE, **more}
-    definitions = OWN_FUNCTION.partition("\nprint(")[0]
-    exec(definitions, names)
-    return names
-
-
-def test_the_pages_client_reconnects_after_its_container_was_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    with mock_aws(), DroppingServer() as server:
-        authenticate = _own_function(server.url)["authenticate"]
-        authenticate(5.0)
-        monkeypatch.setattr(http_client, "LONGEST_IDLE", 0.0)
-        assert authenticate(5.0) == "token-2"
-
-
-def test_the_pages_function_distinguishes_the_failures_that_the_page_names() -> None:
-    with mock_aws():
-        with ChatService() as service:
-            authenticate = _own_function(service.url)["authenticate"]
-            service.strike(AUTH, Outage("answer", status=429, retry_after=17))
-            with pytest.raises(AuthenticationRefused, match="429") as refused:
-                authenticate(5.0)
-        with pytest.raises(AuthenticationNotAttempted, match="no connection") as failed:
-            authenticate(5.0)
-    assert (refused.value.retry_after, failed.value.pause) == (17.0, 2)
-
-
-def test_the_pages_short_times_let_a_function_of_six_seconds_refresh() -> None:
-    (short,) = re.findall(r"`(Timing\(.+?\))`", FUNCTIONS)
-    names: dict[str, Any] = {"Timing": Timing}
-    exec(f"short = {short}", names)
-    with mock_aws():
-        instances = Instances(boto3.client("dynamodb"), Api())
-        for timing, within in ((names["short"], 2.0), (Timing(), 7.0)):
-            assert timing.holding == within
-            with pytest.raises(TokenTimeout, match=f"a refresh may take {within:g} s"):
-                instances.new(timing=timing).get(within=within - 0.1)
-        assert instances.new(timing=names["short"]).get(within=4.0) == "token-1"
 
 
 def test_a_message_signed_with_the_standard_library_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

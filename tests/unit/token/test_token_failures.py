@@ -381,10 +381,23 @@ def test_f36_too_little_time_from_the_start_is_refused_with_the_time_needed(
     instances: Instances, within: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backoff._sync.time.sleep", lambda _: pytest.fail("it waited"))
-    needs = r"no instance is refreshing it, and .* too few .*: a refresh may take 3 s \(Timing.api \+ Timing.store\)"
+    needs = (
+        r"no instance is refreshing it, and .* too few .*: a refresh needs 3 s \(Timing.api \+ Timing.store\). Raise"
+    )
     with pytest.raises(TokenTimeout, match=needs):
         instances.new().call(instances.api.ask, within=within)
     assert (instances.api.posts, instances.raw_item()) == (0, {})
+
+
+def test_f36_the_times_that_a_timeout_advises_let_the_same_call_refresh(instances: Instances) -> None:
+    with pytest.raises(TokenTimeout, match=r"needs 7 s .* Timing.for_timeout\(4\), with which a refresh needs 1 s$"):
+        instances.new(timing=Timing()).get(within=3.0)
+    assert instances.new(timing=Timing.for_timeout(4)).get(within=3.0) == "token-1"
+
+
+def test_f36_a_call_too_short_for_any_times_is_advised_a_longer_timeout_only(instances: Instances) -> None:
+    with pytest.raises(TokenTimeout, match=r"Raise the function's timeout and `within`$"):
+        instances.new(timing=Timing()).get(within=1.9)
 
 
 def test_f36_too_little_time_for_a_refresh_is_used_to_wait_for_another_one(

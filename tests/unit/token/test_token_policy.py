@@ -16,6 +16,8 @@ from slotkeeper.token.item import RefreshLock, TokenItem
 from slotkeeper.token.timing import (
     LONGEST_POLL_SECONDS,
     OWN_FAILURE_PAUSE,
+    SHARES,
+    SHORTEST_TIMEOUT,
     KnownToken,
     Step,
     WaitForRefresh,
@@ -156,6 +158,35 @@ def test_a_patience_too_short_for_a_refresh_is_refused() -> None:
 
 def test_the_default_patience_covers_a_dead_holders_lease_and_the_next_refresh() -> None:
     assert TIMING.patience >= TIMING.lease + LONGEST_POLL_SECONDS + TIMING.holding + 1
+
+
+# ------------------------------------------------------------------------------------------------ times for a timeout
+
+
+def test_a_function_of_six_seconds_refreshes_within_a_quarter_of_them() -> None:
+    short = Timing.for_timeout(6)
+    times = [short.api, short.store, short.holding, short.min_interval, short.patience]
+    assert times == pytest.approx([1.2, 0.3, 1.5, 1, 4])
+    assert (short.clock_skew, short.refusal) == (TIMING.clock_skew, TIMING.refusal)
+
+
+@given(st.floats(SHORTEST_TIMEOUT, 900))
+def test_the_times_for_a_timeout_fit_into_two_thirds_of_it(seconds: float) -> None:
+    fitted = Timing.for_timeout(seconds)
+    assert all(getattr(fitted, name) <= getattr(TIMING, name) for name in SHARES)
+    assert fitted.min_interval + fitted.holding < fitted.patience <= seconds * 2 / 3
+    # The probe of an instance that then fails itself, one's own probe, and a refresh.
+    assert 2 * fitted.api + fitted.holding < fitted.patience
+
+
+def test_a_long_timeout_has_the_default_times() -> None:
+    assert Timing.for_timeout(40) == Timing()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 2.9, inf, nan])
+def test_a_timeout_too_short_for_a_refresh_is_refused_with_the_shortest_one(seconds: float) -> None:
+    with pytest.raises(ValueError, match=r"a function's timeout of 3 s or more, got .*: raise the function's timeout"):
+        Timing.for_timeout(seconds)
 
 
 # ------------------------------------------------------------------------------------------------- between two polls

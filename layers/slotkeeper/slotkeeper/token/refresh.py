@@ -204,16 +204,17 @@ class TokenRefresh:
 
     def _raise_if_time_is_too_short(self) -> None:
         """Raise TokenTimeout if this caller never had the time for a refresh: if all wait, no instance refreshes."""
-        needed = self._deps.timing.holding
+        timing = self._deps.timing
         left = max(0.0, self._seconds - self.waited)
         self.reason = (
-            f"no instance is refreshing it, and {left:.1f} s are too few for this one to start: a refresh may take "
-            f"{needed:g} s (Timing.api + Timing.store)"
+            f"no instance is refreshing it, and {left:.1f} s are too few for this one to start: a refresh needs "
+            f"{timing.holding:g} s (Timing.api + Timing.store)"
         )
         if self.lock_pause.until > self._started:
             self.reason = f"{self.lock_pause.reason}; {self.reason}"
-        if self._allowed < needed:
-            raise TokenTimeout(f"no valid token within {self._allowed:.1f} s: {self.reason}")
+        if self._allowed < timing.holding:
+            advice = timing.advice_for(self._allowed)
+            raise TokenTimeout(f"no valid token within {self._allowed:.1f} s: {self.reason}. {advice}")
 
     def _expect_after(self, seconds: float) -> None:
         self._expected = time.monotonic() + seconds

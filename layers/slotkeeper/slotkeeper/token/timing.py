@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from math import inf
+from math import floor, inf
+from typing import Self
 
 from slotkeeper.token.item import TokenItem
 
@@ -17,11 +18,20 @@ FIRST_POLL_SECONDS, POLL_GROWTH, LONGEST_POLL_SECONDS = 0.05, 0.2, 0.6
 FIRST_EXPECTED_SECONDS, EXPECTED_GROWTH = 0.2, 0.5
 # Seconds for which an instance does not take the lock after its own failure: several reads of the other instances.
 OWN_FAILURE_PAUSE = 2.0
+# Lambda's default timeout. With less, `POST /auth` would have less than 0.6 s, and storing the token less than 0.15 s.
+SHORTEST_TIMEOUT = 3.0
+# Shares of a function's timeout. A refresh (api and store) has a quarter. `patience` covers a probe of another instance
+# that then fails itself, one's own probe, and a refresh (tests/simulation/test_token_latency.py). The last third of the
+# timeout is for the function's own requests.
+SHARES = {"api": 1 / 5, "store": 1 / 20, "min_interval": 1 / 6, "patience": 2 / 3}
 
 
 @dataclass(frozen=True)
 class Timing:
     """The times of the token lock, all in seconds.
+
+    All instances that share a token must have the same times. An instance with a shorter lease would take over a lock
+    whose holder still works, which costs another `POST /auth`.
 
     Args:
         api: maximum for each call of the API under the lock, `still_valid` and `authenticate`. If `authenticate` always
@@ -55,6 +65,32 @@ class Timing:
                 )
         if not self.patience > self.holding:
             raise ValueError(f"Timing.patience must be above api + store, {self.holding:g} s, got {self.patience!r}")
+
+    @classmethod
+    def for_timeout(cls, seconds: float) -> Self:
+        """Return the times for functions with this timeout: a quarter of it for a refresh, and none above its default.
+
+        If functions with different timeouts share a token, pass the shortest timeout in all of them. After the death of
+        a lock's holder the others wait for the lease, which may be longer than their timeout.
+
+        Raises:
+            ValueError: the timeout is shorter than SHORTEST_TIMEOUT.
+        """
+        if not SHORTEST_TIMEOUT <= seconds < inf:
+            raise ValueError(
+                f"Timing.for_timeout expects a function's timeout of {SHORTEST_TIMEOUT:g} s or more, got {seconds!r}. "
+                "In less time a refresh may never end: raise the function's timeout"
+            )
+        return cls(**{name: min(getattr(cls, name), seconds * share) for name, share in SHARES.items()})
+
+    def advice_for(self, allowed: float) -> str:
+        """Return what to change if callers allow only these seconds, which are too few for a refresh."""
+        advice = "Raise the function's timeout and `within`"
+        timeout = floor(allowed / SHARES["patience"])
+        if timeout >= SHORTEST_TIMEOUT:
+            needed = type(self).for_timeout(timeout).holding
+            advice += f", or give all instances Timing.for_timeout({timeout}), with which a refresh needs {needed:g} s"
+        return advice
 
     @property
     def spread(self) -> float:

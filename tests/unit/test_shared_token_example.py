@@ -1,0 +1,91 @@
+"""examples/shared-token: its role, its times, and its API client against the simulated chat API."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from samtranslator.yaml_helper import yaml_parse
+
+from dev.emulator.chat_service import ChatService, answer_to
+from dev.emulator.environment import ROOT
+from slotkeeper.token import Timing, TokenTimeout
+from tests.support.tables import create_table
+
+EXAMPLE = ROOT / "examples" / "shared-token"
+TEMPLATE = yaml_parse((EXAMPLE / "template.yaml").read_text())
+TIMEOUT = TEMPLATE["Parameters"]["TimeoutSeconds"]
+GREETER = TEMPLATE["Resources"]["GreeterFunction"]["Properties"]
+STATEMENTS = [statement for policy in GREETER["Policies"] for statement in policy["Statement"]]
+
+
+@pytest.fixture
+def service() -> Iterator[ChatService]:
+    with ChatService() as running:
+        yield running
+
+
+@pytest.fixture
+def app(service: ChatService, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The function's module as it is deployed, with its shortest timeout."""
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), "tokens", "token_name")
+        credentials = f'{{"client_id": "{service.client_id}", "client_secret": "{service.client_secret}"}}'
+        boto3.client("secretsmanager").create_secret(Name="api", SecretString=credentials)
+        values = {
+            "API_URL": service.url,
+            "CREDENTIALS_SECRET": "api",
+            "TOKEN_TABLE_NAME": "tokens",
+            "TIMEOUT_SECONDS": str(TIMEOUT["MinValue"]),
+            "POWERTOOLS_SERVICE_NAME": "greeter",
+        }
+        assert set(GREETER["Environment"]["Variables"]) == set(values)
+        for name, value in values.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.syspath_prepend(EXAMPLE / "greeter")
+        names = ("app", "chat_api")
+        for name in names:
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        yield importlib.import_module("app")
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+def _call(app: Any, seconds: float) -> Any:
+    return app.handler({"text": "hello"}, SimpleNamespace(get_remaining_time_in_millis=lambda: seconds * 1000))
+
+
+def test_the_function_makes_exactly_the_calls_that_its_role_permits(app: Any, service: ChatService) -> None:
+    called = set()
+    for client in (app.dynamodb, app.secretsmanager):
+        client.meta.events.register(
+            "before-call", lambda model, **_: called.add(f"{model.service_model.service_name}:{model.name}")
+        )
+    assert _call(app, TIMEOUT["MinValue"]) == {"answer": answer_to("hello")}
+    assert called == {action for statement in STATEMENTS for action in _listed(statement["Action"])}
+    assert all("Fn::GetAtt" in statement["Resource"] for statement in STATEMENTS)
+    assert service.auths == 1
+
+
+def _listed(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_a_timeout_below_the_templates_minimum_allows_no_refresh(app: Any, service: ChatService) -> None:
+    short = TIMEOUT["MinValue"] - 2
+    app.shared = app.share_token(app.api, Timing.for_timeout(short))
+    with pytest.raises(TokenTimeout, match="a refresh needs 1 s"):
+        _call(app, short)
+    assert service.auths == 0
+
+
+def test_the_linter_runs_the_type_check_of_the_readme() -> None:
+    (command,) = [line for line in (EXAMPLE / "README.md").read_text().splitlines() if " mypy " in line]
+    assert command.partition(" mypy ")[2] == "greeter tests"
+    assert "mypy --no-error-summary greeter tests" in (ROOT / "Makefile").read_text()
