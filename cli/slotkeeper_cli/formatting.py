@@ -21,6 +21,11 @@ def iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def seconds(text: str) -> float:
+    """The seconds since the epoch of a time in ISO 8601."""
+    return datetime.fromisoformat(text).timestamp()
+
+
 def local_time(moment: float) -> str:
     """Seconds since the epoch in the local time zone."""
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -6,44 +6,47 @@ handle with which the message is woken. A request that is found nowhere else may
 
 from __future__ import annotations
 
-import json
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from slotkeeper.slots.failure_reason import failure_reason
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.glue import ENDED_STATES
+from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.request_ids import RequestIds, request_id_of
+from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_release import free_by
 from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.waiting_requests import because, behind, first_waiting, holders_as_dicts
 
 # The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
 # execution, and its message deleted.
 _GAP = 3
 # The number of messages that are read of each dead-letter queue.
 _MAX_DEAD_LETTERS = 1000
+_OPEN = ("RUNNING", "PENDING_REDRIVE")
+_AFTER_RELEASE = dict.fromkeys(_OPEN, RequestState.FINISHING) | {"SUCCEEDED": RequestState.SUCCEEDED}
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class RequestAttempt:
-    """One attempt of a request.
-
-    `state`: `starting` or `running` with a slot; `finishing`, `succeeded` or `failed` after its release;
-    `dead-lettered`; `cancelled`; or `waiting`, if it is the head of its process's queue.
-    """
+    """One attempt of a request. `details` are the facts of its state as JSON shows them."""
 
     process: str
     number: int
     execution: str
-    state: str
+    state: RequestState
     details: dict[str, Any] = field(default_factory=dict)
     dlq_message: DeadLetterMessage | None = None
 
@@ -79,6 +82,8 @@ class RequestFinder:
     def __init__(self, stack: StackConnection, control: SlotControl) -> None:
         self._stack = stack
         self._control = control
+        self._now = time.time()
+        self.request_ids = RequestIds(control.workflow)
         queues = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
         of_queues = in_parallel(lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS), queues)
         self._dead_letters = [dead_letter for of_queue in of_queues for dead_letter in of_queue]
@@ -87,30 +92,32 @@ class RequestFinder:
         """The request in each of these processes, also if it has no known attempts there.
 
         Args:
-            request_id: the id of the request, of its message if it was sent without one, or the name of an execution.
+            request_id: the id of the request, of its message if it was sent without one, of its dead-letter message, or
+                the name of an execution.
 
         Raises:
             NotFound: there is no execution of the given name.
         """
         known = list(processes)
         if named := _EXECUTION.fullmatch(request_id):
-            real = self._request_id_of(request_id)
+            real = self._request_id_of(request_id, known)
             if real is None:
                 raise NotFound(f"there is no execution {request_id}: give the id of the request instead")
             request_id, known = real, [one for one in known if one.name == named["process"]]
+        elif all(one.request_id != request_id for one in self._dead_letters):
+            of_message = (one.request_id for one in self._dead_letters if one.message_id == request_id)
+            request_id = next(of_message, request_id)
         attempts = in_parallel(lambda process: self._attempts(process, request_id), known)
         return [RequestAttempts(process, request_id, result) for process, result in zip(known, attempts, strict=True)]
 
-    def _request_id_of(self, execution: str) -> str | None:
+    def _request_id_of(self, execution: str, processes: Iterable[Process]) -> str | None:
         if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
             return dead_letter.request_id
+        for process in processes:
+            if process.waiting_execution == execution and process.waiting_request_id:
+                return process.waiting_request_id
         known = self._control.workflow.describe(execution)
-        try:
-            fields = json.loads(known.input) if known else {}
-        except ValueError:
-            return None  # started manually, with an input that is not JSON
-        given = fields.get("request_id") if isinstance(fields, dict) else None
-        return str(given) if given else None
+        return request_id_of(known.input) if known else None
 
     def _attempts(self, process: Process, request_id: str) -> list[RequestAttempt]:
         dead_letters = {
@@ -137,27 +144,45 @@ class RequestFinder:
         holder = process.holders.get(name)
         details: dict[str, Any] = {"link": self._stack.execution_link(name)} if execution else {}
         if holder is not None:
-            job = holder.job or process.job_name
-            run = runs_by_execution(self._stack, job, holder.since).get(name) if execution else None
-            details |= {"since": iso(holder.since), "slot": holder.state, "glue_run": run}
-            state = "running" if execution and holder.state == "RUNNING" else "starting"
+            state, more = self._with_slot(process, name, holder, execution)
+            details |= more
         elif execution is not None:
             details |= _ending(execution)
-            state = {"RUNNING": "finishing", "PENDING_REDRIVE": "finishing", "SUCCEEDED": "succeeded"}.get(
-                execution["status"], "failed"
-            )
+            state = _AFTER_RELEASE.get(execution["status"], RequestState.FAILED)
         elif dead_letter is not None:
             # Step Functions may have deleted the execution of a failed request.
-            state = "failed" if dead_letter.queue is DeadLetterQueueName.FAILED else "dead-lettered"
+            is_kept = dead_letter.queue is DeadLetterQueueName.FAILED
+            state = RequestState.FAILED if is_kept else RequestState.DEAD_LETTERED
         elif note := process.cancelled.get(name):
             details |= {"since": iso(note.since), "by": note.by}
-            state = "cancelled"
-        elif process.waiting_execution == name and process.waiting_since is not None:
-            details |= {"since": iso(process.waiting_since)}
-            state = "waiting"
+            state = RequestState.CANCELLED
+        elif (first := first_waiting(process, self._now)) and first.execution == name:
+            details |= {
+                "since": iso(first.since),
+                "behind": behind(process),
+                "because": because(process),
+                "holders": holders_as_dicts(process, self.request_ids, self._now),
+            }
+            state = RequestState.WAITING
         else:
             return None
         return RequestAttempt(process.name, number, name, state, details, dead_letter)
+
+    def _with_slot(
+        self, process: Process, name: str, holder: Holder, execution: dict[str, Any] | None
+    ) -> tuple[RequestState, dict[str, Any]]:
+        """The state and the details of an attempt that holds a slot."""
+        job = holder.job or process.job_name
+        run = runs_by_execution(self._stack, job, holder.since).get(name) if execution else None
+        details = {"since": iso(holder.since), "slot": holder.state, "glue_run": run}
+        if execution is None or execution["status"] in _OPEN:
+            is_running = execution is not None and holder.state == "RUNNING"
+            return (RequestState.RUNNING if is_running else RequestState.STARTING), details
+        has_live_run = run is not None and run["state"] not in ENDED_STATES
+        ended = max(execution["stopDate"].timestamp(), holder.since)
+        by = free_by(self._stack.parameters, ended, has_live_run)
+        free = {"slot_free_by": None if by is None else iso(by)}
+        return RequestState.STOPPED, details | _ending(execution) | free
 
     def _execution(self, name: str) -> dict[str, Any] | None:
         stepfunctions, arn = self._stack.client("stepfunctions"), self._stack.execution_arn(name)
@@ -174,4 +199,4 @@ def _ending(execution: dict[str, Any]) -> dict[str, Any]:
     if isinstance(stopped, datetime):
         data["ended"] = iso(stopped.timestamp())
     data |= {name: execution[name] for name in ("error", "cause") if execution.get(name)}
-    return data | ({"reason": failure_reason(data["cause"])} if "cause" in data else {})
+    return data | ({"reason": failure_reason(execution["cause"])} if execution.get("cause") else {})

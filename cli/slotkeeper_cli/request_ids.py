@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
 
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.parallel import in_parallel
+
+# The argument of commands on a request.
+RequestId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="Id of the request, or of its message if it was sent without one. The name of an execution and the id of "
+        "a dead-letter message are accepted too.",
+    ),
+]
 
 # Executions that one search describes. The bucket of DescribeExecution has 250 calls in the smallest Regions, and the
 # functions use it too (docs/limits.md).

@@ -10,6 +10,7 @@ from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper_cli.formatting import duration, iso
+from slotkeeper_cli.request_ids import RequestIds
 
 # The age in seconds at which a request has expired, and the longest time until the starter receives it again.
 GONE_AFTER = RETENTION_SECONDS - EXPIRES_BEFORE + MAX_HIDE_SECONDS
@@ -76,3 +77,19 @@ def because(process: Process) -> str:
     if process.slot_limit == 0:
         return "the process has no slots"
     return "its slot is in use" if process.slot_limit == 1 else f"all {process.slot_limit} slots are in use"
+
+
+def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> list[dict[str, Any]]:
+    """The holders of a process as JSON shows them, oldest first. The ids of the oldest are searched."""
+    oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
+    ids = request_ids.find([name for name, _ in oldest])
+    return [
+        {
+            "execution": name,
+            "request_id": ids.get(name),
+            "state": holder.state,
+            "since": iso(holder.since),
+            "age_seconds": int(now - holder.since),
+        }
+        for name, holder in oldest
+    ]

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.admission import DeadLettered, Starter, Waiting
+from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
-from slotkeeper_cli.commands import request
+from slotkeeper_cli import request_finder
+from slotkeeper_cli.commands import cancel_request, show_request
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import fail, job_run, send_dead_letter, waiting
+from tests.cli.queue_contents import fail, job_run, only_id, send_dead_letter, waiting
+from tests.cli.refused_requests import NOW, receive, starter, wait_first
+from tests.support.module_time import replace_time
 
-NOW = 1_790_000_000.0
+
+@pytest.fixture(autouse=True)
+def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (request_finder, show_request):
+        replace_time(monkeypatch, module, time=lambda: NOW + 60)
 
 
 def _show(operator: Operator, request_id: str = "a", *options: str) -> Any:
@@ -33,34 +40,6 @@ def _ended(operator: Operator) -> None:
     name = operator.hold("a")
     operator.slots.release("sample", name, operator.process().holders[name].raw)
     operator.stop(name)
-
-
-def _starter(operator: Operator) -> Starter:
-    return Starter(operator.slots, operator.queue, operator.workflow, 180, 1_209_600, 1000)
-
-
-def _receive(operator: Operator) -> Delivery:
-    """Receive a request as the event source mapping does."""
-    (received,) = operator.sqs.receive_message(
-        QueueUrl=operator.outputs["RequestQueueUrl"], VisibilityTimeout=180, AttributeNames=["All"]
-    )["Messages"]
-    return Delivery(
-        received["MessageId"],
-        received["Body"],
-        received["Attributes"]["MessageGroupId"],
-        received["ReceiptHandle"],
-        received["Attributes"]["SequenceNumber"],
-        int(received["Attributes"]["ApproximateReceiveCount"]),
-        NOW,
-    )
-
-
-def _wait_first(operator: Operator, request_id: str = "a") -> str:
-    """Register a request as the first waiting one; return its execution name."""
-    operator.processes.set_limit("sample", 0)
-    operator.send(request_id)
-    assert isinstance(_starter(operator).admit(_receive(operator), NOW), Waiting)
-    return execution_name("sample", request_id, 1)
 
 
 # Showing -----------------------------------------------------------------------------------------------------------
@@ -83,7 +62,7 @@ def test_show_of_a_reservation_is_starting(operator: Operator, started: bool, co
 
 
 def test_show_of_the_first_waiting_request_is_waiting(operator: Operator) -> None:
-    name = _wait_first(operator)
+    name = wait_first(operator)
     attempt = _attempt(operator)
     assert (attempt["state"], attempt["execution"], attempt["since"]) == ("waiting", name, "2026-09-21T14:13:20Z")
 
@@ -147,6 +126,8 @@ def test_show_finds_a_request_by_execution_and_by_message_id(operator: Operator)
     assert _show(operator, name)["request_id"] == "a"
     send_dead_letter(operator, '{"process": "sample"}', message_id="m-9")
     assert _attempt(operator, "m-9")["state"] == "dead-lettered"
+    of_message = only_id(operator, "RequestDeadLetterQueue")
+    assert _show(operator, of_message)["request_id"] == "m-9"
     assert _attempt(operator, execution_name("sample", "m-9", 1))["dead_letter"]["request_id"] == "m-9"
     assert operator.run("request", "show", "sample-" + "0" * 32).exit_code == 4
 
@@ -162,10 +143,10 @@ def test_show_lists_the_same_id_in_two_processes(operator: Operator) -> None:
 
 
 def test_show_of_an_unknown_request_lists_possible_reasons(operator: Operator) -> None:
-    _wait_first(operator, "other")
+    wait_first(operator, "other")
     ended = operator.run("request", "show", "a", "--json")
     assert (ended.exit_code, ended.json["found"], ended.json["queued_messages"]) == (0, [], 1)
-    assert execution_name("sample", "other", 1) in ended.json["may_be"][0]
+    assert "behind request other, which has waited for 1 min (the process has no slots)" in ended.json["may_be"][0]
     assert "it was never sent" in operator.run("request", "show", "a").stdout
 
 
@@ -193,7 +174,7 @@ def test_cancel_lets_the_starter_dead_letter_a_queued_request(operator: Operator
     assert ended.exit_code == 0
     assert (ended.json["cancelled"], ended.json["attempt"]) == (execution_name("sample", "a", 1), 1)
     assert _attempt(operator)["state"] == "cancelled"
-    outcome = _starter(operator).admit(_receive(operator), NOW)
+    outcome = starter(operator).admit(receive(operator), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.reason.startswith("cancelled by ")
     attempt = _attempt(operator)
@@ -203,7 +184,7 @@ def test_cancel_lets_the_starter_dead_letter_a_queued_request(operator: Operator
 
 
 def test_the_first_waiting_request_is_woken_immediately(operator: Operator) -> None:
-    _wait_first(operator)
+    wait_first(operator)
     assert waiting(operator, "RequestQueue") == []
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes", "--json")
     assert ended.json["was_first"] is True
@@ -230,13 +211,14 @@ def test_cancel_stops_a_running_request_only_with_stop(operator: Operator) -> No
     assert "Give --stop" in ended.stderr
     assert operator.workflow.describe(name).status == "RUNNING"  # type: ignore[union-attr]
     assert operator.run("request", "cancel", "a", "--process", "sample", "--stop").exit_code == 3, "not confirmed"
-    ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop", "--yes", "--json")
-    assert ended.json["stopped"] == name
+    ended = operator.run("request", "cancel", "a", "--stop", "--yes", "--json")
+    assert (ended.json["stopped"], ended.json["request_id"]) == (name, "a")
     stopped = operator.workflow.describe(name)
     assert stopped is not None
     assert stopped.status == "ABORTED"
     assert operator.process().cancelled == {}
-    assert [(line["action"], line["stop"]) for line in operator.audited()] == [("request cancel", True)]
+    (line,) = operator.audited()
+    assert (line["action"], line["stop"], line["request_id"]) == ("request cancel", True, "a")
 
 
 def test_cancel_is_refused_while_a_request_is_starting(operator: Operator) -> None:
@@ -250,7 +232,7 @@ def test_cancel_is_refused_if_the_request_reserves_a_slot_meanwhile(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator.send("a")
-    monkeypatch.setattr(request, "audit", lambda *_, **__: _starter(operator).admit(_receive(operator), NOW))
+    monkeypatch.setattr(cancel_request, "audit", lambda *_, **__: starter(operator).admit(receive(operator), NOW))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
     assert "has reserved a slot meanwhile" in ended.stderr
@@ -259,7 +241,7 @@ def test_cancel_is_refused_if_the_request_reserves_a_slot_meanwhile(
 
 def test_cancel_is_undone_if_the_request_has_run_meanwhile(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a late redelivery of a request that has run would be dead-lettered as Cancelled."""
-    monkeypatch.setattr(request, "audit", lambda *_, **__: _ended(operator))
+    monkeypatch.setattr(cancel_request, "audit", lambda *_, **__: _ended(operator))
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
     assert "has run meanwhile (ABORTED)" in ended.stderr
@@ -326,8 +308,15 @@ def test_cancel_is_refused_above_the_maximum_of_cancellations(operator: Operator
     assert "100 cancelled requests" in ended.stderr
 
 
-def test_cancel_is_refused_for_an_unknown_or_other_process(operator: Operator) -> None:
+def test_cancel_finds_the_process_of_a_request_or_asks_for_it(operator: Operator) -> None:
     assert operator.run("request", "cancel", "a", "--process", "unknown", "--yes").exit_code == 4
+    assert operator.run("request", "cancel", "queued", "--yes", "--json").json["process"] == "sample", "the only one"
     operator.processes.create("other", 1, "sample-job")
     name = operator.hold("a")
     assert operator.run("request", "cancel", name, "--process", "other", "--yes").exit_code == 4
+    assert "Give --stop" in operator.run("request", "cancel", "a", "--yes").stderr, "found in one process"
+    ended = operator.run("request", "cancel", "new", "--yes")
+    assert (ended.exit_code, "with --process: one of other, sample. Nothing" in ended.stderr) == (3, True)
+    operator.hold("a", "other")
+    ended = operator.run("request", "cancel", "a", "--stop", "--yes")
+    assert (ended.exit_code, "several processes have a request a: other, sample." in ended.stderr) == (3, True)

@@ -11,7 +11,7 @@ from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import ACCOUNTED_FOR
-from slotkeeper.slots.glue import _OVER, MARKER
+from slotkeeper.slots.glue import ENDED_STATES, MARKER
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, execution_name
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
 from tests.workflow.interpreter import STATES, StateFailed, evaluate
@@ -183,12 +183,12 @@ def test_no_request_can_give_its_run_the_argument_of_another_execution() -> None
 def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:
     read, known = states()["ReadGlueRun"]["Assign"], states()["IsGlueRunKnownToHaveEnded"]["Choices"]
     for text in (read["run_has_ended"], known[1]["Condition"]):
-        assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == _OVER
+        assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == ENDED_STATES
 
 
 def test_a_queued_run_counts_as_alive() -> None:
     every_state = Session().get_service_model("glue").shape_for("JobRunState").enum
-    assert set(every_state) - _OVER == {"STARTING", "RUNNING", "STOPPING", "WAITING"}
+    assert set(every_state) - ENDED_STATES == {"STARTING", "RUNNING", "STOPPING", "WAITING"}
 
 
 def test_glue_ends_a_run_before_the_tasks_timeout() -> None:

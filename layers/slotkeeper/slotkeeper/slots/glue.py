@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MARKER = "--slotkeeper-execution"
 
 # Glue Web API, JobRun, JobRunState. A run in any other state may still work.
-_OVER = {"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"}
+ENDED_STATES = {"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"}
 
 # A run cannot start before its execution's reservation. One minute covers the clock difference of the two services.
 CLOCK_DIFFERENCE_SECONDS = 60
@@ -80,7 +80,7 @@ class JobRunSearch:
                 continue
             if execution == self._execution and not self.last_state:
                 self.last_state = run["JobRunState"]
-            if run["JobRunState"] not in _OVER:
+            if run["JobRunState"] not in ENDED_STATES:
                 self.alive[execution][run["Id"]] = run_started
         if started:
             self._reached = min(self._reached, max(started))

@@ -1,0 +1,170 @@
+"""`slotkeeper request cancel`: cancel a queued request, or stop a running one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, CancelOutcome
+from slotkeeper.slots.glue import ENDED_STATES
+from slotkeeper_cli.audit import audit
+from slotkeeper_cli.context import CommandContext, current_context
+from slotkeeper_cli.errors import CommandRefused, NotFound
+from slotkeeper_cli.formatting import duration, iso, seconds
+from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
+from slotkeeper_cli.request_ids import RequestId
+from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_release import free_by, free_by_text
+
+NOT_RECEIVED = (
+    " It has not been received yet: it is on RequestQueue, or not sent yet. If it is sent within "
+    f"{duration(KEEP_SECONDS)}, it is dead-lettered."
+)
+
+
+def cancel(
+    request_id: RequestId,
+    process: Annotated[
+        str | None, typer.Option(help="Process of the request; needed if several processes could have it.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Number of the attempt; by default the one that may be queued.")
+    ] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop its execution and Glue run, if it is running.")] = False,
+) -> None:
+    """Cancel a queued request: it never starts, and is dead-lettered when its turn comes.
+
+    A request that holds a slot is no longer queued; --stop ends its execution. The janitor then stops its Glue run,
+    releases its slot and sends the request to FailedRequestQueue. The command prints by when the slot will be free.
+    """
+    context = current_context()
+    control = SlotControl(context.stack)
+    known = [control.process(process)] if process else control.read_all()[0]
+    found = _only(RequestFinder(context.stack, control).find(request_id, known), request_id, process)
+    candidates = [one for one in found.attempts if attempt in (None, one.number)]
+    last = candidates[-1] if candidates else None
+    is_queued = last is not None and last.state in (RequestState.WAITING, RequestState.CANCELLED)
+    number = attempt or (last.number if last and is_queued else found.next_number)
+    if last is not None and last.state in (RequestState.STARTING, RequestState.RUNNING):
+        _stop(context, found, last, stop)
+        return
+    _refuse_unless_queued(found, last, attempt)
+    if attempt is None and (last is None or last.state is RequestState.CANCELLED):
+        # The queued message of a redriven request cannot be seen.
+        context.out.note(f"If the request was redriven, it is queued as a later attempt: give --attempt {number + 1}")
+    is_known = last is not None and last.number == number
+    _cancel(context, control, found, number, "" if is_known else NOT_RECEIVED)
+
+
+def _only(found: Sequence[RequestAttempts], given: str, process: str | None) -> RequestAttempts:
+    """The request in its process. Raises NotFound and CommandRefused, if that is not clear."""
+    if not found:
+        if process is None:
+            raise NotFound(f"the process of {given} does not exist: list the processes with slotkeeper process list")
+        raise NotFound(f"{given} is not an execution of process {process}: give its own process with --process")
+    with_attempts = [one for one in found if one.attempts]
+    if len(with_attempts) == 1 or len(found) == 1:
+        return (with_attempts or list(found))[0]
+    names = ", ".join(one.process.name for one in with_attempts or found)
+    if with_attempts:
+        raise CommandRefused(
+            f"several processes have a request {given}: {names}. Give one with --process. Nothing was changed."
+        )
+    raise CommandRefused(
+        f"no process has received request {given} yet, so its process is not known. Give it with --process: one of "
+        f"{names}. Nothing was changed."
+    )
+
+
+def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, number: int, warning: str) -> None:
+    process, name = of.process.name, of.name_of(number)
+    context.confirm(f"Cancel attempt {number} of request {of.request_id} ({process})?{warning}")
+    audit("request cancel", process=process, request_id=of.request_id, attempt=number, execution=name)
+    now = time.time()
+    by = context.stack.caller.rpartition(":")[2].rpartition("/")[2]
+    outcome = control.operations.cancel_request(process, name, now, by)
+    if outcome is CancelOutcome.TOO_MANY:
+        raise CommandRefused(
+            f"process {process} has {MAX_CANCELLATIONS} cancelled requests, which is the maximum; each is removed "
+            f"after {duration(KEEP_SECONDS)}. Pause the process, or stop the request when it runs. Nothing was changed."
+        )
+    if outcome is CancelOutcome.HOLDS_SLOT:
+        raise CommandRefused(
+            f"{of.request_id} ({name}) has reserved a slot meanwhile: to end it, run this again with --stop. Nothing "
+            "was changed."
+        )
+    _undo_cancel_if_it_ran(control, process, name)
+    first = control.process(process).waiting_execution == name
+    data = {"cancelled": name, "process": process, "request_id": of.request_id, "attempt": number}
+    when = "immediately" if first else "when the requests before it have started"
+    context.out.result(
+        data | {"was_first": first, "until": iso(now + KEEP_SECONDS)},
+        f"{of.request_id} (attempt {number}, {name}) is cancelled: it goes to RequestDeadLetterQueue {when}, with code "
+        "Cancelled.",
+    )
+
+
+def _undo_cancel_if_it_ran(control: SlotControl, process: str, name: str) -> None:
+    """Undo the cancellation of an attempt that started and released its slot since the command read its state."""
+    execution = control.workflow.describe(name)
+    if execution is None:
+        return
+    cancellation = control.process(process).cancelled.get(name)
+    if cancellation is not None:
+        control.processes.cancellations.drop(process, name, cancellation)
+    raise CommandRefused(f"{name} has run meanwhile ({execution.status}): it was not cancelled. Nothing was changed.")
+
+
+def _stop(context: CommandContext, of: RequestAttempts, attempt: RequestAttempt, stop: bool) -> None:
+    label = f"{of.request_id} ({attempt.execution})"
+    if attempt.state is RequestState.STARTING:
+        raise CommandRefused(
+            f"{label} holds a slot and is being started: it is no longer queued. Run this again in some "
+            "seconds with --stop. Nothing was changed."
+        )
+    if not stop:
+        raise CommandRefused(
+            f"{label} has been running since {attempt.details['since']}: it is no longer queued. Give "
+            "--stop to stop its execution and its Glue run. Nothing was changed."
+        )
+    context.confirm(f"Stop {label}, running since {attempt.details['since']}, and its Glue run?")
+    run = attempt.details.get("glue_run")
+    names = {"process": attempt.process, "request_id": of.request_id, "execution": attempt.execution}
+    audit("request cancel", stop=True, **names, glue_run=run)
+    stopped = context.stack.client("stepfunctions").stop_execution(
+        executionArn=context.stack.execution_arn(attempt.execution),
+        error="Cancelled",
+        cause=f"slotkeeper request cancel, by {context.stack.caller}",
+    )
+    has_live_run = run is not None and run["state"] not in ENDED_STATES
+    by = free_by(context.stack.parameters, stopped["stopDate"].timestamp(), has_live_run)
+    data = {"stopped": attempt.execution, "process": attempt.process, "attempt": attempt.number}
+    context.out.result(
+        data | {"request_id": of.request_id, "slot_free_by": None if by is None else iso(by)},
+        f"{label} is stopped. The janitor stops its Glue run, sends the request to FailedRequestQueue, and releases "
+        f"its slot {free_by_text(by, time.time())}.",
+    )
+
+
+def _refuse_unless_queued(of: RequestAttempts, last: RequestAttempt | None, attempt: int | None) -> None:
+    if last is None:
+        return
+    label = f"{of.request_id} ({last.execution})"
+    if last.state is RequestState.STOPPED:
+        by = last.details["slot_free_by"]
+        free = free_by_text(by and seconds(by), time.time())
+        raise CommandRefused(
+            f"{label} has ended ({last.details['status']}): there is nothing to cancel. Its slot will be free {free}. "
+            "Nothing was changed."
+        )
+    if last.dlq_message is not None and last.state not in (RequestState.SUCCEEDED, RequestState.FINISHING):
+        message = f"{last.dlq_message.queue.full_name} ({last.dlq_message.code})"
+        raise CommandRefused(f"{label} is not queued: it is in {message}. Nothing was changed.")
+    is_failed = last.state is RequestState.FAILED and attempt is not None
+    if last.state in (RequestState.SUCCEEDED, RequestState.FINISHING) or is_failed:
+        status = last.details["status"]
+        raise CommandRefused(f"{label} has run ({status}): there is nothing to cancel. Nothing was changed.")

@@ -1,0 +1,137 @@
+"""Print what is known of a request as text."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.request_finder import RequestAttempts
+from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.slot_release import free_by_text
+from slotkeeper_cli.work_finder import FoundWork
+
+# Holders that the text names.
+MAX_HOLDERS_SHOWN = 10
+# Facts of an attempt that the text shows in another way, or that repeat another fact.
+_NOT_LISTED = ("attempt", "state", "execution", "dead_letter", "behind", "holders", "slot_free_by", "cause")
+_TIMES = ("since", "started", "ended")
+
+
+@dataclass
+class FoundRequest:
+    """What the search has found, and where it searched. `queues`: the processes in which the request may be queued."""
+
+    request_id: str
+    attempts: list[RequestAttempts]
+    queued: int
+    searched: list[str]
+    work: FoundWork | None = None
+    malformed: str = ""
+    queues: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.attempts or self.work or self.malformed)
+
+
+def render(console: Console, found: FoundRequest, data: dict[str, Any]) -> None:
+    """Print a request. `data` is the same as JSON shows it."""
+    for one in data["found"]:
+        _render_attempts(console, one)
+    if found.malformed:
+        console.print(f"{found.request_id} in the worker: {found.malformed}")
+    elif found.work:
+        _render_work(console, data["work"])
+    if not found.is_known and not found.queued:
+        console.print(f"No request {found.request_id} found. Possible reasons:")
+    elif not found.is_known:
+        messages = f"RequestQueue has about {count(found.queued, 'message')} of all processes"
+        console.print(f"{found.request_id}: perhaps queued. {messages}, and cannot be searched.", style="bold")
+    _render_queues(console, found)
+    if not found.is_known:
+        if found.queued:
+            console.print("If it is not queued:")
+        for text in data["may_be"][1 if found.queued else 0 :]:
+            console.print(f"- {text}")
+    console.print(f"Searched: {', '.join(found.searched)}.", style="dim")
+
+
+def _render_queues(console: Console, found: FoundRequest) -> None:
+    for queue in found.queues:
+        console.print(f"  Probably {queue_text(queue)}")
+        _render_holders(console, queue["holders"])
+    if not found.queues and not found.is_known and found.queued:
+        console.print("  A slot is free in every process, so it starts within seconds: run this again")
+
+
+def _render_attempts(console: Console, data: dict[str, Any]) -> None:
+    console.print(f"{data['request_id']} in {data['process']}: {data['state']}", style="bold")
+    for attempt in data["attempts"]:
+        console.print(f"  attempt {attempt['attempt']}: {attempt['state']}  {attempt['execution']}")
+        if attempt["state"] is RequestState.STOPPED:
+            by = attempt["slot_free_by"]
+            free = free_by_text(by and seconds(by), time.time())
+            console.print(f"    its slot will be free {free}")
+        for name, value in attempt.items():
+            if value and name not in _NOT_LISTED:
+                console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}")
+        _render_holders(console, attempt.get("holders", []))
+        if dead_letter := attempt.get("dead_letter"):
+            _render_dead_letter(console, dead_letter, attempt.get("reason", ""))
+    if next_attempt := data.get("next_attempt"):
+        console.print(f"  attempt {next_attempt['attempt']}: {next_attempt['state']}  {next_attempt['execution']}")
+
+
+def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:
+    for holder in holders[:MAX_HOLDERS_SHOWN]:
+        name = holder["request_id"] or "request id unknown"
+        age = duration(holder["age_seconds"])
+        console.print(f"      {name}  {holder['state']} for {age}  {holder['execution']}")
+    if (more := len(holders) - MAX_HOLDERS_SHOWN) > 0:
+        console.print(f"      and {more:,} more: slotkeeper status")
+
+
+def _render_work(console: Console, data: dict[str, Any]) -> None:
+    console.print(f"{data['request_id']} in the worker: {data['state']}", style="bold")
+    for entry in data.get("history", []):
+        at = local_time(seconds(entry["at"]))
+        console.print(f"  attempt {entry['attempt']}: failed  {at}  {entry['error']}")
+    failed = {entry["attempt"] for entry in data.get("history", [])}
+    last = data.get("attempts", 0)
+    if last and last not in failed:
+        at = local_time(seconds(data["last_attempt_at"]))
+        console.print(f"  attempt {last}: {data['state']}  {at}")
+    if due := data.get("next_attempt_at"):
+        console.print(f"  attempt {last + 1}: due {local_time(seconds(due))}")
+    if dead_letter := data.get("dead_letter"):
+        _render_dead_letter(console, dead_letter)
+
+
+def _render_dead_letter(console: Console, message: dict[str, Any], shown_reason: str = "") -> None:
+    """Print a dead-letter message, without its reason if the attempt's own is the same."""
+    reason = f": {_indented(message['reason'])}" if message["reason"] != shown_reason else ""
+    console.print(f"    dead-letter message: {message['message_id']} in {message['queue']}, {message['code']}{reason}")
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in _TIMES:
+        return local_time(seconds(value))
+    return f"{value['state']} {value['id']}" if isinstance(value, dict) else _indented(str(value))
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n      ")
+
+
+def queue_text(queue: dict[str, Any]) -> str:
+    """What a queued request of a process is behind, such as `in sample behind 2 holders and request b, ...`."""
+    ahead = [count(len(queue["holders"]), "holder")] if queue["holders"] else []
+    if first := queue["first"]:
+        name = first["request_id"] or first["execution"] or "a request"
+        ahead.append(f"request {name}, which has waited for {duration(first['waited_seconds'])}")
+    behind_these = f" behind {' and '.join(ahead)}" if ahead else ""
+    return f"in {queue['process']}{behind_these} ({queue['because']})"

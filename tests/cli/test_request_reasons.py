@@ -1,0 +1,201 @@
+"""`slotkeeper request show`: why a request waits, when a stopped one frees its slot, and requests of the worker."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.message import Message
+from slotkeeper.slots.process import Holder
+from slotkeeper_cli import request_finder
+from slotkeeper_cli.commands import show_request
+from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.slot_release import free_by, free_by_text
+from slotkeeper_cli.waiting_requests import because, behind
+from tests.cli.doctor_facts import process
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import give_up
+from tests.cli.refused_requests import NOW
+from tests.support.module_time import replace_time
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (request_finder, show_request):
+        replace_time(monkeypatch, module, time=lambda: NOW + 60)
+
+
+def _show(operator: Operator, request_id: str) -> Any:
+    return operator.run("request", "show", request_id, "--json").json
+
+
+def _wait(operator: Operator, request_id: str) -> str:
+    """Register a request as the first waiting one; return its execution name."""
+    delivery = operator.send(request_id)
+    name = operator.workflow_name(delivery)
+    operator.slots.wait("sample", name, delivery, request_id)
+    return name
+
+
+def test_a_waiting_request_shows_the_holders_and_one_behind_it_the_head_too(operator: Operator) -> None:
+    holder = operator.hold("a")
+    _wait(operator, "b")
+
+    (first,) = _show(operator, "b")["found"][0]["attempts"]
+    assert (first["state"], first["behind"], first["because"]) == ("waiting", "other requests", "its slot is in use")
+    (held,) = first["holders"]
+    assert (held["request_id"], held["execution"], held["age_seconds"]) == ("a", holder, 60)
+
+    operator.send("c")
+    queued = _show(operator, "c")
+    (queue,) = queued["queues"]
+    assert (queued["found"], queued["state"], queue["process"]) == ([], "perhaps queued", "sample")
+    assert (queue["first"]["request_id"], queue["first"]["waited_seconds"]) == ("b", 60)
+    assert queue["holders"] == [held]
+    text = operator.run("request", "show", "c").stdout
+    assert "c: perhaps queued. RequestQueue has about 3 messages of all processes" in text
+    assert "Probably in sample behind 1 holder and request b, which has waited for 1 min (its slot is in use)" in text
+    assert f"a  RUNNING for 1 min  {holder}" in text
+
+
+def test_a_registered_request_that_has_run_is_not_shown_as_the_head(operator: Operator) -> None:
+    operator.hold("a")
+    name = _wait(operator, "b")
+    operator.processes.set_limit("sample", 2)
+    operator.hold("b")
+    operator.slots.release("sample", name, operator.process().holders[name].raw)
+    operator.processes.set_limit("sample", 1)
+    assert _show(operator, "c")["queues"][0]["first"] is None
+
+
+HELD = {"holders": {"p-1": Holder("RUNNING", 1, "", None, {})}, "slots_in_use": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "reason"),
+    [
+        ({"paused": True}, "a pause", "the process is paused"),
+        ({"slot_limit": 0}, "other requests", "the process has no slots"),
+        ({"slot_limit": 1, **HELD}, "other requests", "its slot is in use"),
+        ({"slot_limit": 2, **HELD, "slots_in_use": 2}, "other requests", "all 2 slots are in use"),
+        ({"slot_limit": 2, **HELD}, "nothing", "a slot is free, and the request is being woken"),
+    ],
+)
+def test_why_the_first_request_of_a_process_waits(changes: dict[str, Any], kind: str, reason: str) -> None:
+    assert (behind(process(**changes)), because(process(**changes))) == (kind, reason)
+
+
+def test_a_stopped_request_shows_by_when_its_slot_is_free(operator: Operator) -> None:
+    name = operator.hold("a")
+    run = operator.run_glue(name)
+    operator.stop(name)
+
+    (attempt,) = _show(operator, "a")["found"][0]["attempts"]
+    assert (attempt["state"], attempt["status"], attempt["glue_run"]["id"]) == ("stopped", "ABORTED", run)
+    ended, free = (datetime.fromisoformat(attempt[name]) for name in ("ended", "slot_free_by"))
+    assert (free - ended).total_seconds() == 120 + 3 * 60
+    assert "its slot will be free by about " in operator.run("request", "show", "a").stdout
+    refused = operator.run("request", "cancel", "a", "--stop", "--yes")
+    assert refused.exit_code == 3
+    assert "has ended (ABORTED): there is nothing to cancel. Its slot will be free by about " in refused.stderr
+
+
+DEFAULTS = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "has_live_run", "seconds"),
+    [
+        (DEFAULTS, False, 240),
+        (DEFAULTS, True, 300),
+        ({"JanitorSchedule": "rate(5 minutes)", "GraceSeconds": "0"}, False, 600),
+        ({"JanitorSchedule": "cron(0 * * * ? *)"}, False, None),
+    ],
+)
+def test_the_slot_is_free_after_the_grace_time_and_the_janitors_runs(
+    parameters: dict[str, str], has_live_run: bool, seconds: int | None
+) -> None:
+    assert free_by(parameters, 1000.0, has_live_run) == (None if seconds is None else 1000.0 + seconds)
+
+
+def test_an_estimate_that_has_passed_says_so() -> None:
+    assert free_by_text(NOW, NOW).endswith(", usually earlier")
+    assert "which has passed" in free_by_text(NOW, NOW + 1)
+    assert free_by_text(None, NOW) == "after GraceSeconds and the next two or three runs of the janitor"
+
+
+# Requests of the worker --------------------------------------------------------------------------------------------
+
+
+def _fail_once(operator: Operator, request_id: str) -> tuple[Ledger, Message, Claimed]:
+    ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
+    message = Message(request_id, {"city": "Oslo"})
+    claimed = ledger.claim(message, "claim", NOW, 125)
+    assert isinstance(claimed, Claimed)
+    ledger.record(message, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
+    return ledger, message, claimed
+
+
+def test_a_work_request_is_shown_with_its_attempts(operator: Operator) -> None:
+    ledger, message, claimed = _fail_once(operator, "w")
+    ledger.settle_waiting(message, claimed, NOW + 60)
+
+    shown = _show(operator, "w")
+    assert (shown["found"], shown["work"]["state"], shown["work"]["attempts"]) == ([], "waiting", 1)
+    assert shown["work"]["next_attempt_at"] == "2026-09-21T14:14:20Z"
+    assert [(one["attempt"], one["error"]) for one in shown["work"]["history"]] == [(1, "HTTP 503")]
+    text = operator.run("request", "show", "w").stdout
+    assert "w in the worker: waiting\n  attempt 1: failed  " in text
+    assert "  attempt 2: due " in text
+
+    second = message.after(NOW)
+    again = ledger.claim(second, "second", NOW + 60, 125)
+    assert isinstance(again, Claimed)
+    ledger.settle_succeeded(second, again, "{}")
+    assert _show(operator, "w")["work"]["state"] == "succeeded"
+    assert "  attempt 2: succeeded  " in operator.run("request", "show", "w").stdout
+
+
+def test_a_dead_lettered_work_request_is_shown_with_its_message(operator: Operator) -> None:
+    ledger, message, claimed = _fail_once(operator, "w")
+    ledger.settle_dead_lettered(message, claimed)
+    give_up(operator, "w")
+    give_up(operator, "without a row")
+    for request_id in ("w", "without a row"):
+        work = _show(operator, request_id)["work"]
+        assert (work["state"], work["dead_letter"]["queue"]) == ("dead-lettered", "WorkDeadLetterQueue")
+        assert work["dead_letter"]["code"] == "AttemptsExhausted"
+    assert "AttemptsExhausted: it failed" in operator.run("request", "show", "w").stdout
+
+
+def test_a_malformed_row_of_the_ledger_is_reported(operator: Operator) -> None:
+    table = operator.outputs["RequestLedgerTableName"]
+    operator.dynamodb.put_item(TableName=table, Item={"request_id": {"S": "w"}, "status": {"N": "1"}})
+    assert "of the request ledger: status" in _show(operator, "w")["work"]["malformed"]
+
+
+def test_the_search_names_the_places_that_it_read(operator: Operator) -> None:
+    slots = ["SlotTable", "executions", "RequestDeadLetterQueue", "FailedRequestQueue"]
+    work = ["RequestLedgerTable", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"]
+    assert _show(operator, "unknown")["searched"] == slots + work
+    ledger = operator.outputs.pop("RequestLedgerTableName")
+    assert operator.run("request", "show", "unknown").stdout.endswith(f"Searched: {', '.join(slots)}.\n")
+    operator.outputs["RequestLedgerTableName"] = ledger
+
+
+# The states --------------------------------------------------------------------------------------------------------
+
+
+def test_the_help_and_the_page_list_the_states_of_the_code(operator: Operator) -> None:
+    help_text = " ".join(re.sub(r"[│|]", " ", operator.run("request", "show", "--help").stdout).split())
+    (row,) = re.findall(r"^\| `slotkeeper request show ID` \| (.+) \|$", PAGE, re.MULTILINE)
+    *most, last = RequestState
+    for text in (help_text, row):
+        assert f"{', '.join(most)} or {last}" in text
