@@ -95,6 +95,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   1..1000; a seed; factor for 1 to 6 s; callers (2..10)"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
+	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
 	@echo "  make bench ONLY=slot-cycle,token SMALL=yes LIST=yes   a small run only shows that it works"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
@@ -122,7 +123,8 @@ run-worker: setup  ## The same with the worker: slow, failing and poison request
 
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
-	@$(PYTHON) -m dev.emulator up --job="$$JOB" --arguments="$$ARGUMENTS" --parameters="$$PARAMETERS"
+	@$(PYTHON) -m dev.emulator up --job="$$JOB" --arguments="$$ARGUMENTS" --parameters="$$PARAMETERS" \
+	  $(if $(filter yes,$(DOCKER)),--docker)
 
 .PHONY: local-down
 local-down:  ## Stop it

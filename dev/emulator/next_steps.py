@@ -14,6 +14,7 @@ from dev.emulator.sample_data import read_dataset, split_by_month
 
 CHAT_API_URL, GLUE_JOB_NAME = "ChatApiUrl", "GlueJobName"  # the template's parameters
 GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
+VARIABLES = "slotkeeper --local stack env"
 TALK = 'make say TEXT="Good morning"'
 FIRST_MONTH = worker.MONTH
 INPUT_KEY = f"input/{FIRST_MONTH}.csv"
@@ -29,6 +30,8 @@ def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | N
     """The addresses of what is deployed, and the next command of each flow. Commands are bare, to be copied whole."""
     say(f"ready at {aws.endpoint}; {len(aws.outputs)} outputs in {shown(aws.state_dir / 'outputs.json')}")
     say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")
+    if aws.container_host:
+        say(f"containers reach it by {aws.container_host}; the variables of sam local invoke: {VARIABLES}")
     if chat_api:
         say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
         say(f"invalidate the shared token: curl -X POST {chat_api}{PREFIX}invalidate")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from slotkeeper_cli.errors import CommandRefused
 from tests.e2e.deployed_chatbot import DeployedChatbot
 from tests.e2e.deployed_stack import CHECK_GAP, GRACE, DeployedStack
 from tests.e2e.deployed_worker import DeployedWorker
+
+# In the place of a Docker bridge's address: another address of this machine that no other machine can reach.
+CONTAINER_HOST = "127.0.0.2" if sys.platform == "linux" else ""
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +55,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str
     state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
     # A finished run still counts as concurrent for 2 s, which matters only for a job at its limit.
     environment = {"SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "2"}
-    with EmbeddedAws.start(state_dir, faults=True, downstream=True, environment=environment) as aws:
+    options: dict[str, Any] = {"container_host": CONTAINER_HOST, "environment": environment}
+    with EmbeddedAws.start(state_dir, faults=True, downstream=True, **options) as aws:
         aws.deploy(parameters)
         yield DeployedStack(aws)
 
@@ -86,6 +91,7 @@ def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.Monk
         "region": REGION,
         "access_key_id": ACCESS_KEY,
         "secret_access_key": ACCESS_KEY,
+        "container_host": CONTAINER_HOST,
     }
     folder = tmp_path / "build" / "local"
     folder.mkdir(parents=True)

@@ -41,7 +41,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
     (tmp_path / "app.py").write_text(APP)
 
     def start(timeout: int = TIMEOUT) -> Runtime:
-        function = Configuration("sample", tmp_path, "app.handler", timeout, 256, {"OWN": "value"})
+        variables = {"OWN": "value", "AWS_ENDPOINT_URL": ""}
+        function = Configuration("sample", tmp_path, "app.handler", timeout, 256, variables)
         return stack.enter_context(Runtime(function, NO_SERVICE, tmp_path / "log"))
 
     with ExitStack() as stack:

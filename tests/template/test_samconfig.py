@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from importlib import import_module
@@ -11,12 +10,12 @@ from typing import Any
 
 import click
 import pytest
-from cfnlint.decode import cfn_yaml
 from samcli.lib.config.samconfig import SamConfig
 from samcli.lib.providers.sam_function_provider import SamFunctionProvider
 from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
 from dev.emulator.deployment import check_names
+from slotkeeper_cli.commands.stack import ENV_FILE
 
 FILE = Path(__file__).parents[2] / "samconfig.toml"
 CONFIG: dict[str, Any] = tomllib.loads(FILE.read_text())
@@ -86,14 +85,6 @@ def test_a_synced_layer_reaches_every_function() -> None:
         assert [layer.full_path for layer in function.layers] == ["SlotkeeperLayer"], function.full_path
 
 
-def test_sam_local_invoke_gives_each_function_the_variables_of_the_template() -> None:
-    """SAM CLI ignores a variable that the template does not have, and omits one that the file does not have."""
-    template: dict[str, Any] = cfn_yaml.load(str(FILE.parent / "template.yaml"))
-    of_all = template["Globals"]["Function"]["Environment"]["Variables"].keys()
-    wanted = {
-        name: of_all | resource["Properties"]["Environment"]["Variables"].keys()
-        for name, resource in template["Resources"].items()
-        if resource["Type"] == "AWS::Serverless::Function"
-    }
-    given = json.loads((FILE.parent / _settings("dev", "local_invoke")["env_vars"]).read_text())
-    assert {name: variables.keys() for name, variables in given.items()} == wanted
+def test_sam_local_invoke_reads_the_file_that_the_operator_command_writes() -> None:
+    for environment in ("default", "dev"):
+        assert _settings(environment, "local_invoke")["env_vars"] == str(ENV_FILE)

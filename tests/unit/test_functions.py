@@ -13,16 +13,9 @@ import urllib3
 
 from dev.tools.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
 from slotkeeper.settings import (
-    ChatbotSettings,
-    ClosedExecutionSettings,
-    CredentialsSettings,
-    EventSettings,
     JanitorSettings,
     MissingSetting,
-    RetrySettings,
     StarterSettings,
-    TokenSettings,
-    WorkSettings,
     load_settings,
 )
 from slotkeeper.slots.run_lease import RunLease
@@ -190,23 +183,6 @@ def test_a_sample_message_passes_when_it_is_signed_again_with_another_key(chat: 
     chatbot = load("chatbot")
     fresh = freshen(_sample("chatbot", "happy"), KEY, time.time())
     assert chatbot.handler(fresh, CONTEXT)["statusCode"] == 200
-
-
-def test_the_sample_environment_has_each_setting_of_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = json.loads((ROOT / "events" / "env.json").read_text())
-    for function, settings in {
-        "StarterFunction": [StarterSettings, EventSettings],
-        "JanitorFunction": [JanitorSettings, EventSettings],
-        "ExecutionClosedFunction": [JanitorSettings, ClosedExecutionSettings, EventSettings],
-        "ChatbotFunction": [ChatbotSettings, TokenSettings],
-        "TokenRefresherFunction": [CredentialsSettings, TokenSettings],
-        "WorkerFunction": [RetrySettings, WorkSettings, EventSettings],
-    }.items():
-        with monkeypatch.context() as environment:
-            for name, value in sample[function].items():
-                environment.setenv(name, value)
-            for each in settings:
-                load_settings(each)
 
 
 def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:

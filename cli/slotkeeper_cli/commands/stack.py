@@ -1,8 +1,11 @@
-"""`slotkeeper stack`: make SlotTable match the running executions, also after a restore."""
+"""`slotkeeper stack`: make SlotTable match the running executions, also after a restore; write functions' variables."""
 
 from __future__ import annotations
 
 import json
+import platform
+import shlex
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,11 +16,15 @@ from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count
+from slotkeeper_cli.function_variables import function_variables, write_private
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slotless_executions import find_slotless_executions
 
+ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
+
 app = typer.Typer(
-    help="Reconcile SlotTable with the running executions, or copy processes from a restored table.",
+    help="Reconcile SlotTable with the running executions, copy processes from a restored table, or write the "
+    "functions' variables for sam local invoke.",
     no_args_is_help=True,
 )
 
@@ -139,3 +146,39 @@ def restore(
     ]
     text = "\n".join(lines) or f"{source} has no processes."
     context.out.result({"taken": created, "left": existing, "malformed": malformed}, text)
+
+
+@app.command("env", cls=StackCommand)
+def env(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="File to write, which may exist; - prints it.")
+    ] = ENV_FILE,
+) -> None:
+    """Write the variables of every deployed function, for sam local invoke --env-vars.
+
+    With --local, the function calls the stack of make local-up DOCKER=yes from its container. Otherwise it calls the
+    real stack.
+    """
+    context = current_context()
+    variables = function_variables(context.stack)
+    text = json.dumps(variables, indent=2) + "\n"
+    if str(output) == "-":
+        context.out.console.out(text, end="", highlight=False)
+        return
+    write_private(output, text)
+    names = sorted(variables.keys() - {"Parameters"})
+    functions = count(len(names), "function", "functions")
+    next_step = f"Wrote {output}: the variables of {functions}. After sam build:\n{_invocation(context, output)}"
+    context.out.result({"file": str(output), "functions": names}, next_step)
+
+
+def _invocation(context: CommandContext, file: Path) -> str:
+    """The command that calls the starter with the file, without the operator's credentials if the stack is local."""
+    keys = "AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test " if context.stack.is_local else ""
+    words = ["sam", "local", "invoke", "StarterFunction", "--region", context.stack.region]
+    words += ["-e", "events/starter/happy.json"]
+    if file != ENV_FILE:
+        words += ["--env-vars", str(file)]
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        words += ["--parameter-overrides", "Architecture=x86_64"]
+    return keys + shlex.join(words)

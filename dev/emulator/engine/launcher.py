@@ -10,7 +10,7 @@ from importlib import import_module
 from dev.emulator import processes
 from dev.emulator.chat_service import ChatService
 from dev.emulator.chat_service.simulated_chat_api import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET
-from dev.emulator.engine import patches
+from dev.emulator.engine import patches, relay
 
 MINISTACK_VERSION = "1.5.33"  # a test compares it with requirements/local.in
 log = logging.getLogger("slotkeeper.engine")
@@ -26,8 +26,12 @@ def main() -> None:
     without = {name for name in os.environ.get("SLOTKEEPER_ENGINE_WITHOUT", "").split(",") if name}
     os.environ.pop("PYTHONPATH", None)  # functions and scripts must not import the project
     patches.apply_all(without)
+    ports = [int(os.environ["GATEWAY_PORT"])]
     if port := os.environ.pop("SLOTKEEPER_CHAT_SERVICE_PORT", ""):
+        ports.append(int(port))
         _serve_chat_api(int(port))
+    if address := os.environ.pop("SLOTKEEPER_ENGINE_BRIDGE", ""):
+        relay.listen(address, ports)
     sys.argv = sys.argv[:1]  # MiniStack parses the command line too
     # Imported after the patches, because the import binds some handlers.
     import_module("ministack.app").main()

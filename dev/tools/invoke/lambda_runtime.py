@@ -29,6 +29,7 @@ from dev.emulator.environment import ROOT, child_environment
 
 LAYER = ROOT / "layers" / "slotkeeper"
 INVOCATIONS = "/2015-03-31/functions/function/invocations"
+ENDPOINT = "AWS_ENDPOINT_URL"
 READY_SECONDS = 60.0
 ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -81,7 +82,7 @@ class Runtime:
         """Start the runtime.
 
         Args:
-            endpoint: of the embedded AWS that the function calls.
+            endpoint: of the embedded AWS that the function calls, unless its environment names one.
             log: file for the function's output.
             path: folders of PYTHONPATH.
             program: arguments of Python, before the handler's name.
@@ -122,11 +123,14 @@ class Runtime:
             "TZ": ":UTC",
             "POWERTOOLS_TRACE_DISABLED": "true",  # the emulator passes no trace, and there is no X-Ray
         }
+        own = dict(self._function.environment)
+        if not own.get(ENDPOINT):  # empty in the template, with which the function would call AWS
+            own.pop(ENDPOINT, None)
         with self._log.open("wb") as log:
             return subprocess.Popen(
                 command,
                 cwd=self._function.folder,
-                env=child_environment(endpoint, variables | dict(self._function.environment)),
+                env=child_environment(endpoint, variables | own),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

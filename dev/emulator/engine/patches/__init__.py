@@ -25,6 +25,7 @@ ORDER = (
     "sqs_redrive",
     "event_source_groups",
     "lambda_code",
+    "lambda_endpoint",
     "lambda_layers",
     "lambda_packages",
     "schedules",

@@ -1,0 +1,125 @@
+"""`slotkeeper stack env`: the file of `sam local invoke`, as the functions are deployed."""
+
+from __future__ import annotations
+
+import json
+import platform
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotkeeper_cli.commands.stack import ENV_FILE
+from tests.cli.operator_account import Operator, StubbedCalls
+
+FUNCTION = "AWS::Lambda::Function"
+RESOURCES = {"StarterFunction": FUNCTION, "WorkerFunction": FUNCTION, "SlotTable": "AWS::DynamoDB::Table"}
+URL = "http://127.0.0.1:4566/000000000000/requests.fifo"
+CONTAINER_URL = "http://172.17.0.1:4566/000000000000/requests.fifo"
+DEPLOYED: dict[str, dict[str, str]] = {
+    "starter": {"AWS_ENDPOINT_URL": "", "REQUEST_QUEUE_URL": URL, "GRACE_SECONDS": "60"},
+    "worker": {"AWS_ENDPOINT_URL": "", "WORK_SECONDS": "50"},
+}
+
+
+@pytest.fixture(autouse=True)
+def configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The functions' configurations as Lambda returns them, by name. The command runs in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    made: dict[str, Any] = {name: {"Environment": {"Variables": each}} for name, each in DEPLOYED.items()}
+    listed = [
+        {
+            "LogicalResourceId": name,
+            "PhysicalResourceId": name.removesuffix("Function").lower(),
+            "ResourceType": kind,
+            "ResourceStatus": "CREATE_COMPLETE",
+        }
+        for name, kind in RESOURCES.items()
+    ]
+    with (
+        StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": listed}}),
+        StubbedCalls("lambda", {"GetFunctionConfiguration": lambda asked: made[asked["FunctionName"]]}),
+    ):
+        yield made
+
+
+def _local(folder: Path, **more: str) -> None:
+    """What `make local-up` writes."""
+    file = folder / "build" / "local" / "outputs.json"
+    file.parent.mkdir(parents=True)
+    keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+    file.write_text(json.dumps({"endpoint": "http://127.0.0.1:4566"} | keys | more))
+
+
+def test_the_file_has_each_functions_variables_as_deployed_and_is_private(operator: Operator, tmp_path: Path) -> None:
+    ended = operator.run("stack", "env")
+    written = tmp_path / ENV_FILE
+    assert json.loads(written.read_text()) == {
+        "StarterFunction": DEPLOYED["starter"],
+        "WorkerFunction": DEPLOYED["worker"],
+    }
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    assert ended.stdout.splitlines() == [
+        "Wrote build/env.json: the variables of 2 functions. After sam build:",
+        "sam local invoke StarterFunction --region us-east-1 -e events/starter/happy.json "
+        "--parameter-overrides Architecture=x86_64",
+    ]
+
+
+def test_another_file_is_replaced_and_named_in_the_command(operator: Operator, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text("old")
+    ended = operator.run("stack", "env", "--output", "mine.json")
+    assert json.loads((tmp_path / "mine.json").read_text())["WorkerFunction"]["WORK_SECONDS"] == "50"
+    assert " --env-vars mine.json " in ended.stdout
+
+
+def test_the_result_as_json_names_file_and_functions(operator: Operator) -> None:
+    ended = operator.run("stack", "env", "--json")
+    assert ended.json == {"file": str(ENV_FILE), "functions": ["StarterFunction", "WorkerFunction"]}
+
+
+def test_a_dash_prints_the_file(operator: Operator, tmp_path: Path) -> None:
+    assert operator.run("stack", "env", "-o", "-").json["StarterFunction"] == DEPLOYED["starter"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_for_the_local_stack_a_container_calls_only_its_address(operator: Operator, tmp_path: Path) -> None:
+    _local(tmp_path, container_host="172.17.0.1")
+    ended = operator.run("stack", "env", "--local")
+    endpoint = {"AWS_ENDPOINT_URL": "http://172.17.0.1:4566"}
+    assert json.loads((tmp_path / ENV_FILE).read_text()) == {
+        "Parameters": endpoint,  # SAM CLI gives these also to a function that is not deployed
+        "StarterFunction": DEPLOYED["starter"] | endpoint | {"REQUEST_QUEUE_URL": CONTAINER_URL},
+        "WorkerFunction": DEPLOYED["worker"] | endpoint,
+    }
+    assert "the variables of 2 functions" in ended.stdout
+    assert "\nAWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test sam local invoke " in ended.stdout
+
+
+def test_a_local_stack_that_containers_cannot_reach_is_refused(operator: Operator, tmp_path: Path) -> None:
+    _local(tmp_path, container_host="")
+    ended = operator.run("stack", "env", "--local")
+    assert (ended.exit_code, ended.stdout) == (3, "")
+    assert "run make local-down, then make local-up DOCKER=yes. No file was written." in ended.stderr
+    assert not (tmp_path / ENV_FILE).exists()
+
+
+def test_variables_that_the_caller_may_not_decrypt_are_no_empty_file(
+    operator: Operator, configurations: dict[str, Any], tmp_path: Path
+) -> None:
+    configurations["worker"] = {"Environment": {"Error": {"ErrorCode": "AccessDenied", "Message": "no kms:Decrypt"}}}
+    ended = operator.run("stack", "env")
+    assert ended.exit_code == 1
+    assert "the variables of WorkerFunction: no kms:Decrypt. With your own key this command needs kms" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_reported(operator: Operator, tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("a file")
+    ended = operator.run("stack", "env")
+    assert ended.exit_code == 1
+    assert "build/env.json cannot be written: " in ended.stderr
+    assert "Give another file with --output." in ended.stderr

@@ -1,0 +1,109 @@
+"""`slotkeeper stack env` and `sam local invoke` on the deployed stack, with SAM CLI's own code and without Docker."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samcli.commands.local.lib.local_lambda import LocalLambdaRunner
+from samcli.lib.providers.sam_function_provider import SamFunctionProvider
+from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
+
+from dev.emulator.environment import ROOT
+from dev.tools.invoke.lambda_runtime import Configuration, Runtime
+from slotkeeper.settings import (
+    ChatbotSettings,
+    ClosedExecutionSettings,
+    CredentialsSettings,
+    EventSettings,
+    JanitorSettings,
+    RetrySettings,
+    StarterSettings,
+    TokenSettings,
+    WorkSettings,
+    load_settings,
+)
+from tests.e2e.deployed_stack import DeployedStack
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # between SAM CLI's own packages
+]
+NO_SERVICE = "http://127.0.0.1:9"
+SETTINGS: dict[str, list[Any]] = {
+    "StarterFunction": [StarterSettings, EventSettings],
+    "JanitorFunction": [JanitorSettings, EventSettings],
+    "ExecutionClosedFunction": [JanitorSettings, ClosedExecutionSettings, EventSettings],
+    "ProcessRegistrarFunction": [],
+    "ChatbotFunction": [ChatbotSettings, TokenSettings, CredentialsSettings],
+    "WorkerFunction": [RetrySettings, WorkSettings, EventSettings],
+}
+Variables = dict[str, dict[str, str]]
+
+
+@pytest.fixture
+def file(slotkeeper: Callable[..., Any], tmp_path: Path) -> Variables:
+    """The file that the command writes."""
+    assert set(slotkeeper("stack", "env", "--output", "env.json")["functions"]) == SETTINGS.keys()
+    variables: Variables = json.loads((tmp_path / "env.json").read_text())
+    return variables
+
+
+@pytest.fixture(scope="module")
+def provider() -> SamFunctionProvider:
+    """The functions as SAM CLI reads them from the template, with the variables that it declares."""
+    stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"))
+    return SamFunctionProvider(stacks)
+
+
+@pytest.fixture
+def passed(file: Variables, provider: SamFunctionProvider, monkeypatch: pytest.MonkeyPatch) -> Variables:
+    """The variables that SAM CLI gives to each function, with the dummy keys of the documented command."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    runner = LocalLambdaRunner(None, provider, str(ROOT), str(ROOT), env_vars_values=file, aws_region="us-east-1")
+    return {each.name: runner._make_env_vars(each).resolve() for each in provider.get_all()}
+
+
+def test_sam_cli_passes_every_variable_of_the_file(file: Variables, passed: Variables) -> None:
+    """It passes only variables that the template declares."""
+    for function in SETTINGS:
+        assert file[function].items() - passed[function].items() == set(), function
+
+
+def test_no_function_calls_an_account_not_even_one_that_is_not_deployed(
+    file: Variables, passed: Variables, stack: DeployedStack
+) -> None:
+    endpoint = stack.aws.endpoint.replace("127.0.0.1", "127.0.0.2")
+    assert {name: each["AWS_ENDPOINT_URL"] for name, each in passed.items()} == dict.fromkeys(passed, endpoint)
+    assert passed.keys() - file.keys() == {"TokenRefresherFunction"}
+
+
+def test_every_setting_of_a_function_is_passed(passed: Variables, monkeypatch: pytest.MonkeyPatch) -> None:
+    for function, classes in SETTINGS.items():
+        with monkeypatch.context() as environment:
+            for name, value in passed[function].items():
+                environment.setenv(name, value)
+            for each in classes:
+                load_settings(each)
+
+
+def test_the_starter_admits_the_sample_request_with_these_variables_alone(
+    passed: Variables, stack: DeployedStack, tmp_path: Path
+) -> None:
+    process = stack.process()
+    event = json.loads((ROOT / "events" / "starter" / "happy.json").read_text())
+    (record,) = event["Records"]
+    body = {"process": process, "request_id": "sample", "arguments": {"--gate": f"{process}/sample"}}
+    record |= {"body": json.dumps(body), "attributes": record["attributes"] | {"MessageGroupId": process}}
+    variables = passed["StarterFunction"]
+    starter = Configuration("starter", ROOT / "functions" / "starter", "app.handler", 60, 512, variables)
+    with Runtime(starter, NO_SERVICE, tmp_path / "log") as runtime:
+        assert runtime.invoke(event) == {"batchItemFailures": []}
+    (execution,) = stack.holders(process)
+    stack.end(process, "sample")
+    assert stack.wait_for_status(execution, "SUCCEEDED", "FAILED") == "SUCCEEDED"
